@@ -1,4 +1,4 @@
-"""What commands that change something have in common: connecting, asking, reporting."""
+"""Shared by commands that change something: connecting, confirming, reporting."""
 
 import sys
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 def connect(options: Settings) -> "Connection":
-    """The cluster that the options name; what it takes is loaded only now."""
+    """Connects to the cluster of the options; loads librdkafka only now."""
     from pyrklog.cli.connection import Connection
 
     return Connection(options)
 
 
 def say(options: Settings, *lines: str) -> None:
-    """Prints lines, unless the user wants none."""
+    """Prints lines unless the user wants none."""
     if not options.quiet:
         for line in lines:
             typer.echo(line)
 
 
 def confirm(names: list[str]) -> None:
-    """Has each name typed in before it is deleted; :class:`CliError` otherwise."""
+    """Has the user type each name before its deletion. Raises :class:`CliError`."""
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
     for name in names:
         try:
             typed = typer.prompt(f"Type {name} to delete it")
-        except typer.Abort:  # Ctrl-C or Ctrl-D
+        except typer.Abort:
             raise CliError(Exit.INTERRUPTED, "nothing was deleted") from None
         if typed != name:
             raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
@@ -48,10 +48,9 @@ def report_each(
     ignore: Mapping[str, str] | None = None,
     fixes: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Says what became of each item, and ends with the exit code of them all.
+    """Reports the result of each item, and exits with the code for all.
 
-    ``ignore`` maps names of errors that are none to what is said instead; ``fixes`` others to what
-    to do about them.
+    ``ignore`` maps names of harmless errors to their messages; ``fixes`` maps others to what helps.
     """
     from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""Partitions being read: assigned by hand, each from its start up to its stop."""
+"""Reads partitions that the command assigns itself, each from its start to its stop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,10 @@ from pyrklog.cli.topic_details import query_offsets
 
 SHOWN_MAX = 3
 GROUP_ID = "pyrklog-cli"
-"""librdkafka asks for a group id; with offsets neither fetched nor committed it is never used."""
+"""librdkafka requires a group id, but uses none without fetched or committed offsets."""
 
 
 class AssignedConsumer(RecordConsumer):
-    """Some partitions of some topics."""
-
     def __init__(
         self,
         settings: Settings,
@@ -29,7 +27,7 @@ class AssignedConsumer(RecordConsumer):
         *,
         read_committed: bool,
     ) -> None:
-        """Nothing is asked of the broker yet. ``partitions`` empty or None: all of them."""
+        """Asks the broker nothing yet. ``partitions`` empty or None: all partitions."""
         super().__init__(settings, topics, read_committed=read_committed)
         self._partitions = partitions or ()
         self._wanted = wanted
@@ -39,7 +37,7 @@ class AssignedConsumer(RecordConsumer):
     def start(self) -> None:
         """Connects, turns the range into offsets and begins to read.
 
-        Raises :class:`RangeError`, and :class:`CliError` where a partition is missing or nobody
+        Raises :class:`RangeError`, and :class:`CliError` if a partition is missing or no broker
         answers.
         """
         self._connect()
@@ -85,7 +83,7 @@ class AssignedConsumer(RecordConsumer):
         return f"{shown}{more} was not read to its end"
 
     def written(self, messages: Sequence[Any]) -> None:
-        """No group, no offsets to keep."""
+        """Keeps no offsets: there is no group."""
 
     def _resolve(
         self, keys: list[PartitionKey], wanted: OffsetRange
@@ -109,7 +107,7 @@ class AssignedConsumer(RecordConsumer):
         return found
 
     def _past_stop(self, key: PartitionKey, position: int) -> bool:
-        """Whether a partition has come to its stop; it is then read no further."""
+        """Whether a partition is at its stop; if so, it is read no further."""
         stop = self._bounded[key].stop
         if stop is None or position < stop:
             return False

@@ -1,6 +1,6 @@
-"""Requests to one broker that confluent-kafka has no call for.
+"""Requests to one broker that confluent-kafka does not offer.
 
-A blocking connection without authentication or encryption.
+The connection blocks, and has no authentication or encryption.
 """
 
 import socket
@@ -21,17 +21,14 @@ Resp = TypeVar("Resp", bound=Message)
 
 
 class BrokerConnection:
-    """A connection; a context manager."""
-
     def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
-        """Connects; ``timeout_s`` bounds that and each wait. Raises :class:`OSError`."""
+        """Connects; ``timeout_s`` limits that and each wait. Raises :class:`OSError`."""
         self._socket = socket.create_connection(address, timeout=timeout_s)
 
     def ask(self, api: Api[Req, Resp], version: int, request: Req) -> Resp:
-        """A request and its answer.
+        """Sends a request and returns its answer.
 
-        Raises :class:`OSError`; also for an answer that cannot be read: what is there does not
-        speak this version.
+        Raises :class:`OSError`, also for an answer that cannot be decoded.
         """
         is_flexible = version >= api.flexible_since
         header = struct.pack(">hhih", api.key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
@@ -56,7 +53,6 @@ class BrokerConnection:
         return bytes(received)
 
     def close(self) -> None:
-        """Ends the connection."""
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Elections by Kafka's ElectLeaders (KIP-183, KIP-460), and what came of them."""
+"""Leader elections by ElectLeaders (KIP-183, KIP-460)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ COLUMNS = (
     Column("new_leader", "NEW", right=True),
 )
 SETTLED_S = 5.0
-"""How long a leader that was elected may take until all brokers tell it."""
+"""Limit on the wait until all brokers name an elected leader."""
 SETTLED_PAUSE_S = 0.05
 _NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _NOT_SERVED = "_UNSUPPORTED_FEATURE"
@@ -29,14 +29,14 @@ _FIXES = {
 
 @dataclass(frozen=True)
 class ElectionTargets:
-    """Partitions by topic; an empty list stands for all of a topic, no topics for everything."""
+    """Partitions by topic; an empty list is all of a topic, no topics are everything."""
 
     topics: Mapping[str, Sequence[int]]
 
 
 @dataclass
 class ElectionResult:
-    """What an election came to. ``items`` are the partitions whose leader has changed."""
+    """``items`` are the partitions whose leader has changed."""
 
     cluster_id: str | None
     items: list[dict[str, Any]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ElectionResult:
 
 
 def parse_places(texts: Sequence[str]) -> ElectionTargets:
-    """``TOPIC`` or ``TOPIC:PARTITION`` each. Raises :class:`CliError`."""
+    """Parses ``TOPIC`` and ``TOPIC:PARTITION``. Raises :class:`CliError`."""
     whole: set[str] = set()
     single: dict[str, list[int]] = {}
     for text in texts:
@@ -68,9 +68,9 @@ def parse_places(texts: Sequence[str]) -> ElectionTargets:
 def elect(
     connection: Connection, wanted: ElectionTargets, *, unclean: bool, dry_run: bool
 ) -> ElectionResult:
-    """Has the leaders elected, and waits until the brokers tell the new ones.
+    """Has leaders elected, and waits until the brokers name the new ones.
 
-    :class:`CliError` where the whole request failed; errors of single partitions are in the result.
+    Raises :class:`CliError` if the whole request fails; the result has the errors of partitions.
     """
     metadata = connection.metadata()
     before = _leaders(metadata, wanted)
@@ -99,12 +99,12 @@ def elect(
 
 
 def listing(done: ElectionResult) -> Listing:
-    """One item for each partition whose leader has changed, or would."""
+    """One item for each partition whose leader has changed, or would change."""
     return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
 
 
 def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
-    """Leader of each partition that is wanted; :class:`CliError` for what does not exist."""
+    """The leader of each wanted partition. Raises :class:`CliError` for one that does not exist."""
     names = list(wanted.topics) or list(metadata.topics)
     found: dict[PartitionKey, int] = {}
     for name in names:
@@ -122,7 +122,7 @@ def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
 def _expected(
     metadata: Any, before: Mapping[PartitionKey, int], unclean: bool
 ) -> list[dict[str, Any]]:
-    """What the controller would do, as far as metadata tells."""
+    """The elections that the controller would hold, by the metadata."""
     items = []
     for place, leader in sorted(before.items()):
         one = metadata.topics[place[0]].partitions[place[1]]
@@ -140,14 +140,13 @@ def _expected(
 def _ask(
     connection: Connection, places: Sequence[PartitionKey] | None, unclean: bool
 ) -> dict[PartitionKey, Any]:
-    """The error of each partition, None where its leader was elected."""
+    """The error of each partition; None after an election."""
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient
 
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     asked = None if places is None else [TopicPartition(*place) for place in places]
-    # The call's own time-outs cannot be given (confluent-kafka 2.16 trips over them); this one
-    # stands in for both.
+    # confluent-kafka 2.16 fails over the timeouts of the call; this one replaces them.
     timeout_ms = max(10, int(connection.settings.timeout_s * 1000))
     configuration = connection.configuration(**{"socket.timeout.ms": timeout_ms})
     admin = connection.make(AdminClient, configuration)
@@ -162,7 +161,7 @@ def _ask(
 
 
 def _kafka_error(one: Any) -> Any:
-    """Documented as a KafkaException; 2.16 gives the KafkaError itself."""
+    """Documented as a KafkaException; confluent-kafka 2.16 gives the KafkaError itself."""
     from confluent_kafka import KafkaException
 
     return one.args[0] if isinstance(one, KafkaException) else one
@@ -171,7 +170,7 @@ def _kafka_error(one: Any) -> Any:
 def _settled(
     connection: Connection, before: Mapping[PartitionKey, int], changed: Sequence[PartitionKey]
 ) -> dict[PartitionKey, int]:
-    """Leaders once metadata shows those that were elected."""
+    """The leaders, once metadata shows the elected ones."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         topics = connection.metadata().topics

@@ -1,4 +1,4 @@
-"""``pyrklog consume``: reads partitions that it assigns itself, or those of a group (-g)."""
+"""``pyrklog consume``: reads partitions of its own choice, or as a member of a group (-g)."""
 
 import sys
 import time
@@ -105,8 +105,8 @@ def consume(
 ) -> None:
     """Read records and print them.
 
-    With -g the group decides which partitions, and where to go on; -o is then only for partitions
-    for which it has no offset.
+    With -g the group chooses the partitions and where to go on; -o then holds only for partitions
+    without a committed offset.
     """
     from pyrklog.cli.offsets import RangeError, parse_range
     from pyrklog.cli.producer import argument_bytes
@@ -184,9 +184,9 @@ def _copy(
     exit_at_end: bool,
     is_bounded: bool,
 ) -> int:
-    """Prints records until one of the reasons to stop; their number.
+    """Prints records until a reason to stop; returns their number.
 
-    With ``is_bounded`` they are there already, and are not waited for beyond the time-out.
+    With ``is_bounded`` the records exist already: the wait for them ends at the timeout.
     """
     from pyrklog.cli.records import from_message
 
@@ -197,7 +197,7 @@ def _copy(
         messages = reading.read(limit, POLL_S)
         if messages:
             printed = b"".join([write(from_message(message)) for message in messages])
-            with held:  # what whoever reads us has seen is to be committed
+            with held:  # a reader has seen these: they are to be committed
                 out.write(printed)
                 out.flush()
                 reading.written(messages)

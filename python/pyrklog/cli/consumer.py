@@ -1,4 +1,4 @@
-"""What both ways of reading share: a consumer of confluent-kafka, its errors, the log's bounds."""
+"""Shared by both ways of consuming: a consumer of confluent-kafka, its errors, the log's bounds."""
 
 import time
 from abc import ABC, abstractmethod
@@ -19,10 +19,10 @@ FETCH_WAIT_MS = 100
 
 
 class RecordConsumer(ABC):
-    """Reads partitions with a ``confluent_kafka.Consumer``; which ones, its subclasses say."""
+    """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
-        """Nothing is asked of the broker yet."""
+        """Asks the broker nothing yet."""
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._committed = read_committed
@@ -32,15 +32,15 @@ class RecordConsumer(ABC):
         self._consumer: Any = None
         self._is_waiting = False
         self._heard_at = time.monotonic()
-        """When a broker answered last: with records, or that there are none now."""
+        """When a broker answered last, with records or without."""
         self._is_given_up = False
-        """Whether nobody is waited for any more, at the end neither."""
+        """Whether to wait for no broker any more, at the end neither."""
 
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
 
     def _existing_topics(self) -> dict[str, list[int]]:
-        """Their partitions; :class:`CliError` where a topic is missing."""
+        """The partitions of the topics. Raises :class:`CliError` for a missing topic."""
         fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
         return self._connection.topic_partitions(self._topics, fix)
 
@@ -68,14 +68,14 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def finished(self, at_end: bool) -> bool:
-        """Whether there is nothing more to read or, with ``at_end``, nothing more for now."""
+        """Whether nothing more is to be read or, with ``at_end``, nothing more for now."""
 
     @abstractmethod
     def read(self, limit: int, wait_s: float) -> list[Any]:
         """Up to ``limit`` messages. Raises :class:`CliError`."""
 
     def _poll(self, limit: int, wait_s: float) -> list[Any]:
-        """Messages and events of the consumer. Says once when no broker is there any more."""
+        """Messages and events of the consumer. Says once that no broker can be reached."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
         if any(map(_is_answer, found)):
@@ -83,8 +83,7 @@ class RecordConsumer(ABC):
         else:
             self._pace(found, wait_s)
         if self._connection.is_cut_off and any(map(_is_answer, found)):
-            # librdkafka says only once that nobody is there, and what has come now may have been on
-            # its way before that.
+            # librdkafka reports unreachable brokers once; this message may have come before.
             self._connection.check_cut_off()
         if not self._connection.is_cut_off:
             self._is_waiting = False
@@ -95,16 +94,14 @@ class RecordConsumer(ABC):
         return found
 
     def _pace(self, found: Sequence[Any], wait_s: float) -> None:
-        """Errors come as often as librdkafka tries again: that is no reason to be as busy."""
+        """Waits after errors, which come as fast as librdkafka retries."""
         if found:
             with held:
                 time.sleep(wait_s)
 
     def check_progress(self) -> None:
-        """Raises :class:`CliError` when what is there already has not come within the time-out.
-
-        For a reader that is to end; another one waits for what may be written some day.
-        """
+        """Raises :class:`CliError` if existing records have not come within the timeout. Not for
+        readers that wait for new records."""
         if time.monotonic() - self._heard_at < self._settings.timeout_s:
             return
         known = self._connection.cause(self._topics)
@@ -118,16 +115,16 @@ class RecordConsumer(ABC):
         self._heard_at = time.monotonic()
 
     def _may_be_kept_waiting(self) -> bool:
-        """Whether silence may be as it should be."""
+        """Whether silence is in order."""
         return False
 
     @abstractmethod
     def _left(self) -> str:
-        """What was not read, as the end of a sentence."""
+        """Names what was not read, as the end of a sentence."""
 
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
-        """What was read has been printed."""
+        """Takes note that messages have been printed."""
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Log start offset, last stable offset and high watermark, at most a second old."""
@@ -147,7 +144,6 @@ class RecordConsumer(ABC):
         return bounds
 
     def close(self) -> None:
-        """Ends reading."""
         if self._consumer is None:
             return
         if self._is_given_up:
@@ -157,14 +153,14 @@ class RecordConsumer(ABC):
             self._consumer.close()
 
     def _abandon(self) -> None:
-        """Leaves the consumer to the end of the process: when Python frees one, librdkafka waits
-        for its brokers as long as a session lasts, and these have been silent long enough."""
+        """Keeps the consumer until the process ends: when Python frees one, librdkafka waits for
+        silent brokers as long as a session lasts."""
         import ctypes
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def _on_error(self, error: Any, key: PartitionKey) -> None:
-        """Goes on where librdkafka tries again by itself; else raises :class:`CliError`."""
+        """Ignores errors after which librdkafka retries. Raises :class:`CliError` for others."""
         from confluent_kafka import KafkaError
 
         if error.retriable() or error.code() in (
@@ -179,7 +175,7 @@ class RecordConsumer(ABC):
 
 
 def _is_answer(message: Any) -> bool:
-    """Whether a broker was there to give it."""
+    """Whether the message came from a broker."""
     from confluent_kafka import KafkaError
 
     error = message.error()

@@ -1,7 +1,6 @@
-"""Requests to a group's coordinator that confluent-kafka has no call for.
+"""Requests to a group's coordinator that confluent-kafka does not offer.
 
-Without authentication or encryption; where the user asks for either, the command says that it
-cannot.
+They have no authentication or encryption; if the user asks for either, the command refuses.
 """
 
 import time
@@ -31,7 +30,7 @@ _RETRIED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
-# The last versions that are not flexible, of which every broker of this decade serves one.
+# The last inflexible versions; current brokers all serve one of them.
 _FIND_VERSION, _LEAVE_VERSION, _DELETE_VERSION = 2, 3, 0
 
 Req = TypeVar("Req", bound=Message)
@@ -39,7 +38,7 @@ Resp = TypeVar("Resp", bound=Message)
 
 
 def no_coordinator(connection: Connection, group: str) -> CliError | None:
-    """Why the group has no coordinator now; None where it has one, or nobody can be asked."""
+    """Why the group has no coordinator now; None if it has one, or if that is unknown."""
     try:
         with CoordinatorConnection(connection, group) as coordinator:
             code = coordinator.look()
@@ -56,8 +55,6 @@ def no_coordinator(connection: Connection, group: str) -> CliError | None:
 
 
 class CoordinatorConnection:
-    """The coordinator of one group; a context manager."""
-
     def __init__(self, connection: Connection, group: str) -> None:
         self._settings = connection.settings
         self._group = group
@@ -70,7 +67,7 @@ class CoordinatorConnection:
             )
 
     def remove_members(self, members: list[tuple[str, str | None]]) -> dict[str, ErrorCode]:
-        """Makes members (id, instance id) leave; what became of each by member id."""
+        """Makes members (id, instance id) leave; returns an error code for each member id."""
         request = LeaveGroupRequest(
             group_id=self._group,
             members=[MemberIdentity(member_id, instance) for member_id, instance in members],
@@ -79,7 +76,8 @@ class CoordinatorConnection:
         return {one.member_id: ErrorCode(one.error_code) for one in response.members}
 
     def delete_offsets(self, places: dict[str, list[int]]) -> dict[tuple[str, int], ErrorCode]:
-        """Forgets offsets; what became of each. :class:`CliError` where the group refuses."""
+        """Removes offsets; returns a code for each. Raises :class:`CliError` if the group
+        refuses."""
         request = OffsetDeleteRequest(
             group_id=self._group,
             topics=[
@@ -97,7 +95,7 @@ class CoordinatorConnection:
         }
 
     def _call(self, api: Api[Req, Resp], version: int, request: Req) -> Any:
-        """Asks the coordinator, and again while it moves or loads."""
+        """Asks the coordinator, again while it moves or loads."""
         while True:
             try:
                 if self._broker is None:
@@ -117,7 +115,7 @@ class CoordinatorConnection:
             time.sleep(RETRY_PAUSE_S)
 
     def look(self) -> ErrorCode:
-        """What a bootstrap broker says of the coordinator, asked once. Raises OSError."""
+        """Asks a bootstrap broker once for the coordinator. Raises OSError."""
         self._connect_to_any()
         return ErrorCode(self._ask_for_it().error_code)
 
@@ -126,7 +124,7 @@ class CoordinatorConnection:
         return self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
 
     def _find(self) -> None:
-        """Connects to a bootstrap broker, asks it for the coordinator, and connects to that."""
+        """Connects to the coordinator that a bootstrap broker names."""
         self._connect_to_any()
         while True:
             found = self._ask_for_it()
@@ -159,7 +157,6 @@ class CoordinatorConnection:
         return self._broker.ask(api, version, request)
 
     def close(self) -> None:
-        """Ends the connection."""
         if self._broker is not None:
             self._broker.close()
             self._broker = None
@@ -177,7 +174,7 @@ class CoordinatorConnection:
 
 
 def refusal(group: str, code: ErrorCode) -> CliError:
-    """An error code of a group as a sentence."""
+    """The error of a group as a sentence."""
     match code:
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return CliError(Exit.NOT_FOUND, f"group {group} does not exist")

@@ -1,4 +1,4 @@
-"""``pyrklog dev``: clusters on this machine, real ones, and what may happen to them."""
+"""``pyrklog dev``: clusters of real brokers on this machine, and faults for them."""
 
 import signal
 from collections.abc import Mapping
@@ -74,9 +74,9 @@ def start(
     output: Output = OutputFormat.TABLE,
     quiet: Quiet = False,
 ) -> None:
-    """Start a cluster, or one that was stopped. Returns when clients can use it.
+    """Start a cluster, new or stopped. Returns when clients can use it.
 
-    It runs on until `stop`, whatever becomes of this terminal.
+    It runs until `stop`, also after this terminal has closed.
     """
     from pyrklog.dev.running import Runner, new_cluster
 
@@ -127,9 +127,9 @@ def _refuse_running(cluster: "Cluster") -> None:
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
-    """What a cluster is, is settled when it is first started.
+    """Refuses to change what the first start of a cluster has settled.
 
-    ``wanted`` has what is given, or None, and what is there.
+    ``wanted`` has the given value (or None) and the present one.
     """
     changed = [
         option for option, (given, there) in wanted.items() if given is not None and given != there
@@ -159,7 +159,7 @@ def _racks(text: str | None) -> list[str]:
 @app.command("status")
 @guarded
 def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
-    """Show each process of a cluster: where, which, and how it is."""
+    """Show each process of a cluster: address, kind and state."""
     from pyrklog.cli.dev_tables import listing
     from pyrklog.cli.output import print_listing
 
@@ -247,7 +247,7 @@ def kill(
 def pause(
     context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
 ) -> None:
-    """Stop a process in its tracks, its connections open (SIGSTOP)."""
+    """Stop a process where it is, with its connections open (SIGSTOP)."""
     _signal(name, node, signal.SIGSTOP)
     say(settings(context, quiet=quiet), f"{node} paused")
 
@@ -267,7 +267,7 @@ def resume(
 def restart(
     context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
 ) -> None:
-    """End a process in good order where it runs, and start it; returns when it serves."""
+    """End a process in good order if it runs, and start it; returns when it serves."""
     place = _place(name)
     with place.locked():
         runner = _runner(place)
@@ -283,7 +283,7 @@ def isolate(
 ) -> None:
     """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
 
-    Nothing passes, and nothing is refused or closed. Clients still reach it.
+    Nothing passes; nothing is refused or closed. Clients still reach the broker.
     """
     _cut(name, node, cut_off=True)
     say(settings(context, quiet=quiet), f"broker {node} is cut off")
@@ -312,7 +312,7 @@ def add(
     output: Output = OutputFormat.TABLE,
     quiet: Quiet = False,
 ) -> None:
-    """Add brokers to a cluster that runs. They lead nothing until topics are made or moved."""
+    """Add brokers to a running cluster. They lead nothing until topics are made or moved."""
     place = _place(name)
     with place.locked():
         runner = _runner(place)

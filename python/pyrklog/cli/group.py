@@ -95,10 +95,10 @@ def describe(
     properties: Properties = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show a group's members and how far it has come, partition by partition.
+    """Show a group's members and its progress, partition by partition.
 
-    LAG_S is the age of the first record that waits, by its own timestamp. TREND compares with the
-    round before (-w).
+    LAG_S is the age of the first record that waits, by its timestamp. TREND compares with the round
+    before (-w).
     """
     from pyrklog.cli import group_state, group_tables
 
@@ -198,7 +198,7 @@ def _active(group: "ConsumerGroup") -> CliError:
 
 
 def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]") -> None:
-    """Commits; of a group with members in the moment after they were made to leave."""
+    """Commits offsets, again while members that were made to leave are still there."""
     from pyrklog.cli import group_seek, group_state
 
     if group.is_idle:
@@ -255,7 +255,7 @@ def history(
     properties: Properties = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show a group's rebalances and, where pyrklog coordinates it, why each began."""
+    """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
     from dataclasses import replace
 
     from pyrklog.cli.group_history import read_history
@@ -320,7 +320,7 @@ def delete_offsets(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Forget a group's offsets of topics that none of its members reads."""
+    """Forget a group's offsets of topics that no member reads."""
     from pyrklog.cli import group_seek, group_state
 
     _refuse_empty(name)

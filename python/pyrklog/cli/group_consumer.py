@@ -1,8 +1,8 @@
-"""Reading as a member of a consumer group: the group says which partitions, and keeps the offsets.
+"""Consumes as a member of a group, which assigns partitions and keeps the offsets.
 
-An offset is committed when the records before it have been printed, about once a second, when a
-partition goes to another member, and at the end: a member that is killed prints nothing too little,
-though some records may be printed again by whoever follows it.
+An offset is committed once the records before it have been printed: about once a second, when a
+partition moves to another member, and at the end. After a kill no record is missing, but the next
+member may print some again.
 """
 
 import threading
@@ -21,12 +21,10 @@ from pyrklog.cli.options import Settings
 
 COMMIT_INTERVAL_S = 1.0
 SLOW_END_S = 1.5
-"""An end that takes longer is explained."""
+"""A longer end is explained."""
 
 
 class GroupConsumer(RecordConsumer):
-    """The partitions that a group gives to one of its members."""
-
     def __init__(
         self,
         settings: Settings,
@@ -36,8 +34,8 @@ class GroupConsumer(RecordConsumer):
         *,
         read_committed: bool,
     ) -> None:
-        """``start`` is where partitions begin for which the group has no offset: at their beginning
-        or end. :class:`CliError` for any other."""
+        """``start``: BEGINNING or END, for partitions without a committed offset. Raises
+        :class:`CliError` for any other."""
         super().__init__(settings, topics, read_committed=read_committed)
         if start not in (BEGINNING, END):
             raise CliError(
@@ -51,11 +49,11 @@ class GroupConsumer(RecordConsumer):
         self._assigned: set[PartitionKey] = set()
         self._was_assigned = False
         self._next: dict[PartitionKey, int] = {}
-        """Offset after the last printed record of each partition, while that is not committed."""
+        """The offset after the last printed record of each partition, until it is committed."""
         self._committed_at = time.monotonic()
 
     def start(self) -> None:
-        """Joins the group. :class:`CliError` where a topic is missing or nobody answers."""
+        """Joins the group. Raises :class:`CliError` if a topic is missing or no broker answers."""
         self._connect()
         self._existing_topics()
         self._make_consumer(
@@ -73,7 +71,7 @@ class GroupConsumer(RecordConsumer):
         )
 
     def finished(self, at_end: bool) -> bool:
-        """A member without partitions waits for some, but not with ``at_end``."""
+        """A member without partitions waits for some, unless ``at_end``."""
         return at_end and self._was_assigned and self._assigned <= self._at_end
 
     def read(self, limit: int, wait_s: float) -> list[Any]:
@@ -94,8 +92,8 @@ class GroupConsumer(RecordConsumer):
         return found
 
     def _may_be_kept_waiting(self) -> bool:
-        """A group gives out no partitions before all of its members have come back. Raises
-        :class:`CliError` where it has no coordinator."""
+        """The group assigns no partitions before all members have come back. Raises
+        :class:`CliError` if it has no coordinator."""
         from pyrklog.cli.coordinator import no_coordinator
 
         missing = None if self._was_assigned else no_coordinator(self._connection, self._group)
@@ -128,7 +126,7 @@ class GroupConsumer(RecordConsumer):
         try:
             self._commit(self._next)
         finally:
-            if not self._connection.check_cut_off():  # else nobody can be told
+            if not self._connection.check_cut_off():  # else no broker can be told
                 super().close()
             slow.cancel()
 
@@ -139,14 +137,14 @@ class GroupConsumer(RecordConsumer):
             self._commit(self._next, wait=False)
 
     def _commit(self, offsets: dict[PartitionKey, int], *, wait: bool = True) -> None:
-        """Failed ones are told; whoever follows prints their records again."""
+        """Reports failures; the next member prints those records again."""
         from confluent_kafka import KafkaException, TopicPartition
 
         if not offsets:
             return
         places = [TopicPartition(*key, offset) for key, offset in offsets.items()]
         if self._connection.check_cut_off():
-            # librdkafka would wait for a coordinator as long as a session lasts.
+            # librdkafka would wait for a coordinator for a whole session.
             if wait:
                 self._note("offsets not committed: no broker can be reached")
             return
@@ -163,7 +161,7 @@ class GroupConsumer(RecordConsumer):
             self._note(f"offsets not committed: {failed[0].str()}")
 
     def _on_commit(self, error: Any, places: Sequence[Any]) -> None:
-        """A commit that nobody waited for is over: what failed is committed later."""
+        """After an asynchronous commit: offsets that failed are committed later."""
         for place in places:
             key = (place.topic, place.partition)
             if (error is not None or place.error is not None) and key in self._assigned:
@@ -185,7 +183,7 @@ class GroupConsumer(RecordConsumer):
         self._tell("gives back", places)
 
     def _on_lost(self, _consumer: Any, places: Sequence[Any]) -> None:
-        """Another member may have them already: nothing is committed."""
+        """Commits nothing: another member may own the partitions."""
         self._forget({(place.topic, place.partition) for place in places})
         self._tell("has lost", places)
 

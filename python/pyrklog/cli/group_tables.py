@@ -53,14 +53,14 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Limits(NamedTuple):
-    """What ``--lag-over`` lets through: more records, or older ones."""
+    """Limits of ``--lag-over``, in records and in seconds of age."""
 
     records: int | None = None
     seconds: float | None = None
 
 
 def parse_limits(text: str | None) -> Limits:
-    """``1000``, ``30s`` or both, separated by a comma."""
+    """Parses ``1000``, ``30s`` or both, separated by a comma."""
     limits = Limits()
     for part in filter(None, (text or "").split(",")):
         match = re.fullmatch(r"(\d+)(ms|s|m|h|d)?", part.strip())
@@ -78,7 +78,7 @@ def parse_limits(text: str | None) -> Limits:
 def list_groups(
     connection: Connection, states: Sequence[str], lag: bool, limits: Limits
 ) -> Listing:
-    """One item a group; lag only where it is asked for, since it takes requests for each group."""
+    """One item for each group; lag only on demand, since each group takes requests."""
     found = find_groups(connection, states)
     cluster_id = connection.metadata().cluster_id
     if not lag and limits == Limits():
@@ -110,7 +110,7 @@ def print_described(
     output: OutputFormat,
     cluster_id: str | None,
 ) -> None:
-    """A page a group for people; one row a partition in ``csv`` and ``name``."""
+    """A page for each group for people; a row for each partition in ``csv`` and ``name``."""
     earlier = {
         (one.group.name, part.topic, part.partition): part.lag
         for one in before
@@ -169,7 +169,7 @@ def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
 
 
 def trend(before: int | None, now: int | None) -> str | None:
-    """How a lag has changed; None where either is unknown."""
+    """The change of a lag; None if either is unknown."""
     if before is None or now is None:
         return None
     if now > before:
@@ -197,7 +197,7 @@ def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """One more row for each topic of several partitions."""
+    """Adds a row for each topic of several partitions."""
     for topic in dict.fromkeys(row["topic"] for row in rows):
         own = [row for row in rows if row["topic"] == topic]
         if len(own) > 1:
@@ -216,7 +216,6 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def _grouped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Thousands separated, for people."""
     keys = ("committed", "end", "lag", "lag_s")
     return {
         key: f"{value:,}" if key in keys and isinstance(value, int) else value
@@ -229,6 +228,6 @@ def _whole(seconds: float | None) -> int | None:
 
 
 def moves(found: Sequence[Move], cluster_id: str | None) -> Listing:
-    """What ``group seek`` has done or would do."""
+    """Rows of ``group seek``, done or planned."""
     items = [move._asdict() for move in found]
     return Listing("pyrklog.group-seek/1", MOVE_COLUMNS, items, cluster_id)
