@@ -1,5 +1,5 @@
-"""``pyrklog log``: looks into a broker's files, or hands them to Kafka, without a broker; compares
-replicas, and tells what controllers did."""
+"""``pyrklog log``: shows a broker's files or prepares them for Kafka, without a broker; compares
+replicas; shows what controllers did."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +45,7 @@ def dump(
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; PATH is a file or a partition folder.
 
-    Where something is damaged, says at which byte and ends with exit code 8.
+    If something is damaged, names the byte, and ends with exit code 8.
     """
     from pyrklog.cli.log_dump import Printer, files, rows
 
@@ -89,8 +89,8 @@ def verify(
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
 
-    Compared is what all replicas have, up to the lowest high watermark. Exit code 8 where some
-    differ or are damaged, with the first such offset; 9 where only some could be compared.
+    Compares what all replicas have, up to the lowest high watermark. Exit code 8 if some differ or
+    are damaged, with the first such offset; 9 if only some could be compared.
     """
     import time
 
@@ -143,7 +143,7 @@ def merge_state(
     """Merge the state-change logs of several brokers into one timeline.
 
     MARKS tells where the controller's or a leader's epoch changed, and whether it fell or left one
-    out. Times are as @2024-01-31T12:00:00 or @-90m. Exit code 9 where a log or a line is missing.
+    out. Write times as @2024-01-31T12:00:00 or @-90m. Exit code 9 if a log or a line is missing.
     """
     from pyrklog.cli.state_change_logs import merge
     from pyrklog.cli.state_changes import Filter
@@ -197,7 +197,7 @@ def export_kraft(
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
-        # It changes what it finds: never the default directory, of which nobody has thought.
+        # It changes the directories: never the default one, which the user has not named.
         raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)

@@ -1,4 +1,4 @@
-"""Rows of log files on their way to the screen or to a program."""
+"""Prints rows of log files for people or programs."""
 
 import base64
 import json
@@ -43,11 +43,11 @@ _NARROW = {
         "valid",
     )
 }
-"""Columns of the narrow table of a kind; all of them where the kind is not named."""
+"""Columns of the narrow table by kind; other kinds show all columns."""
 
 
 def files(paths: list[Path]) -> Iterator[Path]:
-    """The files named, and those of ours in the folders named."""
+    """The named files, and the log files in the named folders."""
     for path in paths:
         if path.is_dir():
             found = sorted(one for one in path.iterdir() if one.is_file() and _is_ours(one))
@@ -65,7 +65,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
-    """The rows of one file, with JSON's types only. Raises :class:`CliError`."""
+    """The rows of a file, with JSON's types only. Raises :class:`CliError`."""
     from pyrklog.offline import dump_file
 
     try:
@@ -78,7 +78,7 @@ def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
 
 
 def _json(value: Any) -> Any:
-    """Bytes as text where they are text, else as base64."""
+    """Bytes as text if they are text, else as base64."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -90,10 +90,10 @@ def _json(value: Any) -> Any:
 
 
 class Printer:
-    """Prints rows as they come where the format allows it, and counts damages."""
+    """Prints rows as they come, if the format allows it, and counts damages."""
 
     def __init__(self, output: OutputFormat, *, lines: bool) -> None:
-        """``lines``: one line ``kind name=value ...`` a row instead of tables."""
+        """``lines``: each row is a line ``kind name=value ...`` instead of tables."""
         self.damages = 0
         self._output = output
         self._lines = lines
@@ -103,7 +103,7 @@ class Printer:
         self._file_damages = 0
 
     def begin(self, path: Path) -> None:
-        """The rows that follow are those of this file."""
+        """Begins the rows of a file."""
         self._path = path
         self._counts = {}
         self._file_damages = 0
@@ -111,7 +111,6 @@ class Printer:
             typer.echo(str(path))
 
     def add(self, row: Row) -> None:
-        """One row."""
         kind = row["kind"]
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if kind == DAMAGE:
@@ -132,7 +131,6 @@ class Printer:
                 self._flush()
 
     def end(self) -> None:
-        """The file has no more rows."""
         if self._is_for_people():
             self._flush()
             counts = [f"{kind} {count}" for kind, count in self._counts.items() if kind != DAMAGE]
@@ -140,7 +138,6 @@ class Printer:
             typer.echo(f"{', '.join(counts) or 'empty'}; {state}\n")
 
     def finish(self) -> None:
-        """There are no more files."""
         if not self._is_for_people() and self._output is not OutputFormat.JSONL:
             self._flush()
         sys.stdout.flush()

@@ -1,8 +1,8 @@
 """The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; the end is left out.
 
-Each of both is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
-``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC, unless it says
-otherwise), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
+Each is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
+``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC by
+default), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
 """
 
 import re
@@ -20,14 +20,14 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """Where to begin, and where to stop; ``stop`` is None to go on for ever."""
+    """``stop`` None: never stop."""
 
     start: OffsetPosition
     stop: OffsetPosition | None
 
 
 class RangeError(ValueError):
-    """A range that means nothing."""
+    """An invalid range."""
 
 
 BEGINNING = OffsetPosition("beginning")
@@ -43,7 +43,7 @@ _RANGE = re.compile(rf"(@{_TIME}|[^:@]*)(?:(:)(@{_TIME}|[^:@]*))?")
 
 
 def parse_range(texts: list[str], now_ms: int) -> OffsetRange:
-    """The range that one or, in kcat's way, two ``-o`` give."""
+    """Parses one ``-o``, or two in kcat's way. Raises :class:`RangeError`."""
     start: OffsetPosition | None = None
     stop: OffsetPosition | None = None
     for text in texts:
@@ -75,7 +75,7 @@ def _place(text: str, now_ms: int) -> OffsetPosition:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Milliseconds of a time as people write it: a number, a date, or so long ago."""
+    """Parses a time (a number, a date, or a time ago) to ms. Raises :class:`RangeError`."""
     time_ms = _time_ms(text, now_ms)
     if not 0 <= time_ms <= TIME_MS_MAX:
         raise RangeError(f"-o @{text} is before 1970, or too far away")
@@ -99,7 +99,7 @@ def _time_ms(text: str, now_ms: int) -> int:
 
 
 class ResolvedRange(NamedTuple):
-    """The offsets to read of one partition: from ``start``, up to but not including ``stop``."""
+    """The offsets to read of a partition; ``stop`` is exclusive."""
 
     start: int
     stop: int | None
@@ -108,9 +108,10 @@ class ResolvedRange(NamedTuple):
 def resolve(
     wanted: OffsetRange, low: int, high: int, offset_at: Callable[[int], int]
 ) -> tuple[ResolvedRange, str | None]:
-    """The offsets of one partition whose log is ``low`` to ``high``, and a remark for people.
+    """The offsets to read of a log from ``low`` to ``high``, and a remark for people.
 
-    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 where there is none.
+    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 if there is none.
+    Raises :class:`RangeError`.
     """
 
     def offset(place: OffsetPosition) -> int:

@@ -1,4 +1,4 @@
-"""``pyrklog produce``: records from arguments, standard input or a file."""
+"""``pyrklog produce``: writes records from arguments, standard input or a file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def produce(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write records: one a value, or one a line. With -v, print where each one went."""
+    """Write records, one for each value or line. With -v, print where each one went."""
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     refuse_empty("TOPIC", "topic", [topic])
     if codec not in CODECS:
@@ -105,8 +105,8 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
-    # A stream may be long and its connection may break: no retry shall write a record twice. For a
-    # few values on the command line an answer half a second earlier is worth more.
+    # During a long stream a connection may break: retries must not duplicate records. For a few
+    # values on the command line an answer half a second earlier is worth more.
     idempotent = not (tombstone or values)
     if tombstone:
         records = iter([template])

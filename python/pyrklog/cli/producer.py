@@ -1,4 +1,4 @@
-"""Makes records of lines, and hands them to a ``confluent_kafka.Producer``."""
+"""Makes records of lines, and gives them to a ``confluent_kafka.Producer``."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ ANY_PARTITION = -1
 DRAIN_S = 0.5
 LINGER_MS = 5
 CREATED_WITHIN_S = 2.0
-"""A broker that creates topics has done it by then."""
+"""Limit on the wait for a broker that creates topics."""
 LOOK_AGAIN_S = 0.1
 
 
@@ -28,7 +28,7 @@ def argument_bytes(value: str) -> bytes:
 
 
 def parse_headers(headers: list[str]) -> Headers:
-    """``K=V`` texts; without ``=`` the value is null."""
+    """Parses ``K=V`` texts; without ``=`` the value is null."""
     found: list[tuple[str, bytes | None]] = []
     for header in headers:
         name, equals, value = header.partition("=")
@@ -51,7 +51,7 @@ def read_lines(source: Path | None) -> Iterator[bytes]:
 
 
 class LineReader:
-    """Makes records of lines; what a line does not say comes from the template."""
+    """Makes records of lines; the template gives what a line does not."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LineReader:
         self._json_lines = json_lines
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
-        """One record a line. Raises :class:`CliError` at a line that is none."""
+        """One record for each line. Raises :class:`CliError` for an invalid line."""
         for number, line in enumerate(lines, start=1):
             if not self._json_lines:
                 yield self._plain(line)
@@ -95,7 +95,7 @@ class LineReader:
 
 
 class RecordProducer:
-    """A producer, and what became of its records.
+    """A producer, and the results of its records.
 
     With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
     output.
@@ -104,7 +104,7 @@ class RecordProducer:
     def __init__(
         self, settings: Settings, topic: str, *, codec: str, acks: str, idempotent: bool
     ) -> None:
-        """Raises :class:`CliError` where nobody answers.
+        """Raises :class:`CliError` if no broker answers.
 
         librdkafka takes half a second to get the producer id that an idempotent producer needs.
         """
@@ -130,8 +130,8 @@ class RecordProducer:
         self._first_error: Any = None
 
     def _refuse_missing_topic(self, patience_s: float) -> None:
-        """:class:`CliError` where the topic does not exist, and asking for it creates none:
-        librdkafka would wait for it as long as for an acknowledgement."""
+        """Raises :class:`CliError` if the topic does not exist, and the request does not create it:
+        librdkafka would wait for the topic as long as for an acknowledgement."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + patience_s
@@ -186,7 +186,7 @@ class RecordProducer:
         sys.stdout.flush()
 
     def failure(self) -> CliError | None:
-        """How the command ends, where not every record arrived."""
+        """The error of the command if not every record arrived."""
         if self._first_error is None:
             return None
         about = f"{self._failed} of {self._failed + self._delivered} records not written"
@@ -195,7 +195,7 @@ class RecordProducer:
         return CliError(code, error.what, error.fix)
 
     def with_written(self, problem: CliError) -> CliError:
-        """The same problem, and how many records were written all the same."""
+        """Adds the number of records that were written to an error."""
         if not self._delivered or self._first_error is not None:
             return problem
         count = self._delivered
@@ -203,7 +203,7 @@ class RecordProducer:
         return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
 
     def sum_up(self) -> None:
-        """Tells a person how many records were written."""
+        """Says to people how many records were written."""
         if sys.stderr.isatty():
             plural = "" if self._delivered == 1 else "s"
             typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
@@ -234,7 +234,7 @@ def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
     except CliError as error:
         problem = error
     except KeyboardInterrupt:
-        sender.finish()  # what was taken in is written; a second Ctrl-C does not wait for that
+        sender.finish()  # sends what is queued; a second Ctrl-C does not wait
         raise
     sender.finish()
     problem = sender.failure() or problem

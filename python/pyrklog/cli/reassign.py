@@ -39,7 +39,7 @@ STANDARD_INPUT = "-"
 
 
 class Minimize(StrEnum):
-    """What a plan saves."""
+    """What a plan minimizes."""
 
     BYTES = "bytes"
 
@@ -150,7 +150,7 @@ def apply(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Begin the moves of a plan. What moves already gets other targets."""
+    """Begin the moves of a plan. Partitions that move already get new targets."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
@@ -242,7 +242,7 @@ def status(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show what moves, how far it is, and (with -w) how long it takes."""
+    """Show what moves, its progress, and (with -w) how long it takes."""
     from pyrklog.cli.output import print_listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
@@ -267,7 +267,7 @@ def status(
 def _conclude(
     cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
 ) -> Exit:
-    """Says how it is where nothing of a plan moves any more."""
+    """Says how a plan ended once nothing of it moves."""
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -293,7 +293,7 @@ def cancel(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Give moves up: the replicas are those of before, and throttles go."""
+    """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
@@ -304,7 +304,7 @@ def cancel(
     cluster = ReassignmentAdmin(connect(options))
     moving = cluster.moving()
     chosen = [place for place in moving if named is None or place in named]
-    # Throttles go where nothing moves any more, too: the moves of a plan may be done.
+    # Remove throttles also if nothing moves any more: the plan may be done.
     throttled = cluster.throttled_topics()
     if named is not None:
         throttled &= {topic for topic, _ in named}
@@ -381,7 +381,7 @@ def _progress(
 ) -> list[dict[str, Any]]:
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
-    # A broker that has just died is listed for a moment: what it holds counts as not copied.
+    # A broker that has just died is still listed for a moment: its replicas count as not copied.
     sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
     items = []
@@ -411,7 +411,7 @@ def _watch(
     places: "set[PartitionKey] | None",
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
-    """Prints what moves until nothing does; the last list, which is empty."""
+    """Prints what moves until nothing does; returns the last list, which is empty."""
     from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]
