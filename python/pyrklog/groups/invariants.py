@@ -11,7 +11,12 @@ from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member
 from pyrklog.groups.states import GroupState
 
-_JOINS_WAIT = (GroupState.PREPARING, GroupState.STABLE)
+_EMPTY = GroupState.EMPTY
+_PREPARING = GroupState.PREPARING
+_COMPLETING = GroupState.COMPLETING
+_DEAD = GroupState.DEAD
+_HAS_PROTOCOL = (_COMPLETING, GroupState.STABLE)
+_JOINS_WAIT = (_PREPARING, GroupState.STABLE)
 
 
 class InvariantError(Exception):
@@ -25,7 +30,7 @@ def check(group: Group) -> None:
         check_whole(group)
     elif touched_ids:
         group.members.touched_ids = []
-        if group.state is not GroupState.DEAD:
+        if group.state is not _DEAD:
             _refuse(group, _count_problem(group) or _id_problem(group, touched_ids))
 
 
@@ -36,7 +41,7 @@ def check_whole(group: Group) -> None:
     """
     group.members.touched_ids = []
     group.checked_state = group.state
-    if group.state is not GroupState.DEAD:
+    if group.state is not _DEAD:
         _refuse(group, _count_problem(group) or _whole_problem(group))
         group.checked_generation = group.generation
 
@@ -54,22 +59,22 @@ def _count_problem(group: Group) -> str | None:
     if count == 0:
         if members.leader_id is not None:
             return "it has a leader, but no members"
-        if state is GroupState.STABLE or state is GroupState.COMPLETING:
+        if state in _HAS_PROTOCOL:
             return "it has no members"
     elif members.leader_id not in members:
         return "its leader is not a member"
-    elif state is GroupState.EMPTY:
+    elif state is _EMPTY:
         return "it has members"
     if not 0 <= members.awaiting_count <= count:
         return "the number of parked JoinGroups is out of range"
     if group.generation < group.checked_generation:
         return f"the generation fell from {group.checked_generation}"
-    if state is GroupState.STABLE or state is GroupState.COMPLETING:
+    if state in _HAS_PROTOCOL:
         if members.protocol_counts[group.protocol_name or ""] != count:
             return "not all members support the chosen protocol"
     elif group.pending_syncs:
         return "it awaits SyncGroups"
-    if group.initial_delay is not None and state is not GroupState.PREPARING:
+    if group.initial_delay is not None and state is not _PREPARING:
         return "its initial delay runs"
     if not 0 <= memory.reserved_bytes <= memory.used_bytes:
         return "its reserved memory is out of range"
@@ -77,7 +82,7 @@ def _count_problem(group: Group) -> str | None:
 
 
 def _id_problem(group: Group, member_ids: list[str]) -> str | None:
-    for member_id in set(member_ids):
+    for member_id in member_ids:
         member = group.members.get(member_id)
         if member is not None:
             problem = _member_problem(group, member_id, member)
@@ -122,6 +127,6 @@ def _member_problem(group: Group, member_id: str, member: Member) -> str | None:
     # A Stable group lets a static member wait until its new id has been written.
     if member.awaiting_join is not None and group.state not in _JOINS_WAIT:
         return f"the JoinGroup of {member_id} waits"
-    if member.awaiting_sync is not None and group.state is not GroupState.COMPLETING:
+    if member.awaiting_sync is not None and group.state is not _COMPLETING:
         return f"the SyncGroup of {member_id} waits"
     return None
