@@ -25,9 +25,9 @@ PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 SLEEPER = "tests/support/waiting.py"
 CORE = "pyrklog._core"
 CORE_IMPORTERS = (
-    "python/pyrklog/core_plane.py",
+    "python/pyrklog/plane/core_plane.py",
     "python/pyrklog/groups/table.py",
-    "python/pyrklog/offline.py",
+    "python/pyrklog/plane/offline.py",
 )
 
 # What a decision must get as an argument, never fetch for itself.
@@ -44,9 +44,9 @@ PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/ad
 SLOW_FOR_CLI = frozenset(
     {
         "pyrklog.broker",
-        "pyrklog.core_plane",
-        "pyrklog.dataplane",
-        "pyrklog.offline",
+        "pyrklog.plane.core_plane",
+        "pyrklog.plane.dataplane",
+        "pyrklog.plane.offline",
         "confluent_kafka",
         "trio",
     }

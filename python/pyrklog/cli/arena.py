@@ -36,9 +36,9 @@ def list_all(
     A kept arena is one that an orderly end left for the next start. All of it is in files, too.
     One that is unfinished or set aside is nobody's any more; the next start removes it.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import list_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -85,8 +85,8 @@ def drop(
 
     Arenas that a kill left unfinished, or that a start could not use and set aside, go as well.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
-    from pyrklog.offline import drop_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import drop_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -100,7 +100,7 @@ def drop(
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
     """Says why nothing of the directory went, where it is not that there is nothing."""
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.
     found = [row for row in list_arenas(str(place)) if Path(row.log_dir) == log_dir.resolve()]
@@ -135,7 +135,7 @@ def drain(
 
     A broker that starts on the directory does the same; this is for one that Kafka is to take over.
     """
-    from pyrklog.offline import drain_arena
+    from pyrklog.plane.offline import drain_arena
 
     if not (log_dir / "meta.properties").exists():
         is_there = log_dir.is_dir()
@@ -157,7 +157,7 @@ def remove(
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""
-    from pyrklog.offline import list_arenas, remove_arena
+    from pyrklog.plane.offline import list_arenas, remove_arena
 
     if not path.exists():
         raise CliError(Exit.NOT_FOUND, f"{path} does not exist")

@@ -366,7 +366,7 @@ def _print_started(
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         print_listing(listing(place, cluster), output)
     elif not options.quiet:
-        from pyrklog.banner import own_command, seconds_since_exec
+        from pyrklog.start.banner import own_command, seconds_since_exec
 
         print_listing(started_listing(place, cluster), output)
         say(

@@ -106,7 +106,7 @@ def cli_error(
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
     """What to do about a topic that is refused: the name is wrong, or something is in its way."""
-    from pyrklog.admin.names import wrong_with_name
+    from pyrklog.cluster.topic_names import wrong_with_name
 
     if wrong_with_name(topic) is not None:
         return _NAME_FIX

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyrklog.controller.batch import RequestBatch
-from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
-from pyrklog.controller.eligible import EligibleReplicas
-from pyrklog.controller.partitions import state_write
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,
     TopicPartition,
 )
+from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
+from pyrklog.controller.partitions import state_write
 from pyrklog.controller.state import ControllerState, Partition, Topic
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERING, Leadership

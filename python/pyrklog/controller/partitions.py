@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.base.pieces import pieces
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import (
     Effect,
     Pause,
@@ -16,10 +18,8 @@ from pyrklog.controller.effects import (
     Steps,
     WriteStates,
 )
-from pyrklog.controller.election import Candidates, Election, offline_election
-from pyrklog.controller.eligible import EligibleReplicas
-from pyrklog.controller.pieces import pieces
-from pyrklog.controller.requests import TopicPartition
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
+from pyrklog.controller.leader_election import Candidates, Election, offline_election
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import Refusal, TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import (
     Effect,
     StateChange,
@@ -24,13 +25,9 @@ from pyrklog.controller.effects import (
     UnmarkReassignments,
     WriteAssignments,
 )
-from pyrklog.controller.election import (
-    reassignment_election,
-    same_leader,
-)
+from pyrklog.controller.leader_election import reassignment_election, same_leader
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
-from pyrklog.controller.requests import Refusal, TopicPartition
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
 from pyrklog.errors import ErrorCode
 

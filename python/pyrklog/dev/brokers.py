@@ -83,7 +83,7 @@ def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
 
 def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
     """The broker's own check; :class:`StartError` where it would refuse to start."""
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
     from pyrklog.errors import ConfigError
 
     for setting in cluster.settings:

@@ -93,7 +93,7 @@ def check_free(ports: Iterable[int], fix: str) -> None:
 def _taken(port: int, error: OSError, fix: str) -> CliError:
     if error.errno != errno.EADDRINUSE:
         return CliError(Exit.FAILED, f"port {port}: {error.strerror}", fix)
-    from pyrklog.diagnosis import port_holder
+    from pyrklog.base.diagnosis import port_holder
 
     holder = port_holder(port) or "another process"
     return CliError(Exit.FAILED, f"port {port} is held by {holder}", fix)

@@ -362,7 +362,7 @@ def new_cluster(
 
 def _remove_arenas(folder: Path) -> None:
     """What brokers that were killed left in shared memory for their next start."""
-    from pyrklog.offline import remove_arena
+    from pyrklog.plane.offline import remove_arena
 
     for marker in folder.glob(f"data/**/{_ARENA_MARKER}"):
         for line in marker.read_text().splitlines():

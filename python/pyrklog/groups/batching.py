@@ -14,10 +14,7 @@ from pyrklog.groups.table import OffsetCommit
 from pyrklog.groups.values import (
     Append,
 )
-from pyrklog.internal_log import (
-    NewRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 SHARED_BATCH_BYTES_MAX = 65_536
 BATCH_HEADER_BYTES = 61

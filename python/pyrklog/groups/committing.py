@@ -34,9 +34,7 @@ from pyrklog.groups.values import (
     Offset,
     TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.batching import (
     Batch,
@@ -52,11 +54,7 @@ from pyrklog.groups.values import (
     Timer,
     TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
-from pyrklog.logs import get_logger
-from pyrklog.pending import Pending
+from pyrklog.plane.internal_log import AppendResult
 
 CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""

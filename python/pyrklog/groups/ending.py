@@ -11,10 +11,7 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-    NewRecord,
-)
+from pyrklog.plane.internal_log import AppendResult, NewRecord
 
 
 def delete(turn: Turn, token: int) -> None:

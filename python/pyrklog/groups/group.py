@@ -21,9 +21,7 @@ from pyrklog.groups.subscription import CONSUMER, all_subscribed_topics
 from pyrklog.groups.values import (
     GroupSettings,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 if TYPE_CHECKING:
     from pyrklog.groups.turn import Turn

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.table import CommitBatch, OffsetCommit
-from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -15,10 +15,7 @@ from typing import NamedTuple
 
 from pyrklog.groups.offsets import Committed, GroupOffsets
 from pyrklog.groups.values import Offset, TopicPartition
-from pyrklog.internal_log import (
-    InternalBatch,
-    InternalRecord,
-)
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

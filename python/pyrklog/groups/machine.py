@@ -45,9 +45,7 @@ from pyrklog.groups.values import (
     Timer,
     TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import NO_TIMESTAMP, GroupValue, MemberValue
 
 Effects = list[Effect]

@@ -13,9 +13,7 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 RETRY_DELAY_MIN_MS = 1_000
 """Nobody has joined: the least time until the next look, whatever the members' time-outs say."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.machine import GroupMachine
@@ -29,7 +30,6 @@ from pyrklog.groups.values import (
     SyncResult,
     TopicPartition,
 )
-from pyrklog.pending import Pending
 
 NO_TOKEN = 0
 """The token of a request whose answer is among the effects of its event."""

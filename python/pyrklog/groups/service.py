@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.history import Rebalance
 from pyrklog.groups.interfaces import Endpoint
@@ -30,7 +31,6 @@ from pyrklog.groups.values import (
     SyncResult,
     TopicPartition,
 )
-from pyrklog.pending import Pending
 
 
 class GroupService(Protocol):

@@ -14,9 +14,7 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 
 def replace(turn: Turn, request: JoinRequest, token: int, old_id: str, new_id: str) -> None:

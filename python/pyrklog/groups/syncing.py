@@ -12,9 +12,7 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 
 def sync(turn: Turn, request: SyncRequest, token: int) -> None:

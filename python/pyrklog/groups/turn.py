@@ -22,10 +22,7 @@ from pyrklog.groups.values import (
     SyncResult,
     Timer,
 )
-from pyrklog.internal_log import (
-    NewRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 GROUP_ITSELF = ""
 

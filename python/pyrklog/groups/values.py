@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.table import OffsetCommit
-from pyrklog.internal_log import NewRecord, Producer
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""

@@ -8,15 +8,15 @@ from typing import Any
 
 import trio
 
-from pyrklog.admin.topic_writes import STORE_AWAY
-from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
-from pyrklog.controller.service import ClusterService
+from pyrklog.cluster.requests import BrokerChannel, ControllerAdmin
 from pyrklog.groups.service import GroupService
 from pyrklog.groups.table import Heartbeat, OffsetCommit
 from pyrklog.groups.values import HeartbeatRequest
-from pyrklog.handlers.context import Context, Later, Request
+from pyrklog.handlers.context import Context, Later
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
+from pyrklog.handlers.service import STORE_AWAY, ClusterService
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.plane.dataplane import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.primitives import DecodeError
@@ -79,7 +79,7 @@ ELEMENT_BYTES = 4096
 WHOLE_PLANS = frozenset((45,))
 PLAN_FACTOR = 4
 """Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
-ORDERS_MAX = 8 * ELEMENTS_MAX
+CONTROL_ELEMENTS_MAX = 8 * ELEMENTS_MAX
 """A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more.
 With less memory the bound is that of plans."""
 LIMIT_SECONDS = 20.0
@@ -144,22 +144,22 @@ class Handlers:
         self,
         service: ClusterService,
         groups: GroupService,
-        orders: BrokerChannel,
+        control_requests: BrokerChannel,
         controller: ControllerAdmin,
         elements_max: int = ELEMENTS_MAX,
-        orders_max: int = ORDERS_MAX,
+        control_elements_max: int = CONTROL_ELEMENTS_MAX,
         decoded_max_bytes: int = DECODED_MAX_BYTES,
     ) -> None:
         """``elements_max``: what a client's request may name in all its arrays together;
-        ``orders_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
+        ``control_elements_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
         self._decoding = Decoding(decoded_max_bytes)
-        self._orders_decoding = Decoding(decoded_max_bytes)
+        self._control_decoding = Decoding(decoded_max_bytes)
         self._elements_max = elements_max
         self._large_answers = trio.Lock()
-        self._orders_max = orders_max
+        self._control_elements_max = control_elements_max
         self._service = service
         self._groups = groups
-        self._orders = orders
+        self._control_requests = control_requests
         self._controller = controller
         self._routes: dict[int, Route] = {}
 
@@ -192,7 +192,7 @@ class Handlers:
     async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
         decode = partial(self._decode, route, request)
         is_of_brokers = route.api.key in BETWEEN_BROKERS
-        decoding = self._orders_decoding if is_of_brokers else self._decoding
+        decoding = self._control_decoding if is_of_brokers else self._decoding
         found = await decoding.decode(len(request.body), decode)
         if found is None:
             return None
@@ -234,7 +234,7 @@ class Handlers:
         return Context(
             self._service,
             self._groups,
-            self._orders,
+            self._control_requests,
             self._controller,
             request.session,
             request.api_version,
@@ -263,7 +263,7 @@ class Handlers:
     def _decode(self, route: Route, request: Request) -> Any:
         elements_max = self._elements_max
         if route.api.key in BETWEEN_BROKERS:
-            elements_max = self._orders_max
+            elements_max = self._control_elements_max
         elif route.api.key in WHOLE_PLANS:
             elements_max *= PLAN_FACTOR
         return route.api.decode_request(
@@ -280,17 +280,23 @@ class Handlers:
 def build_handlers(
     service: ClusterService,
     groups: GroupService,
-    orders: BrokerChannel,
+    control_requests: BrokerChannel,
     controller: ControllerAdmin,
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
     """The handlers of a broker whose control plane these are, and which has so much memory."""
     affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
     elements_max = min(ELEMENTS_MAX, affordable)
-    orders_max = min(ORDERS_MAX, PLAN_FACTOR * affordable)
+    control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)
     decoded_max_bytes = min(DECODED_MAX_BYTES, memory_bytes // MEMORY_SHARE)
     return Handlers(
-        service, groups, orders, controller, elements_max, orders_max, decoded_max_bytes
+        service,
+        groups,
+        control_requests,
+        controller,
+        elements_max,
+        control_elements_max,
+        decoded_max_bytes,
     )
 
 

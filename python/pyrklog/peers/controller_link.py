@@ -7,20 +7,20 @@ from typing import Any
 
 import trio
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ControllerService,
     ProducerIdsResponse,
 )
-from pyrklog.controller.to_controller import (
+from pyrklog.cluster.to_controller import (
     allocated_response,
     alter_partition_message,
     altered_response,
     left_response,
 )
-from pyrklog.metadata import Metadata
 from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import (
     Endpoint,
 )
 from pyrklog.groups.table import OffsetCommit
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRead,

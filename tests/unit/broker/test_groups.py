@@ -6,10 +6,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from pyrklog.controller.service import TopicRef
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import OFFSETS_TOPIC
 from pyrklog.groups.placement import partition_of
+from pyrklog.handlers.service import TopicRef
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.groups import (
     HeartbeatRequest,

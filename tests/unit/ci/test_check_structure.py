@@ -8,7 +8,7 @@ from ci.check_structure import FILE_LINES_MAX, FUNCTION_LINES_MAX, check
 from ci.rust_source import code_only, functions, without_tests
 
 CLEAN = {
-    "python/pyrklog/core_plane.py": "from pyrklog import _core\n",
+    "python/pyrklog/plane/core_plane.py": "from pyrklog import _core\n",
     "python/pyrklog/controller/machine.py": "from ..names import NAME\nfrom typing import Any\n",
     "python/pyrklog/controller/driver.py": "import trio\nfrom . import machine\n",
     "python/pyrklog/names.py": "NAME = 1\n",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyrklog.controller import pieces
-from pyrklog.controller.requests import (
+from pyrklog.base import pieces
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.config import load_config
+from pyrklog.config.load import load_config
 from pyrklog.dev import brokers, zookeeper
 from pyrklog.dev.logs import Tail, for_people, print_logs
 from pyrklog.dev.running import new_cluster

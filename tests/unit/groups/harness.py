@@ -39,12 +39,7 @@ from pyrklog.groups.values import (
     Timer,
     TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-    InternalBatch,
-    InternalRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import AppendResult, InternalBatch, InternalRecord, Producer
 
 DEFAULTS = GroupSettings()
 RANGE = (("range", b"range-meta"),)

@@ -20,11 +20,7 @@ from pyrklog.groups.values import (
     LeavingMember,
     Offset,
 )
-from pyrklog.internal_log import (
-    InternalBatch,
-    InternalRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord, Producer
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 from tests.unit.groups.rig import NONE, Rig, running
 

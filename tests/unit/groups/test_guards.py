@@ -14,7 +14,7 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.batching import Batch, QueuedAppend
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.values import Append, GroupSettings, HeartbeatRequest, JoinResult
-from pyrklog.internal_log import AppendResult, InternalRead
+from pyrklog.plane.internal_log import AppendResult, InternalRead
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import NONE, Rig, running
 

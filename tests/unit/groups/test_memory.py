@@ -32,7 +32,7 @@ from pyrklog.groups.values import (
     SyncRequest,
     Timer,
 )
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import GroupValue, MemberValue
 
 MAX_BYTES = 200_000

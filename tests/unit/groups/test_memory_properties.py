@@ -27,7 +27,7 @@ from pyrklog.groups.values import (
     SyncRequest,
     Timer,
 )
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 
 MAX_BYTES = 60_000
 NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -10,9 +10,7 @@ from pyrklog.groups.values import (
     Offset,
     Timer,
 )
-from pyrklog.internal_log import (
-    Producer,
-)
+from pyrklog.plane.internal_log import Producer
 from tests.unit.groups.harness import NONE, Play
 
 DAY_MS = 24 * 3_600_000

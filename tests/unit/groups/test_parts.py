@@ -27,12 +27,7 @@ from pyrklog.groups.values import (
     Append,
     GroupSettings,
 )
-from pyrklog.internal_log import (
-    InternalBatch,
-    InternalRecord,
-    NewRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord, NewRecord, Producer
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

@@ -12,9 +12,7 @@ from pyrklog.groups.values import (
     GroupSettings,
     LeavingMember,
 )
-from pyrklog.internal_log import (
-    Producer,
-)
+from pyrklog.plane.internal_log import Producer
 from tests.unit.groups.harness import NONE, Play
 
 PROTOCOLS = (

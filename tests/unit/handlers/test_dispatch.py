@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyrklog import core_plane
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.context import Later
 from pyrklog.handlers.dispatch import ELEMENTS_MIN, PLAN_FACTOR, ROUTES, load_route
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.plane import core_plane
 from pyrklog.protocol import DecodeError, configs, topics
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
@@ -125,7 +125,7 @@ async def test_an_api_of_the_data_plane_is_not_answered_here() -> None:
 
 def test_modules_of_subjects_are_imported_when_needed() -> None:
     program = (
-        "import sys; import pyrklog.handlers;"
+        "import sys; import pyrklog.handlers.dispatch;"
         "print(*(name for name in sys.modules if name.startswith('pyrklog.handlers.')))"
     )
     out = subprocess.run(
