@@ -140,7 +140,7 @@ class Life:
         self._config = world.config_of(broker.id)
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(world.heap.now_ms)
-        self.sim: Any = core().SimPlane(self._plane_config(settings), broker.volume.disk)
+        self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
         self.plane = SimCorePlane(self.sim.plane(), self)
         self._events: EventHandler | None = None
         self._handlers: Any = None
@@ -156,14 +156,11 @@ class Life:
         world.scheduler.run_in(self.process, self._run)
         world.heap.after(SYNC_US, self.process, self._sync)
 
-    def _plane_config(self, settings: PlaneSettings) -> Any:
-        options: dict[str, Any] = settings._asdict()
-        assert settings.cluster is not None
-        options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
-        if self.world.memory is not None:
-            options["cache_dir"] = self.broker.volume.make_cache(self.world.memory)
-            options["cache_max_bytes"] = CACHE_BYTES
-        return core().PlaneConfig(**options)
+    def _with_cache(self, settings: PlaneSettings) -> PlaneSettings:
+        if self.world.memory is None:
+            return settings
+        cache_dir = self.broker.volume.make_cache(self.world.memory)
+        return settings._replace(cache_dir=cache_dir, cache_max_bytes=CACHE_BYTES)
 
     # --- the drivers, put together as broker.py does ---------------------------------------------
 

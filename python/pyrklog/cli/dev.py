@@ -13,6 +13,7 @@ from pyrklog.cli.talking import say
 if TYPE_CHECKING:
     from pyrklog.dev.running import Runner
     from pyrklog.dev.state import Cluster, Place
+    from pyrklog.protocol.cluster import DescribeClusterResponse
 
 app = typer.Typer(
     help="Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.",
@@ -109,7 +110,7 @@ def start(
                 settings=given_settings,
                 temporary=tmp,
             )
-        Runner(place, cluster, _environment()).start()
+        Runner(place, cluster, _environment(), _describe).start()
     _print_started(context, place, cluster, output, quiet)
 
 
@@ -343,7 +344,15 @@ def _place(name: str) -> "Place":
 def _runner(place: "Place") -> "Runner":
     from pyrklog.dev.running import Runner
 
-    return Runner(place, place.load(), _environment())
+    return Runner(place, place.load(), _environment(), _describe)
+
+
+def _describe(address: tuple[str, int], timeout_s: float) -> "DescribeClusterResponse":
+    from pyrklog.cli.asking import BrokerConnection
+    from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+
+    with BrokerConnection(address, timeout_s) as connection:
+        return connection.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
 
 
 def _environment() -> dict[str, str]:

@@ -175,6 +175,7 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """What the command returns, or its exit code, whatever it raises of what it may raise."""
     import typer
 
+    from pyrklog.dev.errors import DevError
     from pyrklog.errors import StartError
 
     try:
@@ -182,6 +183,10 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except CliError as error:
         typer.echo(error.line(), err=True)
         raise typer.Exit(error.code) from None
+    except DevError as error:
+        code = Exit[error.problem.name]
+        typer.echo(CliError(code, error.what, error.fix).line(), err=True)
+        raise typer.Exit(code) from None
     except StartError as error:
         typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
         raise typer.Exit(error.exit_code) from None

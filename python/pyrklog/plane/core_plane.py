@@ -34,7 +34,7 @@ from pyrklog.plane.internal_log import (
     NewRecord,
     Producer,
 )
-from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, TopicImage
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 
 if TYPE_CHECKING:
     from pyrklog import _core
@@ -63,11 +63,7 @@ class CorePlane:
 
         self._core = _core
         try:
-            options = settings._asdict()
-            if settings.cluster is not None:
-                options["cluster"] = _core.ClusterConfig(**settings.cluster._asdict())
-            config = _core.PlaneConfig(**options)
-            self._plane = _core.DataPlane(config)
+            self._plane = _core.DataPlane(settings)
         except _core.LogDirLockedError as error:
             raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
         except _core.ForeignLogDirError as error:
@@ -91,77 +87,14 @@ class CorePlane:
             raise _listen_error(listener, host, port, error) from None
 
     def apply_image(self, delta: ImageDelta) -> None:
-        core = self._core
-        self._plane.apply_image(
-            core.ImageDelta(
-                version=delta.version,
-                controller_id=delta.controller_id,
-                brokers=[
-                    core.BrokerImage(id=item.id, rack=item.rack, endpoints=item.endpoints)
-                    for item in delta.brokers
-                ],
-                topics=self._core_topics(delta.topics),
-                removed_topics=delta.removed_topics,
-            )
-        )
-
-    def _core_topics(self, topics: Sequence[TopicImage]) -> list[_core.TopicImage]:
-        core = self._core
-        # Most topics share one set of options: convert each set once.
-        logs: dict[tuple[object, ...], _core.LogConfig] = {}
-        converted = []
-        for topic in topics:
-            log = logs.get(topic.log)
-            if log is None:
-                log = logs[topic.log] = core.LogConfig(**topic.log._asdict())
-            converted.append(
-                core.TopicImage(
-                    name=topic.name,
-                    id=topic.id,
-                    internal=topic.internal,
-                    log=log,
-                    min_insync_replicas=topic.min_insync_replicas,
-                    leading_throttled=topic.throttled.leading,
-                    following_throttled=topic.throttled.following,
-                    partitions=[
-                        core.PartitionImage(
-                            index=item.partition,
-                            leader=item.leader,
-                            leader_epoch=item.leader_epoch,
-                            replicas=item.replicas,
-                            isr=item.isr,
-                            offline=item.offline,
-                        )
-                        for item in topic.partitions
-                    ],
-                )
-            )
-        return converted
+        self._plane.apply_image(delta)
 
     async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
-        core = self._core
-        converted = [
-            core.LeaderSpec(
-                topic=spec.topic,
-                partition=spec.partition,
-                leader_epoch=spec.leader_epoch,
-                replicas=spec.replicas,
-                isr=spec.isr,
-                is_new=spec.is_new,
-                is_held=spec.is_held,
-            )
-            for spec in specs
-        ]
-        done: _core.PartitionsDone = await self._ticket(
-            lambda: self._plane.become_leaders(converted)
-        )
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_leaders(specs))
         return done.errors
 
     async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
-        converted = [self._core.FollowerSpec(**spec._asdict()) for spec in specs]
-        done: _core.PartitionsDone = await self._ticket(
-            lambda: self._plane.become_followers(converted)
-        )
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_followers(specs))
         return done.errors
 
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:

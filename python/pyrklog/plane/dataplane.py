@@ -74,7 +74,7 @@ class LogDirUsage(NamedTuple):
 
 
 class ClusterSettings(NamedTuple):
-    """How brokers reach and follow each other; field by field `_core.ClusterConfig`."""
+    """How brokers reach and follow each other."""
 
     listener: str
     fetchers: int
@@ -97,7 +97,8 @@ class LaggingFollowers(NamedTuple):
 
 
 class PlaneSettings(NamedTuple):
-    """What is fixed for the life of the process; field by field `_core.PlaneConfig`."""
+    """What is fixed for the life of the process. Rust reads it by the names of the fields
+    (rust/bridge/src/config.rs)."""
 
     node_id: int
     cluster_id: str
