@@ -21,9 +21,7 @@ __all__ = [
     "ForeignLogDirError",
     "Heartbeat",
     "InternalAppended",
-    "InternalBatch",
     "InternalReadDone",
-    "LogDirDescription",
     "LogDirError",
     "LogDirFailed",
     "LogDirLockedError",
@@ -206,18 +204,11 @@ class RecordsDeleted:
     results: list[tuple[int, int]]
 
 @final
-class LogDirDescription:
-    path: str
-    error_code: int
-    total_bytes: int
-    usable_bytes: int
-    partitions: list[tuple[str, int, int, int]]
-
-@final
 class LogDirsDescribed:
     __match_args__ = ("ticket", "log_dirs")
     ticket: int
-    log_dirs: list[LogDirDescription]
+    log_dirs: list[tuple[str, int, int, int, list[tuple[str, int, int, int]]]]
+    """The fields of :class:`LogDirUsage`."""
 
 @final
 class InternalAppended:
@@ -230,25 +221,16 @@ class InternalAppended:
     base_offset: int
 
 @final
-class InternalBatch:
-    """``records``: (offset, key, value); none where ``damage`` says why they cannot be read."""
-
-    base_offset: int
-    last_offset: int
-    producer_id: int
-    is_transactional: bool
-    is_control: bool
-    records: list[tuple[int, bytes | None, bytes | None]]
-    damage: str | None
-
-@final
 class InternalReadDone:
     """Ticket of ``read_internal``: an error code, the batches, where to go on, and the end."""
 
     __match_args__ = ("ticket", "error", "batches", "next_offset", "end_offset")
     ticket: int
     error: int
-    batches: list[InternalBatch]
+    batches: list[
+        tuple[int, int, int, bool, bool, list[tuple[int, bytes | None, bytes | None]], str | None]
+    ]
+    """The fields of :class:`InternalBatch`, with those of :class:`InternalRecord`."""
     next_offset: int
     end_offset: int
 
@@ -257,17 +239,8 @@ class ReplicaDigestDone:
     """Ticket of ``replica_digest``; with an error nothing else counts."""
 
     ticket: int
-    error: int
-    leader_epoch: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    next_offset: int
-    digest: int
-    batches: int
-    damaged_offset: int
-    first: tuple[int, int, int, int] | None
-    """(base offset, last offset, leader epoch, CRC-32C)."""
+    digest: tuple[int, int, int, int, int, int, int, int, int, tuple[int, int, int, int] | None]
+    """The fields of :class:`ReplicaDigest`."""
 
 @final
 class ShutdownDone:

@@ -64,7 +64,7 @@ from pyrklog.metastore.interface import (
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
-ORDERS_FIRST_SECONDS = 1.0
+REQUESTS_FIRST_SECONDS = 1.0
 """How long a new controller lets its first requests be carried out before it reads the store."""
 EFFECTS_A_TURN = 250
 """Carried out before others get a turn; most of them are lines of the state-change log."""
@@ -295,7 +295,7 @@ class ControllerDriver:
             machine = Controller(self.node_id, self._fence().epoch, numbers=numbers)
             await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
             # Reading all states would take the processor from those who carry the requests out.
-            with trio.move_on_after(ORDERS_FIRST_SECONDS):
+            with trio.move_on_after(REQUESTS_FIRST_SECONDS):
                 await self.changes.wait_until(lambda: not self._unanswered)
 
     def _announce(self, task_status: trio.TaskStatus[None]) -> None:

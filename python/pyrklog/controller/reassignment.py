@@ -25,6 +25,7 @@ from pyrklog.controller.effects import (
     UnmarkReassignments,
     WriteAssignments,
 )
+from pyrklog.controller.invariants import check_assignment
 from pyrklog.controller.leader_election import reassignment_election, same_leader
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
@@ -344,9 +345,13 @@ class Reassignments:
         yield from self._ended(sorted({partition.topic.name for partition in before}))
 
     def _write(self, assignments: _Moves) -> _Refused:
-        """One write a topic; returns the partitions of topics that are gone, or too large."""
+        """One write a topic; returns the partitions of topics that are gone, or too large.
+
+        Raises :class:`InvariantError`.
+        """
         by_topic: dict[str, dict[int, PartitionAssignment]] = {}
         for partition, assignment in assignments.items():
+            check_assignment(partition.key, partition.assignment, assignment)
             by_topic.setdefault(partition.topic.name, {})[partition.index] = assignment
         errors: dict[str, ErrorCode] = {}
         for topic, found in by_topic.items():

@@ -6,7 +6,7 @@ Slow commands return tickets, which complete as events; here they become awaitab
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -137,10 +137,7 @@ class CorePlane:
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
         done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
-        return [
-            LogDirUsage(d.path, d.error_code, d.total_bytes, d.usable_bytes, d.partitions)
-            for d in done.log_dirs
-        ]
+        return list(map(LogDirUsage._make, done.log_dirs))
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
         done: _core.ReplicaDigestDone = await self._ticket(
@@ -148,18 +145,8 @@ class CorePlane:
                 topic, partition, asked.start, asked.end, max_bytes=asked.max_bytes
             )
         )
-        return ReplicaDigest(
-            ErrorCode(done.error),
-            done.leader_epoch,
-            done.log_start_offset,
-            done.high_watermark,
-            done.log_end_offset,
-            done.next_offset,
-            done.digest,
-            done.batches,
-            done.damaged_offset,
-            done.first,
-        )
+        error, *found = done.digest
+        return ReplicaDigest._make((ErrorCode(error), *found))
 
     def append_internal(
         self,
@@ -349,16 +336,9 @@ def _append_result(done: _core.InternalAppended) -> AppendResult:
     return AppendResult(ErrorCode(done.error), done.base_offset)
 
 
-def _internal_batch(batch: _core.InternalBatch) -> InternalBatch:
-    return InternalBatch(
-        batch.base_offset,
-        batch.last_offset,
-        batch.producer_id,
-        batch.is_transactional,
-        batch.is_control,
-        list(map(InternalRecord._make, batch.records)),
-        batch.damage,
-    )
+def _internal_batch(fields: Iterable[Any]) -> InternalBatch:
+    batch = InternalBatch._make(fields)
+    return batch._replace(records=list(map(InternalRecord._make, batch.records)))
 
 
 def _with_holder(message: str, log_dirs: Sequence[str]) -> str:

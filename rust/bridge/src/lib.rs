@@ -37,12 +37,12 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirDescription,
-        LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session,
-        ShutdownDone, TopicsMissing,
+        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirFailed,
+        LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone,
+        TopicsMissing,
     };
     #[pymodule_export]
-    use crate::internal::{InternalBatch, InternalReadDone};
+    use crate::internal::InternalReadDone;
     #[pymodule_export]
     use crate::member_requests::{Heartbeat, OffsetCommit};
     #[pymodule_export]

@@ -9,7 +9,7 @@ from ci.rust_source import code_only, functions, without_tests
 
 CLEAN = {
     "python/pyrklog/plane/core_plane.py": "from pyrklog import _core\n",
-    "python/pyrklog/controller/machine.py": "from ..base.names import NAME\nfrom typing import Any\n",
+    "python/pyrklog/controller/machine.py": "from ..base.names import NAME\nimport typing\n",
     "python/pyrklog/controller/driver.py": "import trio\nfrom . import machine\n",
     "python/pyrklog/base/names.py": "NAME = 1\n",
     "python/pyrklog/cli/serve.py": "def serve() -> None:\n    from pyrklog import broker\n",
