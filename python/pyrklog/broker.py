@@ -36,7 +36,7 @@ from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.takeover.standby import Patience, Standby
 from pyrklog.errors import EX_IO, StartError, TemporaryError
-from pyrklog.handlers.events import EventHandler, Handlers
+from pyrklog.handlers.events import EventHandler
 from pyrklog.handlers.service import ClusterService
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife, has_all
@@ -67,6 +67,7 @@ from pyrklog.start.standing import note_standing
 if TYPE_CHECKING:
     from pyrklog.cluster.requests import TopicPartition
     from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.handlers.dispatch import Handlers
     from pyrklog.peers.peers import Peers
 
 LEADERS_WAIT_SECONDS = 0.3
@@ -232,7 +233,9 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
-            nursery.start_soon(tell_slow_start, self.ready, metadata, controller)
+            nursery.start_soon(
+                tell_slow_start, self.ready, metadata, lambda: controller.controller_id
+            )
             with trio.CancelScope() as starting:
                 self._starting = starting
                 # A listener on any free port must be bound before its port can be registered, and

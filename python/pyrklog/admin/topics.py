@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import trio
 
@@ -34,6 +33,7 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.cluster.topic_names import TopicNames, wrong_with_name
 from pyrklog.config.topic import TopicDefaults, describe_topic_options
+from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.store_writes import Term
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
@@ -64,18 +64,6 @@ NODES_GONE_SECONDS = 2.0
 log = get_logger("topics")
 
 
-class Controllership(Protocol):
-    """What this broker is as the controller."""
-
-    @property
-    def term(self) -> Term | None:
-        """As the controller, if it is; to be taken before anything is decided in it."""
-
-    @property
-    def leaving(self) -> Collection[int]:
-        """Brokers that are about to end, as far as the controller knows here."""
-
-
 class TopicAdmin:
     """The part of ``ClusterService`` that changes topics."""
 
@@ -84,7 +72,7 @@ class TopicAdmin:
         store: Metastore,
         metadata: Metadata,
         replicas: Replicas,
-        controller: Controllership,
+        controller: ControllerDriver,
     ) -> None:
         self._store = store
         self._metadata = metadata

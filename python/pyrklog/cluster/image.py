@@ -8,11 +8,13 @@ brokers) and topic options, and gives the difference that the plane has not seen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pyrklog.cluster.topic_names import TopicNames
-from pyrklog.config.resolved import ResolvedTopic
 from pyrklog.plane.values import BrokerImage, ImageDelta, PartitionImage, TopicImage
+
+if TYPE_CHECKING:
+    from pyrklog.config.topic import TopicDefaults
 
 LEADER_NONE = -1
 LEADER_BEING_DELETED = -2
@@ -25,13 +27,6 @@ so that nobody pays for the two thousand million partitions below one."""
 KRAFT_TOPIC = "__cluster_metadata"
 """Kafka's own metadata log, which is nobody's here; it stays for Kafka's next start."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-
-
-class OptionResolver(Protocol):
-    """Topic options over the broker's defaults."""
-
-    def resolve(self, overrides: Mapping[str, str]) -> ResolvedTopic:
-        """The options of a topic with these overrides."""
 
 
 class TopicEntry:
@@ -64,7 +59,7 @@ class TopicEntry:
 class ClusterImage:
     """The metadata that this broker holds, and what of it the plane has yet to see."""
 
-    def __init__(self, defaults: OptionResolver) -> None:
+    def __init__(self, defaults: TopicDefaults) -> None:
         self.controller_id = -1
         self.brokers: Sequence[BrokerImage] = ()
         self.topics: dict[str, TopicEntry] = {}
@@ -138,7 +133,7 @@ class ClusterImage:
         """The options given for a topic."""
         return self._overrides.get(topic, {})
 
-    def set_defaults(self, defaults: OptionResolver) -> None:
+    def set_defaults(self, defaults: TopicDefaults) -> None:
         """The broker's defaults changed at run time: every topic may have other options now."""
         self._defaults = defaults
         self._changed.update(self.topics)

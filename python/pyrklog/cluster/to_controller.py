@@ -15,7 +15,7 @@ from pyrklog.cluster.requests import (
 from pyrklog.cluster.wire import error_of
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import ProducerIdBlock
-from pyrklog.protocol import inter_broker as wire
+from pyrklog.protocol import to_controller as wire
 
 UNKNOWN_EPOCH = -1
 TOPIC_IDS_SINCE = 2

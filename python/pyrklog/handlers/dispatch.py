@@ -1,4 +1,5 @@
-"""From a request's bytes to its answer's bytes. The table of handlers is :data:`ROUTES`."""
+"""From a request's bytes to its answer's bytes. The table of APIs is
+:data:`pyrklog.protocol.registry.ROWS`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,49 +21,11 @@ from pyrklog.plane.dataplane import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.primitives import DecodeError
-from pyrklog.protocol.registry import find_api
+from pyrklog.protocol.registry import ROWS, find_api
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 HandlerNow = Callable[[Context, Any], Any]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
-
-ROUTES: dict[int, tuple[str, str]] = {
-    4: ("inter_broker", "leader_and_isr"),
-    5: ("inter_broker", "stop_replica"),
-    6: ("inter_broker", "update_metadata"),
-    7: ("to_controller", "controlled_shutdown"),
-    8: ("offsets", "offset_commit"),
-    9: ("offsets", "offset_fetch"),
-    10: ("coordinators", "find_coordinator"),
-    11: ("groups", "join_group"),
-    12: ("groups", "heartbeat"),
-    13: ("groups", "leave_group"),
-    14: ("groups", "sync_group"),
-    15: ("group_admin", "describe_groups"),
-    16: ("group_admin", "list_groups"),
-    19: ("topics", "create_topics"),
-    20: ("topics", "delete_topics"),
-    21: ("records", "delete_records"),
-    22: ("producer_ids", "init_producer_id"),
-    32: ("configs", "describe_configs"),
-    33: ("configs", "alter_configs"),
-    35: ("log_dirs", "describe_log_dirs"),
-    37: ("topics", "create_partitions"),
-    42: ("group_admin", "delete_groups"),
-    43: ("elections", "elect_leaders"),
-    44: ("configs", "incremental_alter_configs"),
-    45: ("reassignments", "alter_partition_reassignments"),
-    46: ("reassignments", "list_partition_reassignments"),
-    47: ("offsets", "offset_delete"),
-    56: ("to_controller", "alter_partition"),
-    60: ("cluster", "describe_cluster"),
-    67: ("to_controller", "allocate_producer_ids"),
-    20_001: ("verification", "replica_digest"),
-    20_002: ("verification", "state_changes"),
-    20_003: ("observation", "observe_broker"),
-}
-"""API key -> (module in this package, name of the handler)."""
-
 
 LARGE_BYTES = 16 << 10
 """Bodies beyond that name thousands of elements: they are decoded in turn, and their answers are
@@ -70,8 +33,8 @@ encoded beside the loop."""
 IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
 """Of what is acted on at once, the requests that name many elements: OffsetCommit, OffsetFetch and
 LeaveGroup. (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
-BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 56, 67))
-"""What brokers ask each other; those who ask have time-outs of their own."""
+BETWEEN_BROKERS = frozenset(("inter_broker", "to_controller"))
+"""Modules of what brokers ask each other; those who ask have time-outs of their own."""
 GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
 ELEMENTS_MAX, ELEMENTS_MIN = 400_000, 10_000
 ELEMENT_BYTES = 4096
@@ -108,10 +71,11 @@ class Route:
     error_answer: ErrorAnswer
     late: ErrorCode
     expired: ErrorCode
+    is_between_brokers: bool
 
     def limit_seconds(self, decoded: Any) -> float | None:
         """How long the answer to this request may take; None = as long as it takes."""
-        if self.api.key in BETWEEN_BROKERS:
+        if self.is_between_brokers:
             return None
         timeout_ms: int | None = getattr(decoded, "timeout_ms", None)
         if timeout_ms is None:
@@ -122,7 +86,8 @@ class Route:
 
 def load_route(api_key: int) -> Route:
     """Imports what serves this API; ``KeyError`` where Python does not."""
-    module_name, name = ROUTES[api_key]
+    module_name, name = ROWS[api_key]
+    name = name.lower()
     module = import_module(f"pyrklog.handlers.{module_name}")
     is_of_groups = module_name in GROUP_MODULES
     late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
@@ -134,7 +99,15 @@ def load_route(api_key: int) -> Route:
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
     error_answer = getattr(module, f"{name}_error")
-    return Route(find_api(api_key), handler, handler_now, error_answer, late, expired)
+    return Route(
+        find_api(api_key),
+        handler,
+        handler_now,
+        error_answer,
+        late,
+        expired,
+        is_between_brokers=module_name in BETWEEN_BROKERS,
+    )
 
 
 class Handlers:
@@ -191,8 +164,7 @@ class Handlers:
 
     async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
         decode = partial(self._decode, route, request)
-        is_of_brokers = route.api.key in BETWEEN_BROKERS
-        decoding = self._control_decoding if is_of_brokers else self._decoding
+        decoding = self._control_decoding if route.is_between_brokers else self._decoding
         found = await decoding.decode(len(request.body), decode)
         if found is None:
             return None
@@ -262,7 +234,7 @@ class Handlers:
 
     def _decode(self, route: Route, request: Request) -> Any:
         elements_max = self._elements_max
-        if route.api.key in BETWEEN_BROKERS:
+        if route.is_between_brokers:
             elements_max = self._control_elements_max
         elif route.api.key in WHOLE_PLANS:
             elements_max *= PLAN_FACTOR
@@ -272,7 +244,7 @@ class Handlers:
 
     def _route(self, api_key: int) -> Route | None:
         route = self._routes.get(api_key)
-        if route is None and api_key in ROUTES:
+        if route is None and api_key in ROWS:
             route = self._routes[api_key] = load_route(api_key)
         return route
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -19,6 +19,10 @@ from pyrklog.metastore.interface import Metastore, MetastoreError
 from pyrklog.plane.dataplane import Plane, Request, Session
 from pyrklog.replication.driver import ReplicationDriver
 
+if TYPE_CHECKING:
+    from pyrklog.handlers.context import Later
+    from pyrklog.handlers.dispatch import Handlers
+
 Event = TypeVar("Event")
 
 LATE_REPLY_MAX_BYTES = 16 << 10
@@ -27,38 +31,6 @@ says so: its connection is closed."""
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
-
-
-class Later(Protocol):
-    """What is left to do for a request."""
-
-    @property
-    def wait(self) -> Callable[[], Awaitable[bytes | None]]:
-        """Gives the body of the answer, None where there is none; to be called once."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is known to wait for something."""
-
-
-class Handlers(Protocol):
-    """The handlers of the APIs that Python serves."""
-
-    def begin(self, request: Request) -> bytes | Later | None:
-        """Acts on the request as far as nothing has to be waited for: the body of its answer, or
-        what is left to do; None where Python does not serve the API."""
-
-    def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
-        """The code to answer with."""
-
-    def commit_as_member(self, commit: OffsetCommit) -> bool:
-        """Whether the commit is taken and will be answered; False: ask :meth:`begin`."""
-
-    def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
-        """An answer in which everything failed; None where there is none."""
-
-    def late_reply(self, request: Request) -> bytes | None:
-        """The answer to a request whose result cannot be waited for; None where there is none."""
 
 
 class EventHandler:
@@ -222,7 +194,7 @@ class EventHandler:
         if not is_taken:
             self._begin(commit)
 
-    async def _answer_later(self, request: Request, later: Later) -> None:
+    async def _answer_later(self, request: Request, later: Later[bytes | None]) -> None:
         try:
             body = await later.wait()
         except Exception as error:

@@ -16,7 +16,7 @@ from pyrklog.cluster.to_controller import (
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.context import Context
-from pyrklog.protocol import inter_broker as wire
+from pyrklog.protocol import to_controller as wire
 
 
 async def alter_partition(

@@ -25,7 +25,7 @@ from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.inter_broker import (
+from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,

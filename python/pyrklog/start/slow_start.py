@@ -3,7 +3,7 @@ be never."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import trio
 
@@ -15,15 +15,9 @@ PATIENCE_SECONDS = 5.0
 log = logs.get_logger("broker")
 
 
-class Controller(Protocol):
-    """What is known of the controller."""
-
-    @property
-    def controller_id(self) -> int:
-        """-1 for none."""
-
-
-async def tell_slow_start(ready: trio.Event, metadata: Metadata, controller: Controller) -> None:
+async def tell_slow_start(
+    ready: trio.Event, metadata: Metadata, controller_id: Callable[[], int]
+) -> None:
     """Writes the lines that there are, and on from then, when the broker is not ready in time.
 
     A broker of a cluster that has been told nothing by the controller says so: most often it is
@@ -37,7 +31,7 @@ async def tell_slow_start(ready: trio.Event, metadata: Metadata, controller: Con
     if not metadata.image.brokers:
         log.warning(
             "waiting_for_controller",
-            controller=controller.controller_id,
+            controller=controller_id(),
             listener=metadata.config.listeners.inter_broker,
             fix="look at the controller's log; if it says that this broker's address is not known, "
             "give this broker the listener that the others have in inter.broker.listener.name, or "

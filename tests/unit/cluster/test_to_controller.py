@@ -11,8 +11,8 @@ from pyrklog.cluster.requests import (
     IsrChangeResult,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.protocol import inter_broker as wire
-from pyrklog.protocol.inter_broker import ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from pyrklog.protocol import to_controller as wire
+from pyrklog.protocol.to_controller import ALTER_PARTITION, CONTROLLED_SHUTDOWN
 
 A, B = b"a" * 16, b"b" * 16
 REQUEST = AlterPartitionRequest(

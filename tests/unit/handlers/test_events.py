@@ -47,7 +47,9 @@ class BrokenReplication:
         raise RuntimeError(name)
 
 
-def handler_of(plane: FakePlane, handlers: Any, nursery: trio.Nursery) -> EventHandler:
+def handler_of(
+    plane: FakePlane, handlers: Any, nursery: trio.Nursery, *, is_loaded: bool = True
+) -> EventHandler:
     nothing: Any = None
     replication: Any = BrokenReplication()
     events = EventHandler(
@@ -61,7 +63,8 @@ def handler_of(plane: FakePlane, handlers: Any, nursery: trio.Nursery) -> EventH
         on_all_log_dirs_failed=lambda: None,
         nursery=nursery,
     )
-    events.preload()
+    if is_loaded:
+        events.preload()
     return events
 
 
@@ -81,16 +84,39 @@ def commit_request() -> Any:
         ),
     ],
 )
+@pytest.mark.parametrize("is_loaded", [True, False])
 async def test_a_commit_that_fails_half_way_is_not_run_again(
-    error: Exception, code: ErrorCode
+    error: Exception, code: ErrorCode, is_loaded: bool
 ) -> None:
     handlers = Broken({"commit_as_member": error})
     async with trio.open_nursery() as nursery:
         plane = FakePlane()
-        handler_of(plane, handlers, nursery).on_offset_commit(commit_request())
+        events = handler_of(plane, handlers, nursery, is_loaded=is_loaded)
+        events.on_offset_commit(commit_request())
     assert handlers.asked == ["commit_as_member", "error_reply"]
     answer = find_api(COMMIT).decode_response(plane.replies[5], 2)
     assert answer.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_a_heartbeat_that_fails_half_way_is_not_run_again(is_loaded: bool) -> None:
+    handlers = Broken({"heartbeat": RuntimeError("half of it has happened")})
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        events = handler_of(plane, handlers, nursery, is_loaded=is_loaded)
+        events.on_heartbeat(commit_request())
+    assert handlers.asked == ["heartbeat", "error_reply"]
+    assert list(plane.replies) == [5]
+
+
+async def test_a_commit_that_the_fast_path_leaves_is_run_the_other_way_once() -> None:
+    handlers: Any = Broken({})
+    handlers.commit_as_member = lambda commit: False
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        handler_of(plane, handlers, nursery).on_offset_commit(commit_request())
+    assert handlers.asked.count("begin") == 1
+    assert list(plane.replies) == [5]
 
 
 async def test_what_raises_in_an_event_does_not_end_the_broker() -> None:

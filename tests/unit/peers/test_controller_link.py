@@ -22,18 +22,14 @@ from pyrklog.metastore.znodes import ProducerIdBlock
 from pyrklog.peers.connection import Address, PeerError
 from pyrklog.peers.controller_link import ControllerLink
 from pyrklog.plane.values import BrokerImage
-from pyrklog.protocol.inter_broker import (
+from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
     AllocateProducerIdsResponse,
 )
-from pyrklog.protocol.inter_broker import (
-    AlterPartitionResponse as AlterPartitionMessage,
-)
-from pyrklog.protocol.inter_broker import (
-    ControlledShutdownResponse as ControlledShutdownMessage,
-)
+from pyrklog.protocol.to_controller import AlterPartitionResponse as AlterPartitionMessage
+from pyrklog.protocol.to_controller import ControlledShutdownResponse as ControlledShutdownMessage
 from pyrklog.testing.fake_plane import FakePlane
 from tests.unit.peers.fake_peer import FakePeer
 

@@ -32,20 +32,17 @@ def _metadata(*brokers: object) -> Any:
     )
 
 
-CONTROLLER = SimpleNamespace(controller_id=3)
-
-
 async def test_a_broker_that_hears_nothing_says_so(
     configured: list[str], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await tell_slow_start(trio.Event(), _metadata(), CONTROLLER)
+    await tell_slow_start(trio.Event(), _metadata(), lambda: 3)
     assert configured == ["load", "configured", "waiting_for_controller"]
 
 
 async def test_a_broker_that_waits_for_its_logs_writes_what_there_is(
     configured: list[str], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await tell_slow_start(trio.Event(), _metadata(1), CONTROLLER)
+    await tell_slow_start(trio.Event(), _metadata(1), lambda: 3)
     assert configured == ["load", "configured"]
 
 
@@ -54,7 +51,7 @@ async def test_a_broker_that_is_ready_in_time_has_nothing_to_add(
 ) -> None:
     ready = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(tell_slow_start, ready, _metadata(), CONTROLLER)
+        nursery.start_soon(tell_slow_start, ready, _metadata(), lambda: 3)
         await trio.sleep(slow_start.PATIENCE_SECONDS - 0.1)
         ready.set()
     assert configured == []
