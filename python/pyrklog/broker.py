@@ -207,7 +207,10 @@ class Broker:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = self._controller(metadata, replication, store)
-        metadata.on_options_changed = controller.options_changed
+
+        def known_controller() -> int:
+            return controller.controller_id
+
         api = ControllerApi(controller)
         peers = self._peers(metadata, replication, controller, api, plane)
         producer_ids = _producer_ids(peers, api, member)
@@ -233,9 +236,7 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
-            nursery.start_soon(
-                tell_slow_start, self.ready, metadata, lambda: controller.controller_id
-            )
+            nursery.start_soon(tell_slow_start, self.ready, metadata, known_controller)
             with trio.CancelScope() as starting:
                 self._starting = starting
                 # A listener on any free port must be bound before its port can be registered, and
@@ -249,9 +250,7 @@ class Broker:
                 )
                 if in_cluster:
                     nursery.start_soon(
-                        metadata.follow_controller,
-                        controller.changes,
-                        lambda: controller.controller_id,
+                        metadata.follow_controller, controller.changes, known_controller
                     )
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
@@ -309,7 +308,7 @@ class Broker:
         self, metadata: Metadata, replication: ReplicationDriver, store: Metastore
     ) -> ControllerDriver:
         node_id = metadata.node_id
-        return ControllerDriver(
+        controller = ControllerDriver(
             node_id,
             store,
             self._channels(node_id, replication),
@@ -318,6 +317,8 @@ class Broker:
             metadata.told,
             self._standby(node_id, store),
         )
+        metadata.on_options_changed = controller.options_changed
+        return controller
 
     def _channels(self, node_id: int, replication: ReplicationDriver) -> Channels:
         if self.config.zookeeper is None:
