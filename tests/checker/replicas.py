@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
-from pyrklog.offline import dump_file
+from pyrklog.plane.offline import dump_file
 
 _COMPARED = (
     "base_offset",

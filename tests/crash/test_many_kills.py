@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyrklog.offline import drain_arena, list_arenas
+from pyrklog.plane.offline import drain_arena, list_arenas
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.asking import Asker
 from tests.support.killing import LibraryWriter, Persistent, RawWriter, Style

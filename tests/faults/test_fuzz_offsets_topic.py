@@ -12,7 +12,7 @@ from pyrklog.groups.group_manager import GroupManager
 from pyrklog.groups.loading import UNEXPECTED, LoadedGroup, PartitionLoader
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.options import GroupSettings
-from pyrklog.internal_log import InternalBatch, InternalRecord
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_admin import (
     DESCRIBE_GROUPS,
     DescribedGroup,

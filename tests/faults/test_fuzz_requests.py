@@ -14,9 +14,9 @@ import trio
 import trio.testing
 from hypothesis import strategies as st
 
-from pyrklog.controller.service import TopicInfo
 from pyrklog.groups import fencing, syncing
 from pyrklog.groups.options import GroupSettings
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.metastore import znodes
 
 if TYPE_CHECKING:

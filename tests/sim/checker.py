@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrklog.metastore import znodes
-from pyrklog.peers.observer import REFUSALS
+from pyrklog.peers.port_monitor import REFUSALS
 from tests.sim import topics
 from tests.sim.assignments import Assignments
 from tests.sim.stillness import was_still, was_still_for_another

@@ -36,9 +36,9 @@ def list_all(
     An orderly end keeps an arena for the next start; all of it is in files, too. The next start
     removes arenas that are unfinished or set aside.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import list_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -84,8 +84,8 @@ def drop(
 
     Arenas that a kill left unfinished, or that a start set aside, go as well.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
-    from pyrklog.offline import drop_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import drop_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -99,7 +99,7 @@ def drop(
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
     """Says why nothing of the directory was freed, unless there was nothing."""
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.
     found = [row for row in list_arenas(str(place)) if Path(row.log_dir) == log_dir.resolve()]
@@ -134,7 +134,7 @@ def drain(
 
     A broker that starts on the directory does the same; use this before Kafka takes it over.
     """
-    from pyrklog.offline import drain_arena
+    from pyrklog.plane.offline import drain_arena
 
     if not (log_dir / "meta.properties").exists():
         is_there = log_dir.is_dir()
@@ -156,7 +156,7 @@ def remove(
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""
-    from pyrklog.offline import list_arenas, remove_arena
+    from pyrklog.plane.offline import list_arenas, remove_arena
 
     if not path.exists():
         raise CliError(Exit.NOT_FOUND, f"{path} does not exist")

@@ -13,6 +13,7 @@ from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settin
 if TYPE_CHECKING:
     from pyrklog.dev.running import Runner
     from pyrklog.dev.state import Cluster, Place
+    from pyrklog.protocol.cluster import DescribeClusterResponse
 
 app = typer.Typer(
     help="Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.",
@@ -109,7 +110,7 @@ def start(
                 settings=given_settings,
                 temporary=tmp,
             )
-        Runner(place, cluster, _environment()).start()
+        Runner(place, cluster, _environment(), _describe).start()
     _print_started(context, place, cluster, output, quiet)
 
 
@@ -343,7 +344,15 @@ def _place(name: str) -> "Place":
 def _runner(place: "Place") -> "Runner":
     from pyrklog.dev.running import Runner
 
-    return Runner(place, place.load(), _environment())
+    return Runner(place, place.load(), _environment(), _describe)
+
+
+def _describe(address: tuple[str, int], timeout_s: float) -> "DescribeClusterResponse":
+    from pyrklog.cli.broker_connection import BrokerConnection
+    from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+
+    with BrokerConnection(address, timeout_s) as connection:
+        return connection.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
 
 
 def _environment() -> dict[str, str]:
@@ -366,7 +375,7 @@ def _print_started(
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         print_listing(listing(place, cluster), output)
     elif not options.quiet:
-        from pyrklog.banner import own_command, seconds_since_exec
+        from pyrklog.start.banner import own_command, seconds_since_exec
 
         print_listing(started_listing(place, cluster), output)
         say(

@@ -102,7 +102,7 @@ def cli_error(
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
     """The fix for a refused topic: its name is wrong, or something is in its way."""
-    from pyrklog.admin.names import wrong_with_name
+    from pyrklog.cluster.topic_names import wrong_with_name
 
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
@@ -171,6 +171,7 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """The result of the command, or its exit code after an expected exception."""
     import typer
 
+    from pyrklog.dev.errors import DevError
     from pyrklog.errors import StartError
 
     try:
@@ -178,6 +179,10 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except CliError as error:
         typer.echo(error.line(), err=True)
         raise typer.Exit(error.code) from None
+    except DevError as error:
+        code = Exit[error.problem.name]
+        typer.echo(CliError(code, error.what, error.fix).line(), err=True)
+        raise typer.Exit(code) from None
     except StartError as error:
         typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
         raise typer.Exit(error.exit_code) from None

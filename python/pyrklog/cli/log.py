@@ -192,7 +192,7 @@ def export_kraft(
     import os
 
     from pyrklog.adoption.export import export_kraft as export
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
     from pyrklog.errors import StartError
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}

@@ -66,7 +66,7 @@ def _is_ours(path: Path) -> bool:
 
 def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
     """The rows of a file, with JSON's types only. Raises :class:`CliError`."""
-    from pyrklog.offline import dump_file
+    from pyrklog.plane.offline import dump_file
 
     try:
         for row in dump_file(str(path), records=records, verify=verify):

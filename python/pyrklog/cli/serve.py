@@ -104,7 +104,7 @@ def _serve_temporarily(options: ServeOptions) -> int:
 
 
 def _serve(options: ServeOptions, data: str | None) -> int:
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
 
     log_level = _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
     log_format = _one_of("--log-format", options.log_format, ("auto", "json", "text"))
@@ -130,7 +130,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         flags=flags,
     )
     if options.print_config:
-        from pyrklog.core_plane import memory_bytes
+        from pyrklog.plane.core_plane import memory_bytes
 
         for name, value, source in config.explain(memory_bytes()):
             print(_printable(f"{name}={value}  # {source}"))
@@ -140,7 +140,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
             print(_printable(f"note: {notice}"))
         print("configuration is good")
         return 0
-    from pyrklog import logs
+    from pyrklog.base import logs
     from pyrklog.broker import run_broker
 
     logs.choose(level=log_level, format_=log_format)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Union
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     NewRecord,
     Producer,
 )

@@ -31,7 +31,7 @@ from pyrklog.groups.messages import (
 )
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
 )
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.batching import (
     AppendBatch,
@@ -46,11 +48,9 @@ from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.groups.requests import GroupRequests, not_served
 from pyrklog.groups.timers import TimerQueue
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
 )
-from pyrklog.logs import get_logger
-from pyrklog.pending import Pending
 
 CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.messages import Result
-from pyrklog.internal_log import NewRecord, Producer
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 
 class Timer(Enum):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import CommitBatch, OffsetCommit
-from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
 
 class InternalLog(Protocol):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyrklog.groups.messages import Offset, TopicPartition
 from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
 )

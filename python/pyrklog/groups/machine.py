@@ -45,7 +45,7 @@ from pyrklog.groups.offsets import Deleted, GroupOffsets
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import AppendDone, Transition
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import NO_TIMESTAMP, GroupValue, MemberValue
 
 Effects = list[Effect]

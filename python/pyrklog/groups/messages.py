@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pyrklog.errors import ErrorCode
-from pyrklog.internal_log import Producer
+from pyrklog.plane.internal_log import Producer
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.group import Group
 from pyrklog.groups.messages import NO_TIMESTAMP, Offset, TopicPartition
-from pyrklog.internal_log import NewRecord
+from pyrklog.plane.internal_log import NewRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

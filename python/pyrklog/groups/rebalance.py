@@ -10,7 +10,7 @@ from pyrklog.groups.member import Member
 from pyrklog.groups.messages import JoinResult, SyncResult
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
 )
 

@@ -12,7 +12,7 @@ from pyrklog.groups.offsets import Deleted
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import CONSUMER
 from pyrklog.groups.transition import Transition
-from pyrklog.internal_log import AppendResult, NewRecord
+from pyrklog.plane.internal_log import AppendResult, NewRecord
 
 # --- groups --------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.effects import Effect, Reply
@@ -29,7 +30,6 @@ from pyrklog.groups.messages import (
     SyncResult,
     TopicPartition,
 )
-from pyrklog.pending import Pending
 
 NO_TOKEN = 0
 """The token of a request whose answer is among the effects of its event."""

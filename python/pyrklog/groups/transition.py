@@ -19,7 +19,7 @@ from pyrklog.groups.effects import (
 from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member
 from pyrklog.groups.messages import NO_MEMBER_ID, JoinResult, Result, SyncResult
-from pyrklog.internal_log import AppendResult, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, NewRecord, Producer
 
 GROUP_ITSELF = ""
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.interfaces import BrokerEndpoint
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRead,

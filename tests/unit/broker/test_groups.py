@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from pyrklog.controller.service import TopicRef
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
+from pyrklog.handlers.service import TopicRef
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.groups import (
     HeartbeatRequest,

@@ -8,7 +8,7 @@ import trio.testing
 
 from pyrklog.errors import ErrorCode
 from pyrklog.protocol.groups import HeartbeatRequest
-from tests.unit.broker.test_requests_waiting import HEARTBEAT, staged
+from tests.unit.handlers.test_requests_waiting import HEARTBEAT, staged
 
 MEMBERS = 20
 SESSION_SECONDS = 10

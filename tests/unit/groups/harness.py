@@ -33,7 +33,7 @@ from pyrklog.groups.messages import (
 )
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRecord,

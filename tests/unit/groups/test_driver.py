@@ -12,7 +12,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.interfaces import BrokerEndpoint
 from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
 from pyrklog.groups.options import GroupOptions, GroupSettings
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
     Producer,

@@ -16,7 +16,7 @@ from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.messages import JoinResult, MemberHeartbeat
 from pyrklog.groups.options import GroupSettings
-from pyrklog.internal_log import AppendResult, InternalRead
+from pyrklog.plane.internal_log import AppendResult, InternalRead
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import NONE, Rig, running
 

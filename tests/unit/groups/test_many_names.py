@@ -14,9 +14,8 @@ import trio
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import CommitRequest, Offset
-from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.handlers.context import STEP_ITEMS, Later
-from pyrklog.handlers.dispatch import LARGE_BYTES
+from pyrklog.handlers.dispatch import LARGE_BYTES, Handlers, build_handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import DescribeGroupsRequest

@@ -13,8 +13,8 @@ import trio.testing
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
-from pyrklog.handlers import Handlers, build_handlers
 from pyrklog.handlers.context import Later
+from pyrklog.handlers.dispatch import Handlers, build_handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from pyrklog.protocol.registry import find_api

@@ -30,7 +30,7 @@ from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.subscription import TOPICS_MAX, all_subscribed_topics, subscribed_topics
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import GroupValue, MemberValue
 
 MAX_BYTES = 200_000

@@ -21,7 +21,7 @@ from pyrklog.groups.memory import RESERVE_BYTES
 from pyrklog.groups.messages import JoinRequest, LeavingMember, SyncRequest
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 
 MAX_BYTES = 60_000
 NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE

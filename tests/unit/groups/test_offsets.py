@@ -8,7 +8,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.effects import Timer
 from pyrklog.groups.messages import Offset
 from pyrklog.groups.options import GroupSettings
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     Producer,
 )
 from tests.unit.groups.harness import NONE, Play

@@ -25,7 +25,7 @@ from pyrklog.groups.partitioner import java_hash, partition_for
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import subscribed_topics
 from pyrklog.groups.timers import STALE_ENTRIES_MIN, TimerQueue
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
     NewRecord,

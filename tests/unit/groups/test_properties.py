@@ -10,7 +10,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import LeavingMember
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     Producer,
 )
 from tests.unit.groups.harness import NONE, Play

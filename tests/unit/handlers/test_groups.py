@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.service import TopicInfo
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.options import GroupSettings
 from pyrklog.handlers.group_admin import GROUP_OPERATIONS
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import (
     DeleteGroupsRequest,
