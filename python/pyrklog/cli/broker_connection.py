@@ -5,7 +5,6 @@ The connection blocks, and has no authentication or encryption.
 
 import socket
 import struct
-from types import TracebackType
 from typing import Self, TypeVar
 
 from pyrklog.protocol import DecodeError
@@ -58,12 +57,7 @@ class BrokerConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

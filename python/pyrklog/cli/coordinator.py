@@ -4,7 +4,6 @@ They have no authentication or encryption; if the user asks for either, the comm
 """
 
 import time
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pyrklog.cli.bootstrap import addresses
@@ -164,12 +163,7 @@ class CoordinatorConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

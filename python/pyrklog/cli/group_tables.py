@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.group_seek import Move
-from pyrklog.cli.group_state import (
-    GroupLag,
-    PartitionLag,
-    describe_group,
-    standing,
-    total,
-)
+from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, standing, total
 from pyrklog.cli.group_state import list_groups as find_groups
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, plain_table, print_listing

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -62,16 +62,11 @@ class _Held:
     def __enter__(self) -> None:
         self._depth += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._noted is not None and not self._depth:
-            kind, self._noted = self._noted, None
-            raise kind
+            noted, self._noted = self._noted, None
+            raise noted
 
 
 held = _Held()

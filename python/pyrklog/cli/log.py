@@ -7,14 +7,7 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import (
-    Bootstrap,
-    Output,
-    OutputFormat,
-    Properties,
-    Timeout,
-    settings,
-)
+from pyrklog.cli.options import Bootstrap, Output, OutputFormat, Properties, Timeout, settings
 
 app = typer.Typer(
     help="Look into log files, compare replicas, merge state-change logs.",

@@ -283,12 +283,7 @@ def alter_configs(
 ) -> list[str]:
     """Sets and resets options; returns a line ``topic: option before -> after`` for each."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-        ResourceType,
-    )
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     connection.topic_partitions(names)
     before = describe_configs(connection, names)

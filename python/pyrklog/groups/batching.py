@@ -12,10 +12,7 @@ from typing import NamedTuple, Union
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.plane.internal_log import (
-    NewRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 SHARED_BATCH_BYTES_MAX = 65_536
 BATCH_HEADER_BYTES = 61

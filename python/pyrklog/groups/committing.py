@@ -31,9 +31,7 @@ from pyrklog.groups.messages import (
 )
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.plane.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 

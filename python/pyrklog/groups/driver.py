@@ -48,9 +48,7 @@ from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.groups.requests import GroupRequests, not_served
 from pyrklog.groups.timers import TimerQueue
-from pyrklog.plane.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""

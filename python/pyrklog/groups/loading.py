@@ -15,10 +15,7 @@ from typing import NamedTuple
 
 from pyrklog.groups.messages import Offset, TopicPartition
 from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
-from pyrklog.plane.internal_log import (
-    InternalBatch,
-    InternalRecord,
-)
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,

@@ -15,15 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups import (
-    committing,
-    invariants,
-    joining,
-    rebalance,
-    removal,
-    sessions,
-    syncing,
-)
+from pyrklog.groups import committing, invariants, joining, rebalance, removal, sessions, syncing
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.effects import Effect, Timer
 from pyrklog.groups.group import Group

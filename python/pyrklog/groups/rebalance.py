@@ -10,9 +10,7 @@ from pyrklog.groups.member import Member
 from pyrklog.groups.messages import JoinResult, SyncResult
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.plane.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 RETRY_DELAY_MIN_MS = 1_000
 """Shortest wait before the group looks again while nobody has joined."""

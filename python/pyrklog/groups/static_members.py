@@ -9,9 +9,7 @@ from pyrklog.groups.member import Member
 from pyrklog.groups.messages import NO_MEMBER_ID, JoinRequest, JoinResult, SyncResult
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.plane.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 
 def replace(

@@ -9,9 +9,7 @@ from pyrklog.groups.group import Group
 from pyrklog.groups.messages import SyncRequest, SyncResult
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.plane.internal_log import (
-    AppendResult,
-)
+from pyrklog.plane.internal_log import AppendResult
 
 
 def sync(transition: Transition, request: SyncRequest, token: int) -> None:
