@@ -95,7 +95,7 @@ class GroupManager:
         self._aside: dict[str, None] = {}
         """Groups that are not served until the next load of their partition, oldest first."""
         self._deleted: dict[int, dict[str, set[int]]] = {}
-        """What was deleted before a partition of the offsets topic was loaded."""
+        """Partitions that were deleted before a partition of the offsets topic was loaded."""
 
     # --- partitions ------------------------------------------------------------------------------
 

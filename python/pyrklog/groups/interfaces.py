@@ -49,8 +49,8 @@ class InternalLog(Protocol):
         codec: int,
         expected_epoch: int,
     ) -> CommitBatch | None:
-        """Appends staged commits as one batch, which are answered when that is over, with an error
-        where it cannot be done. None: the broker is ending."""
+        """Appends staged commits as one batch, and answers them after the append, with an error if
+        it fails. None: the broker is ending."""
 
     def time_out_commits(self, commits: CommitBatch) -> None:
         """Answers the commits that still wait with REQUEST_TIMED_OUT."""

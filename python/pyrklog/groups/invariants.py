@@ -112,7 +112,7 @@ def _whole_problem(group: Group) -> str | None:
     if protocol_counts != members.protocol_counts:
         return "the members of a protocol are miscounted"
     if not group.pending_syncs <= members.keys():
-        return "it awaits a SyncGroup of somebody who is not a member"
+        return "it awaits a SyncGroup of a client that is not a member"
     return None
 
 

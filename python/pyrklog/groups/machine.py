@@ -56,7 +56,7 @@ class GroupMachine:
         """``host`` is that of the client that founds the group."""
         self.group = Group(group_id, settings, now_ms, memory_pool, host)
         self.appends: dict[int, AppendDone] = {}
-        """What follows when the append of a ticket is over."""
+        """The next step after the append of a ticket."""
 
     def _run(
         self,

@@ -53,7 +53,7 @@ class Member:
         self.awaiting_join: int | None = None
         self.awaiting_sync: int | None = None
         self.reserved_bytes = 0
-        """What was reserved for its assignment when it came."""
+        """The reserve for its assignment when it came."""
         self.is_new = False
         """It has been in no generation yet, and so cannot send heartbeats."""
 
@@ -66,7 +66,7 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts for (:mod:`.memory`), without the reserve for its assignment."""
+        """Its size (:mod:`.memory`) without the reserve for its assignment."""
         ids = (self.member_id, self.instance_id or "", self.client_id)
         return MEMBER_BYTES + sum(map(text_bytes, ids)) + protocols_bytes(self.protocols)
 
@@ -85,7 +85,7 @@ class Member:
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """What distinct protocols count for."""
+    """The size of distinct protocols (:mod:`.memory`)."""
     return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 

@@ -45,7 +45,7 @@ class MemoryPool:
         self.used_bytes = 0
         self._by_host: dict[str, int] = {}
         self._counted_bytes = 0
-        """What takes room from others: at most a half for each host, and nothing of no host."""
+        """Bytes that take room from others: at most a half for each host, none of NO_HOST."""
 
     def has_room(self, host: str, more_bytes: int, total_bytes: int | None = None) -> bool:
         """Whether the host may take ``more_bytes`` while all hosts together take ``total_bytes``

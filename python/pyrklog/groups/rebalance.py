@@ -1,4 +1,4 @@
-"""From one generation to the next: whom the group waits for, how long, and what ends the wait."""
+"""From one generation to the next: which members the group waits for, and how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrklog.groups.transition import Transition
 from pyrklog.plane.internal_log import AppendResult
 
 RETRY_DELAY_MIN_MS = 1_000
-"""Shortest wait before the group looks again while nobody has joined."""
+"""Shortest wait before the group looks again while no member has joined."""
 
 
 def loaded(transition: Transition) -> None:
@@ -59,7 +59,7 @@ def prepare(transition: Transition, reason: str) -> None:
 
 
 def complete_if_all_joined(transition: Transition) -> None:
-    """Ends the wait when nobody is missing; an initial delay runs to its end."""
+    """Ends the wait when all members have joined; an initial delay runs to its end."""
     group = transition.group
     if group.state is GroupState.PREPARING and group.initial_delay is None and group.all_joined:
         _complete(transition)

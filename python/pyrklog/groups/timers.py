@@ -1,4 +1,4 @@
-"""Deadlines, most of which are put off again and again.
+"""Deadlines, most of them put off again and again.
 
 A heartbeat puts off its member's deadline. A later deadline for a known key therefore only changes
 a number; the heap is corrected when the old entry comes up.
