@@ -101,7 +101,7 @@ CRATE_FORBIDS = {
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
 # The folders of a crate's `src`, and the packages and modules of pyrklog, lowest first: a file
-# imports from its own and lower ones; lazy imports, and those for type checkers, count as well.
+# imports from its own and from lower ones. Lazy imports count, as do those for type checkers.
 # fmt: off
 ROOMS = {
     "rust/dataplane": ("net", "follower"),

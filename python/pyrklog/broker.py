@@ -41,7 +41,7 @@ from pyrklog.handlers.service import ClusterService
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife, has_all
 from pyrklog.membership.member import Member
-from pyrklog.membership.store_connection import metadata_place
+from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.plane.core_plane import CorePlane, memory_bytes
@@ -143,7 +143,7 @@ class Broker:
             log.warning("option_ignored", notice=notice)
         raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        async with metadata_place(self.config) as connect:
+        async with store_connection(self.config) as connect:
             store = CurrentStore(await connect())
             try:
                 node_id, cluster_id = await self._identify(identities, store)
@@ -239,8 +239,7 @@ class Broker:
             nursery.start_soon(tell_slow_start, self.ready, metadata, known_controller)
             with trio.CancelScope() as starting:
                 self._starting = starting
-                # A listener on any free port must be bound before its port can be registered, and
-                # the brokers of a cluster expect one that is registered to listen.
+                # A port is bound before it is registered, so that those who read of it can connect.
                 bound = self.config.listeners.bound
                 early = [item for item in bound if in_cluster or not item.port]
                 self._listen(plane, early)

@@ -11,7 +11,7 @@ from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.state import ControllerState, Partition
 
 
-class Leaving:
+class ControlledShutdown:
     """Procedures over brokers that are about to end."""
 
     def __init__(

@@ -22,7 +22,7 @@ from pyrklog.cluster.requests import (
 )
 from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.cached_states import remembered_states
-from pyrklog.controller.controlled_shutdown import Leaving
+from pyrklog.controller.controlled_shutdown import ControlledShutdown
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Pause,
@@ -65,7 +65,7 @@ class Controller:
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
-        self._leaving = Leaving(self.state, self._batch, self._partitions)
+        self._controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
         self._unclean = UncleanStarts(self.state, self._batch, self._partitions)
         self.reassignments = Reassignments(
@@ -321,7 +321,7 @@ class Controller:
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
         """A broker is about to end; ``remaining`` gets what it still leads."""
-        yield from self._leaving.shut_down(broker, remaining)
+        yield from self._controlled_shutdown.shut_down(broker, remaining)
 
     def suspect(self, broker: int) -> Steps:
         """A live broker's port refuses connections."""

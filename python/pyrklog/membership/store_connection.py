@@ -1,4 +1,4 @@
-"""Where the cluster's metadata is: embedded beside the broker's data, or in ZooKeeper."""
+"""Connections to the broker's metadata store: embedded beside its data, or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def metadata_place(config: BrokerConfig) -> AsyncIterator[Connect]:
+async def store_connection(config: BrokerConfig) -> AsyncIterator[Connect]:
     """What begins sessions with the broker's metadata store, as long as the context is open.
 
     Raises :class:`StartError` where there is no such store, and
