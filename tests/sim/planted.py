@@ -211,7 +211,7 @@ def suspicion_is_unclean() -> Iterator[None]:
 
     with (
         _replaced(suspects, "offline_election", election),
-        _replaced(suspects.Suspicion, "_is_held_by_others", lambda *_: True),
+        _replaced(suspects.Suspects, "_is_held_by_others", lambda *_: True),
     ):
         yield
 

@@ -44,7 +44,7 @@ class _Topics:
         return list(self._found.values())
 
 
-class RequestBatch:
+class BrokerRequestBatch:
     """What is to be sent at the end of a procedure."""
 
     def __init__(self, state: ControllerState, numbers: Iterator[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyrklog.base.pieces import pieces
 from pyrklog.cluster.requests import TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.leader_election import shutdown_election, without_replica
 from pyrklog.controller.partitions import PartitionChanges
@@ -17,7 +17,7 @@ class ControlledShutdown:
     def __init__(
         self,
         state: ControllerState,
-        batch: RequestBatch,
+        batch: BrokerRequestBatch,
         partitions: PartitionChanges,
     ) -> None:
         self._state = state

@@ -15,7 +15,7 @@ from pyrklog.cluster.requests import (
     IsrChangeResult,
     TopicPartition,
 )
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
 from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
 from pyrklog.controller.partitions import state_write
@@ -32,7 +32,7 @@ class IsrChanges:
     """Procedures over the proposals of leaders."""
 
     def __init__(
-        self, state: ControllerState, batch: RequestBatch, eligible: EligibleReplicas
+        self, state: ControllerState, batch: BrokerRequestBatch, eligible: EligibleReplicas
     ) -> None:
         self._state = state
         self._batch = batch

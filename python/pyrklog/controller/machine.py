@@ -20,7 +20,7 @@ from pyrklog.cluster.requests import (
     TopicPartition,
     TopicPartitions,
 )
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.cached_states import remembered_states
 from pyrklog.controller.controlled_shutdown import ControlledShutdown
 from pyrklog.controller.effects import (
@@ -40,7 +40,7 @@ from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.requested_elections import RequestedElections
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState, Topic
-from pyrklog.controller.suspects import Suspicion
+from pyrklog.controller.suspects import Suspects
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
@@ -61,12 +61,12 @@ class Controller:
         self.state = ControllerState(controller_id, epoch)
         self.numbers = numbers or itertools.count(1)
         """Of the UpdateMetadata."""
-        self._batch = RequestBatch(self.state, self.numbers)
+        self._batch = BrokerRequestBatch(self.state, self.numbers)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
         self._controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
-        self._suspicion = Suspicion(self.state, self._batch, self._partitions)
+        self._suspects = Suspects(self.state, self._batch, self._partitions)
         self._unclean = UncleanStarts(self.state, self._batch, self._partitions)
         self.reassignments = Reassignments(
             self.state, self._batch, self._partitions, self._replicas, self._reassignments_ended
@@ -325,11 +325,11 @@ class Controller:
 
     def suspect(self, broker: int) -> Steps:
         """A live broker's port refuses connections."""
-        yield from self._suspicion.suspect(broker)
+        yield from self._suspects.suspect(broker)
 
     def trust(self, broker: int) -> Steps:
         """A suspect listens again."""
-        yield from self._suspicion.trust(broker)
+        yield from self._suspects.trust(broker)
 
     def allocate_producer_ids(self, broker: int, blocks: list[ProducerIdBlock]) -> Steps:
         """``blocks`` gets the next one, unless there are none left."""

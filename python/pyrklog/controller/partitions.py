@@ -7,7 +7,7 @@ from typing import Any
 
 from pyrklog.base.pieces import pieces
 from pyrklog.cluster.requests import TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import (
     Effect,
     Pause,
@@ -34,7 +34,7 @@ ELECTION_ROUNDS_MAX = 3
 class PartitionChanges:
     """Procedures over partitions; requests go into the batch of the moment."""
 
-    def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
+    def __init__(self, state: ControllerState, batch: BrokerRequestBatch) -> None:
         self._state = state
         self._batch = batch
         self.eligible = EligibleReplicas(state)

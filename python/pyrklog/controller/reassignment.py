@@ -17,7 +17,7 @@ from typing import Any
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.requests import Refusal, TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import (
     Effect,
     StateChange,
@@ -48,7 +48,7 @@ class Reassignments:
     def __init__(
         self,
         state: ControllerState,
-        batch: RequestBatch,
+        batch: BrokerRequestBatch,
         partitions: PartitionChanges,
         replicas: ReplicaChanges,
         ended: Callable[[Sequence[str]], Steps],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.leader_election import same_leader, without_replicas
 from pyrklog.controller.partitions import PartitionChanges
@@ -19,7 +19,7 @@ class ReplicaChanges:
     """Procedures over replicas; requests go into the batch of the moment."""
 
     def __init__(
-        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
     ) -> None:
         self._state = state
         self._batch = batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import Elected, ElectionKind, Refusal, TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import StateChange, Steps, UnmarkElection
 from pyrklog.controller.leader_election import preferred_election, unclean_election
 from pyrklog.controller.partitions import PartitionChanges
@@ -17,7 +17,7 @@ class RequestedElections:
     """Procedures over partitions whose leaders somebody wants to be elected."""
 
     def __init__(
-        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
     ) -> None:
         self._state = state
         self._batch = batch

@@ -9,20 +9,20 @@ deletion, no end of a reassignment (``cluster.md``, section 7).
 
 from __future__ import annotations
 
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.leader_election import offline_election, without_replica
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.state import ControllerState, Partition
 
 
-class Suspicion:
+class Suspects:
     """Procedures over brokers that may be dead."""
 
     def __init__(
         self,
         state: ControllerState,
-        batch: RequestBatch,
+        batch: BrokerRequestBatch,
         partitions: PartitionChanges,
     ) -> None:
         self._state = state

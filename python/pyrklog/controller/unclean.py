@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from pyrklog.base.pieces import Turn
 from pyrklog.cluster.requests import LogEnd, TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import (
     ForgetUnclean,
     Pause,
@@ -36,7 +36,7 @@ class UncleanStarts:
     """Procedures over brokers that came back unclean, and over what waits since then."""
 
     def __init__(
-        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
     ) -> None:
         self._state = state
         self._batch = batch
