@@ -1,4 +1,4 @@
-"""What the checker lets machines lose: no more than ``min.insync.replicas`` promises to bear."""
+"""The checker allows no more power losses than ``min.insync.replicas`` survives."""
 
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Set
