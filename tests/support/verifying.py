@@ -1,4 +1,4 @@
-"""``pyrklog log verify`` and other commands, run against a cluster of a test."""
+"""``pyrklog log verify`` and other commands, run against a test's cluster."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def verify(bootstrap: str, *arguments: str, code: int = 0) -> list[dict[str, Any
 
 
 def assert_replicas_equal(bootstrap: str, topic: str, count: int) -> None:
-    """Waits until all ``count`` records lie below the high watermarks of all replicas, which are
-    then the same."""
+    """Waits until the high watermarks of all replicas cover ``count`` records, and compares the
+    replicas."""
     found: list[dict[str, Any]] = []
 
     def are_compared() -> bool:

@@ -1,4 +1,4 @@
-"""What faults befall: brokers by number."""
+"""The site of faults: brokers by number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Site:
     brokers: dict[int, TestBroker]
 
     def kill(self, number: int) -> None:
-        """Kill -9."""
+        """kill -9."""
         self.brokers[number].kill()
 
     def stop(self, number: int) -> None:
@@ -24,8 +24,8 @@ class Site:
 
 
 class Lone(Site):
-    """Brokers that know of no other."""
+    """Brokers without a cluster."""
 
     def __init__(self, *brokers: TestBroker) -> None:
-        """They are counted from 1."""
+        """Numbers them from 1."""
         self.brokers = dict(enumerate(brokers, 1))
