@@ -1,4 +1,4 @@
-"""Checks of new and growing topics, with Kafka's codes."""
+"""Checks of new and enlarged topics, with Kafka's codes."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,3 @@
-"""Topic names."""
-
 import pytest
 
 from pyrklog.admin.names import TopicNames, wrong_with_name

@@ -1,4 +1,4 @@
-"""Which folders make a topic, and what is said of the others."""
+"""Which folders make a topic, and messages about the others."""
 
 import pytest
 

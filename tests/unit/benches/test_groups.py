@@ -1,4 +1,4 @@
-"""The generator of group load, against a real broker and for a moment only."""
+"""The generator of group load, briefly and against a real broker."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.groups import create_topic
 
 
 class Running:
-    """As much of a benchmark's broker as the cases need."""
+    """The part of a benchmark's broker that the cases need."""
 
     name = "pyrklog"
 
@@ -23,7 +23,7 @@ class Running:
 
 @pytest.fixture
 def running(new_broker: Callable[..., TestBroker]) -> Any:
-    """A broker with the topic that commits are for."""
+    """A broker with the topic for commits."""
     broker = new_broker(options={"group.initial.rebalance.delay.ms": 300}).start()
     create_topic(broker.bootstrap, group_cases.TOPIC, 6)
     return Running(broker)

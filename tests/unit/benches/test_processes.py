@@ -1,4 +1,4 @@
-"""A process with all its descendants, and the machine."""
+"""A process with its descendants, and the machine."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from benches import process
 
-# A parent and its child, which takes 30 MB; both end with their input.
+# A parent and a child that takes 30 MB; both end with their input.
 _FAMILY = """
 import subprocess, sys
 if len(sys.argv) == 1:

@@ -1,4 +1,4 @@
-"""An exception while an event is handled is the end of that event only."""
+"""An exception in the handling of an event ends only that event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMIT = 8
 
 
 class Broken:
-    """Handlers of which those named in ``failing`` raise."""
+    """Handlers that raise if named in ``failing``."""
 
     def __init__(self, failing: dict[str, Exception]) -> None:
         self.asked: list[str] = []
@@ -41,7 +41,7 @@ class Broken:
 
 
 class BrokenReplication:
-    """Raises at whatever it is told."""
+    """Raises at every call."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)

@@ -1,4 +1,4 @@
-"""Folders beside the metadata: what a start says of those that are missing."""
+"""Folders and metadata: messages at a start about missing ones."""
 
 import io
 import json
@@ -27,7 +27,6 @@ def image() -> ClusterImage:
 
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is logged."""
     monkeypatch.setattr(logs, "_sink", logs._Sink())
     out = io.StringIO()
     logs.configure(out)
@@ -71,7 +70,7 @@ def test_folders_that_held_records_are(
 def test_a_directory_that_cannot_tell_is_taken_for_a_loss(
     image: ClusterImage, output: io.StringIO, tmp_path: Path, content: str | None
 ) -> None:
-    """It is new, in the place of a lost one; or its notes are damaged or were never made."""
+    """The directory replaces a lost one, or its notes are damaged or missing."""
     if content is not None:
         (tmp_path / HIGH_WATERMARKS).write_text(content)
     compare(image, tmp_path, known=content is None or "t" in content)

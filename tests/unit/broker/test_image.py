@@ -1,4 +1,4 @@
-"""The image: what the plane is handed, and nothing twice."""
+"""The image: what the plane gets, and nothing twice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A start that takes long says what it has to say."""
+"""The messages of a slow start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyrklog.slow_start import tell_slow_start
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done to the log, in order."""
+    """Calls of the log's functions, in order."""
     done: list[str] = []
     monkeypatch.setattr(logs, "load", lambda: done.append("load"))
     monkeypatch.setattr(logs, "ensure_configured", lambda: done.append("configured"))

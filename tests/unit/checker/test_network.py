@@ -15,7 +15,7 @@ SILENCE_S = 0.2
 
 
 class Peer:
-    """A broker that is only its port."""
+    """A broker reduced to its port."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -134,7 +134,7 @@ def test_a_target_that_is_gone_refuses(network: Network, peer: Peer) -> None:
 
 
 def test_one_that_has_ended_when_there_is_more_to_send_to_it(network: Network, peer: Peer) -> None:
-    """Readable and writable in one turn: what is read ends the connection before it is written."""
+    """Readable and writable in one turn: the read ends the connection before the write."""
     port = free_port()
     network.gate(2, ZOOKEEPER, port, peer.port)
     with connect(port) as near, peer.accept() as far:

@@ -1,4 +1,4 @@
-"""The structure check catches what it promises to catch, and nothing else."""
+"""The structure check catches what it promises, and nothing else."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Circles of imports are found in Rust and Python, and what is none is not taken for one."""
+"""Import circles of Rust and Python are found, without false alarms."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""promises.md names tests; each of them exists."""
+"""The tests that promises.md names exist."""
 
 import re
 from pathlib import Path

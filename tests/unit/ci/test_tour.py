@@ -1,4 +1,4 @@
-"""The tour names files and functions that exist."""
+"""The files and functions that the tour names exist."""
 
 import re
 from pathlib import Path

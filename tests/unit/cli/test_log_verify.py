@@ -1,4 +1,4 @@
-"""What ``log verify`` makes of its options and of what it found."""
+"""Options and findings of ``log verify``."""
 
 import pytest
 
