@@ -1,4 +1,4 @@
-"""Listeners against what is advertised for them."""
+"""Listeners and their advertised addresses."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Where values come from, and what is said of keys that mean nothing here."""
+"""Sources of values, and messages about unknown keys."""
 
 from pathlib import Path
 

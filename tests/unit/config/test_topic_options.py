@@ -1,4 +1,4 @@
-"""Topic options over the broker's defaults, and how they are described."""
+"""Topic options over the broker's defaults, and their description."""
 
 import pytest
 

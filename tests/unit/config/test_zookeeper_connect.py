@@ -1,4 +1,4 @@
-"""``zookeeper.connect``, and what else names a server."""
+"""``zookeeper.connect``, and other ways to name a server."""
 
 import pytest
 

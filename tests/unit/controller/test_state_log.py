@@ -1,4 +1,4 @@
-"""The state-change log as its file is read again."""
+"""The state-change log, read back from its file."""
 
 import json
 from pathlib import Path

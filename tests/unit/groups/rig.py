@@ -31,7 +31,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class Rig:
-    """A coordinator and what it stands on."""
+    """A coordinator and its surroundings."""
 
     def __init__(self, topic: FakeTopic, settings: GroupSettings, options: GroupOptions) -> None:
         self.topic = topic
@@ -42,7 +42,7 @@ class Rig:
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        """A coordinator without memory, such as another broker's."""
+        """A coordinator with nothing loaded, such as another broker's."""
         return GroupCoordinator(
             self.settings,
             self.options,
@@ -93,7 +93,7 @@ class Rig:
 
     @asynccontextmanager
     async def made_anew(self) -> AsyncIterator[None]:
-        """Another broker coordinates from now on, and has read what was written."""
+        """Another broker becomes coordinator and loads the log."""
         self.coordinator = self.make()
         async with trio.open_nursery() as nursery:
             await nursery.start(self.coordinator.run)
@@ -102,7 +102,7 @@ class Rig:
             nursery.cancel_scope.cancel()
 
     async def loaded(self) -> None:
-        """Returns when all that is led is served."""
+        """Returns once all led partitions are served."""
         await self.coordinator.changes.wait_until(self._serves_what_it_leads)
 
     def _serves_what_it_leads(self) -> bool:

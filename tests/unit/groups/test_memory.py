@@ -1,4 +1,4 @@
-"""What groups and members make the coordinator remember has one bound over all groups."""
+"""The coordinator's memory for groups and members has one bound over all groups."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
 
 
 def _error(outcome: Outcome, token: int) -> ErrorCode | None:
-    """Of the reply; None where there is none yet."""
+    """The reply's error, or None."""
     for effect in outcome.effects:
         if isinstance(effect, Reply) and effect.token == token:
             error: ErrorCode = getattr(effect.result, "error", ErrorCode.NONE)
@@ -77,7 +77,7 @@ def _error(outcome: Outcome, token: int) -> ErrorCode | None:
 
 
 def _join(registry: Registry, request: JoinRequest) -> ErrorCode | None:
-    """The code of the answer, the wait for the first members over."""
+    """The answer's code after the initial rebalance delay."""
     machine, effects = registry.join(request, 1, 0)
     effects = list(effects)
     if machine is not None and any(isinstance(effect, SetTimer) for effect in effects):
@@ -86,7 +86,7 @@ def _join(registry: Registry, request: JoinRequest) -> ErrorCode | None:
 
 
 def _fill(registry: Registry, host: str = "/h") -> list[str]:
-    """A group of one member each, until none is let in any more: their names."""
+    """Creates groups of one member each until one is refused; returns their names."""
     names: list[str] = []
     while True:
         name = f"g{len(names)}{host}"
@@ -132,7 +132,7 @@ def test_members_of_all_groups_share_one_bound_and_make_room_when_they_leave() -
     assert MAX_BYTES // 2 // (one_bytes + 400) <= len(names) <= MAX_BYTES // 2 // one_bytes
     assert registry.memory.used_bytes <= MAX_BYTES // 2
     assert f"g{len(names)}/h" not in registry.groups, "nothing is left of who was refused"
-    # Who is in may say the same again, and less, but not more.
+    # A present member may repeat its metadata or shorten it, but not extend it.
     for size, code in ((METADATA_BYTES, ErrorCode.NONE), (5, ErrorCode.NONE), (100_000, NO_ROOM)):
         said = [("range", bytes(size))]
         assert _join(registry, _request(names[0], "1", member_id="c-0", protocols=said)) is code
@@ -167,7 +167,7 @@ def test_an_assignment_that_finds_no_room_is_not_taken() -> None:
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     done = machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
     assert _error(Outcome(machine, done), 4) is ErrorCode.NONE
-    # Counted twice: a member may come to name in its metadata what it was given.
+    # Counted twice: a member may later name its assignment in its metadata.
     assert registry.memory.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
 
 
@@ -305,7 +305,7 @@ def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
     assert set(codes) == {NO_ROOM}
     assert registry.memory.of_host("/h") <= MAX_BYTES // 2
     assert _join(registry, _request("g", "0", client_host="/other")) is ErrorCode.NONE
-    # Who has founded a group may commit to it on and on.
+    # The founder of a group may always commit to it.
     request = CommitRequest("simple-0", -1, "", None, {("t", 0): Offset(2)}, client_host="/h")
     assert registry.commit(request, 9, 0).group is not None
 
@@ -329,7 +329,7 @@ def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> N
 
 
 def _with_groups_of_the_log() -> Registry:
-    """Groups without members that take all there is."""
+    """Loaded groups without members that take all the memory."""
     registry = _registry()
     registry.unload(0)
     registry.begin_load(0, 1)
@@ -403,7 +403,7 @@ def test_the_reserve_does_not_multiply_while_most_members_leave_and_come() -> No
         registry.join(_request("g", str(number), protocols=small), number, 0)
     assert len(registry.groups["g"].group.roster) == count
     assert share.reserved_bytes == settled_bytes
-    # Beyond as many as there were each brings its part.
+    # Each additional member adds its part.
     registry.join(_request("g", "30", protocols=small), 30, 0)
     assert share.reserved_bytes == settled_bytes + 2 * 1_500
 
