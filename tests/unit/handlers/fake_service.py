@@ -1,4 +1,4 @@
-"""A control plane that answers what it was told to, and remembers what it was asked."""
+"""A control plane with prepared answers that records its calls."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -56,8 +56,8 @@ class FakeRequest:
 class FakeService:
     """Implements :class:`pyrklog.controller.service.ClusterService`.
 
-    ``answers`` maps a method's name to what it returns, or to an :class:`ApiError` that it raises;
-    ``calls`` lists (name, positional arguments, keyword arguments).
+    ``answers`` maps a method's name to its result, or to an :class:`ApiError` to raise; ``calls``
+    lists (name, positional arguments, keyword arguments).
     """
 
     node_id = 1
@@ -221,14 +221,14 @@ class FakeService:
 
 
 class ReplicaOrders:
-    """Takes orders and never answers."""
+    """Accepts requests and never answers."""
 
     def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
         pass
 
 
 class FakeController:
-    """Refuses what brokers ask; answers administrators from ``answers``, by the method's name.
+    """Refuses brokers' requests; answers administrators from ``answers``, by method name.
 
     ``asked`` lists (name, argument). Without an answer another broker is the controller.
     """

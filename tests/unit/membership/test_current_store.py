@@ -1,4 +1,4 @@
-"""A store that goes on from one session to the next."""
+"""A store that survives the end of its sessions."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a broker tells its ZooKeeper client of the configuration."""
+"""A broker's settings for its ZooKeeper client."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pyrklog.membership.place import _address
 def test_files_are_found_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watchdog does not run in the directory in which the broker was started."""
+    """The watchdog does not run in the broker's start directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     config = load_config(

@@ -11,7 +11,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that runs as long as the tests do; each has a chroot of its own there."""
+    """One ZooKeeper for all tests; each has a chroot of its own."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server

@@ -1,4 +1,4 @@
-"""Requests find the controller, wherever it is."""
+"""Requests find the controller."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
