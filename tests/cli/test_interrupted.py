@@ -1,4 +1,4 @@
-"""Commands that are interrupted, by Ctrl-C or by a broker that goes away, or whose output is."""
+"""Commands whose run or output is interrupted, by Ctrl-C or by a broker that goes away."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ def broker_without_delay(new_broker: Callable[..., TestBroker]) -> TestBroker:
 
 @contextmanager
 def run(broker: TestBroker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command; a test that fails kills it."""
+    """Runs a command; a failing test kills it."""
     with subprocess.Popen(
         [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
         stdin=subprocess.PIPE,
