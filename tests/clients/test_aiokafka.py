@@ -1,4 +1,4 @@
-"""What aiokafka users do besides plain reading and writing."""
+"""aiokafka beyond plain reading and writing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

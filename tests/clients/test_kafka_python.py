@@ -1,4 +1,4 @@
-"""What kafka-python users do besides plain reading and writing."""
+"""kafka-python beyond plain reading and writing."""
 
 import time
 from typing import Any

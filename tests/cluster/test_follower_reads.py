@@ -28,7 +28,7 @@ def racks(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
 
 
 class Reader:
-    """A consumer of one partition that says which broker it reads from."""
+    """A consumer of one partition that knows which broker it reads from."""
 
     def __init__(self, cluster: BrokerCluster, topic: str, rack: str) -> None:
         self.values: list[int] = []
@@ -52,7 +52,7 @@ class Reader:
             self.broker = int(topics[self._topic]["partitions"]["0"]["broker"])
 
     def read_until(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Reads on until it is so."""
+        """Reads until the condition holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"{otherwise}: {self.broker}, {len(self.values)}"
@@ -79,7 +79,7 @@ def test_librdkafka_reads_in_its_rack_and_goes_on_without_it(
     reader = Reader(racks, topic, RACKS[near])
     reader.read_until(lambda: reader.broker == near, "it does not read from its rack")
     reader.read_until(lambda: len(reader.values) == 500, "records are missing")
-    # What comes now, it gets from there.
+    # New records come from there.
     _write(racks, topic, 500, 1000)
     reader.read_until(lambda: len(reader.values) == 1000, "news does not arrive")
     assert reader.broker == near
@@ -89,7 +89,7 @@ def test_librdkafka_reads_in_its_rack_and_goes_on_without_it(
     reader.read_until(lambda: len(reader.values) == 1500, "it hangs on a dead replica")
     assert reader.broker in {leader, other}
     assert reader.values == list(range(1500))
-    # It comes back, and is read from again once it is in sync.
+    # It returns, and is read from again once it is in sync.
     racks.brokers[near].start()
     wait_until(lambda: in_sync(admin, topic) == {0: ALL}, "not in sync again")
     reader.read_until(lambda: reader.broker == near, "it does not come back to its rack")

@@ -1,4 +1,4 @@
-"""Three replicas of everything: what is acknowledged by all survives any one broker."""
+"""Three replicas of everything: what all have acknowledged survives any one broker."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def test_a_broker_that_ends_in_order_is_not_missed(cluster: BrokerCluster, topic
     writer.go_on()
     try:
         for broker in cluster.brokers.values():
-            # A disk that is too busy to be synced within eight seconds is told, and recovers.
+            # A disk too busy to sync within eight seconds is reported, and the broker recovers.
             said = "" if broker.stop() == 0 else '"event": "not_flushed"'
             assert any(said in line for line in broker.log), "".join(list(broker.log)[-20:])
             assert any('"event": "left"' in line for line in broker.log)
