@@ -1,4 +1,4 @@
-"""What is measured, in this order."""
+"""The measurements, in order."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _SETTLE_S = 5.0
 
 
 def idle(broker: Broker, effort: Effort) -> Row:
-    """A broker that was just started and that nobody talks to."""
+    """A broker that was just started and has no clients."""
     time.sleep(_SETTLE_S)
     before = process.usage(broker.pid)
     time.sleep(effort.idle_seconds)
@@ -41,7 +41,7 @@ def idle(broker: Broker, effort: Effort) -> Row:
 def in_groups(
     measure: Callable[[Broker, float, float], Row],
 ) -> Callable[[Broker, Effort], Row]:
-    """A case of group_cases; they share a topic, since offsets need one that exists."""
+    """A case of group_cases. They share a topic, because offsets need an existing one."""
 
     def run(broker: Broker, effort: Effort) -> Row:
         if not topics.exists(broker, group_cases.TOPIC):

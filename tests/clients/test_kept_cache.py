@@ -180,7 +180,7 @@ def test_a_failed_start_leaves_nothing_of_its_own(
     assert not place.parent.exists()
     assert set(cache_dir.iterdir()) == of_broker
 
-    # An older arena stays, and so does what its last shutdown left.
+    # A refused start keeps the arena that its last shutdown left.
     older = new_broker(tmp_path / "older", options=options(cache_dir)).start()
     create(older.bootstrap, topic)
     produce(older.bootstrap, topic, 0, 100)

@@ -108,7 +108,7 @@ def test_a_port_that_refuses_moves_leaders_and_nothing_else(
         "it stays in sync",
     )
     assert cluster.is_registered(victim)
-    # Metadata names no leader that has just gone; it names the controller's leader again.
+    # A broker hides a leader that has just gone until the controller names the leader again.
     wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
     check_service_without(cluster, topic, victim, survivor)
 
