@@ -323,7 +323,6 @@ async def test_numbers_of_threads_double_or_halve_at_most(
     assert "at least" in await answer(least - 1)
     assert name not in await entries(running, ALL_BROKERS)
     assert await answer(most) == ""
-    # The next limit counts from the new value.
     assert await answer(2 * most) == ""
     assert "greater than double" in await answer(4 * most + 1)
 
@@ -368,7 +367,6 @@ async def test_what_is_set_for_all_brokers_is_shown_of_each(running: Running) ->
 
 
 async def test_options_that_another_broker_left_may_be_secret(running: Running) -> None:
-    """Like Kafka, which keeps options of unknown plug-ins."""
     assert isinstance(running.service, Administration)
     path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
     options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}

@@ -1,5 +1,3 @@
-"""Producer ids never repeat."""
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -109,7 +107,6 @@ async def test_a_change_of_controllers_is_waited_for(
 async def test_a_controller_that_is_silent_is_not_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Neither by the first request nor by later ones."""
     codes = []
     ids = ProducerIds(trio.sleep_forever)
 

@@ -42,7 +42,6 @@ class Leader:
         self.know(REPLICAS)
 
     def know(self, brokers: Sequence[int], leader: int = 1) -> None:
-        """Sets the live brokers."""
         shown = [BrokerImage(broker, None, []) for broker in brokers]
         self.metadata.image.set_brokers(1, shown)
         partitions = [PartitionImage(i, leader, 0, REPLICAS, REPLICAS, []) for i in (0, 1)]
@@ -50,7 +49,6 @@ class Leader:
         self.metadata.publish()
 
     def lag(self, index: int, starts: dict[int, int]) -> None:
-        """Sets the log start offsets of followers."""
         self.plane.follower_starts["t", index] = starts
 
     def follow(self, index: int, starts: dict[int, int]) -> None:

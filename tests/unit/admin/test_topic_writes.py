@@ -32,7 +32,6 @@ class Place:
         self.term = term
 
     async def next_term(self) -> Term:
-        """Another broker is elected."""
         stat = await self.store.set(znodes.CONTROLLER_EPOCH, b"2", self.term.epoch_version)
         return Term(2, stat.version)
 

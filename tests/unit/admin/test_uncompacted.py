@@ -32,7 +32,6 @@ def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def told(output: io.StringIO) -> list[list[str]]:
-    """The topics of each line since the last call."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in output.getvalue().splitlines()]
     output.seek(0)
     output.truncate()

@@ -141,8 +141,6 @@ async def test_options_are_changed_in_the_next_session(
 
 
 class Change:
-    """A change that waits to be released."""
-
     def __init__(self) -> None:
         self.release = trio.Event()
         self.is_done = False

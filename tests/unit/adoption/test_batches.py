@@ -1,5 +1,3 @@
-"""Batches of values: round trips, and named damage."""
-
 import pytest
 
 from pyrklog.adoption.batches import (

@@ -13,8 +13,6 @@ from tests.support.groups import create_topic
 
 
 class Running:
-    """The part of a benchmark's broker that the cases need."""
-
     name = "pyrklog"
 
     def __init__(self, broker: TestBroker) -> None:
@@ -23,7 +21,6 @@ class Running:
 
 @pytest.fixture
 def running(new_broker: Callable[..., TestBroker]) -> Any:
-    """A broker with the topic for commits."""
     broker = new_broker(options={"group.initial.rebalance.delay.ms": 300}).start()
     create_topic(broker.bootstrap, group_cases.TOPIC, 6)
     return Running(broker)

@@ -1,5 +1,3 @@
-"""Growth in alternating pairs, and its interval."""
-
 import random
 
 import pytest

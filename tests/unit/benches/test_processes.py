@@ -1,5 +1,3 @@
-"""A process with its descendants, and the machine."""
-
 import os
 import subprocess
 import sys

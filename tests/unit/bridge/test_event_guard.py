@@ -63,8 +63,6 @@ async def test_others_have_a_turn_while_events_take_long(tmp_path: Path, monkeyp
     real = plane._plane
 
     class Ten:
-        """Hands over ten events at once."""
-
         def event_fd(self) -> int:
             return real.event_fd()
 

@@ -54,8 +54,6 @@ LOG = LogConfig(
 
 
 class Silent:
-    """Expects only tickets."""
-
     def on_request(self, request: Request) -> None:
         raise AssertionError(request)
 

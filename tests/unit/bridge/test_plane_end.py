@@ -14,8 +14,6 @@ from pyrklog.plane_settings import plane_settings
 
 
 class Listener:
-    """Keeps notices; there are no requests."""
-
     def __init__(self) -> None:
         self.notices: list[str] = []
 

@@ -15,8 +15,6 @@ from pyrklog.testing.fake_plane import FakePlane
 
 
 class Running:
-    """A running broker."""
-
     def __init__(self, broker: Broker, plane: FakePlane, service: ClusterService) -> None:
         self.broker = broker
         self.plane = plane

@@ -23,8 +23,6 @@ COMMIT = 8
 
 
 class Broken:
-    """Handlers that raise if named in ``failing``."""
-
     def __init__(self, failing: dict[str, Exception]) -> None:
         self.asked: list[str] = []
         self._failing = failing
@@ -41,8 +39,6 @@ class Broken:
 
 
 class BrokenReplication:
-    """Raises at every call."""
-
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
 

@@ -19,7 +19,6 @@ ID = b"a" * 16
 
 @pytest.fixture
 def image() -> ClusterImage:
-    """A topic of three partitions, led here."""
     image = ClusterImage(TopicDefaults(load_config()))
     image.set_partitions("t", ID, [PartitionImage(i, 1, 0, (1,), (1,), ()) for i in range(3)])
     return image
@@ -39,7 +38,6 @@ def told(output: io.StringIO) -> dict[str, dict[str, Any]]:
 
 
 def compare(image: ClusterImage, log_dir: Path, *, known: bool) -> frozenset[str]:
-    """Only partition 0 has its folder."""
     found = [FoundPartition("t", 0, ID, str(log_dir))]
     return compare_folders(1, found, image, [], [log_dir], {log_dir} if known else set())
 

@@ -121,7 +121,6 @@ def test_a_full_pipe_holds_up_nobody(
 
 
 def _parsed(line: str, format_: str) -> tuple[str, int]:
-    """The event, and the number that comes with it."""
     if format_ == "json":
         fields = json.loads(line)
         event = fields["event"]

@@ -1,5 +1,3 @@
-"""The image: what the plane gets, and nothing twice."""
-
 import pytest
 
 from pyrklog.config import load_config

@@ -20,7 +20,6 @@ from pyrklog.folders import warn_of_full_disks
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> logs._Sink:
-    """Logs before their configuration."""
     fresh = logs._Sink()
     monkeypatch.setattr(logs, "_sink", fresh)
     return fresh

@@ -37,8 +37,6 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class AbsentStore(FakeService):
-    """A control plane whose metadata store does not answer."""
-
     def _answer(self, name: str, argument: Any) -> Any:
         raise AssertionError("it is asked for what needs no store")
 

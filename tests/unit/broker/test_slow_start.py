@@ -1,5 +1,3 @@
-"""The messages of a slow start."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -15,7 +13,6 @@ from pyrklog.slow_start import tell_slow_start
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Calls of the log's functions, in order."""
     done: list[str] = []
     monkeypatch.setattr(logs, "load", lambda: done.append("load"))
     monkeypatch.setattr(logs, "ensure_configured", lambda: done.append("configured"))

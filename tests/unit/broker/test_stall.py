@@ -43,7 +43,6 @@ async def test_heartbeats_that_came_during_a_stall_count(
 async def test_who_was_silent_before_a_stall_does_not_live_for_ever(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Even if the broker stalls again and again."""
     async with staged() as stage:
         await stage.rig.enter("g")
         await trio.testing.wait_all_tasks_blocked()

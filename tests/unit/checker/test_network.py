@@ -1,5 +1,3 @@
-"""Wires that pass everything, nothing, and everything again."""
-
 from __future__ import annotations
 
 import socket
@@ -15,8 +13,6 @@ SILENCE_S = 0.2
 
 
 class Peer:
-    """A broker reduced to its port."""
-
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(10)

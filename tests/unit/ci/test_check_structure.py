@@ -1,5 +1,3 @@
-"""The structure check catches what it promises, and nothing else."""
-
 from pathlib import Path
 
 import pytest

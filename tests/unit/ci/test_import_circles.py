@@ -1,5 +1,3 @@
-"""Import circles of Rust and Python are found, without false alarms."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The tests that promises.md names exist."""
-
 import re
 from pathlib import Path
 

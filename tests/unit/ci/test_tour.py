@@ -1,5 +1,3 @@
-"""The files and functions that the tour names exist."""
-
 import re
 from pathlib import Path
 

@@ -19,7 +19,6 @@ from pyrklog.cli.hints import _OF_COMMANDS
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """A local address without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"

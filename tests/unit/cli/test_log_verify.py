@@ -1,5 +1,3 @@
-"""Options and findings of ``log verify``."""
-
 import pytest
 
 from pyrklog.cli.failures import CliError, Exit

@@ -9,8 +9,6 @@ from pyrklog.cli.options import Settings
 
 
 class _Consumer:
-    """Keeps the commits."""
-
     def __init__(self) -> None:
         self.committed: list[dict[tuple[str, int], int]] = []
 

@@ -22,12 +22,10 @@ BARE = RECORD._replace(key=None, value=None, headers=(), timestamp_ms=None, lead
 
 
 def bounds(topic: str, partition: int) -> Bounds:
-    """Bounds that encode their topic and partition."""
     return Bounds(start=partition, last_stable=len(topic), high_watermark=99)
 
 
 def written(source: str, record: Record = RECORD, null: bytes = b"") -> bytes:
-    """The formatted record."""
     return RecordFormat(source, null=null, bounds=bounds).write(record)
 
 

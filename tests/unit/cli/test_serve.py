@@ -16,7 +16,6 @@ from pyrklog.testing.broker import free_port
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own."""
     command = [sys.executable, "-m", "pyrklog", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -177,7 +176,6 @@ def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) 
 
 @pytest.mark.parametrize("is_member", [False, True])
 def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member: bool) -> None:
-    """Told at once and only once, and then how the start ended."""
     nowhere = f"127.0.0.1:{free_port()}"
     if is_member:
         (tmp_path / "data" / "logs").mkdir(parents=True)

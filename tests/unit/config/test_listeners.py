@@ -1,5 +1,3 @@
-"""Listeners and their advertised addresses."""
-
 import socket
 
 import pytest

@@ -1,5 +1,3 @@
-"""Sources of values, and messages about unknown keys."""
-
 from pathlib import Path
 
 import pytest

@@ -12,7 +12,6 @@ from pyrklog.metastore import znodes
 
 
 def logs(path: Path, cluster_id: str = "c") -> Path:
-    """A used log directory."""
     path.mkdir(parents=True)
     (path / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n")
     return path

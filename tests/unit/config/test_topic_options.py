@@ -1,5 +1,3 @@
-"""Topic options over the broker's defaults, and their description."""
-
 import pytest
 
 from pyrklog.config import InvalidValueError, load_config

@@ -1,5 +1,3 @@
-"""``zookeeper.connect``, and other ways to name a server."""
-
 import pytest
 
 from pyrklog.config import load_config

@@ -77,7 +77,6 @@ class Runner:
         self.topics: dict[str, TopicAssignment] = {}
         """The topics' znodes, for tests that check them."""
         self.to_reassign: dict[TopicPartition, tuple[int, ...]] | None = None
-        """/admin/reassign_partitions."""
         self.actions_left: int | None = None
         """Writes and requests until the controller crashes; None = never."""
         self.states: dict[TopicPartition, tuple[Leadership, int]] = {}
@@ -97,7 +96,6 @@ class Runner:
         topics: Mapping[str, TopicAssignment] | None = None,
         to_delete: Iterable[str] = (),
     ) -> list[str]:
-        """The controller takes over what ``self.states`` holds."""
         self.topics.update(topics or {})
         snapshot = Snapshot(dict(self.topics), dict(self.states), list(to_delete))
         return self.run(self.controller.start(brokers, snapshot))
@@ -116,7 +114,6 @@ class Runner:
             self.actions_left -= 1
 
     def run(self, steps: Steps) -> list[str]:
-        """Runs a procedure to its end; one line an effect."""
         lines: list[str] = []
         result: object = None
         while True:
@@ -234,7 +231,6 @@ class Runner:
         return self.run(self.controller.leader_and_isr_answered(broker, response))
 
     def wait_over(self) -> list[str]:
-        """The last wait of unclean brokers is over."""
         return self.run(self.controller.unclean_wait_over(self.waits[-1]))
 
     def stop_answered(self, broker: int, error: ErrorCode = ErrorCode.NONE) -> list[str]:
@@ -246,7 +242,6 @@ class Runner:
         return self.run(self.controller.stop_replica_answered(broker, response))
 
     def leadership(self, topic: str, partition: int) -> str:
-        """A partition's state in the store."""
         return shown(self.states[(topic, partition)][0])
 
 

@@ -27,8 +27,6 @@ from tests.unit.controller.runner import assignment, request_line
 
 
 class Brokers:
-    """Brokers that obey at once and record their requests."""
-
     def __init__(self) -> None:
         self.told: list[str] = []
         self.numbers: list[int] = []
@@ -61,8 +59,6 @@ def _minimum(_topic: str, overrides: Mapping[str, str] | None) -> int | None:
 
 
 class Cluster:
-    """One store, several brokers with a driver each."""
-
     def __init__(self, store: EmbeddedStore, directory: Path) -> None:
         self.store = store
         self.directory = directory

@@ -105,7 +105,6 @@ async def test_the_legacy_znodes_are_watched(cluster: Cluster, nursery: trio.Nur
         b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
     )
     await cluster.brokers.wait_told("lead t-0:2@3")
-    # The next ones are seen as well.
     await session.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({T0: (1, 2)}))
     await cluster.brokers.wait_told("lead t-0:2@4")
     await session.create(

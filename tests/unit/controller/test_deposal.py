@@ -78,12 +78,10 @@ def test_silence_counts_where_a_majority_hears_it(
         (0, 1, False, 6_000),
         (5_999, 1, False, 1),
         (6_000, 1, False, 0),
-        # The pause doubles with each repetition.
         (6_000, 2, False, 6_000),
         (0, 3, False, 24_000),
         (0, 7, False, 384_000),
         (0, 40, False, 384_000),
-        # The store's clock was set back.
         (-5_000, 1, False, 6_000),
     ],
 )

@@ -58,7 +58,6 @@ async def state(cluster: Cluster, topic: str, partition: int) -> dict[str, objec
 
 
 async def wait_gone(session: EmbeddedSession, path: str) -> None:
-    """Returns when there is no node at ``path``."""
     with trio.fail_after(10):
         while True:
             changed = trio.Event()
@@ -68,7 +67,6 @@ async def wait_gone(session: EmbeddedSession, path: str) -> None:
 
 
 async def wait_childless(session: EmbeddedSession, path: str) -> None:
-    """Returns when the node has no children."""
     with trio.fail_after(10):
         while True:
             changed = trio.Event()
@@ -548,7 +546,6 @@ def test_the_state_change_log_is_given_up_when_it_cannot_be_written(tmp_path: Pa
 
 
 def make_and_mark(name: str) -> list[Operation]:
-    """A topic that is deleted at once."""
     data = znodes.encode_topic(assignment((1,)))
     return [Create(znodes.topic_path(name), data), Create(znodes.delete_topic_path(name))]
 

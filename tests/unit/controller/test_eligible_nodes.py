@@ -97,7 +97,6 @@ async def test_they_are_void_when_somebody_else_has_written_the_state(
     await write(session, ALONE, 0)
     await session.set(znodes.state_path(*KEY), znodes.encode_state(ALONE))
     assert await found(session) == ()
-    # Leftovers disturb nobody.
     assert await write(session, ALONE, 2) == 3
     assert await found(session) == (2,)
 

@@ -1,5 +1,3 @@
-"""AlterPartition and ControlledShutdown at the controller."""
-
 import pytest
 
 from pyrklog.controller import pieces

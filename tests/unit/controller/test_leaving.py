@@ -14,7 +14,6 @@ from tests.unit.controller.stage import Cluster
 async def test_brokers_that_are_about_to_end_are_known(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    """They get no replicas until they are gone."""
     store = await open_store(tmp_path / "meta")
     await create_paths(store.session(), znodes.PERSISTENT_PATHS)
     cluster = Cluster(store, tmp_path)

@@ -36,7 +36,6 @@ def created(runner: Runner, **topics: list[tuple[int, ...]]) -> list[str]:
 
 
 def test_an_empty_cluster_of_one() -> None:
-    """The only broker learns that it is there; there is nothing to lead."""
     runner = Runner()
     assert runner.start(live(1)) == ["1 <- metadata brokers 1"]
 
@@ -208,7 +207,6 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
 
 
 def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
-    """None of them leaves the ISR, and the first to return leads."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
@@ -279,7 +277,6 @@ def metadata_told(runner: Runner, broker: int) -> list[tuple[int, bool]]:
 
 
 def fullness(runner: Runner, broker: int) -> set[bool]:
-    """Whether they name every topic."""
     return {is_full for _, is_full in metadata_told(runner, broker)}
 
 

@@ -39,7 +39,6 @@ def alter(runner: Runner, wanted: Wanted) -> tuple[list[str], dict[TopicPartitio
 
 
 def move(runner: Runner, wanted: Wanted) -> list[str]:
-    """:func:`alter`, with everything accepted."""
     lines, results = alter(runner, wanted)
     assert {key: one.error for key, one in results.items()} == dict.fromkeys(wanted, ErrorCode.NONE)
     return lines
@@ -53,7 +52,6 @@ def refused(runner: Runner, wanted: Wanted) -> ErrorCode:
 
 
 def in_sync(runner: Runner, *isr: int, partition: int = 0) -> list[str]:
-    """The leader requests this ISR, and gets it."""
     found = runner.controller.state.partition(("t", partition))
     assert found is not None
     assert found.leadership is not None
@@ -102,7 +100,6 @@ def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
     info = told.topics[0].partitions[0]
     assert (info.replicas, info.adding, info.removing) == ((4, 5, 6, 1, 2, 3), NEW, OLD)
     assert znode(runner) == ((4, 5, 6, 1, 2, 3), NEW, OLD)
-    # Nothing happens until all have caught up.
     assert without_metadata(in_sync(runner, 1, 2, 3, 4, 5)) == [
         "write t-0 leader 1 epoch 4 isr 1,2,3,4,5"
     ]

@@ -157,7 +157,6 @@ def an_added_one_is_eligible() -> Runner:
 
 
 def crash_while_an_eligible_one_goes(actions: int) -> bool:
-    """During a cancellation; False: it did not crash."""
     first = an_added_one_is_eligible()
     has_crashed = crashes_after(actions, first, None)
     leadership, _ = first.states[T0]

@@ -26,8 +26,6 @@ OF_A_DELETION = 15
 
 
 class Distant(CurrentStore):
-    """A store that is a round trip away."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         super().__init__(session)
         self.calls = 0
@@ -101,7 +99,6 @@ async def test_a_death_is_acted_on_before_thousands_of_topics_are_looked_at(
     while not any("lead t0-0:1@1" in line for line in cluster.brokers.told):
         await trio.sleep(ROUND_TRIP_S)
         assert store.calls - before < UNTIL_A_DEATH_IS_ACTED_ON, "it waits for the topics"
-    # The topics are read after that.
     plan = znodes.encode_topic(assignment((1,), (1,), topic_id=(7).to_bytes(16)))
     await first.set(znodes.topic_path("t7"), plan)
     while not any("lead t7-1:1@0 new" in line for line in cluster.brokers.told):

@@ -35,7 +35,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def depose(session: EmbeddedSession, broker: int) -> Term:
-    """The broker deposes the controller."""
     seen = await session.get(znodes.CONTROLLER)
     incumbent = Incumbent(znodes.decode_controller(seen.data), seen.stat)
     await session.create(znodes.refused_path(broker), b"", ephemeral=True)
@@ -48,8 +47,6 @@ async def depose(session: EmbeddedSession, broker: int) -> Term:
 
 
 class Told:
-    """Deposes when a test says so."""
-
     def __init__(self, session: EmbeddedSession, broker: int) -> None:
         self.now = trio.Event()
         self.seen: list[int] = []
@@ -146,7 +143,6 @@ class BeforeDeletion(CurrentStore):
 async def led_and_failed(
     cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> BeforeDeletion:
-    """Broker 1's term fails while broker 2 deposes it."""
     store = BeforeDeletion(await cluster.register(1), await cluster.register(2))
     driver = cluster.driver(1, store=store)
     await nursery.start(driver.run)

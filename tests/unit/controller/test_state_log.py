@@ -1,5 +1,3 @@
-"""The state-change log, read back from its file."""
-
 import json
 from pathlib import Path
 

@@ -99,7 +99,6 @@ def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
 
 
 def _info(isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionInfo:
-    """Broker 2 leads."""
     return PartitionInfo(0, EPOCH - 1, 2, 4, isr, 9, replicas, (), (), (), False, RECOVERED)
 
 

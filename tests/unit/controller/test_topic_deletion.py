@@ -64,7 +64,6 @@ class Meddling(CurrentStore):
 
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[EmbeddedSession]:
-    """A store with two topics marked for deletion."""
     store = await open_store(tmp_path / "meta")
     session = store.session()
     await create_paths(session, (*znodes.PERSISTENT_PATHS, *znodes.OWN_PATHS))
@@ -94,7 +93,6 @@ def own_nodes(topic: str) -> list[str]:
 
 
 async def standing(session: EmbeddedSession, topic: str) -> list[bool]:
-    """Which of topic, options and mark exist."""
     return [node is not None for node in await session.get_many(own_nodes(topic))]
 
 

@@ -77,7 +77,6 @@ def test_an_unclean_broker_comes_back_as_a_follower() -> None:
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
     assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "forget unclean 2"]
     assert not runner.controller.state.brokers[2].is_unclean
-    # The registration is otherwise unchanged.
     assert runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)})) == []
 
 

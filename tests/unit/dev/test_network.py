@@ -62,7 +62,6 @@ class Net:
         wait_until(self.is_open, "nobody listens")
 
     def is_open(self) -> bool:
-        """Whether connections are accepted."""
         try:
             socket.create_connection(("127.0.0.1", self.port)).close()
         except ConnectionRefusedError:
@@ -70,7 +69,6 @@ class Net:
         return True
 
     def connect(self) -> tuple[socket.socket, socket.socket]:
-        """Both ends of a connection through the network."""
         near = self.open(b"hello")
         return near, self.accept(b"hello")
 

@@ -67,13 +67,10 @@ class Play:
         self.auto_append = auto_append
         self.replies: dict[int, Any] = {}
         self.timers: dict[tuple[Timer, str], int] = {}
-        """Running timers and their ends."""
         self.appends: list[Append] = []
-        """Appends under way."""
         self.log: list[tuple[int, bytes, bytes | None]] = []
         """Appended records: (offset, key, value)."""
         self.headers: list[dict[bytes, bytes]] = []
-        """Their headers."""
         self.notices: list[Notice] = []
         self.asked: set[int] = set()
         self.given: dict[tuple[int, str], bytes] = {}
@@ -258,12 +255,10 @@ class Play:
     # --- other events ----------------------------------------------------------------------------
 
     def fire(self, timer: Timer, member_id: str = "") -> None:
-        """The timer ends."""
         self.now_ms = max(self.now_ms, self.timers.pop((timer, member_id)))
         self.take(self.machine.timer_fired(timer, member_id, self.now_ms))
 
     def finish_append(self, error: ErrorCode = NONE, index: int = 0) -> None:
-        """An append under way is over."""
         append = self.appends.pop(index)
         base = -1
         if error is NONE:

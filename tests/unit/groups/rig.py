@@ -31,8 +31,6 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class Rig:
-    """A coordinator and its surroundings."""
-
     def __init__(self, topic: FakeTopic, settings: GroupSettings, options: GroupOptions) -> None:
         self.topic = topic
         self.log = FakeLog(topic.led.get)
@@ -64,7 +62,6 @@ class Rig:
         return await self.coordinator.sync(request).wait()
 
     async def enter(self, group: str = "g", **more: Any) -> JoinResult:
-        """Joins, alone, and syncs."""
         me = await self.join(group=group, **more)
         assert (await self.sync(me, group)).error is NONE
         return me
@@ -82,7 +79,6 @@ class Rig:
         return result.errors[("t", 0)]
 
     async def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are gone."""
         self.coordinator.note_deleted(partitions)
         await self.coordinator.forget_deleted()
 

@@ -199,7 +199,6 @@ async def test_leadership_lost_while_loading_is_no_leadership(
 
 
 async def joining_while(rig: Rig, moves: Callable[[], None]) -> ErrorCode:
-    """The answer to a member that joins while the partition moves."""
     results = []
 
     async def member() -> None:
@@ -219,7 +218,6 @@ async def test_who_waits_for_a_coordinator_that_resigns_is_told(
     async with running() as rig:
         told = await joining_while(rig, lambda: rig.topic.resign(0))
         assert told is ErrorCode.NOT_COORDINATOR
-        # Timers of moved groups are gone, too.
         assert len(rig.coordinator._timers) == 0
 
 

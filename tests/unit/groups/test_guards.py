@@ -42,7 +42,6 @@ def break_group(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 async def refused(asking: Awaitable[Any]) -> ErrorCode:
-    """The code of a request that is refused as a whole."""
     with pytest.raises(ApiError) as raised:
         await asking
     return raised.value.code

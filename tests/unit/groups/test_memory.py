@@ -68,7 +68,6 @@ def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
 
 
 def _error(outcome: Outcome, token: int) -> ErrorCode | None:
-    """The reply's error, or None."""
     for effect in outcome.effects:
         if isinstance(effect, Reply) and effect.token == token:
             error: ErrorCode = getattr(effect.result, "error", ErrorCode.NONE)
@@ -86,7 +85,6 @@ def _join(registry: Registry, request: JoinRequest) -> ErrorCode | None:
 
 
 def _fill(registry: Registry, host: str = "/h") -> list[str]:
-    """Creates groups of one member each until one is refused; returns their names."""
     names: list[str] = []
     while True:
         name = f"g{len(names)}{host}"
@@ -111,7 +109,6 @@ def _fill_to_the_end(registry: Registry) -> None:
 def _assign(
     registry: Registry, generation: int, leader: str, given: dict[str, bytes], group: str = "g"
 ) -> ErrorCode | None:
-    """The code of the leader's SyncGroup, whose record is written at once."""
     request = SyncRequest(group, generation, leader, assignments=given)
     machine, effects = registry.sync(request, 7, 0)
     assert machine is not None
@@ -403,7 +400,6 @@ def test_the_reserve_does_not_multiply_while_most_members_leave_and_come() -> No
         registry.join(_request("g", str(number), protocols=small), number, 0)
     assert len(registry.groups["g"].group.roster) == count
     assert share.reserved_bytes == settled_bytes
-    # Each additional member adds its part.
     registry.join(_request("g", "30", protocols=small), 30, 0)
     assert share.reserved_bytes == settled_bytes + 2 * 1_500
 

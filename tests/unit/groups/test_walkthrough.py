@@ -124,7 +124,6 @@ def test_the_consumers_state_machine() -> None:
     play.fire(Timer.INITIAL_DELAY)
     me = play.joined(token).member_id
     play.sync(me, {me: b"all"})
-    # Part of a group: heartbeats are answered.
     assert play.heartbeat(me) is NONE
     # Another member comes: consumption stops, offsets are committed, and it joins again.
     other = play.join(client="b")
@@ -132,12 +131,10 @@ def test_the_consumers_state_machine() -> None:
     assert play.commit_error({("t", 0): 5}, me, generation=1) is NONE
     again = play.join(me)
     assert play.joined(again).generation == 2
-    # Its old generation no longer counts.
     assert play.heartbeat(me, generation=1) is ErrorCode.ILLEGAL_GENERATION
     assert play.commit_error({("t", 0): 6}, me, generation=1) is ErrorCode.ILLEGAL_GENERATION
     play.settle([me, play.joined(other).member_id])
     assert play.committed() == {("t", 0): 5}
-    # Down.
     assert play.leave(me) == [NONE]
     assert play.heartbeat(me) is ErrorCode.UNKNOWN_MEMBER_ID
 

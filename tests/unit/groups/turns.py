@@ -11,7 +11,6 @@ import trio
 
 @contextmanager
 def counted(target: Any, name: str) -> Iterator[Callable[[], int]]:
-    """Counts calls of a method."""
     method, calls = getattr(target, name), 0
 
     def counting(*args: Any, **more: Any) -> Any:

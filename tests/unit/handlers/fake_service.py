@@ -33,8 +33,6 @@ from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
 @dataclass
 class FakeSession:
-    """A client on this machine."""
-
     connection: int = 1
     principal: str = "User:ANONYMOUS"
     host: str = "127.0.0.1"
@@ -74,12 +72,10 @@ class FakeService:
         return answer
 
     def asked(self, name: str) -> Any:
-        """The first argument of the only call of ``name``."""
         (arguments,) = [a for called, a, _ in self.calls if called == name]
         return arguments[0]
 
     def options(self, name: str) -> dict[str, Any]:
-        """The keyword arguments of the only call of ``name``."""
         (options,) = [o for called, _, o in self.calls if called == name]
         return options
 

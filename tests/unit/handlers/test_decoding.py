@@ -17,8 +17,6 @@ ROOM = 3 * BODY * EXPANSION
 
 
 class Requests:
-    """Each request is decoded, held until released, and given back."""
-
     def __init__(self) -> None:
         self.decoding = Decoding(ROOM)
         self.decoded: list[int] = []
@@ -46,7 +44,6 @@ async def test_no_more_are_decoded_than_there_is_room_for(autojump_clock: object
             nursery.start_soon(requests.hold, number)
         await trio.testing.wait_all_tasks_blocked()
         assert len(requests.decoded) == 3
-        # Small ones of others pass.
         nursery.start_soon(requests.hold, 77, SMALL_BYTES)
         await trio.testing.wait_all_tasks_blocked()
         assert requests.decoded[3:] == [77]

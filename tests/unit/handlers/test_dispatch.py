@@ -1,5 +1,3 @@
-"""The table of handlers, and requests that fit nowhere."""
-
 import subprocess
 import sys
 from typing import Any
@@ -137,8 +135,6 @@ def test_modules_of_subjects_are_imported_when_needed() -> None:
 
 
 class Interrupted(FakeService):
-    """A broker whose session with the store ends while it answers."""
-
     def _answer(self, name: str, *arguments: Any, **options: Any) -> Any:
         raise SessionExpiredError("/")
 

@@ -49,8 +49,6 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class Client:
-    """Sends requests to the handlers."""
-
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         topics = [TopicInfo("t", bytes(16), 2, False)]
@@ -72,7 +70,6 @@ class Client:
         return await self.ask(SYNC, version, request)
 
     async def enter(self, version: int = 5) -> str:
-        """The only member of a stable group."""
         joined = await self.join(version, group_instance_id="i")
         assert joined.error_code == 0
         assert (await self.sync(5, joined.generation_id, joined.member_id)).error_code == 0

@@ -16,8 +16,6 @@ COORDINATOR, PRODUCER_ID = 10, 22
 
 
 class Log:
-    """Logged (client id, transactional id)."""
-
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
@@ -27,8 +25,6 @@ class Log:
 
 
 class Clock:
-    """Seconds, set by the test."""
-
     now = 0.0
 
 

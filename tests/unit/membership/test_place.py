@@ -1,5 +1,3 @@
-"""A broker's settings for its ZooKeeper client."""
-
 from pathlib import Path
 
 import pytest

@@ -94,7 +94,6 @@ def test_a_store_without_notes_is_that_of_one_that_is_alone(log_dirs: list[Path]
     with pytest.raises(ConfigError) as refused:
         check(log_dirs, ZOOKEEPER)
     assert str(store) in str(refused.value.fix)
-    # It has joined a cluster since.
     note_standing(log_dirs[:1], ZOOKEEPER)
     check(log_dirs, ZOOKEEPER)
 

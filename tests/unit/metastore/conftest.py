@@ -1,5 +1,3 @@
-"""Stores for the tests of the metadata store."""
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -20,7 +18,6 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    """An open embedded store in a directory of its own."""
     opened = await open_store(tmp_path / "meta")
     yield opened
     await opened.close()

@@ -126,8 +126,6 @@ async def store(stores: StoreUnderTest) -> Metastore:
 
 
 class Heard:
-    """A watch that keeps its events."""
-
     def __init__(self) -> None:
         self.events: list[WatchEvent] = []
 

@@ -49,7 +49,6 @@ def chroot() -> str:
 
 @pytest.fixture
 async def session(pipe: FlakyPipe, chroot: str) -> AsyncIterator[ZooKeeperSession]:
-    """Through the pipe."""
     opened = await connect(address(pipe.port, chroot))
     yield opened
     await opened.close()

@@ -14,8 +14,6 @@ Answer = Callable[[bytes], Awaitable[bytes | None]]
 
 
 class FakePeer:
-    """Accepts connections while it listens."""
-
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.address: Address | None = None

@@ -46,7 +46,6 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def register(store: EmbeddedStore, broker: int, address: Address) -> EmbeddedSession:
-    """Registers a broker, listening there or not."""
     session = store.session()
     registration = znodes.BrokerRegistration(
         [("CLIENTS", "nowhere", 1), (LISTENER, *address)],
@@ -91,7 +90,6 @@ async def nothing(_frame: bytes) -> bytes | None:
 
 
 async def until_marked(store: EmbeddedStore, broker: int) -> None:
-    """Returns when the broker has reported a refusal."""
     session = store.session()
     with trio.fail_after(30):
         while True:
@@ -103,7 +101,6 @@ async def until_marked(store: EmbeddedStore, broker: int) -> None:
 
 
 async def until_unmarked(store: EmbeddedStore, broker: int) -> None:
-    """Returns when the report is gone."""
     session = store.session()
     with trio.fail_after(30):
         while True:

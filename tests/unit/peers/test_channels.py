@@ -27,8 +27,6 @@ LISTENER = "INTERNAL"
 
 
 class Own:
-    """The controller's own broker."""
-
     def __init__(self) -> None:
         self.asked: list[ControlRequest] = []
 
@@ -37,8 +35,6 @@ class Own:
 
 
 class Obedient:
-    """A broker that accepts every control request."""
-
     def __init__(self) -> None:
         self.broker_epochs: list[int] = []
 

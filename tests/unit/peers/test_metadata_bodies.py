@@ -32,7 +32,6 @@ def request(told: list[TopicPartitions], number: int = 1) -> UpdateMetadataReque
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Turns of each encoded body."""
     counted: list[int] = []
     pieces = wire.metadata_pieces
 

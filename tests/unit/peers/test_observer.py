@@ -16,8 +16,6 @@ TRUSTED, SUSPECTED = True, False
 
 
 class Told:
-    """The observer's reports."""
-
     def __init__(self) -> None:
         self.said: list[bool] = []
         self._changed = trio.Event()
@@ -143,8 +141,6 @@ class Broker:
 
 
 class Others:
-    """What other brokers say."""
-
     def __init__(self, agrees: bool) -> None:
         self.agrees = agrees
         self.asked_at: list[float] = []
@@ -191,7 +187,6 @@ async def test_a_silence_that_others_hear_makes_a_suspect_within_a_second(
         await told.wait(SUSPECTED)
         assert trio.current_time() - stopped < 0.7
         assert not watcher.is_answering
-        # It is trusted again once it has answered for a while.
         broker.go_on()
         await trio.sleep(observer.TRUST_SECONDS - 1)
         assert told.said == [SUSPECTED]

@@ -33,8 +33,6 @@ GOOD, BAD = b"g" * 16, b"b" * 16
 
 
 class Failing:
-    """A controller that fails for requests that name one topic."""
-
     def __init__(self) -> None:
         self.written: list[tuple[bytes, tuple[int, ...]]] = []
 

@@ -28,8 +28,6 @@ def stop(partition: int) -> StopReplicaRequest:
 
 
 class Obedient:
-    """Accepts every request, unless it must fail first."""
-
     def __init__(self, failures: int = 0) -> None:
         self.partitions: list[int] = []
         self._failures = failures
@@ -52,8 +50,6 @@ class Obedient:
 
 
 class Controller:
-    """Posts, and waits for answers."""
-
     def __init__(self, address: Address | None) -> None:
         self.address = address
         connection = PeerConnection(lambda: self.address, client_id="1", timeout_seconds=20)
@@ -117,8 +113,6 @@ async def test_a_broker_that_comes_later_gets_what_was_meant_for_it() -> None:
 
 
 class Told:
-    """Accepts every UpdateMetadata."""
-
     def __init__(self) -> None:
         self.requests: list[UpdateMetadataRequest] = []
 

@@ -159,8 +159,6 @@ def test_one_answer_outweighs_all_silence(outcomes: Sequence[Outcome], expected:
 
 
 class Asked:
-    """A broker that is asked about others."""
-
     def __init__(self, outcome: int) -> None:
         self.outcome = outcome
         self.requests: list[ObserveBrokerRequest] = []

@@ -62,7 +62,6 @@ ALL_CASES = CASES + _cases(INTER_BROKER + OURS)
 
 
 def ids(cases: Iterable[Case]) -> list[str]:
-    """Test ids of these cases."""
     return [f"{api.name}-{kind}-v{version}" for api, kind, version in cases]
 
 
@@ -77,7 +76,6 @@ _INTEGERS = {
 
 
 def values(wire: WireType, version: int) -> st.SearchStrategy[Any]:
-    """Any value of a wire type."""
     match wire:
         case Fixed("?"):
             return st.booleans()

@@ -17,7 +17,6 @@ _MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "producer", "met
 
 
 def their_class(api: Api[Any, Any], kind: str) -> Any:
-    """kafka-python's class of a message."""
     name = f"{api.name}{kind.capitalize()}"
     for module in map(importlib.import_module, _MODULES):
         if hasattr(module, name):

@@ -34,7 +34,6 @@ BROKERS = [BrokerImage(1, None, [("PLAINTEXT", "here", 9092)])]
 
 
 def topic(name: str, *epochs: int, leader: int = 1, topic_id: bytes = b"1" * 16) -> TopicPartitions:
-    """A topic whose partition p is in epoch ``epochs[p]``."""
     infos = [
         PartitionInfo(p, 1, leader, epoch, (1,), 0, (1,), (), (), (), False, 0)
         for p, epoch in enumerate(epochs)
@@ -43,8 +42,6 @@ def topic(name: str, *epochs: int, leader: int = 1, topic_id: bytes = b"1" * 16)
 
 
 class Bench:
-    """A replication driver with a fake plane and a real embedded store."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         self.session = session
         self.plane = FakePlane()
@@ -229,7 +226,6 @@ def numbered(number: int, *topics: TopicPartitions, epoch: int = 1) -> UpdateMet
 
 @pytest.fixture
 def deleted(bench: Bench) -> list[tuple[str, int]]:
-    """Announced deletions."""
     found: list[tuple[str, int]] = []
 
     def announce(partitions: Sequence[TopicPartition]) -> None:

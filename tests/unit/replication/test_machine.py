@@ -70,7 +70,6 @@ def stop(
 
 
 def hosting() -> Replicas:
-    """A broker that leads t-0 in epoch 5 and serves it."""
     replicas = Replicas(ME)
     replicas.broker_epoch = 10
     decision = told(replicas, info(leader_epoch=5))

@@ -29,8 +29,6 @@ NO_PORT = BrokerImage(2, None, [("PLAINTEXT", "there", 70_000)])
 
 
 class Failing:
-    """A session in which some calls fail, one after another."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         self.failures: list[Exception] = []
         self._session = session
