@@ -10,7 +10,6 @@ from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 
 
 def main() -> int:
-    """Returns 1 if any seed failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)

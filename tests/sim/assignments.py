@@ -15,7 +15,6 @@ from tests.sim.promises import Promises
 from tests.sim.settings import TOPIC
 
 Targets = tuple[int, ...] | None
-"""The target replicas; None cancels."""
 
 
 class Assignments:
@@ -128,5 +127,4 @@ class Assignments:
         return None
 
     def replicas(self, index: int) -> Sequence[int]:
-        """The current replicas."""
         return self.current(index).replicas

@@ -113,7 +113,6 @@ class Checker:
         self._deposed = now_us, deposed
 
     def suspected(self, controller: int, broker: int) -> None:
-        """The controller treats a broker as dead."""
         self.suspicions += 1
         if self._cluster.network.refusals[controller, broker] < REFUSALS:
             self.silent_suspicions += 1
@@ -286,7 +285,6 @@ class Checker:
         return promises.shown_end if promises.cut_epoch >= 0 else None
 
     def _are_counted(self, index: int, promises: Promises) -> None:
-        """The leader's high watermark waits for every in-sync replica."""
         state = promises.leadership
         life = self._cluster.brokers[state.leader].life if state and state.leader >= 0 else None
         if state is None or life is None:
@@ -302,7 +300,6 @@ class Checker:
             )
 
     def order_followed(self, life: BrokerLife, controller_epoch: int) -> None:
-        """A broker obeys a control request."""
         if controller_epoch < life.controller_epoch_seen:
             self._violated(
                 f"{life.process.name} follows controller epoch {controller_epoch} after "
@@ -313,7 +310,6 @@ class Checker:
     # --- the logs --------------------------------------------------------------------------------
 
     def look(self, life: BrokerLife) -> None:
-        """Something happened to a broker's data plane."""
         for index, promises in self.partitions.items():
             view = life.sim.partition("t", index)
             replica = self.replicas[life.broker.id, index]

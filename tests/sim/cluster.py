@@ -109,7 +109,6 @@ class Cluster:
         self.memory: Path | None = None
         """The brokers' folder of arenas, where the run has a block cache."""
         self.violation: Violation | None = None
-        """The first one."""
 
     def violated(self, what: str, cause: BaseException | None = None) -> None:
         """Raises :class:`Violation` and keeps the first: drivers may catch it like any
@@ -121,7 +120,6 @@ class Cluster:
         raise violation
 
     def live(self) -> Sequence[BrokerLife]:
-        """Running processes, by broker."""
         return [item.life for item in self.brokers.values() if item.life is not None]
 
     def server_at(self, source: int, target: int) -> BrokerLife | None:
@@ -134,6 +132,5 @@ class Cluster:
         return life if reaches and not network.filters(source, target) else None
 
     def look_at_connections(self) -> None:
-        """Connections may have broken, processes may have died."""
         looks, self.on_breaks = self.on_breaks, []
         self.on_breaks += [look for look in looks if look()]

@@ -87,7 +87,6 @@ def draw_cut(seed: int, brokers: Sequence[int], from_us: int, until_us: int) -> 
 
 
 def schedule(world: World, actions: Sequence[Action]) -> None:
-    """Puts a script on the heap."""
     for action in actions:
         happening = _happening(world, action)
         world.heap.after(action.at_us - world.heap.now_us, None, happening)

@@ -10,8 +10,6 @@ BACKOFF_MAX_US = 1_000_000
 
 
 class FetchLoop:
-    """One fetcher of one life of a broker."""
-
     def __init__(self, life: BrokerLife, fetcher: tuple[int, int]) -> None:
         self.is_over = False
         self._life = life

@@ -61,7 +61,6 @@ class Heap:
         heapq.heappush(self._events, event)
 
     def note(self, line: str) -> None:
-        """Adds a line to the trace."""
         self.trace.append(f"{self.now_us:>10} {line}")
 
     def step(self, until_us: int) -> bool:
@@ -94,7 +93,7 @@ class Heap:
             self.after(0, process, happening)
 
     def kill(self, process: Process) -> None:
-        """Ends the process; its tasks run no cleanup."""
+        """Ends the process and unwinds its tasks."""
         process.is_alive = False
         process.held_back.clear()
         tasks, process.tasks = process.tasks, {}

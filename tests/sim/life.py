@@ -72,8 +72,6 @@ class SimCorePlane(CorePlane):
 
 
 class _Session:
-    """The session of a broker's request."""
-
     connection = 0
     principal = "User:ANONYMOUS"
     host = "127.0.0.1"
@@ -108,8 +106,6 @@ class _Topics:
 
 
 class _StateLog:
-    """Puts lines of the state-change log on the trace."""
-
     def __init__(self, life: Life) -> None:
         self._life = life
 

@@ -36,7 +36,6 @@ class Network:
         """(observer, broker) -> how often it was refused."""
 
     def delay_us(self) -> int:
-        """Delay of one message."""
         dice = self._dice
         return dice.randint(*(FAR_US if dice.random() < FAR_SHARE else NEAR_US))
 
@@ -99,7 +98,6 @@ class Network:
         self._on_heal.append(look)
 
     def break_connections(self, one: int, other: int) -> None:
-        """Resets all connections between two brokers."""
         for pair in ((one, other), (other, one)):
             self.breaks[pair] = self.breaks.get(pair, 0) + 1
 

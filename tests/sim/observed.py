@@ -22,8 +22,6 @@ CONNECT_TIMEOUT_SECONDS = 0.5
 
 
 class SimStream:
-    """A connection that carries a question and its answer."""
-
     def __init__(self, cluster: Cluster, life: BrokerLife, target: int, server: BrokerLife) -> None:
         self._cluster = cluster
         self._source = life
@@ -88,8 +86,6 @@ class SimStream:
 
 
 class _Connecting:
-    """A connection that is being made."""
-
     def __init__(self, cluster: Cluster, life: BrokerLife, target: int, task: Task) -> None:
         self._cluster = cluster
         self._life = life

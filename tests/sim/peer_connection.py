@@ -64,8 +64,6 @@ Message = tuple[Api[Any, Any], int, bytes]
 
 
 class _Call:
-    """A request under way."""
-
     def __init__(
         self, cluster: Cluster, life: BrokerLife, target: int, message: Message, task: Task
     ) -> None:

@@ -44,7 +44,6 @@ class Outcome(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Hash of the trace."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
@@ -80,7 +79,6 @@ SHAPES = (
 
 
 def settings_of(seed: int) -> Settings:
-    """The cluster of a seed."""
     round_, shape = divmod(seed, len(SHAPES))
     settings = SHAPES[shape]
     moves = len(settings.brokers) > 3 and round_ % 3 > 0

@@ -34,8 +34,6 @@ def _suspend(arm: Arm) -> Generator[Arm, Any, Any]:
 
 
 class Task:
-    """A coroutine that runs in a process."""
-
     def __init__(
         self,
         scheduler: Scheduler,
@@ -331,8 +329,6 @@ class _LowLevel:
 
 
 class Scheduler:
-    """Stands in for the module ``trio``."""
-
     TASK_STATUS_IGNORED = trio.TASK_STATUS_IGNORED
     TooSlowError = trio.TooSlowError
     BrokenResourceError = trio.BrokenResourceError
@@ -347,7 +343,6 @@ class Scheduler:
 
     @property
     def process(self) -> Process:
-        """The process whose code runs."""
         found = self.task.process if self.task is not None else self.heap.current
         assert found is not None, "no process runs"
         return found
@@ -359,7 +354,6 @@ class Scheduler:
     def run_in(
         self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> None:
-        """Starts a task at the root of a process."""
 
         def ended(_task: Task, failure: BaseException | None) -> None:
             if failure is not None:

@@ -24,15 +24,11 @@ class Settings(NamedTuple):
     cuts_power: bool = False
     """Several machines lose power at once, beyond what is survivable."""
     moves: bool = False
-    """Partitions are reassigned."""
     makes_topics: bool = False
-    """Topics are created and deleted."""
     changes_minimum: bool = False
-    """``min.insync.replicas`` changes."""
     allows_unclean: bool = False
     """``unclean.leader.election.enable`` is true for a while."""
     hangs: bool = False
-    """Log volumes hang."""
     caches: bool = False
     """Brokers have a block cache, so appends are acknowledged before they are written. Brokers are
     then also stopped at any time, and their machines switched off."""

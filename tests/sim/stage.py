@@ -53,7 +53,6 @@ class Stage(Caller):
         return life is not None and life.controller is not None and life.controller.leads
 
     def state(self) -> Leadership:
-        """The partition's state in the store."""
         found = self.world.checker.partitions[0].leadership
         assert found is not None
         return found
@@ -77,7 +76,6 @@ class Stage(Caller):
         self.until("the election", lambda: self.state().leader == leader)
 
     def end_session(self, broker: int) -> None:
-        """ZooKeeper ends a broker's session."""
         for session in list(self.world.zookeeper.sessions.values()):
             if session.broker == broker:
                 self.world.zookeeper.end(session)
@@ -113,14 +111,12 @@ class Stage(Caller):
         return (view[0], view[1]) if view is not None else ("None", -1)
 
     def mark(self, broker: int) -> int:
-        """A broker's high watermark."""
         life = self.world.brokers[broker].life
         assert life is not None
         mark: int = life.sim.partition(TOPIC, 0)[2][1]
         return mark
 
     def epochs(self, broker: int) -> list[int]:
-        """The leader epoch of each record that a broker has."""
         return [batch.epoch for batch in self.world.checker.replicas[broker, 0].batches]
 
     # --- clients ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ BROKERS = (1, 2, 3, 4)
 
 
 def bearable(world: World) -> list[int]:
-    """The machines that may lose power now."""
     return [broker for broker in BROKERS if world.checker.bears_loss_of(broker)]
 
 

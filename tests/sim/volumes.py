@@ -28,7 +28,6 @@ class Volume:
         self._arenas: Path | None = None
 
     def delay_us(self) -> int:
-        """Delay of one slow operation."""
         if self.is_slow:
             return self._dice.randint(20_000, 700_000)
         return self._dice.randint(100, 3_000)
@@ -40,7 +39,6 @@ class Volume:
         return self.is_hung
 
     def is_back(self) -> None:
-        """The hang ends."""
         self.is_hung = False
         waiting, self._waiting = self._waiting, []
         for process, happening in waiting:
@@ -53,7 +51,6 @@ class Volume:
     # --- the block cache ---------------------------------------------------------------------
 
     def make_cache(self, memory: Path) -> str:
-        """Returns the folder for the broker's arenas."""
         if self._arenas is None:
             self._arenas = memory / f"broker-{self._number}"
             self._arenas.mkdir()

@@ -89,7 +89,6 @@ class World(Cluster):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Patches the drivers' modules."""
         modules = tuple(importlib.import_module(name) for name in DRIVERS)
         patched: list[tuple[ModuleType, str, object]] = []
         for name, replacements in self._replacements().items():
@@ -161,7 +160,6 @@ class World(Cluster):
     # --- processes -------------------------------------------------------------------------------
 
     def start(self, number: int) -> None:
-        """Starts a broker's process, if it has none."""
         broker = self.brokers[number]
         if broker.volume.holds_up(None, partial(self.start, number)):
             return

@@ -57,7 +57,6 @@ class ZooKeeper:
         is_small = heap.dice("store's limit").random() < SMALL_SHARE
         self.transaction_bytes_max = SMALL_BYTES if is_small else TRANSACTION_BYTES_MAX
         self.refused = 0
-        """Transactions that were too large."""
         self._zxid = 0
         self._last_session = 0
 

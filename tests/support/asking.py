@@ -14,8 +14,6 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Asker:
-    """One request at a time; reconnects after the broker has closed the connection."""
-
     def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._address = (host, int(port))

@@ -22,7 +22,6 @@ class Certificates(NamedTuple):
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Makes them in an existing folder."""
     store = folder / "all.p12"
     _make(store, "ca", "-ext", "bc:c")
     _make(store, "other", "-ext", "bc:c")

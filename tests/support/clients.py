@@ -47,8 +47,6 @@ class Client(Protocol):
 
 
 class Confluent:
-    """confluent-kafka, which is librdkafka."""
-
     name = "confluent"
 
     def produce(

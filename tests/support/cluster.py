@@ -94,7 +94,6 @@ class BrokerCluster(Site):
         return int(found["brokerid"])
 
     def registered(self) -> set[int]:
-        """The ids of the registered brokers."""
         return {int(name) for name in self.store.get_children("/brokers/ids")}
 
     def is_registered(self, number: int) -> bool:

@@ -1,5 +1,3 @@
-"""Client operations of cluster tests (librdkafka)."""
-
 from __future__ import annotations
 
 import time
@@ -62,12 +60,10 @@ def described(admin: AdminClient, topic: str) -> dict[int, Any]:
 
 
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
-    """Leader of each partition, -1 for none."""
     return {index: item.leader for index, item in described(admin, topic).items()}
 
 
 def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
-    """In-sync replicas of each partition."""
     return {index: set(item.isrs) for index, item in described(admin, topic).items()}
 
 
@@ -120,7 +116,6 @@ def produce(
 
 
 def consume(cluster: BrokerCluster, topic: str, count: int, group: str) -> list[bytes]:
-    """Consumes as a group member."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

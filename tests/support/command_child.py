@@ -27,8 +27,6 @@ class Ended(NamedTuple):
 
 
 class Commands:
-    """Runs command lines in child processes."""
-
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self._environment = environment
         self._folder = folder

@@ -1,5 +1,3 @@
-"""A TCP pipe that can lose the server's answers, and cut its connections."""
-
 from __future__ import annotations
 
 import contextlib
@@ -24,7 +22,6 @@ class FlakyPipe:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Cuts everything and accepts nothing more."""
         self._listener.close()
         self.cut()
 

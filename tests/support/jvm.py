@@ -18,13 +18,11 @@ class ToolFailed(AssertionError):
 
 
 def java() -> str:
-    """The ``java`` of JAVA_HOME, else of PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
 
 def command(main: str, *arguments: str) -> list[str]:
-    """The command line of a main class, or of a single ``.java`` file."""
     if not any(KAFKA_JARS.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars in {KAFKA_JARS}: run `make .cache/kafka.done`")
     classpath = str(KAFKA_JARS / "*")

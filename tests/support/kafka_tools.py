@@ -21,8 +21,6 @@ CLASSES = {
 
 
 class Output(NamedTuple):
-    """A tool's output and exit status."""
-
     text: str
     status: int
 

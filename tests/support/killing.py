@@ -60,7 +60,6 @@ class Persistent:
         self._thread.join()
 
     def abandon(self) -> None:
-        """Starts no further step."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -87,8 +86,6 @@ class Style:
 
 
 class LibraryWriter:
-    """librdkafka's idempotent producer."""
-
     def __init__(
         self, bootstrap: str, number: int, places: Sequence[Place], style: Style, ledger: Ledger
     ) -> None:
@@ -132,7 +129,6 @@ class LibraryWriter:
             self._producer.poll(left_s)
 
     def finish(self) -> None:
-        """Waits until everything was acknowledged."""
         left = self._producer.flush(PATIENCE_S)
         if left:
             self._ledger.note(f"writer {self._number}: {left} records are not acknowledged")
@@ -194,7 +190,6 @@ class RawWriter:
         self._is_ending = False
 
     def step(self) -> None:
-        """One connection's life, or a hundred requests."""
         if self._repeats and self._producer[0] < 0:
             self._get_id()
         # The connection may have broken before everything was sent again.

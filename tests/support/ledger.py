@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Place = tuple[str, int]
-"""Topic and partition."""
 
 _UNKNOWN = -1
 _COUNT_BITS = 40
@@ -26,7 +25,6 @@ def value(writer: int, count: int, padding: int = 0) -> bytes:
 
 
 def parse(text: bytes) -> tuple[int, int]:
-    """Writer and count of a record's value."""
     writer, count, _ = text[:40].split(b" ", 2)
     return int(writer), int(count)
 
@@ -44,7 +42,6 @@ class Ledger:
 
     def __init__(self, exact: Iterable[int]) -> None:
         self.acknowledged: Counter[int] = Counter()
-        """By writer."""
         self.read = 0
         self.repeated = 0
         self.errors: list[str] = []
@@ -138,7 +135,6 @@ class Ledger:
                 self._fail(f"{place} {offset}: now holds {_named(packed)}")
 
     def note(self, error: str) -> None:
-        """Adds another error."""
         with self._lock:
             self._fail(error)
 

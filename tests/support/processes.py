@@ -1,5 +1,3 @@
-"""Processes according to /proc."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""A proxy that keeps every request frame of clients."""
-
 from dataclasses import dataclass
 
 from tests.support.watching_proxy import Passing, WatchingProxy

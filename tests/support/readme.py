@@ -191,7 +191,6 @@ class _Terminal:
         return output
 
     def interrupt(self) -> None:
-        """Ctrl-C, and the end."""
         os.killpg(self._process.pid, signal.SIGINT)
         try:
             self._process.wait(_END_TIMEOUT_S)

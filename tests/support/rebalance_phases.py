@@ -22,13 +22,11 @@ class Phase:
         self._is_reached = is_reached
 
     def is_reached(self, passing: Passing) -> bool:
-        """Whether this frame is the one."""
         key = (passing.is_request, passing.api_key)
         self.seen[key] = self.seen.get(key, 0) + 1
         return self._is_reached(self, passing)
 
     def requests(self, api_key: int) -> int:
-        """How many requests of an API have passed."""
         return self.seen.get((True, api_key), 0)
 
 

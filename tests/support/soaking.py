@@ -60,7 +60,6 @@ class Worker:
         self._thread.start()
 
     def end(self) -> None:
-        """Ends after the step under way."""
         self._ended.set()
 
     def join(self) -> None:
@@ -95,7 +94,6 @@ class Load:
         )
 
     def check(self) -> None:
-        """Raises the error of a worker."""
         for worker in self.workers:
             if worker.error is not None:
                 raise AssertionError(f"{worker.name} failed") from worker.error
@@ -113,7 +111,6 @@ class Load:
 
 
 def create_topics(bootstrap: str, options: dict[str, str]) -> None:
-    """The permanent topics."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = [NewTopic(name, PARTITIONS, 1, config=options) for name in (*TOPICS, IDS_TOPIC)]
     for future in admin.create_topics(made).values():
@@ -147,7 +144,6 @@ class Writers:
         assert not self._failed, self._failed[:3]
 
     def close(self) -> None:
-        """Waits until everything was acknowledged."""
         for producer in self._producers:
             assert producer.flush(PATIENCE_S) == 0
         assert not self._failed, self._failed[:3]
@@ -347,7 +343,6 @@ def _end(connection: wire.Connection) -> int:
 
 
 def _fetch(offset: int, max_wait_ms: int, min_bytes: int) -> bytes:
-    """Fetch version 4 of that partition."""
     place = struct.pack(">iqi", 0, offset, 1 << 20)
     limits = struct.pack(">iiiib", -1, max_wait_ms, min_bytes, 1 << 20, 0)
     topic = wire.string(topic_of("none")) + wire.array([place])

@@ -19,7 +19,6 @@ def run(bootstrap: str, *arguments: str, code: int = 0) -> tuple[str, str]:
 
 
 def verify(bootstrap: str, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    """The items of ``log verify``."""
     out, _ = run(bootstrap, "log", "verify", *arguments, "-o", "json", code=code)
     items: list[dict[str, Any]] = json.loads(out)["items"]
     return items

@@ -52,8 +52,6 @@ def varint(value: int) -> bytes:
 
 
 class Reader:
-    """Takes fields from the front of a reply."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
@@ -221,8 +219,6 @@ def record_batch(
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """As stored."""
-
     base_offset: int
     length: int
     leader_epoch: int
@@ -255,16 +251,12 @@ def batch_headers(records: bytes) -> list[BatchHeader]:
 
 @dataclass(frozen=True)
 class Produced:
-    """A partition's answer to Produce."""
-
     error: int
     base_offset: int
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A partition's answer to Fetch."""
-
     error: int
     high_watermark: int
     records: bytes
@@ -352,7 +344,6 @@ def wait_until_led(connection: Connection, topic: str, partition: int = 0) -> No
 
 
 def fetch_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchHeader]:
-    """The headers of all batches of a partition."""
     found: list[BatchHeader] = []
     with Connection(bootstrap) as connection:
         while True:

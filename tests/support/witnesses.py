@@ -119,7 +119,6 @@ class Committer:
         self._commits = commits
 
     def step(self) -> None:
-        """Up to fifty commits over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
             wait_until(lambda: self._commits.check(asker), "nobody knows the offsets", PATIENCE_S)
             for _ in range(50):
@@ -160,7 +159,6 @@ class Member:
         self._consumer.subscribe([commits.topic])
 
     def step(self) -> None:
-        """Reads and commits."""
         ends: dict[int, int] = {}
         for message in self._consumer.consume(500, 0.1):
             if message.error() is None:

@@ -33,7 +33,6 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,size={size_bytes}", self.folder], check=True)
 
     def fill(self) -> None:
-        """Takes all free space."""
         with self._filler.open("wb", buffering=0) as output:
             while not self._take_all_space(output.fileno()):
                 continue

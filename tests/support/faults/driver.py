@@ -18,8 +18,6 @@ CLOCK_STEP_S = 3_600.0
 
 
 class FaultDriver:
-    """Faults of one site."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
 

@@ -20,7 +20,6 @@ _RULE = "priority 10"
 """Before the router's routing decision."""
 
 Pair = tuple[int, int]
-"""(sender, receiver)."""
 
 
 def lab(command: Sequence[str]) -> list[str]:

@@ -23,7 +23,6 @@ def wait_until_written(folder: Path, end_offset: int) -> None:
 
 
 def arena_files(data: Path) -> Iterator[Path]:
-    """The shared-memory files that a broker's log directories name."""
     for marker in data.glob(_MARKERS):
         for line in marker.read_text().splitlines():
             if line.startswith(_PATH):

@@ -27,7 +27,6 @@ _ID_AT = 14
 """Length, key, version, correlation id, length of the client id."""
 
 Pair = tuple[int, int]
-"""(client, server)."""
 
 
 @dataclass(eq=False)
@@ -56,8 +55,6 @@ class _Connection:
 
 @dataclass
 class _Gate:
-    """A listener for connections to a target."""
-
     source: int
     target: int
     port: int

@@ -1,5 +1,3 @@
-"""The site of faults: brokers by number."""
-
 from __future__ import annotations
 
 from pyrklog.testing import TestBroker
@@ -11,7 +9,6 @@ class Site:
     brokers: dict[int, TestBroker]
 
     def kill(self, number: int) -> None:
-        """kill -9."""
         self.brokers[number].kill()
 
     def stop(self, number: int) -> None:
@@ -24,8 +21,5 @@ class Site:
 
 
 class Lone(Site):
-    """Brokers without a cluster."""
-
     def __init__(self, *brokers: TestBroker) -> None:
-        """Numbers them from 1."""
         self.brokers = dict(enumerate(brokers, 1))

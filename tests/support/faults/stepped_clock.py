@@ -1,5 +1,3 @@
-"""A process's own time of day, which can be set while it runs: a preloaded shim."""
-
 from __future__ import annotations
 
 import mmap

@@ -33,8 +33,6 @@ OPTIONS: Mapping[str, Any] = {
 
 
 class _PlacedBroker(TestBroker):
-    """A broker with an address of its own."""
-
     host: str
 
     @property
@@ -43,8 +41,6 @@ class _PlacedBroker(TestBroker):
 
 
 class WiredCluster(BrokerCluster):
-    """Brokers that reach each other, and ZooKeeper, over wires that can be cut."""
-
     def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path, network: Wires) -> None:
         self.server = server
         self.network = network

@@ -15,17 +15,13 @@ _BROKERS_PORT = 9093
 
 
 class Place(NamedTuple):
-    """Where a broker runs."""
-
     host: str
     port: int
-    """For clients."""
     inner: int
     """Its port for other brokers."""
     shown: int
     """The port that other brokers connect to."""
     zookeeper: str
-    """Its address of ZooKeeper."""
     wrapper: list[str]
     """A command prefix that runs a command there."""
 
