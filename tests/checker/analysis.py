@@ -15,7 +15,6 @@ from typing import NamedTuple
 from tests.checker.history import NONE, Action, Op, count_of, writer_of
 
 Log = dict[int, int]
-"""Value by offset."""
 
 
 class Anomaly(NamedTuple):
@@ -86,7 +85,6 @@ def _unpromised(evidence: Evidence) -> set[int]:
 
 
 def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
-    """One offset, two values."""
     values: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
     for who, partition, offset, value in evidence.seen():
         values[(partition, offset)].setdefault(value, who)
@@ -141,7 +139,6 @@ def skipped(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def backwards(evidence: Evidence) -> Iterator[Anomaly]:
-    """A reader goes back without a rebalance."""
     for op, before in _steps(evidence):
         if op.offset <= before:
             yield Anomaly("backwards", op.partition, f"{op.client}: {op.offset} behind {before}")
@@ -233,7 +230,6 @@ class _Commits:
         self.certain = 0
         """An acknowledged commit; a member must not begin below it."""
         self.possible = 0
-        """The highest one that was tried."""
 
 
 def forgotten(evidence: Evidence) -> Iterator[Anomaly]:
@@ -281,14 +277,12 @@ def _name(value: int) -> str:
 
 
 def _range(offsets: Sequence[int]) -> str:
-    """First and last of some offsets, and their count."""
     if len(offsets) == 1:
         return str(offsets[0])
     return f"{offsets[0]}..{offsets[-1]} ({len(offsets)})"
 
 
 def summary(anomalies: Iterable[Anomaly], shown_max: int = 10) -> str:
-    """One line each, at most ``shown_max`` of a kind."""
     by_kind: dict[str, list[Anomaly]] = defaultdict(list)
     for anomaly in anomalies:
         by_kind[anomaly.kind].append(anomaly)

@@ -106,8 +106,6 @@ class Places:
 
 
 class Writer(Client):
-    """An idempotent producer with acks=all."""
-
     options: Mapping[str, Any] = {
         "enable.idempotence": True,
         "acks": "all",
@@ -261,7 +259,6 @@ class Reader(Client):
 
 
 def is_locked_up(consumer: Consumer, patience_s: float = 3 * _ASKS_S) -> bool:
-    """Whether a call with a timeout does not return."""
 
     def ask() -> None:
         with suppress(KafkaException):
@@ -279,8 +276,6 @@ def leak(consumer: Consumer) -> None:
 
 
 class _Tail(logging.Handler):
-    """The last lines that a librdkafka client logged."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: deque[str] = deque(maxlen=400)
@@ -372,7 +367,6 @@ class Administrator(Client):
         return error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def finish(self) -> None:
-        """Deletes all topics that may exist."""
         for number in range(1, self._numbers + 1):
             name = f"{self._prefix}-{number}"
             wait_until(partial(self.delete, name), f"{name} cannot be deleted")

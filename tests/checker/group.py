@@ -57,7 +57,6 @@ class MemberProcess:
         return self._said
 
     def end(self) -> None:
-        """Makes it leave."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -103,5 +102,4 @@ class Group(Client):
         """The present members stay."""
 
     def everybody(self) -> list[MemberProcess]:
-        """All members that ever were, after the end."""
         return [*self._left, *self.members]

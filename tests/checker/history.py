@@ -50,7 +50,6 @@ def writer_of(value: int) -> int:
 
 
 def count_of(value: int) -> int:
-    """The writer's count of the record in its partition."""
     return value & (1 << _COUNT_BITS) - 1
 
 
@@ -100,12 +99,10 @@ class History:
         return len(self._ops)
 
     def in_order(self) -> list[Op]:
-        """The operations so far, by time."""
         return sorted(self, key=lambda op: op.time_ns)
 
 
 def write(path: Path, ops: Iterable[Op]) -> None:
-    """Writes one line of JSON each."""
     with path.open("w") as output:
         for op in ops:
             output.write(json.dumps(asdict(op)) + "\n")

@@ -17,8 +17,6 @@ _LOOK_S = 3.0
 
 
 class Injector:
-    """Faults of one cluster."""
-
     def __init__(self, cluster: WiredCluster, topic: str, group: str) -> None:
         self.happened: list[str] = []
         """Faults and their victims."""

@@ -109,7 +109,6 @@ class Member(Client):
 
 
 def main() -> int:
-    """Runs a member; returns the exit code."""
     bootstrap, topic, group, name = sys.argv[1:]
     member = Member(bootstrap, topic, group, name, Printed())
 

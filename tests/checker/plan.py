@@ -43,8 +43,6 @@ class Fault(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A round's faults, by lane."""
-
     brokers: tuple[Fault, ...]
     others: tuple[Fault, ...]
     """In a storm: faults of other brokers than the first lane's."""

@@ -44,8 +44,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 @dataclass
 class Round:
-    """Its outcome."""
-
     seed: int
     number: int
     plan: Plan
@@ -53,13 +51,11 @@ class Round:
     ops: Sequence[Op] = ()
     anomalies: list[Anomaly] = field(default_factory=list)
     stuck: str = ""
-    """What did not come back."""
     epochs: list[str] = field(default_factory=list)
     """Where producers began another epoch, if something is wrong."""
 
     @property
     def is_good(self) -> bool:
-        """No anomaly, and everything works."""
         return not self.anomalies and not self.stuck
 
     def report(self, kept: Path) -> str:
@@ -78,8 +74,6 @@ class Round:
 
 
 class Workload:
-    """All clients of a round and their history."""
-
     def __init__(self, cluster: WiredCluster, topic: str, group: str) -> None:
         self.history = History()
         self.topic = topic
@@ -183,7 +177,6 @@ class Workload:
         self._ask_committed()
 
     def end_group(self) -> None:
-        """All members commit and leave."""
         for member in self.group.everybody():
             member.end()
         for member in self.group.everybody():
@@ -328,7 +321,6 @@ def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[
 
 
 def _ends(cluster: WiredCluster, topic: str) -> list[int]:
-    """The end of each partition."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     ends = [end_offset(consumer, place, BACK_WITHIN_S) for place in places]

@@ -1,5 +1,3 @@
-"""``pyrklog arena``: a killed broker's shared memory."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -97,7 +97,6 @@ def commands() -> list[Command]:
 
 
 def values(parameter: Any) -> st.SearchStrategy[str]:
-    """Texts that a shell may pass for a parameter."""
     kind = parameter.type.name
     if kind.startswith("integer"):
         return st.sampled_from([*map(str, INTEGERS), "x", ""])

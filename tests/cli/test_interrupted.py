@@ -19,7 +19,6 @@ NOTE = "note: no broker can be reached; trying again\n"
 
 @pytest.fixture
 def broker_without_delay(new_broker: Callable[..., TestBroker]) -> TestBroker:
-    """Its groups do not wait for more members."""
     return new_broker(options={"group.initial.rebalance.delay.ms": 0}).start()
 
 

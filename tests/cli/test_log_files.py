@@ -20,7 +20,6 @@ RECORDS = 200
 
 
 def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
-    """Runs a command; standard output and standard error."""
     done = CliRunner().invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, f"{done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr

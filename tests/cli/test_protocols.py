@@ -1,5 +1,3 @@
-"""Clients with another security protocol than the broker's."""
-
 import socket
 import ssl
 import threading

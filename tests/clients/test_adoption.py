@@ -41,7 +41,6 @@ def events(broker: TestBroker, name: str) -> list[dict[str, Any]]:
 
 
 def forget(broker: TestBroker) -> None:
-    """Stops the broker and removes its metadata."""
     assert broker.stop() == 0
     shutil.rmtree(broker.data / "meta")
     broker.log.clear()

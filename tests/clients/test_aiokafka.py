@@ -1,5 +1,3 @@
-"""aiokafka beyond plain reading and writing."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

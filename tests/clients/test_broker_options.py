@@ -20,8 +20,6 @@ JARS = Path(__file__).parents[2] / ".cache" / "kafka"
 
 
 class Documented(NamedTuple):
-    """An option in Kafka's documentation."""
-
     kind: str
     mode: str
 

@@ -72,7 +72,6 @@ def test_console_clients(bootstrap: str, topic: str) -> None:
 
 
 def test_console_consumer_in_a_group(bootstrap: str, topic: str) -> None:
-    """The second one continues where the first one committed and left."""
     values = [b"%d" % number for number in range(40)]
     Confluent().produce(bootstrap, topic, [Record(None, value) for value in values])
 

@@ -1,5 +1,3 @@
-"""kafka-python beyond plain reading and writing."""
-
 import time
 from typing import Any
 

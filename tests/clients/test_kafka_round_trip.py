@@ -83,7 +83,6 @@ def committed(bootstrap: str, topic: str) -> int:
 
 
 def facts(bootstrap: str, topic: str) -> tuple[str, str | None]:
-    """The topic's id and its retention."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource("topic", topic)
     options = admin.describe_configs([resource])[resource].result(PATIENCE_S)

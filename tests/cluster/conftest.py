@@ -1,5 +1,3 @@
-"""A ZooKeeper for the tests of clusters."""
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,5 +49,4 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    """Three running brokers."""
     return new_cluster().start()

@@ -42,7 +42,6 @@ def coordinator(admin: AdminClient, group: str) -> int:
 
 
 def whole(admin: AdminClient, topic: str) -> bool:
-    """Whether every partition has all replicas in sync."""
     return all(isr == ALL for isr in in_sync(admin, topic).values())
 
 
@@ -68,15 +67,12 @@ class Verifiable:
                 self.events.append(json.loads(line))
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Its events of that name, so far."""
         return [event for event in list(self.events) if event["name"] == name]
 
     def wait(self, name: str, count: int = 1) -> None:
-        """Returns when there are so many events of that name."""
         wait_until(lambda: len(self.named(name)) >= count, f"{len(self.named(name))} {name}")
 
     def end(self) -> None:
-        """Ends it in order."""
         self._process.terminate()
         self._process.wait(30)
         self._thread.join()
@@ -115,7 +111,6 @@ def test_8_the_leader_epoch_of_a_commit_survives_moves_of_the_coordinator(
 
 
 def commits(consumer: Consumer, place: TopicPartition) -> bool:
-    """Whether the commit succeeds."""
     try:
         return all(p.error is None for p in consumer.commit(offsets=[place], asynchronous=False))
     except KafkaException:
@@ -156,7 +151,6 @@ def test_14_a_group_goes_on_without_a_rebalance_when_its_coordinator_is_killed(
 
 
 def consumed(consumer: Verifiable) -> int:
-    """The number of records that it read."""
     return sum(event["count"] for event in consumer.named("records_consumed"))
 
 

@@ -41,8 +41,6 @@ WORDS = ("throttle limit was set to", "Successfully started", "is completed", "C
 
 
 class Told(NamedTuple):
-    """A session's result."""
-
     outputs: dict[str, kafka_tools.Output]
     throttled: dict[str, bytes]
     """ZooKeeper, below the chroot, while the throttle was set."""
@@ -51,8 +49,6 @@ class Told(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A cluster."""
-
     bootstrap: str
     zookeeper: str
 
@@ -99,7 +95,6 @@ def plan_file(folder: Path, topic: str, replicas: Mapping[int, tuple[int, ...]])
 
 
 def play(place: Place, folder: Path) -> Told:
-    """An administrator's session."""
     outputs: dict[str, kafka_tools.Output] = {}
 
     def go(*commands: str) -> None:
@@ -160,7 +155,6 @@ def play(place: Place, folder: Path) -> Told:
 
 @contextmanager
 def apache(address: str, folder: Path) -> Iterator[Place]:
-    """Three Apache brokers."""
     options = [f"{name}={value}" for name, value in OPTIONS.items()]
     with contextlib.ExitStack() as stack:
         started = []

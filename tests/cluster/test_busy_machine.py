@@ -25,7 +25,6 @@ LONG = {"zookeeper.session.timeout.ms": 600_000}
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """Processes that each want all of a core."""
     processes = [
         subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(loops)
     ]

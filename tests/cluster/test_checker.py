@@ -29,7 +29,6 @@ _ROUND_LIMIT_S = 90
 
 @pytest.fixture
 def wired(tmp_path: Path) -> Iterator[WiredCluster]:
-    """Three brokers on a ZooKeeper of their own, which can also be hit."""
     with wired_cluster(tmp_path, "checker") as cluster:
         yield cluster
     for number, broker in cluster.brokers.items():

@@ -104,7 +104,6 @@ class Watched:
         return len(found) == OFFSETS_PARTITIONS and all(isr == ALL for isr in found.values())
 
     def create(self, topic: str) -> None:
-        """With some records."""
         create(self.cluster, topic, PARTITIONS, 3, bootstrap=self.bootstrap)
         fill(self.bootstrap, topic, PARTITIONS, EACH)
 
@@ -210,8 +209,6 @@ def test_killed_in_a_phase_of_a_rebalance(
 
 
 class Beat(NamedTuple):
-    """What a heartbeat says."""
-
     generation: int
     member_id: str
 
@@ -222,7 +219,6 @@ class Beats:
     def __init__(self, group: str) -> None:
         self.joins = 0
         self.seen: dict[int, set[Beat]] = {}
-        """By broker."""
         self._group = group
 
     def watch(self, broker: int, passing: Passing) -> None:
@@ -366,7 +362,6 @@ def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
 
 
 def _has_unloaded(watched: Watched, broker: int, place: int) -> int:
-    """How often a broker has unloaded a partition's groups."""
     event = '"event": "offsets_partition_unloaded"'
     log = list(watched.cluster.brokers[broker].log)
     return sum(event in line and f'"partition": {place},' in line for line in log)

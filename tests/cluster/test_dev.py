@@ -47,14 +47,12 @@ class Dev:
         return done.stdout if code == 0 else done.stdout + done.stderr
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Nodes by name."""
         envelope = json.loads(self.run("dev", "status", "-o", "json"))
         assert envelope["schema"] == "pyrklog.dev/1"
         self.started |= {item["pid"] for item in envelope["items"] if item["pid"] is not None}
         return {item["node"]: item for item in envelope["items"]}
 
     def bootstrap(self) -> str:
-        """Of all brokers."""
         return ",".join(
             item["address"] for item in self.status().values() if item["role"] == "broker"
         )

@@ -26,7 +26,6 @@ NO_SUSPICION = {"pyrklog.failover.suspicion": False}
 
 
 def watchdog_of(cluster: BrokerCluster, number: int) -> int:
-    """The process that watches over a broker."""
     (found,) = children(cluster.brokers[number].pid)
     return found
 

@@ -43,15 +43,12 @@ NOT_ACKNOWLEDGED = {
 
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredCluster]:
-    """Three brokers on a ZooKeeper of their own, which can also be hit."""
     with wired_cluster(tmp_path_factory.mktemp("faults"), "faults") as cluster:
         cluster.start()
         yield cluster
 
 
 class Load:
-    """A test's topic and its writer."""
-
     def __init__(self, cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) -> None:
         self.cluster = cluster
         self.topic = topic
@@ -67,7 +64,6 @@ class Load:
         return AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
     def wait_until_whole(self) -> None:
-        """Waits until all brokers are registered and everything is in sync."""
         wait_until(lambda: self.cluster.registered() == ALL, "not all are registered")
         wait_until(
             lambda: all(one == ALL for one in in_sync(self.admin, self.topic).values()),

@@ -30,7 +30,6 @@ BATCH_CRC, BATCH_CHECKED = 17, 21
 def shared(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
-    """Three brokers for all tests of this file."""
     folder = tmp_path_factory.mktemp("verified")
     cluster = BrokerCluster(f"{zookeeper.address}/log-verify", folder, **STILL)
     try:

@@ -117,7 +117,6 @@ async def test_the_controller_splits_its_writes(zookeeper: ZooKeeperServer) -> N
             writes = [StateWrite(key, leadership, version) for key in keys]
             written = await store_writes.write_states(session, term, writes)
             assert written == dict.fromkeys(keys, version + 1)
-        # A write that fits nowhere is refused alone.
         large = znodes.Leadership(1, 1, tuple(range(10**6, 10**6 + 150_000)), 1)
         writes = [StateWrite(keys[0], large, 1), StateWrite(keys[1], leadership, 1)]
         written = await store_writes.write_states(session, term, writes)

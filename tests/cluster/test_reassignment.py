@@ -24,7 +24,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    """Four running brokers."""
     return new_cluster(count=4).start()
 
 
@@ -83,7 +82,6 @@ def has_arrived(cluster: BrokerCluster, topic: str, *targets: int) -> Callable[[
 
 
 def folders(cluster: BrokerCluster, topic: str, number: int) -> list[str]:
-    """Partitions of the topic in a broker's log directory."""
     found = cluster.brokers[number].data.glob(f"logs/{topic}-*")
     return sorted(path.name for path in found if not path.name.endswith("-delete"))
 

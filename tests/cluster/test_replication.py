@@ -19,7 +19,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 
 def whole(admin: AdminClient, topic: str) -> Callable[[], bool]:
-    """Whether every partition has all replicas in sync."""
     return lambda: all(isr == ALL for isr in in_sync(admin, topic).values())
 
 

@@ -16,7 +16,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 
 def lose_memory(cluster: BrokerCluster, number: int) -> None:
-    """Removes a killed broker's shared memory."""
     data = cluster.brokers[number].data
     arenas = [
         Path(line.removeprefix("path="))

@@ -75,7 +75,6 @@ class Load:
             self._next[partition] += 1
 
     def in_flight(self) -> int:
-        """Records that are queued or sent and not acknowledged."""
         return len(self._producer)
 
     def settle(self) -> None:
@@ -84,7 +83,6 @@ class Load:
             pass
 
     def finish(self) -> list[int]:
-        """Waits for all acknowledgements; returns the number of records by partition."""
         assert self._producer.flush(PATIENCE_S) == 0
         assert self.acknowledged == self._next
         return self._next

@@ -96,7 +96,6 @@ class Campaign:
         self._witnessing = [Persistent(name, step, self.ledger) for name, step in witnesses.items()]
 
     def all_places(self) -> list[Place]:
-        """Every partition that is written to."""
         return [place for places in self.places.values() for place in places]
 
     def _create_topics(self) -> None:
@@ -150,7 +149,6 @@ class Campaign:
         self._member.close()
 
     def abandon(self) -> None:
-        """Ends all threads without waiting for their work."""
         for one in (*self._writing, *self._witnessing):
             one.abandon()
 
@@ -199,7 +197,6 @@ class Campaign:
         wait_until(looks, otherwise)
 
     def check(self) -> None:
-        """Fails if there was a contradiction."""
         assert not self.ledger.errors, "\n".join(self.ledger.errors)
 
     def compare_commits(self) -> None:
@@ -269,7 +266,6 @@ class Killer:
             self._look_at_cache()
 
     def total(self) -> int:
-        """Kills so far."""
         return self.counts.total()
 
     def _await_load(self, campaign: Campaign) -> None:
@@ -291,7 +287,6 @@ class Killer:
 
 @contextmanager
 def cache_place() -> Iterator[Path]:
-    """A directory in shared memory."""
     with tempfile.TemporaryDirectory(prefix="pyrklog-kills-", dir="/dev/shm") as place:
         yield Path(place)
 

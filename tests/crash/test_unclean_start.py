@@ -24,7 +24,6 @@ def produce(broker: TestBroker, topic: str, values: list[bytes]) -> None:
 
 
 def read(consumer: Any, kind: bytes, count: int) -> list[bytes]:
-    """The next records whose values begin with ``kind``."""
     found: list[bytes] = []
     while len(found) < count:
         (message, *_) = consumer.consume(1, DEADLINE_S) or [None]

@@ -21,7 +21,6 @@ Ranges = Mapping[int, tuple[int, int]]
 
 
 def say(name: str, **fields: Any) -> None:
-    """Prints one event at once."""
     print(json.dumps({"name": name, **fields}), flush=True)
 
 
@@ -34,7 +33,6 @@ def consumed(ranges: Ranges) -> None:
 
 
 def committed(offsets: Mapping[int, int], error: str | None) -> None:
-    """Reports a commit, or its error."""
     places = [{"partition": p, "offset": offset} for p, offset in offsets.items()]
     say("offsets_committed", offsets=places, success=error is None, error=error)
 

@@ -44,7 +44,6 @@ def run(
     examples: int = EXAMPLES,
     shrink: bool = True,
 ) -> None:
-    """Tries a property."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
     @settings(

@@ -38,7 +38,6 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def peer(hosts: Hosts) -> Iterator[socket.socket]:
-    """A connection to an echo program on the host."""
     process = subprocess.Popen([*hosts.wrapper(ONE), sys.executable, "-c", ECHO])
     found: list[socket.socket] = []
 

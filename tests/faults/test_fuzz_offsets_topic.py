@@ -61,11 +61,9 @@ class Model:
         self._open: dict[int, dict[Key, tuple[int, int]]] = {}
 
     def of(self, producer: int) -> dict[Key, tuple[int, int]]:
-        """Where a batch's offsets go."""
         return self.offsets if producer < 0 else self._open.setdefault(producer, {})
 
     def end(self, producer: int, *, is_commit: bool) -> None:
-        """A marker of this producer."""
         for key, value in self._open.pop(producer, {}).items():
             if is_commit and self.offsets.get(key, (-1, 0)) < value:
                 self.offsets[key] = value

@@ -69,7 +69,6 @@ class Member:
                 self._note(self.name, json.loads(line))
 
     def end(self, number: int) -> None:
-        """Sends a signal and waits for the end."""
         self._process.send_signal(number)
         try:
             self._process.wait(30)
@@ -108,7 +107,6 @@ class Group:
         self._lock = threading.Lock()
 
     def note(self, member: str, event: dict[str, Any]) -> None:
-        """Takes in a member's event."""
         with self._lock:
             if event["name"] == "records_consumed":
                 for part in event["partitions"]:
@@ -139,7 +137,6 @@ class Group:
         seen[first : last + 1] = b"\1" * (last + 1 - first)
 
     def step(self, choice: random.Random) -> None:
-        """One member comes, leaves or is killed."""
         if len(self._members) < 2 or (len(self._members) < MEMBERS_MAX and choice.random() < 0.5):
             self.join(choice.choice(self._choice))
         else:

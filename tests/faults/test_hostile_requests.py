@@ -59,8 +59,6 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 class Run:
-    """What all threads share."""
-
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.ends_at = time.monotonic() + SECONDS

@@ -76,7 +76,6 @@ def sample(broker: TestBroker, started: float, written_bytes: int) -> Sample:
 
 
 def check_bounds(one: Sample) -> None:
-    """What must hold at every moment."""
     arena_max_bytes = CACHE_MAX_BYTES + one.arenas * BESIDE_CHUNKS_BYTES
     assert one.arena_bytes <= arena_max_bytes, one
     assert one.shared_bytes <= arena_max_bytes, one
@@ -111,7 +110,6 @@ def report(samples: list[Sample]) -> str:
 
 
 def run(broker: TestBroker) -> list[Sample]:
-    """Load for the whole time, sampled repeatedly."""
     pause_s = max(SECONDS / SAMPLES, 0.25)
     samples: list[Sample] = []
     started = time.monotonic()
@@ -119,7 +117,6 @@ def run(broker: TestBroker) -> list[Sample]:
         rows = csv.DictWriter(target, [field.name for field in fields(Sample)])
         rows.writeheader()
         while time.monotonic() - started < SECONDS:
-            # Samples are taken at these times.
             time.sleep(pause_s)
             load.check()
             samples.append(sample(broker, started, load.writers.bytes))
