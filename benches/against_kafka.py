@@ -47,8 +47,6 @@ _HEADLINES = (
 
 
 class Bench:
-    """One invocation: what to run, and the results so far."""
-
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.console = console
         self.effort = _effort(options)
@@ -57,7 +55,6 @@ class Bench:
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
         self.all_memory: bool = options.all_memory
-        # The brokers run in folders of their own.
         self.folder = Path(options.out).resolve()
         self.results: list[report.Result] = []
         self._began = time.monotonic()
@@ -69,7 +66,6 @@ class Bench:
         return case.name in self.only if self.only else case.quick or not self.quick
 
     def shared(self, broker: str) -> list[Case]:
-        """The cases that run on one broker, one after the other."""
         return [case for case in cases.CASES if self.wanted(case, broker)]
 
     def scenarios(self, pair: int, broker: str) -> list[Scenario]:
@@ -122,7 +118,6 @@ class Bench:
             )
 
     def run(self) -> None:
-        """All pairs."""
         self.check_space()
         columns = (
             BarColumn(),
@@ -206,7 +201,6 @@ class Bench:
             report.write_csv(self.folder / "results.csv", self.results)
 
     def describe(self, scheduled: str) -> None:
-        """Prints the machine, the memory cgroup and each broker's settings."""
         machine = {**environment.describe(self.folder), "scheduling": scheduled}
         (self.folder / "environment.json").write_text(json.dumps(machine, indent=2) + "\n")
         for key, value in machine.items():

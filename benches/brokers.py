@@ -76,7 +76,6 @@ class Broker(ABC):
 
     @property
     def pid(self) -> int:
-        """The process id of the running broker."""
         if self._process is None:
             raise BenchError(f"{self.name} is not running")
         return self._process.pid
@@ -109,7 +108,6 @@ class Broker(ABC):
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """All log directories."""
         return self._given_log_dirs or (self.default_log_dir(),)
 
     def partition_folder(self, topic: str, partition: int) -> Path:
@@ -154,7 +152,6 @@ class Broker(ABC):
         return started
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, without waiting."""
         if self._process is not None:
             self._is_asked = True
             self._process.send_signal(signal.SIGTERM)
@@ -193,7 +190,6 @@ class Broker(ABC):
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """After :meth:`pause`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -201,7 +197,6 @@ class Broker(ABC):
             self._process.send_signal(number)
 
     def kill_alone(self) -> None:
-        """SIGKILL to the broker's own process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -363,7 +358,6 @@ def java(folder: Path, flags: Sequence[str] = JVM_FLAGS) -> list[str]:
 
 
 def floors() -> Path:
-    """The floor programs; BenchError if they are not built."""
     program = ROOT / "target" / "release" / "pyrklog-floors"
     if not program.exists():
         raise BenchError(f"{program} is missing: `cargo build --release -p pyrklog-floors`")

@@ -1,5 +1,3 @@
-"""The measurements, in order."""
-
 import time
 from collections.abc import Callable
 
@@ -26,7 +24,6 @@ _SETTLE_S = 5.0
 
 
 def idle(broker: Broker, effort: Effort) -> Row:
-    """A broker that was just started and has no clients."""
     time.sleep(_SETTLE_S)
     before = process.usage(broker.pid)
     time.sleep(effort.idle_seconds)

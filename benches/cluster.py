@@ -52,7 +52,6 @@ class ZooKeeper(Broker):
         return self.folder / "data"
 
     def wait(self) -> None:
-        """Until it serves."""
         deadline = time.monotonic() + _ZOOKEEPER_START_S
         while not self._serves():
             if time.monotonic() > deadline:
@@ -160,7 +159,6 @@ class Cluster:
         return group.join() if isinstance(group, memory_group.MemoryGroup) else None
 
     def remove(self) -> None:
-        """Ends everything and releases its space."""
         for one in (*self.brokers, self.zookeeper):
             one.remove()
         if self._delay is not None:

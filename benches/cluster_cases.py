@@ -73,7 +73,6 @@ def wait(condition: Callable[[], bool], what: str) -> float:
 
 
 def fill(cluster: Cluster, most_bytes: int) -> None:
-    """Touches the memory that brokers and page cache will use."""
     create(cluster, "fill")
     _load(cluster, "fill", 131_072, BROKERS, most_bytes, 120.0).result()
 

@@ -82,7 +82,6 @@ class _Reader:
         self._place = 0
 
     def number(self, code: str) -> int:
-        """One big-endian integer."""
         (value,) = struct.unpack_from(">" + code, self._data, self._place)
         self._place += struct.calcsize(">" + code)
         return int(value)
@@ -105,6 +104,5 @@ class _Reader:
         return [error for _, error, _, _ in _OFFSET.iter_unpack(rows)]
 
     def text(self) -> None:
-        """Skips a string."""
         length = self.number("h")
         self._place += max(0, length)

@@ -24,7 +24,6 @@ _WRITERS = 8
 
 
 def work(partitions: int) -> Work:
-    """The same work with any number of partitions."""
     return Work(BATCH_BYTES, CONNECTIONS, partitions=partitions)
 
 

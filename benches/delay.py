@@ -28,7 +28,6 @@ class Delay:
         self.port = int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """Ends the process and all connections."""
         self._process.communicate()
 
 

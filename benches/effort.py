@@ -111,7 +111,6 @@ class Effort:
     """Rounds of produce and read; a third as many before them are not measured."""
     java_records: int
     phases: int
-    """Alternations of quiet and lagging within one run of a broker."""
     hang_pairs: int
     """Alternations of quiet and hanging."""
     old_bytes: int
@@ -198,9 +197,7 @@ class Case:
     title: str
     measure: Callable[[Broker, Effort], Row]
     quick: bool = False
-    """Whether ``--quick`` includes it."""
     floor: bool = False
-    """Whether the floor programs can do this work, too."""
     shown: tuple[str, ...] = _SHOWN
 
 
@@ -216,4 +213,3 @@ class Scenario:
     disk_bytes: Callable[[Effort], int]
     """The most that it has on disk."""
     floor: bool = False
-    """Whether there is a floor for it."""

@@ -37,8 +37,6 @@ except OSError:
 
 
 class FrozenDisk:
-    """A mounted file system at ``path``."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 

@@ -48,8 +48,6 @@ def frame(api: Api[Any, Any], version: int, request: Any) -> bytes:
 
 
 class Member:
-    """A connection, and the member's state in the group."""
-
     def __init__(self, port: int, group: str) -> None:
         self.group = group
         self.member_id = ""
@@ -81,13 +79,11 @@ class Member:
         return body
 
     def receive(self) -> bytes:
-        """Waits for an answer."""
         while (body := self.pop()) is None:
             self.read()
         return body
 
     def ask(self, api: Api[Any, Any], request: Any) -> Any:
-        """One request and its answer."""
         version = VERSIONS[api]
         self.send(frame(api, version, request))
         return api.decode_response(self.receive(), version)
@@ -132,7 +128,6 @@ class Member:
         return frame(HEARTBEAT, VERSIONS[HEARTBEAT], request)
 
     def leave(self) -> None:
-        """LeaveGroup, and the end of the connection."""
         request = LeaveGroupRequest(
             group_id=self.group, members=[MemberIdentity(self.member_id, None, "bench")]
         )
@@ -216,7 +211,6 @@ class Driver:
             self._selector.register(member.socket, selectors.EVENT_READ, member)
 
     def forget(self, member: Member) -> None:
-        """The member has left."""
         self._selector.unregister(member.socket)
 
     def turn(self, on_answer: Callable[[Member, bytes], None], timeout_s: float) -> None:

@@ -31,7 +31,6 @@ _TOPICS_MAX = 20
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """All phases on one broker."""
     with frozen_disk.mounted(stage.folder) as disk:
         steady_dir, hanging_dir = stage.folder / "steady", disk.path / "logs"
         for log_dir in (steady_dir, hanging_dir):
@@ -88,8 +87,6 @@ def _wait_for_folder(broker: Broker, topic: str) -> Path:
 
 
 class _Phase:
-    """Some seconds of both producers."""
-
     def __init__(
         self, broker: Broker, disk: FrozenDisk, steady: str, hanging: str, seconds: float
     ) -> None:

@@ -52,7 +52,6 @@ class Newest:
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """All phases on one broker."""
     broker = stage.prepare()
     if isinstance(broker, Floor):
         broker.reads_files_beyond_bytes = _FLOOR_MEMORY_BYTES
@@ -109,8 +108,6 @@ def figures(quiet: list[Phase], lag: list[Phase]) -> Row:
 
 
 class _Phases:
-    """The producer and the tail, with and without the lagging consumer."""
-
     def __init__(self, broker: Broker, records_per_s: float, newest_records: int) -> None:
         self._broker = broker
         self._records_per_s = records_per_s
@@ -135,7 +132,6 @@ class _Phases:
         )
 
     def quiet(self, seconds: float) -> Phase:
-        """Nobody reads old data."""
         bounds = {"seconds": seconds, "bytes": 10**15}
         with self._producer(**bounds) as producer, self._tail(**bounds) as tail:
             loads = producer.result(), tail.result()

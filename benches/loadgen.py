@@ -1,5 +1,3 @@
-"""Runs rust/loadgen and reads its result."""
-
 import json
 import subprocess
 from dataclasses import dataclass
@@ -54,7 +52,6 @@ def parse(text: str) -> Load:
 
 
 def parse_served(text: str) -> Served:
-    """Parses a probe's output."""
     result: dict[str, Any] = json.loads(text)
     return Served(**{name: result[name] for name in Served.__dataclass_fields__})
 
@@ -110,7 +107,6 @@ class Running:
         return output
 
     def result(self) -> Load:
-        """Its counts, from :meth:`output`."""
         return parse(self.output())
 
 

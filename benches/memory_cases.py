@@ -55,8 +55,6 @@ sys.stdin.read()
 
 @dataclass(frozen=True)
 class Taken:
-    """The result of a neighbour that got its memory."""
-
     seconds: float
     slowest_step_s: float
 
@@ -148,7 +146,6 @@ def neighbour(stage: Stage, _: Effort) -> Row:
 
 
 def _started(stage: Stage) -> Broker:
-    """A broker outside every memory cgroup."""
     broker = stage.prepare()
     broker.start(None)
     return broker
@@ -185,7 +182,6 @@ def _memory_bytes() -> int:
 
 
 def _arena_bytes(broker: Broker) -> int:
-    """The memory of its block caches."""
     count = 0
     for marker in (log_dir / ".pyrklog-arena" for log_dir in broker.log_dirs):
         if marker.exists():

@@ -1,5 +1,3 @@
-"""The cost of a piece of work for the broker and the machine."""
-
 from benches import process
 from benches.brokers import Broker
 from benches.loadgen import Load
@@ -30,7 +28,6 @@ class Meter:
         return found
 
     def cpu_s(self) -> float:
-        """CPU seconds so far."""
         return process.usage_of(self._pids).cpu_s - self._before.cpu_s
 
 

@@ -63,7 +63,6 @@ class Usage:
 
     @property
     def rss_bytes(self) -> int:
-        """All resident memory."""
         return self.own_rss_bytes + self.shared_bytes
 
 
@@ -166,7 +165,6 @@ def parse_cores(text: str) -> Cores:
 
 
 def cores() -> Cores:
-    """The machine now."""
     return parse_cores((_PROC / "stat").read_text())
 
 

@@ -30,7 +30,6 @@ class Work:
 
     @property
     def topic(self) -> str:
-        """A name that no other work uses."""
         return (
             f"produce-{self.batch_bytes}-{self.connections}-{self.record_bytes}-{self.partitions}"
         )

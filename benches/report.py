@@ -43,7 +43,6 @@ class Line:
         return statistics.median(self.ratios) if self.ratios else None
 
     def verdict(self) -> str:
-        """The goal and whether it is reached; empty without a goal."""
         figures = goals.Figures(self.ours, self.ratio, self.floor, self.cores_busy_percent)
         return goals.verdict(self.case, self.metric, figures)
 
@@ -118,7 +117,6 @@ def _rows(found: list[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def table(found: list[Line]) -> Table:
-    """For the terminal."""
     headings, rows = _rows(found)
     out = Table(title="pyrklog beside Apache Kafka (medians; ratio = pyrklog / Kafka)")
     for place, heading in enumerate(headings):

@@ -34,7 +34,6 @@ class Answerer:
         raise AssertionError(commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
-        """Nobody here asks for topics."""
         self._plane.close_request(request_id)
 
     def on_client_gone(self, request_id: int) -> None:

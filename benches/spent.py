@@ -20,6 +20,5 @@ def empty(folder: Path) -> None:
 
 
 def sweep() -> None:
-    """Removes the emptied folders."""
     while _folders:
         shutil.rmtree(_folders.pop(), ignore_errors=True)

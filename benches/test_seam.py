@@ -110,7 +110,6 @@ def wait_for_all_partitions(broker: Broker) -> None:
 
 @pytest.fixture(params=["kafka", "pyrklog"])
 def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker with 10,000 partitions."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # Kafka holds a file a partition open
     broker = BROKERS[request.param](tmp_path / request.param)
