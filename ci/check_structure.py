@@ -23,11 +23,12 @@ FUNCTION_LINES_MAX = 70
 RUST_ROOTS = ("rust", "benches")
 PYTHON_ROOTS = ("python", "tests", "ci", "benches", "demo")
 SLEEPER = "tests/support/waiting.py"
+PACKAGE = "python/pyrklog"
 CORE = "pyrklog._core"
 CORE_IMPORTERS = (
-    "python/pyrklog/core_plane.py",
-    "python/pyrklog/groups/table.py",
-    "python/pyrklog/offline.py",
+    "python/pyrklog/plane/core_plane.py",
+    "python/pyrklog/groups/core_types.py",
+    "python/pyrklog/plane/offline.py",
 )
 
 # Decisions get these as arguments.
@@ -44,9 +45,9 @@ PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/ad
 SLOW_FOR_CLI = frozenset(
     {
         "pyrklog.broker",
-        "pyrklog.core_plane",
-        "pyrklog.dataplane",
-        "pyrklog.offline",
+        "pyrklog.plane.core_plane",
+        "pyrklog.plane.dataplane",
+        "pyrklog.plane.offline",
         "confluent_kafka",
         "trio",
     }
@@ -99,9 +100,18 @@ CRATE_FORBIDS = {
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
-# The folders of a crate's ``src``, lowest first: a file imports from its own folder and lower ones.
-# Files outside them are above all.
-ROOMS = {"rust/dataplane": ("net", "follower")}
+# The folders of a crate's ``src``, and the packages and modules of pyrklog, lowest first: a file
+# imports from its own and from lower ones, also lazily and for type checkers.
+# fmt: off
+ROOMS = {
+    "rust/dataplane": ("net", "follower"),
+    PACKAGE: (
+        "__init__", "protocol", "errors", "base", "metastore", "config", "plane", "cluster",
+        "start", "membership", "replication", "peers", "groups", "controller", "handlers", "admin",
+        "adoption", "broker", "testing", "dev", "cli", "__main__",
+    ),
+}
+# fmt: on
 # The files that act on what handlers return. A handler gets a ClientContext and an output, never a
 # connection's state.
 CONNECTION_STATE = "rust/requests/src/client.rs"
@@ -183,7 +193,7 @@ def _check_imports(
 
 
 def _in_package(name: str) -> bool:
-    return name.startswith("python/pyrklog/")
+    return name.startswith(f"{PACKAGE}/")
 
 
 def imports(name: str, tree: ast.Module) -> list[Import]:
@@ -374,13 +384,21 @@ def _check_rooms(root: Path, name: str, graph: import_circles.Graph) -> Iterator
     rooms = ROOMS.get(name, ())
     heights = {room: height for height, room in enumerate(rooms)}
 
+    if not rooms:
+        return
+    folder = root / name if name == PACKAGE else root / name / "src"
+
+    def room_of(path: Path) -> str:
+        return path.relative_to(folder).parts[0].removesuffix(path.suffix)
+
     def height_of(path: Path) -> int:
-        room = path.relative_to(root / name / "src").parts[0].removesuffix(".rs")
-        return heights.get(room, len(rooms))
+        return heights.get(room_of(path), len(rooms))
 
     for path, imported in graph.items():
-        if not rooms:
-            return
+        # Of a crate, files in no room stand above all.
+        if name == PACKAGE and room_of(path) not in heights:
+            message = f"{room_of(path)} is in none of the rooms of {Path(__file__).name}"
+            yield Violation(path.relative_to(root).as_posix(), 1, message)
         for other in sorted(imported):
             if height_of(other) > height_of(path):
                 above = other.relative_to(root).as_posix()

@@ -7,8 +7,7 @@ import threading
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.groups.placement import partition_of
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
 from tests.checker.plan import ALL, CONTROLLER, COORDINATOR, LEADER, Fault, Plan
 from tests.support.faults.driver import FaultDriver
 from tests.support.faults.wired_cluster import WiredCluster
@@ -70,6 +69,6 @@ class Injector:
         if fault.victim == COORDINATOR:
             found = self._admin.list_topics(OFFSETS_TOPIC, timeout=_LOOK_S).topics[OFFSETS_TOPIC]
             if found.partitions:
-                partition = partition_of(self._group, len(found.partitions))
+                partition = partition_for(self._group, len(found.partitions))
                 return int(found.partitions[partition].leader)
         return -1

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyrklog.offline import drain_arena, list_arenas
+from pyrklog.plane.offline import drain_arena, list_arenas
 from pyrklog.testing import TestBroker
 from tests.support.asking import Asker
 from tests.support.faults.driver import FaultDriver

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.metastore import znodes
 from tests.sim.cluster import Cluster
 from tests.sim.promises import Promises

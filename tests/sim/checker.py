@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from pyrklog.metastore import znodes
-from pyrklog.peers.observer import REFUSALS
+from pyrklog.peers.port_monitor import REFUSALS
 from tests.sim import made_topics
 from tests.sim.assignments import Assignments
 from tests.sim.cluster import BrokerLife, Cluster

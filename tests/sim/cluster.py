@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyrklog.cluster.metadata import Metadata
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.metadata import Metadata
 from tests.sim.heap import Heap, Process
 from tests.sim.network import Network
 from tests.sim.scheduler import Scheduler

@@ -7,30 +7,30 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config
-from pyrklog.controller.asked import AskedController
+from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.requests import NO_TOPIC_ID
-from pyrklog.controller.service import TopicInfo
 from pyrklog.controller.settings import ControllerSettings
-from pyrklog.core_plane import CorePlane
-from pyrklog.dataplane import PlaneSettings
+from pyrklog.controller.takeover.challenger import Challenger
+from pyrklog.controller.takeover.standby import Patience
 from pyrklog.errors import ErrorCode, StartError
-from pyrklog.events import EventHandler
-from pyrklog.handlers import build_handlers
+from pyrklog.handlers.dispatch import build_handlers
+from pyrklog.handlers.events import EventHandler
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import Member
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import SessionExpiredError
-from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
-from pyrklog.peers.standby import Patience
 from pyrklog.peers.witness import Witness
-from pyrklog.plane_settings import plane_settings
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.dataplane import PlaneSettings
+from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from tests.sim.checker import Checker
 from tests.sim.cluster import Broker, BrokerLife, Cluster
@@ -138,7 +138,7 @@ class Life(BrokerLife):
         self._config = _config(broker.id)
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(cluster.heap.now_ms)
-        self.sim = core().SimPlane(self._plane_config(settings), broker.volume.disk)
+        self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
         self.plane = SimCorePlane(self.sim.plane(), self)
         self._events: EventHandler | None = None
         self._handlers: Any = None
@@ -152,14 +152,11 @@ class Life(BrokerLife):
         cluster.scheduler.run_in(self.process, self._run)
         cluster.heap.after(SYNC_US, self.process, self._sync)
 
-    def _plane_config(self, settings: PlaneSettings) -> Any:
-        options: dict[str, Any] = settings._asdict()
-        assert settings.cluster is not None
-        options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
-        if self.cluster.memory is not None:
-            options["cache_dir"] = self.broker.volume.make_cache(self.cluster.memory)
-            options["cache_max_bytes"] = CACHE_BYTES
-        return core().PlaneConfig(**options)
+    def _with_cache(self, settings: PlaneSettings) -> PlaneSettings:
+        if self.cluster.memory is None:
+            return settings
+        cache_dir = self.broker.volume.make_cache(self.cluster.memory)
+        return settings._replace(cache_dir=cache_dir, cache_max_bytes=CACHE_BYTES)
 
     # --- the drivers, put together as broker.py does ---------------------------------------------
 
@@ -198,19 +195,19 @@ class Life(BrokerLife):
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
         controller = self.controller = self._controller_of(store, metadata, replication)
-        asked = AskedController(controller)
+        controller_api = ControllerApi(controller)
         peers = Peers(
             self._config,
             metadata,
             replication,
             self.plane,
-            asked,
+            controller_api,
             lambda: controller.controller_id,
         )
         metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
-        self._handlers = build_handlers(service, groups, replication, asked)
+        self._handlers = build_handlers(service, groups, replication, controller_api)
         async with cluster.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(

@@ -10,33 +10,33 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import IsrChange, LogEnd, UpdateMetadataRequest
 from pyrklog.controller import (
-    deposal,
     driver,
-    election,
-    eligible,
+    eligible_leader_replicas,
+    leader_election,
     store_effects,
     store_writes,
-    suspicion,
+    suspects,
     unclean,
 )
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.deposal import Evidence, Incumbent
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Effect, ReadUnclean, Snapshot, StateWrite, Steps
-from pyrklog.controller.election import Candidates
-from pyrklog.controller.eligible import EligibleReplicas
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
 from pyrklog.controller.isr_changes import IsrChanges
+from pyrklog.controller.leader_election import Candidates
 from pyrklog.controller.reassignment import Reassignments
-from pyrklog.controller.requests import IsrChange, LogEnd, UpdateMetadataRequest
 from pyrklog.controller.state import Partition, Topic
+from pyrklog.controller.takeover import challenger, evidence
+from pyrklog.controller.takeover.evidence import Evidence, Incumbent
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Delete, Operation, Set
 from pyrklog.metastore.znodes import RECOVERED, Leadership
-from pyrklog.peers import challenger, observer
+from pyrklog.peers import port_monitor
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
@@ -176,14 +176,14 @@ def reassignment_is_written_too_early() -> Iterator[None]:
 @contextmanager
 def nobody_is_eligible() -> Iterator[None]:
     """A replica that leaves the ISR is forgotten (before KIP-966)."""
-    with _replaced(eligible, "eligible_after", lambda *_: ()):
+    with _replaced(eligible_leader_replicas, "eligible_after", lambda *_: ()):
         yield
 
 
 @contextmanager
 def time_out_is_refusal() -> Iterator[None]:
     """A broker that does not answer an observer counts as dead."""
-    with _replaced(observer, "PeerRefusedError", PeerError):
+    with _replaced(port_monitor, "PeerRefusedError", PeerError):
         yield
 
 
@@ -208,8 +208,8 @@ def suspicion_is_unclean() -> Iterator[None]:
         return candidates.elected(others[0], others[:1], RECOVERED) if others else None
 
     with (
-        _replaced(suspicion, "offline_election", election),
-        _replaced(suspicion.Suspicion, "_is_held_by_others", lambda *_: True),
+        _replaced(suspects, "offline_election", election),
+        _replaced(suspects.Suspicion, "_is_held_by_others", lambda *_: True),
     ):
         yield
 
@@ -228,7 +228,7 @@ def deposals_without_pause() -> Iterator[None]:
 @contextmanager
 def suspicion_ends_registration() -> Iterator[None]:
     """A broker that deposes a controller also unregisters it."""
-    right = deposal.operations
+    right = evidence.operations
 
     def operations(node_id: int, incumbent: Incumbent, *rest: Any) -> list[Operation]:
         gone = Delete(znodes.broker_path(incumbent.broker))
@@ -264,7 +264,7 @@ def the_first_leads() -> Iterator[None]:
         known = [broker for broker in current.members if broker in ends]
         return right(current, {known[0]: ends[known[0]]} if known else {}, controller_epoch)
 
-    right = election.with_most
+    right = leader_election.with_most
     with _replaced(unclean, "with_most", first):
         yield
 

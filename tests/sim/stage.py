@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from pyrklog.controller.effects import Steps
-from pyrklog.controller.election import Candidates
+from pyrklog.controller.leader_election import Candidates
 from pyrklog.controller.machine import Controller
 from pyrklog.metastore import znodes
 from pyrklog.metastore.znodes import Leadership

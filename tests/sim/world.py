@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pyrklog import logs
-from pyrklog.cache_place import SHARED_MEMORY
+from pyrklog.base import logs
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Operation
+from pyrklog.plane.cache_place import SHARED_MEMORY
 from tests.sim.assignments import Assignments
 from tests.sim.checker import Checker
 from tests.sim.cluster import Broker, BrokerLife, Cluster
@@ -32,23 +32,23 @@ PROBE_SECONDS = 0.4
 """Between two questions of an observer."""
 
 DRIVERS = (
-    "pyrklog.changes",
+    "pyrklog.base.changes",
     "pyrklog.controller.driver",
-    "pyrklog.core_plane",
-    "pyrklog.events",
+    "pyrklog.plane.core_plane",
+    "pyrklog.handlers.events",
     "pyrklog.handlers.dispatch",
     "pyrklog.handlers.inter_broker",
     "pyrklog.membership.current_store",
     "pyrklog.membership.member",
-    "pyrklog.metadata",
-    "pyrklog.peers.challenger",
+    "pyrklog.cluster.metadata",
+    "pyrklog.controller.takeover.challenger",
     "pyrklog.peers.channels",
     "pyrklog.peers.controller_link",
     "pyrklog.peers.metadata_bodies",
-    "pyrklog.peers.observer",
+    "pyrklog.peers.port_monitor",
     "pyrklog.peers.peers",
     "pyrklog.peers.send_queue",
-    "pyrklog.peers.standby",
+    "pyrklog.controller.takeover.standby",
     "pyrklog.peers.witness",
     "pyrklog.peers.witnesses",
     "pyrklog.replication.driver",
@@ -129,7 +129,7 @@ class World(Cluster):
         return {
             "pyrklog.peers.channels": peers,
             "pyrklog.peers.controller_link": peers,
-            "pyrklog.peers.observer": {
+            "pyrklog.peers.port_monitor": {
                 **sockets,
                 "PROBE_SECONDS": PROBE_SECONDS,
                 "worked_seconds": lambda: 0.0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     TYPE_BOOLEAN,
     TYPE_DOUBLE,
     TYPE_INT,

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import trio
 
-from pyrklog.dataplane import (
+from pyrklog.errors import ErrorCode, TemporaryError
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.plane.dataplane import (
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -26,10 +28,8 @@ from pyrklog.dataplane import (
     Request,
     Session,
 )
-from pyrklog.errors import ErrorCode, TemporaryError
-from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
-from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000

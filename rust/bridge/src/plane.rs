@@ -6,10 +6,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 
-use crate::config::PlaneConfig;
+use crate::config::plane_config;
 use crate::errors;
 use crate::events::{self, text};
-use crate::image::{FollowerSpec, ImageDelta, LeaderSpec, inner};
+use crate::image::{follower_specs, image_delta, leader_specs};
 use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
@@ -33,8 +33,8 @@ type Found = (String, i32, Option<api::TopicId>, String);
 #[pymethods]
 impl DataPlane {
     #[new]
-    fn new(py: Python<'_>, config: &Bound<'_, PlaneConfig>) -> PyResult<Self> {
-        let config = config.get().0.clone();
+    fn new(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let config = plane_config(settings)?;
         py.detach(|| pyrklog_dataplane::DataPlane::open(config))
             .map(|plane| Self(Arc::new(plane)))
             .map_err(errors::open)
@@ -68,8 +68,8 @@ impl DataPlane {
             .map_err(|error| errors::os(&error, None))
     }
 
-    fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, ImageDelta>) -> PyResult<()> {
-        let delta = delta.get().0.clone();
+    fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, PyAny>) -> PyResult<()> {
+        let delta = image_delta(delta)?;
         py.detach(|| self.0.apply_image(delta))
             .map_err(errors::image)
     }
@@ -77,9 +77,9 @@ impl DataPlane {
     fn become_leaders(
         &self,
         py: Python<'_>,
-        specs: Vec<Bound<'_, LeaderSpec>>,
+        specs: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<api::TicketId> {
-        let specs = inner(&specs, |spec| &spec.0);
+        let specs = leader_specs(&specs)?;
         py.detach(|| self.0.become_leaders(specs))
             .map_err(errors::closed)
     }
@@ -87,9 +87,9 @@ impl DataPlane {
     fn become_followers(
         &self,
         py: Python<'_>,
-        specs: Vec<Bound<'_, FollowerSpec>>,
+        specs: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<api::TicketId> {
-        let specs = inner(&specs, |spec| &spec.0);
+        let specs = follower_specs(&specs)?;
         py.detach(|| self.0.become_followers(specs))
             .map_err(errors::closed)
     }
@@ -239,7 +239,10 @@ impl DataPlane {
             expected_epoch,
             producer: None,
         };
-        let commits = inner(&commits, |commit| &commit.0);
+        let commits = commits
+            .iter()
+            .map(|commit| commit.get().0.clone())
+            .collect();
         py.detach(|| self.0.append_commits(&append, commits))
             .map(|batch| CommitBatch(Arc::downgrade(&batch)))
             .map_err(errors::closed)

@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use pyrklog_dataplane::sim::{self, FetchTurn};
 use pyrklog_log::disk::testing;
 
-use crate::config::PlaneConfig;
+use crate::config::plane_config;
 use crate::errors;
 use crate::plane::DataPlane;
 
@@ -60,8 +60,8 @@ type Offsets = (i64, i64, i64, i64);
 #[pymethods]
 impl SimPlane {
     #[new]
-    fn new(config: &Bound<'_, PlaneConfig>, disk: &Bound<'_, MemDisk>) -> PyResult<Self> {
-        let config = config.get().0.clone();
+    fn new(settings: &Bound<'_, PyAny>, disk: &Bound<'_, MemDisk>) -> PyResult<Self> {
+        let config = plane_config(settings)?;
         let opened = sim::SimPlane::open(config, &disk.get().0);
         opened.map(Self).map_err(errors::open)
     }

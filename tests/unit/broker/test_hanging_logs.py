@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog import logs
+from pyrklog.base import logs
+from pyrklog.base.line_writer import LineWriter
 from pyrklog.controller.state_log import FILE_NAME, StateChangeLog
-from pyrklog.line_writer import LineWriter
 
 PATIENCE_S = 30
 LINES = 5_000
@@ -135,7 +135,7 @@ def _parsed(line: str, format_: str) -> tuple[str, int]:
 def test_a_process_whose_output_nobody_reads_ends() -> None:
     """A clean shutdown waits a second for its last lines, not for ever."""
     program = (
-        "from pyrklog import logs\n"
+        "from pyrklog.base import logs\n"
         "logs.configure()\n"
         "log = logs.get_logger('test')\n"
         "for number in range(5000): log.info('numbered', number=number)\n"
@@ -148,7 +148,7 @@ def test_a_process_whose_output_nobody_reads_ends() -> None:
 
 def test_the_last_lines_are_there_after_an_end() -> None:
     program = (
-        "from pyrklog import logs\n"
+        "from pyrklog.base import logs\n"
         "logs.configure()\n"
         "for number in range(2000): logs.get_logger('test').info('numbered', number=number)\n"
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import (
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,
