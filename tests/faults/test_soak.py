@@ -117,6 +117,7 @@ def run(broker: TestBroker) -> list[Sample]:
         rows = csv.DictWriter(target, [field.name for field in fields(Sample)])
         rows.writeheader()
         while time.monotonic() - started < SECONDS:
+            # Samples are taken at these intervals.
             time.sleep(pause_s)
             load.check()
             samples.append(sample(broker, started, load.writers.bytes))
