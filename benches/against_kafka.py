@@ -1,7 +1,7 @@
-"""pyrklog and Apache Kafka in turn, A B A B, on the same work: `python -m benches.against_kafka`.
+"""pyrklog and Apache Kafka in turn, A B A B, on the same work: ``python -m benches.against_kafka``.
 
-Each broker runs alone, in a memory cgroup where one can be made, on memory that was touched
-before. benchmark-method.md says what is measured and how.
+Each broker runs alone, if possible in a memory cgroup, on memory that was touched before.
+benchmark-method.md describes what is measured and how.
 """
 
 import argparse
@@ -36,8 +36,8 @@ from benches.effort import Case, Effort, Scenario
 from benches.read_cases import FRESH_BYTES
 from benches.stage import MEMORY_BYTES, stage
 
-# On disk at the same time of the cases that share a broker; what a case produced goes after it,
-# but with --quick, since Kafka removes nothing in its first half minute.
+# Shared cases whose data is on disk at the same time. Each case's data is removed after it (not
+# with --quick, because Kafka removes nothing in its first half minute).
 _SHARED_CASES_AT_ONCE = 2
 _HEADLINES = (
     *("mb_per_s", "cpu_s_per_gb", "p50_ms", "p99_ms", "startup_s", "cpu_percent"),
@@ -47,8 +47,6 @@ _HEADLINES = (
 
 
 class Bench:
-    """One invocation: what to run, and the results so far."""
-
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.console = console
         self.effort = _effort(options)
@@ -57,29 +55,27 @@ class Bench:
         self.brokers: list[str] = options.brokers
         self.only: list[str] = options.only
         self.all_memory: bool = options.all_memory
-        # The brokers run in folders of their own.
         self.folder = Path(options.out).resolve()
         self.results: list[report.Result] = []
         self._began = time.monotonic()
 
     def wanted(self, case: Case | Scenario, broker: str) -> bool:
-        """Whether `--only` (without it `--quick`) leaves the case in, and the broker can do it."""
+        """Whether ``--only`` (else ``--quick``) includes the case, and the broker can run it."""
         if broker == "floor" and not case.floor:
             return False
         return case.name in self.only if self.only else case.quick or not self.quick
 
     def shared(self, broker: str) -> list[Case]:
-        """The cases that run on one broker, one after the other."""
         return [case for case in cases.CASES if self.wanted(case, broker)]
 
     def scenarios(self, pair: int, broker: str) -> list[Scenario]:
-        """Those that have one of their own. They take long and repeat what matters by themselves:
-        one pair is enough, unless they were asked for by name."""
+        """The cases with a broker of their own. They take long and repeat their main part, so one
+        pair is enough unless they were named."""
         chosen = [scenario for scenario in cases.SCENARIOS if self.wanted(scenario, broker)]
         return chosen if pair == 1 or self.only else []
 
     def clusters(self, broker: str) -> list[list[ClusterCase]]:
-        """The cases of a cluster: those that share one, then those that have their own."""
+        """The cases of a cluster: those that share one, then those with their own."""
         if broker == "floor":
             return []
         chosen = [
@@ -92,7 +88,7 @@ class Bench:
         return [group for group in (shared, *([case] for case in chosen if case.delayed)) if group]
 
     def steps(self) -> int:
-        """Steps of the progress bar: as often as :meth:`measure` says what comes next."""
+        """Steps of the progress bar: as many as :meth:`measure` yields."""
         count = 0
         for pair in range(1, self.effort.pairs + 1):
             for broker in self.brokers:
@@ -102,7 +98,7 @@ class Bench:
         return count
 
     def check_space(self) -> None:
-        """BenchError unless the disk holds what one broker writes at most before it is removed."""
+        """Raises BenchError unless the disk has room for the largest data of one broker."""
         effort = self.effort
         shared = 0
         if self.shared("pyrklog"):
@@ -122,7 +118,6 @@ class Bench:
             )
 
     def run(self) -> None:
-        """All pairs."""
         self.check_space()
         columns = (
             BarColumn(),
@@ -206,7 +201,6 @@ class Bench:
             report.write_csv(self.folder / "results.csv", self.results)
 
     def describe(self, scheduled: str) -> None:
-        """Prints the machine, the memory group and what each broker is given."""
         machine = {**environment.describe(self.folder), "scheduling": scheduled}
         (self.folder / "environment.json").write_text(json.dumps(machine, indent=2) + "\n")
         for key, value in machine.items():
@@ -227,7 +221,7 @@ class Bench:
         )
 
     def finish(self) -> bool:
-        """Writes CSV, table and plots, prints the table; whether every goal is reached."""
+        """Writes CSV, table and plots, prints the table; returns whether every goal is reached."""
         report.write_csv(self.folder / "results.csv", self.results)
         found = report.lines(self.results)
         (self.folder / "table.md").write_text(report.markdown(found))
@@ -261,7 +255,6 @@ def _names(text: str) -> list[str]:
 
 
 def amount(text: str) -> float:
-    """A number above 0."""
     value = float(text)
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
@@ -269,7 +262,6 @@ def amount(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
@@ -277,7 +269,6 @@ def count(text: str) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benches.against_kafka", description="pyrklog beside Apache Kafka"
     )
@@ -312,7 +303,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main() -> int:
     """Exit status: 0 measured, 1 a goal missed (with --strict), 2 usage, 3 could not measure."""
     options = parse(sys.argv[1:])
-    # Wide enough for the table where there is no terminal, as in a log file.
+    # Wide enough for the table without a terminal, as in a log file.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     Path(options.out).mkdir(parents=True, exist_ok=True)
     bench = Bench(options, console)

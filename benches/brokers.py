@@ -1,4 +1,4 @@
-"""The brokers and the floor: how each is set up, started and stopped, and what it is given."""
+"""The brokers and the floor: setup, start, stop and settings."""
 
 import base64
 import os
@@ -21,7 +21,7 @@ from benches.metadata_probe import BrokerEnded, wait_for_metadata
 ROOT = Path(__file__).parents[1]
 KAFKA_JARS = ROOT / ".cache" / "kafka"
 KAFKA_VERSION = "3.9.1"
-# As Kafka's own start script sets them when nothing else is asked.
+# The defaults of Kafka's own start script.
 JVM_FLAGS = (
     "-Xmx1G",
     "-Xms1G",
@@ -34,28 +34,28 @@ JVM_FLAGS = (
     "-Djava.awt.headless=true",
 )
 _STOP_TIMEOUT_S = 180.0
-# Kafka keeps every segment open; its documentation asks for this many for a broker.
+# Kafka keeps every segment open; its documentation asks for this many.
 _OPEN_FILES = 100_000
-# The data of a finished case is to be gone before the next one begins.
+# A finished case's data must be gone before the next one begins.
 _DELETE_DELAY = ("log.segment.delete.delay.ms", "1000")
 # Kafka's default, and pyrklog's in a cluster: members of a new group wait for each other.
 _REBALANCE_DELAY = ("group.initial.rebalance.delay.ms", "3000")
 
 
 class BenchError(Exception):
-    """A benchmark cannot go on; the message is for the user."""
+    """A benchmark cannot continue; the message is for the user."""
 
 
 class Unavailable(BenchError):
-    """This machine cannot run the case; the others can go on."""
+    """This machine cannot run the case; others can continue."""
 
 
 class Broker(ABC):
     """One broker on the loopback interface, with its data in a folder of its own.
 
-    `start` and `stop` may be repeated on the same data; `remove` ends it for good. `topics` are
-    those that a case has made and that are to be removed after it. `unwritten_max_bytes` is what it
-    may hold and not yet have written to a file, beyond the page cache.
+    ``start`` and ``stop`` may be repeated on the same data; ``remove`` ends it for good. ``topics``
+    lists a case's topics, which are removed after it. ``unwritten_max_bytes`` limits data that is
+    in neither a file nor the page cache.
     """
 
     name: str
@@ -71,19 +71,18 @@ class Broker(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """For `bootstrap.servers`."""
+        """For ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process id of the running broker."""
         if self._process is None:
             raise BenchError(f"{self.name} is not running")
         return self._process.pid
 
     @abstractmethod
     def prepare(self) -> None:
-        """Makes the folder ready for the first start."""
+        """Prepares the folder for the first start."""
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -91,14 +90,14 @@ class Broker(ABC):
 
     @abstractmethod
     def describe(self) -> list[str]:
-        """What was set, line by line, for the report."""
+        """The settings, line by line, for the report."""
 
     @abstractmethod
     def default_log_dir(self) -> Path:
-        """Where logs lie unless directories were given."""
+        """The log directory unless others were given."""
 
     def forget_cache(self) -> None:
-        """Removes what outlived the process of a block cache; the process must have ended."""
+        """Removes the block cache of a process that has ended."""
         for marker in (log_dir / ".pyrklog-arena" for log_dir in self.log_dirs):
             if marker.exists():
                 found = [line.partition("=") for line in marker.read_text().splitlines()]
@@ -109,11 +108,10 @@ class Broker(ABC):
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """All directories of logs."""
         return self._given_log_dirs or (self.default_log_dir(),)
 
     def partition_folder(self, topic: str, partition: int) -> Path:
-        """Where the partition's segments lie, or will if it is not there yet."""
+        """The partition's folder, or its future place."""
         places = [log_dir / f"{topic}-{partition}" for log_dir in self.log_dirs]
         return next((place for place in places if place.exists()), places[0])
 
@@ -133,7 +131,7 @@ class Broker(ABC):
         return ready - started
 
     def execute(self, enter_group: Callable[[], None] | None) -> float:
-        """Creates the process and waits for nothing; the monotonic time just before."""
+        """Creates the process without waiting; returns the monotonic time just before."""
 
         def prepare_process() -> None:
             if enter_group is not None:
@@ -154,17 +152,17 @@ class Broker(ABC):
         return started
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, and no wait."""
         if self._process is not None:
             self._is_asked = True
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> float:
-        """SIGTERM and wait; seconds that it took. One that hangs is killed, which is an error."""
+        """SIGTERM; returns the seconds until its end. A process that hangs is killed, which is an
+        error."""
         if self._process is None:
             return 0.0
         began = time.monotonic()
-        # Our broker ends at once at a second one.
+        # Our broker ends at once at a second signal.
         if not self._is_asked:
             self.ask_to_stop()
         try:
@@ -176,7 +174,7 @@ class Broker(ABC):
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """SIGKILL to every process of it, parents first, so that none starts another."""
+        """SIGKILL to all its processes, parents first, so that none starts another."""
         if self._process is None:
             return
         for pid in process.tree(self._process.pid):
@@ -188,11 +186,10 @@ class Broker(ABC):
         self._process = None
 
     def pause(self) -> None:
-        """The process stands still, as a machine that hangs; what it has started goes on."""
+        """Stops the process like a machine that hangs; its child processes continue."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """After :meth:`pause`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -200,20 +197,19 @@ class Broker(ABC):
             self._process.send_signal(number)
 
     def kill_alone(self) -> None:
-        """SIGKILL to the broker's own process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def remove(self) -> None:
-        """Ends it and gives the space of its data up."""
+        """Ends it and releases its data's space."""
         self.kill()
         spent.empty(self.folder)
 
 
 class Kafka(Broker):
-    """Apache Kafka as one KRaft node, with the settings that its distribution ships."""
+    """Apache Kafka as one KRaft node, with its distribution's settings."""
 
     name = "kafka"
 
@@ -261,7 +257,7 @@ class Kafka(Broker):
             raise BenchError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
 
     def write_files(self) -> None:
-        """Its settings, and what it logs."""
+        """Writes its settings and its log configuration."""
         self.folder.mkdir(parents=True)
         lines = [f"{name}={value}" for name, value in self.settings().items()]
         (self.folder / "server.properties").write_text("\n".join(lines) + "\n")
@@ -284,10 +280,10 @@ class Kafka(Broker):
 
 
 class Pyrklog(Broker):
-    """pyrklog as `pip install` gives it, with its defaults."""
+    """pyrklog as ``pip install`` gives it, with its defaults."""
 
     name = "pyrklog"
-    # Half of its block cache, which is 60 % of the memory group.
+    # Half of its block cache, which is 60 % of the memory cgroup.
     unwritten_max_bytes = 750_000_000
 
     def prepare(self) -> None:
@@ -311,7 +307,7 @@ class Pyrklog(Broker):
         return ["pyrklog, release build, defaults", *settings]
 
     def remove(self) -> None:
-        """Removes also what of its block cache outlived the process, as after a SIGKILL."""
+        """Also removes the block cache that outlives a SIGKILL."""
         self.kill()
         self.forget_cache()
         super().remove()
@@ -321,11 +317,11 @@ class Pyrklog(Broker):
 
 
 class Floor(Broker):
-    """No broker: benches/floors, which does just the unavoidable work."""
+    """No broker: benches/floors, which does only the unavoidable work."""
 
     name = "floor"
     unwritten_max_bytes = 375_000_000
-    # What it keeps in memory and reads from files; None: as much as it keeps, and nothing.
+    # Bytes kept in memory; older ones are read from files. None: only as much as memory holds.
     reads_files_beyond_bytes: int | None = None
 
     def prepare(self) -> None:
@@ -350,7 +346,8 @@ BROKERS: dict[str, type[Broker]] = {"kafka": Kafka, "pyrklog": Pyrklog, "floor":
 
 
 def java(folder: Path, flags: Sequence[str] = JVM_FLAGS) -> list[str]:
-    """A Java that has Kafka's classes and logs as `folder` says; BenchError where there is none."""
+    """A Java command with Kafka's classes and logs in ``folder``. Raises BenchError if there is no
+    Java."""
     if not any(KAFKA_JARS.glob("kafka_2.13-*.jar")):
         raise BenchError(f"no Kafka jars in {KAFKA_JARS}: run `make bench`, which fetches them")
     program = shutil.which("java")
@@ -361,7 +358,6 @@ def java(folder: Path, flags: Sequence[str] = JVM_FLAGS) -> list[str]:
 
 
 def floors() -> Path:
-    """The floor programs; BenchError when they are not built."""
     program = ROOT / "target" / "release" / "pyrklog-floors"
     if not program.exists():
         raise BenchError(f"{program} is missing: `cargo build --release -p pyrklog-floors`")
@@ -369,7 +365,7 @@ def floors() -> Path:
 
 
 def raise_open_files() -> None:
-    """Between fork and exec: as many open files as a broker is to have, where that is allowed."""
+    """Runs between fork and exec: raises the limit of open files to a broker's need, if allowed."""
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     except (ValueError, OSError):
@@ -378,7 +374,7 @@ def raise_open_files() -> None:
 
 
 def free_port() -> int:
-    """A port that is free now, below those that Linux gives to outgoing connections."""
+    """A port that is free now, below Linux's range for outgoing connections."""
     for port in random.sample(range(12_000, 32_000), 200):
         with socket.socket() as probe:
             try:

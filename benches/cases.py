@@ -1,5 +1,3 @@
-"""What is measured, in this order."""
-
 import time
 from collections.abc import Callable
 
@@ -26,7 +24,6 @@ _SETTLE_S = 5.0
 
 
 def idle(broker: Broker, effort: Effort) -> Row:
-    """A broker that was just started and that nobody talks to."""
     time.sleep(_SETTLE_S)
     before = process.usage(broker.pid)
     time.sleep(effort.idle_seconds)
@@ -41,7 +38,7 @@ def idle(broker: Broker, effort: Effort) -> Row:
 def in_groups(
     measure: Callable[[Broker, float, float], Row],
 ) -> Callable[[Broker, Effort], Row]:
-    """A case of group_cases; they share a topic, since offsets need one that exists."""
+    """A case of group_cases. They share a topic, because offsets need an existing one."""
 
     def run(broker: Broker, effort: Effort) -> Row:
         if not topics.exists(broker, group_cases.TOPIC):

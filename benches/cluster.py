@@ -1,4 +1,4 @@
-"""Three brokers of a kind on a ZooKeeper, in one memory group: pyrklog's or Apache Kafka's."""
+"""Three pyrklog or Apache Kafka brokers on a ZooKeeper, in one memory cgroup."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from benches.delay import Delay
 
 BROKERS = 3
 MEMORY_BYTES = 4_500_000_000
-# Of each broker's share of the group; alone it would take as much of the whole group.
+# For each broker's share of the cgroup; by default each would take 60 % of the whole.
 _CACHE_BYTES = round(0.6 * MEMORY_BYTES / BROKERS)
 _ZOOKEEPER_FLAGS = ("-Xmx512m", "-server", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 _ZOOKEEPER_START_S = 60.0
@@ -23,7 +23,7 @@ _DELAY_S = 0.001
 
 
 class ZooKeeper(Broker):
-    """ZooKeeper from Kafka's jars, with the settings that Kafka's distribution ships."""
+    """ZooKeeper from Kafka's jars, with the settings of Kafka's distribution."""
 
     name = "zookeeper"
 
@@ -52,7 +52,6 @@ class ZooKeeper(Broker):
         return self.folder / "data"
 
     def wait(self) -> None:
-        """Until it serves."""
         deadline = time.monotonic() + _ZOOKEEPER_START_S
         while not self._serves():
             if time.monotonic() > deadline:
@@ -69,7 +68,7 @@ class ZooKeeper(Broker):
 
 
 class ClusterKafka(Kafka):
-    """Apache Kafka in ZooKeeper mode, otherwise as its distribution ships it."""
+    """Apache Kafka in ZooKeeper mode, otherwise as distributed."""
 
     def __init__(self, folder: Path, number: int, zookeeper: str) -> None:
         super().__init__(folder)
@@ -96,7 +95,7 @@ class ClusterKafka(Kafka):
 
 
 class ClusterPyrklog(Pyrklog):
-    """pyrklog with its defaults, but for the memory that it may take."""
+    """pyrklog with its defaults, except its memory."""
 
     def __init__(self, folder: Path, number: int, zookeeper: str) -> None:
         super().__init__(folder)
@@ -112,12 +111,12 @@ class ClusterPyrklog(Pyrklog):
 
 
 class Cluster:
-    """Brokers 1 to 3; `brokers[0]` is number 1."""
+    """Brokers 1 to 3; ``brokers[0]`` is number 1."""
 
     def __init__(
         self, name: str, folder: Path, group: memory_group.Group, delayed: bool = False
     ) -> None:
-        """With `delayed` every word between brokers and ZooKeeper takes a millisecond longer."""
+        """With ``delayed`` each request to ZooKeeper takes a millisecond longer."""
         kinds: dict[str, type[ClusterKafka] | type[ClusterPyrklog]] = {
             "kafka": ClusterKafka,
             "pyrklog": ClusterPyrklog,
@@ -139,7 +138,7 @@ class Cluster:
         return self.brokers[0].bootstrap
 
     def start(self) -> None:
-        """Starts ZooKeeper and, together, all brokers; returns when each knows one."""
+        """Starts ZooKeeper and all brokers together; returns when each knows a broker."""
         self.zookeeper.prepare()
         self.zookeeper.execute(self._enter())
         self.zookeeper.wait()
@@ -152,7 +151,7 @@ class Cluster:
             starter.join()
 
     def start_one(self, broker: Broker) -> float:
-        """Starts one that is stopped; seconds until its Metadata named a broker."""
+        """Starts a stopped broker; seconds until its Metadata named a broker."""
         return broker.start(self._enter(), 120.0)
 
     def _enter(self) -> Callable[[], None] | None:
@@ -160,7 +159,6 @@ class Cluster:
         return group.join() if isinstance(group, memory_group.MemoryGroup) else None
 
     def remove(self) -> None:
-        """Ends everything and gives its space up."""
         for one in (*self.brokers, self.zookeeper):
             one.remove()
         if self._delay is not None:
@@ -169,7 +167,8 @@ class Cluster:
 
 @contextmanager
 def cluster_stage(name: str, folder: Path, *, delayed: bool) -> Iterator[Cluster]:
-    """A cluster that is not started yet, in a new folder inside `folder` and in a memory group."""
+    """A cluster that is not started yet, in a new folder inside ``folder`` and in a
+    memory cgroup."""
     group = memory_group.create(f"pyrklog-bench-{os.getpid()}", MEMORY_BYTES)
     place = Path(tempfile.mkdtemp(prefix="data-", dir=folder))
     cluster = Cluster(name, place, group, delayed)

@@ -1,4 +1,4 @@
-"""Three brokers: replicated produce, latency, and what a broker's end costs."""
+"""Three brokers: replicated produce, latency, and the cost of a broker's end."""
 
 import statistics
 import time
@@ -17,7 +17,7 @@ from benches.produce_cases import IN_FLIGHT, row_of
 
 PARTITIONS = 6
 FILL_BYTES = 1_500_000_000
-"""Of one replica; the group holds three."""
+"""Of one replica; the cgroup holds three."""
 MANY_PARTITIONS = 1_000
 CROWD = 10_000
 _TAIL_RATE = 500
@@ -25,7 +25,7 @@ _ADMIN_S = 180.0
 _PATIENCE_S = 120.0
 _SETTLE_S = 3.0
 _QUIET_S = 65.0
-"""Delays of the last minute make observers patient, and one that stood still itself was late."""
+"""Observers are patient after delays within the last minute, and their own stall counts as one."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class ClusterCase:
     shown: tuple[str, ...]
     quick: bool = False
     only_ours: bool = False
-    """Whether Apache Kafka is left out: it would take many minutes."""
+    """Without Apache Kafka, which would take many minutes."""
     delayed: bool = False
-    """Whether ZooKeeper is a millisecond away, and the cluster is one of its own."""
+    """ZooKeeper is a millisecond away, and the cluster is the case's own."""
 
 
 def create(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> None:
-    """A topic with three replicas of each partition; returns when all are in sync everywhere."""
+    """A topic with three replicas; returns when all are in sync everywhere."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     new = NewTopic(topic, partitions, BROKERS)
     try:
@@ -63,7 +63,7 @@ def _is_whole(probe: Probe, topic: str, partitions: int) -> bool:
 
 
 def wait(condition: Callable[[], bool], what: str) -> float:
-    """Looks as often as it can; the monotonic time when it was so."""
+    """Polls without pause; returns the monotonic time when the condition held."""
     deadline = time.monotonic() + _PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
@@ -73,7 +73,6 @@ def wait(condition: Callable[[], bool], what: str) -> float:
 
 
 def fill(cluster: Cluster, most_bytes: int) -> None:
-    """Touches the memory that brokers and page cache will use."""
     create(cluster, "fill")
     _load(cluster, "fill", 131_072, BROKERS, most_bytes, 120.0).result()
 
@@ -185,7 +184,6 @@ class _Topic:
         )
 
     def close(self) -> None:
-        """Ends the connections."""
         for probe in self._probes.values():
             probe.close()
 
@@ -197,7 +195,7 @@ def _controller(cluster: Cluster) -> Broker:
 
 
 def _victim(cluster: Cluster, topic: str) -> Broker:
-    """The broker that leads most, the controller left out."""
+    """The broker that leads most, except the controller."""
     controller = _controller(cluster)
     probe = Probe(controller.port)
     leaders = [partition.leader for partition in probe.partitions(topic).values()]
@@ -209,11 +207,12 @@ def _victim(cluster: Cluster, topic: str) -> Broker:
 
 
 def failover(cluster: Cluster, effort: Effort) -> Row:
-    """1,000 partitions: a broker that is not the controller is killed, started, ended in order.
+    """1,000 partitions: a broker other than the controller is killed, started, and shut down.
 
-    `led_s`: until survivors name other leaders for all partitions, and these serve; `in_sync_s`:
-    from the start of the process until every replica is in sync; `moved_s` and `gone_s`: from
-    SIGTERM until others lead, and until the process has ended. Medians of several rounds.
+    ``led_s``: until survivors name other leaders for all partitions, and these serve;
+    ``in_sync_s``: from the start of the process until every replica is in sync; ``moved_s`` and
+    ``gone_s``: from SIGTERM until others lead, and until the process has ended. Medians of several
+    rounds.
     """
     topic = "failover"
     create(cluster, topic, MANY_PARTITIONS)
@@ -257,8 +256,9 @@ def _end_in_order(cluster: Cluster, name: str) -> Row:
 def silence(cluster: Cluster, effort: Effort) -> Row:
     """1,000 partitions, default sessions: a broker stands still (SIGSTOP), then the controller.
 
-    `led_s` and `controller_led_s`: until survivors name other leaders for all partitions, and these
-    serve; `in_sync_s`: from SIGCONT until every replica is in sync. Medians of several rounds.
+    ``led_s`` and ``controller_led_s``: until survivors name other leaders for all partitions, and
+    these serve; ``in_sync_s``: from SIGCONT until every replica is in sync. Medians of several
+    rounds.
     """
     topic = "silence"
     create(cluster, topic, MANY_PARTITIONS)
@@ -275,7 +275,7 @@ def silence(cluster: Cluster, effort: Effort) -> Row:
 
 
 def _stand_still(cluster: Cluster, name: str, victim: Broker) -> tuple[float, float]:
-    """Seconds until others lead, and from when it goes on until all are in sync."""
+    """Seconds until others lead, and from SIGCONT until all are in sync."""
     topic = _Topic(cluster, name, victim)
     time.sleep(_SETTLE_S)
     began = time.monotonic()
@@ -287,7 +287,7 @@ def _stand_still(cluster: Cluster, name: str, victim: Broker) -> tuple[float, fl
         victim.go_on()
     in_sync = wait(topic.is_whole, "replicas in sync") - began
     topic.close()
-    # Trusted again, and measured without what was late here: the next round begins like this one.
+    # The next round starts like this one: trusted, and without recent delays.
     time.sleep(_QUIET_S)
     return led, in_sync
 

@@ -1,7 +1,6 @@
-"""What brokers say of a topic: leaders, in-sync replicas, and whether leaders serve.
+"""Brokers' statements about a topic: leaders, in-sync replicas, and whether leaders serve.
 
-Spoken by hand over plain sockets: a client library would add its own intervals, and would ask
-whichever broker it likes.
+Uses plain sockets: a client library would add its own intervals, and choose the broker itself.
 """
 
 import socket
@@ -24,13 +23,12 @@ class Partition(NamedTuple):
 
 
 class Probe:
-    """A connection to one broker. OSError when it fails."""
+    """A connection to one broker. Raises OSError when it fails."""
 
     def __init__(self, port: int) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S)
 
     def close(self) -> None:
-        """Ends the connection."""
         self._connection.close()
 
     def partitions(self, topic: str) -> dict[int, Partition]:
@@ -84,13 +82,12 @@ class _Reader:
         self._place = 0
 
     def number(self, code: str) -> int:
-        """One big-endian integer."""
         (value,) = struct.unpack_from(">" + code, self._data, self._place)
         self._place += struct.calcsize(">" + code)
         return int(value)
 
     def partitions(self, found: dict[int, Partition]) -> None:
-        """A topic's partitions. There may be ten thousand, while the brokers need the processor."""
+        """A topic's partitions: fast for ten thousand, because the brokers need the processor."""
         data, place = self._data, self._place + 4
         for _ in range(self.number("i")):
             _, index, leader, replicas = _PARTITION.unpack_from(data, place)
@@ -107,6 +104,5 @@ class _Reader:
         return [error for _, error, _, _ in _OFFSET.iter_unpack(rows)]
 
     def text(self) -> None:
-        """Passes over a string."""
         length = self.number("h")
         self._place += max(0, length)

@@ -15,26 +15,24 @@ from benches.stage import MEMORY_BYTES, Stage
 BATCH_BYTES = 16_384
 CONNECTIONS = 2
 _START_TIMEOUT_S = 900.0
-# What pyrklog has in the benchmark's memory group: the block cache has 60 % of the group, half of
-# it may be unwritten, and an eighth of that is left for what comes meanwhile. Of pieces that are
-# written in turn half is there on average.
+# pyrklog's memory for pieces in the benchmark's cgroup: the block cache has 60 %, half of that may
+# be unwritten, and an eighth is kept free for new records. Pieces are written in turn, so on
+# average half of them is there.
 _PIECES_BYTES = 2 * 7 * MEMORY_BYTES * 6 // 10 // 2 // 8
 _PIECE_MAX_BYTES = 1 << 20
 _WRITERS = 8
 
 
 def work(partitions: int) -> Work:
-    """What is done with any number of partitions."""
     return Work(BATCH_BYTES, CONNECTIONS, partitions=partitions)
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """16 KB batches, two connections: of 6, then of many partitions; then a restart.
+    """16 KB batches, two connections: to 6 partitions, then to many; then a restart.
 
-    `of_six` compares fresh topics, whose files are made on the way; `of_six_again` the same once
-    more on topics that have their files. `own_kb_per_partition` is what the broker's resident
-    memory outside shared memory grew by, from the end of the work with 6 partitions to that with
-    many.
+    ``of_six`` compares fresh topics, whose files are created during the work; ``of_six_again``
+    repeats it on topics with files. ``own_kb_per_partition`` is the growth of the broker's resident
+    memory, without shared memory, from the end of the work with 6 partitions to that with many.
     """
     if stage.name == "floor":
         return _floor(stage.folder, effort)
@@ -95,7 +93,7 @@ def _floor(folder: Path, effort: Effort) -> Row:
 
 
 def _twice(broker: Broker, partitions: int, effort: Effort) -> tuple[float, Row, Row]:
-    """Seconds to create the topic; the work while it is fresh, and once more."""
+    """Seconds to create the topic; the work on it while fresh, and again."""
     some = work(partitions)
     create_s = some.create(broker)
     fresh = some.measure(broker, effort, 0)

@@ -1,7 +1,7 @@
-"""A way to a server that takes longer: bytes arrive some time after they were sent, in order.
+"""A slow path to a server: bytes arrive later, in order.
 
-`python -m benches.delay PORT SECONDS` is a process of its own, so that whoever measures does not
-hold it up; it prints where it listens, and ends with its standard input.
+``python -m benches.delay PORT SECONDS`` runs in its own process, so that the measuring process does
+not hold it up. It prints its port and ends with its standard input.
 """
 
 import queue
@@ -17,7 +17,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Delay:
-    """A process that passes on to a port of the loopback interface."""
+    """A process that forwards to a local port."""
 
     def __init__(self, target_port: int, round_trip_s: float) -> None:
         command = [sys.executable, "-m", "benches.delay", str(target_port), str(round_trip_s)]
@@ -28,14 +28,13 @@ class Delay:
         self.port = int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """Ends the process, and with it all connections."""
         self._process.communicate()
 
 
 class _Relay:
-    """Listens on the loopback interface and passes on, each way half of `round_trip_s` later.
+    """Listens locally and forwards, each way half of ``round_trip_s`` later.
 
-    What is under way does not hold up what follows: many requests may be in flight.
+    Bytes under way do not hold up later ones: many requests may be in flight.
     """
 
     def __init__(self, target_port: int, round_trip_s: float) -> None:
@@ -89,7 +88,6 @@ def _write(pieces: "queue.SimpleQueue[tuple[float, bytes]]", sink: socket.socket
 
 
 def main() -> None:
-    """Passes on until standard input ends."""
     print(_Relay(int(sys.argv[1]), float(sys.argv[2])).port, flush=True)
     sys.stdin.read()
 

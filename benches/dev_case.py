@@ -1,4 +1,4 @@
-"""`pyrklog dev start -n 3`: a ZooKeeper and three brokers, until the command says ready."""
+"""``pyrklog dev start -n 3``: a ZooKeeper and three brokers, until the command says ready."""
 
 import os
 import statistics

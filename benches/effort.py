@@ -1,4 +1,4 @@
-"""How much is done, what a measurement is, and which figures there are."""
+"""The amount of work, the kinds of measurement, and the figures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benches.brokers import Broker
 from benches.stage import Stage
 
-# Figures of a row; a case fills in those that it knows.
+# Figures of a row; a case fills in its own.
 METRICS = (
     "mb_per_s",
     "records_per_s",
@@ -96,7 +96,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done; `quick` is for a look, `full` for figures to quote."""
+    """``quick`` is for a look, ``full`` for figures to quote."""
 
     pairs: int
     starts: int
@@ -108,12 +108,11 @@ class Effort:
     fetch_bytes: int
     idle_seconds: float
     fresh_rounds: int
-    """Times that data is produced and then read; a third as many before that are not measured."""
+    """Rounds of produce and read; a third as many before them are not measured."""
     java_records: int
     phases: int
-    """Alternations of quiet and lagging within one run of a broker."""
     hang_pairs: int
-    """The same of quiet and hanging."""
+    """Alternations of quiet and hanging."""
     old_bytes: int
     """What the lagging consumer reads in each phase."""
     newest_bytes: int
@@ -122,12 +121,12 @@ class Effort:
     recovery_bytes: int
     recovery_partitions: int
     recovery_load_seconds: float
-    """How long it is under load before it is killed."""
+    """Seconds of load before the kill."""
     many_partitions: int
     crowd_bytes: int
-    """What is produced to them, twice."""
+    """Produced twice to these partitions."""
     memory_bytes: int
-    """What memory is to hold all of."""
+    """All of this must fit into memory."""
 
 
 QUICK = Effort(
@@ -198,9 +197,7 @@ class Case:
     title: str
     measure: Callable[[Broker, Effort], Row]
     quick: bool = False
-    """Whether `--quick` has it."""
     floor: bool = False
-    """Whether the floor programs can do this work, too."""
     shown: tuple[str, ...] = _SHOWN
 
 
@@ -214,6 +211,5 @@ class Scenario:
     quick: bool
     shown: tuple[str, ...]
     disk_bytes: Callable[[Effort], int]
-    """What it has on disk at most."""
+    """The most that it has on disk."""
     floor: bool = False
-    """Whether there is a floor for it."""

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on; figures without it mean nothing."""
+"""The machine of the figures; without it they mean nothing."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def describe(folder: Path) -> dict[str, str]:
-    """CPU, cores, memory, kernel, the file system of `folder`, Java, Python."""
+    """CPU, cores, memory, kernel, the file system of ``folder``, Java, Python."""
     return {
         "cpu": _field("/proc/cpuinfo", "model name"),
         "cores": str(os.cpu_count()),
@@ -31,7 +31,7 @@ def _field(path: str, name: str) -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the mount that `folder` lies on (statfs calls ext4 by its ancestors' name)."""
+    """The type of the folder's mount (statfs gives ext4 its ancestors' name)."""
     found = (0, "unknown")
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()

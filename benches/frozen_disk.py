@@ -1,9 +1,8 @@
-"""A file system of our own that hangs when it is told to: ext4 in a file, on a loop device.
+"""A file system that hangs on command: ext4 in a file, on a loop device.
 
-FIFREEZE (what fsfreeze(8) does) lets every write to it wait in the kernel, uninterruptibly, until
-it is thawed: as a disk that no longer answers does to whoever writes. It needs root and a free loop
-device; it is mounted in a mount namespace of this process, so nobody else sees it and nothing of it
-stays when this process and its broker are gone.
+FIFREEZE (as in fsfreeze(8)) makes every write wait in the kernel, uninterruptibly, until the thaw,
+like a disk that no longer answers. It needs root and a free loop device. The mount is in this
+process's mount namespace: nobody else sees it, and it disappears with this process and its broker.
 """
 
 import ctypes
@@ -21,10 +20,10 @@ from benches.brokers import Unavailable
 _CLONE_NEWNS = 0x0002_0000
 # _IOWR('X', 119, int) and the next, from <linux/fs.h>.
 FIFREEZE, FITHAW = 0xC004_5877, 0xC004_5878
-# Sparse: it takes what is written to it.
+# Sparse: it takes only what is written to it.
 _IMAGE_BYTES = 24_000_000_000
 _FILES = 20_000
-# What thaws when the process that froze is gone, however it ended: it waits for its input's end.
+# Thaws when its input ends, that is, however the freezing process ended.
 _GUARD = """
 import fcntl, os, sys
 disk = os.open(sys.argv[1], os.O_RDONLY)
@@ -38,8 +37,6 @@ except OSError:
 
 
 class FrozenDisk:
-    """A mounted file system at `path`."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
@@ -75,7 +72,7 @@ class FrozenDisk:
 
 @contextmanager
 def mounted(folder: Path) -> Iterator[FrozenDisk]:
-    """A new file system at `folder`/disk. Unavailable where this machine cannot make one."""
+    """A new file system at ``folder``/disk. Raises Unavailable if this machine cannot make one."""
     if os.geteuid() != 0:
         raise Unavailable("a disk that hangs needs root, for a loop device and its freezing")
     for program in ("mkfs.ext4", "mount", "umount"):
@@ -110,7 +107,7 @@ _namespaces: list[int] = []
 
 
 def _enter_own_namespace() -> None:
-    """Once a process: mounts from here on are this process's and its children's alone."""
+    """Once per process: later mounts belong to this process and its children."""
     if os.getpid() in _namespaces:
         return
     if _libc().unshare(_CLONE_NEWNS) != 0:

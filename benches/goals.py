@@ -1,8 +1,8 @@
-"""What must hold of the figures, and the verdict on each."""
+"""The goals of the figures, and the verdict on each."""
 
 from dataclasses import dataclass
 
-# A goal may be missed beside a floor that is no farther away than this.
+# A goal may be missed if the floor is no farther away than this.
 FLOOR_DISTANCE = 0.15
 # All cores count as full from here on; the rest is the kernel's own threads and rounding.
 CORES_FULL_PERCENT = 95.0
@@ -10,9 +10,9 @@ CORES_FULL_PERCENT = 95.0
 
 @dataclass(frozen=True)
 class Goal:
-    """What must hold for a metric: of our figure itself, or of its ratio to the reference's.
+    """A bound for a metric: for our figure itself, or for its ratio to the reference's.
 
-    With `or_cores_full` it suffices that the machine had nothing left to give.
+    With ``or_cores_full`` it suffices that all cores were busy.
     """
 
     case: str
@@ -23,7 +23,7 @@ class Goal:
     or_cores_full: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether `value`, a figure or a ratio, is within the bound."""
+        """Whether ``value``, a figure or a ratio, is within the bound."""
         return value >= self.bound if self.sign == ">=" else value <= self.bound
 
     def is_at(self, floor: float | None, ours: float | None) -> bool:
@@ -40,7 +40,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a verdict looks at: medians, and the median of the pairs' ratios."""
+    """A verdict's input: medians, and the median of the pairs' ratios."""
 
     ours: float | None
     ratio: float | None
@@ -49,7 +49,7 @@ class Figures:
 
 
 def verdict(case: str, metric: str, figures: Figures) -> str:
-    """The goal and whether it is reached; empty where there is none, or no figure."""
+    """The goal and whether it is reached; empty without a goal or a figure."""
     for goal in GOALS:
         value = figures.ratio if goal.ratio else figures.ours
         if (goal.case, goal.metric) != (case, metric) or value is None:
@@ -116,7 +116,7 @@ GOALS = (
             Goal(case, "again_mb_per_s", ">=", 1.2, True),
         )
     ),
-    # It does not grow: the interval holds 1, or lies below.
+    # No growth: the interval holds 1, or lies below.
     Goal("memory-fresh", "fresh_per_warm", ">=", 0.7, False),
     Goal("memory-held", "read_disk_mb", "<=", 0.5, False),
     Goal("memory-held", "populated_per_held", "<=", 1.15, False),

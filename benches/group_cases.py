@@ -1,4 +1,4 @@
-"""What is measured of consumer groups: heartbeats, commits, a group that settles, a bystander."""
+"""Measurements of consumer groups: heartbeats, commits, a group that settles, a bystander."""
 
 import heapq
 import itertools
@@ -43,7 +43,7 @@ def closed_loop(
     error_of: Callable[[bytes], int],
     seconds: float,
 ) -> Row:
-    """`WINDOW` members in turn send the request of their own, and the next when one is answered."""
+    """``WINDOW`` members at a time have a request under way; each answer starts the next one."""
     driver = Driver(everybody)
     turn = itertools.cycle(range(len(everybody)))
     sent: dict[int, float] = {}
@@ -135,7 +135,7 @@ def _commit(member: Member, partitions: int) -> bytes:
 
 
 def _commit_error(body: bytes) -> int:
-    """The error code of the first partition: behind throttle time, counts, name and index."""
+    """The error code of the first partition: after throttle time, counts, name and index."""
     at = 4 + 1 + 1 + len(TOPIC) + 1 + 4
     return int.from_bytes(body[at : at + 2], "big")
 
@@ -171,7 +171,7 @@ def settle(broker: Broker, warm_s: float, seconds: float) -> Row:
 
 
 class _Bystander:
-    """Heartbeats at fixed times, whether the last was answered or not; latency counts from then."""
+    """Heartbeats at fixed times, even before the last answer; latency counts from these times."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -207,7 +207,7 @@ class _Bystander:
 
 
 def _one_leaves(large: list[Member], bystander: _Bystander) -> float:
-    """Takes the last member out of the group; seconds until all others have their assignment."""
+    """Removes the group's last member; seconds until all others have their assignment."""
     driver = Driver([*large[:-1], bystander.member])
     state = dict.fromkeys(map(id, large[:-1]), "stable")
     now = time.monotonic()

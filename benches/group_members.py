@@ -1,7 +1,7 @@
 """Members of consumer groups by hand: frames, sockets, and a loop that drives many at once.
 
-Bodies are encoded by `pyrklog.protocol`, in the versions of Kafka 3.9's clients. Member `i` of a
-group speaks through a connection of its own, as a consumer does.
+``pyrklog.protocol`` encodes bodies, in the versions of Kafka 3.9's clients. Each member has its own
+connection, as consumers do.
 """
 
 import selectors
@@ -32,7 +32,7 @@ from pyrklog.protocol.groups import (
 VERSIONS = {FIND_COORDINATOR: 6, JOIN_GROUP: 9, SYNC_GROUP: 5, HEARTBEAT: 4, LEAVE_GROUP: 5}
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
-# What a consumer of one topic says of itself, and the size of an assignment of a few partitions.
+# The metadata of a consumer of one topic, as large as an assignment of a few partitions.
 TOPIC = b"group-load"
 SUBSCRIPTION = struct.pack(">hih10sii", 1, 1, len(TOPIC), TOPIC, -1, 0)
 ASSIGNMENT = struct.pack(">hih10siiii", 1, 1, len(TOPIC), TOPIC, 2, 0, 1, -1)
@@ -48,8 +48,6 @@ def frame(api: Api[Any, Any], version: int, request: Any) -> bytes:
 
 
 class Member:
-    """A connection and what the group knows of it."""
-
     def __init__(self, port: int, group: str) -> None:
         self.group = group
         self.member_id = ""
@@ -63,14 +61,14 @@ class Member:
         self.socket.sendall(request)
 
     def read(self) -> None:
-        """Takes what the socket has; waits where it has nothing."""
+        """Takes the socket's bytes; waits if there are none."""
         data = self.socket.recv(65536)
         if not data:
             raise BenchError(f"the broker closed the connection of a member of {self.group}")
         self._received += data
 
     def pop(self) -> bytes | None:
-        """What follows the header of the next answer, if all of it was read."""
+        """The next answer without its header, if it has arrived."""
         if len(self._received) < 4:
             return None
         size = int.from_bytes(self._received[:4], "big")
@@ -81,13 +79,11 @@ class Member:
         return body
 
     def receive(self) -> bytes:
-        """Waits for an answer."""
         while (body := self.pop()) is None:
             self.read()
         return body
 
     def ask(self, api: Api[Any, Any], request: Any) -> Any:
-        """One request and its answer."""
         version = VERSIONS[api]
         self.send(frame(api, version, request))
         return api.decode_response(self.receive(), version)
@@ -95,7 +91,6 @@ class Member:
     # --- frames ----------------------------------------------------------------------------------
 
     def join_frame(self) -> bytes:
-        """JoinGroup."""
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -107,7 +102,7 @@ class Member:
         return frame(JOIN_GROUP, VERSIONS[JOIN_GROUP], request)
 
     def joined(self, body: bytes) -> Sequence[str]:
-        """Takes the answer in; the ids of all members where this one leads, else none."""
+        """Takes the answer in; returns all members' ids if this one leads, else none."""
         answer = JOIN_GROUP.decode_response(body, VERSIONS[JOIN_GROUP])
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
@@ -117,7 +112,7 @@ class Member:
         return [one.member_id for one in answer.members]
 
     def sync_frame(self, everybody: Sequence[str]) -> bytes:
-        """SyncGroup, with an assignment for everybody where this member leads."""
+        """SyncGroup, with everybody's assignment if this member leads."""
         request = SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -129,12 +124,10 @@ class Member:
         return frame(SYNC_GROUP, VERSIONS[SYNC_GROUP], request)
 
     def heartbeat_frame(self) -> bytes:
-        """Heartbeat."""
         request = HeartbeatRequest(self.group, self.generation, self.member_id)
         return frame(HEARTBEAT, VERSIONS[HEARTBEAT], request)
 
     def leave(self) -> None:
-        """LeaveGroup, and the end of the connection."""
         request = LeaveGroupRequest(
             group_id=self.group, members=[MemberIdentity(self.member_id, None, "bench")]
         )
@@ -158,7 +151,7 @@ def sync_error(body: bytes) -> int:
 
 
 def form_groups(port: int, names: Iterable[str], size: int) -> list[list[Member]]:
-    """Groups of `size` members each, stable."""
+    """Stable groups of ``size`` members each."""
     groups = [[Member(port, name) for _ in range(size)] for name in names]
     everybody = [member for group in groups for member in group]
     for group in groups:
@@ -185,7 +178,7 @@ def _await_coordinator(member: Member) -> None:
 
 
 def _is_loaded(member: Member) -> bool:
-    """A stranger's heartbeat is unknown to a coordinator that serves."""
+    """A serving coordinator answers a stranger's heartbeat with an unknown member."""
     member.send(HeartbeatProbe(member.group).frame)
     return heartbeat_error(member.receive()) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -198,7 +191,7 @@ class HeartbeatProbe:
 
 
 def _all_join(everybody: Sequence[Member]) -> dict[str, Sequence[str]]:
-    """All ask to join and wait for the answer; the leaders' ids with those of their groups."""
+    """All send JoinGroup and wait for the answer; returns the leaders' ids with their groups'."""
     for member in everybody:
         member.send(member.join_frame())
     found = {}
@@ -218,11 +211,10 @@ class Driver:
             self._selector.register(member.socket, selectors.EVENT_READ, member)
 
     def forget(self, member: Member) -> None:
-        """The member has left."""
         self._selector.unregister(member.socket)
 
     def turn(self, on_answer: Callable[[Member, bytes], None], timeout_s: float) -> None:
-        """Waits up to `timeout_s` for answers and hands each on."""
+        """Waits up to ``timeout_s`` for answers and passes each on."""
         for key, _ in self._selector.select(max(0.0, timeout_s)):
             member: Member = key.data
             member.read()

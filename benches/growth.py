@@ -1,4 +1,4 @@
-"""How much a figure grows when something is added: alternating pairs, their ratios, an interval."""
+"""The growth of a figure when something is added: alternating pairs, ratios, an interval."""
 
 import random
 import statistics
@@ -12,7 +12,7 @@ _SEED = 5
 
 @dataclass(frozen=True)
 class Growth:
-    """Disturbed / quiet. `low` and `high` bound the median, at :data:`CONFIDENCE`."""
+    """Disturbed / quiet. ``low`` and ``high`` bound the median, at :data:`CONFIDENCE`."""
 
     median: float
     low: float
@@ -22,8 +22,8 @@ class Growth:
 def alternate(
     pairs: int, quiet: Callable[[], float], disturbed: Callable[[], float]
 ) -> list[tuple[float, float]]:
-    """(quiet, disturbed) of each pair. Every second pair runs in the other order, so that a drift
-    of the machine favours neither."""
+    """(quiet, disturbed) of each pair. Every second pair runs in reverse order, so that drift
+    favours neither."""
     found = []
     for number in range(pairs):
         if number % 2 == 0:
@@ -37,7 +37,7 @@ def alternate(
 def of(pairs: Sequence[tuple[float, float]]) -> Growth:
     """The median of the pairs' ratios, and its bootstrapped interval (percentile method).
 
-    ValueError without a pair, or where a quiet figure is not above 0.
+    ValueError without a pair, or if a quiet figure is not above 0.
     """
     if not pairs or any(quiet <= 0 for quiet, _ in pairs):
         raise ValueError(f"no growth of {pairs}")
@@ -47,7 +47,7 @@ def of(pairs: Sequence[tuple[float, float]]) -> Growth:
 
 
 def interval(values: Sequence[float], choices: random.Random) -> tuple[float, float]:
-    """Where the median of such values lies, by drawing from them again and again."""
+    """The interval of the values' median, by resampling."""
     medians = sorted(
         statistics.median(choices.choices(values, k=len(values))) for _ in range(_RESAMPLES)
     )

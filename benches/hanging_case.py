@@ -1,10 +1,10 @@
-"""A hanging disk: one of two log directories stops answering; who elsewhere notices?
+"""A hanging disk: one of two log directories stops answering, and others may notice.
 
-Producers send to topics in both directories, at times that are fixed beforehand. In every second
-phase the one directory's file system is frozen, and all its producers hang. The p99 of the
-producer to the other directory, with and without, in alternating pairs, is what counts. The hanging
-topic has more connections than Kafka has I/O threads (num.io.threads=8), as a topic in use has, and
-gets 100 MB/s: in five seconds more than a broker can hold back in memory.
+Producers send to topics in both directories, at fixed times. In every second phase one directory's
+file system is frozen, and all its producers hang. The figure is the other producer's p99 with and
+without, in alternating pairs. The hanging topic has more connections than Kafka has I/O threads
+(num.io.threads=8), as a real topic has, and gets 100 MB/s: in five seconds more than a broker can
+hold back in memory.
 """
 
 import statistics
@@ -31,7 +31,6 @@ _TOPICS_MAX = 20
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """All phases on one broker."""
     with frozen_disk.mounted(stage.folder) as disk:
         steady_dir, hanging_dir = stage.folder / "steady", disk.path / "logs"
         for log_dir in (steady_dir, hanging_dir):
@@ -48,7 +47,7 @@ def _measure(broker: Broker, disk: FrozenDisk, effort: Effort) -> Row:
     steady, hanging = _topics_in(broker, *broker.log_dirs)
     topics.fill(broker, effort.fill_bytes // 2, steady)
     run = _Phase(broker, disk, steady, hanging, effort.hang_seconds)
-    run.measure(frozen=False)  # not counted: the JIT's
+    run.measure(frozen=False)  # not counted: JIT warm-up
     meter = Meter(broker)
     pairs = growth.alternate(
         effort.hang_pairs, lambda: run.measure(frozen=False), lambda: run.measure(frozen=True)
@@ -66,7 +65,7 @@ def _measure(broker: Broker, disk: FrozenDisk, effort: Effort) -> Row:
 
 
 def _topics_in(broker: Broker, *log_dirs: Path) -> list[str]:
-    """A topic of one partition in each directory: brokers put a new one where the fewest are."""
+    """A topic of one partition in each directory: brokers put a new one into the emptiest."""
     found: dict[Path, str] = {}
     for number in range(_TOPICS_MAX):
         topic = f"disk-{number}"
@@ -88,8 +87,6 @@ def _wait_for_folder(broker: Broker, topic: str) -> Path:
 
 
 class _Phase:
-    """Some seconds of both producers."""
-
     def __init__(
         self, broker: Broker, disk: FrozenDisk, steady: str, hanging: str, seconds: float
     ) -> None:
@@ -126,7 +123,7 @@ class _Phase:
                 self._disk.sync()
                 time.sleep(_WARM_S / 2 + self._seconds)
             found = steady.result().latency_ms["p99"]
-            # A broker may have refused some of the others: that is no concern of this figure.
+            # Refusals of the others do not matter for this figure.
             hanging.output()
         time.sleep(_SETTLE_S)
         return found

@@ -1,8 +1,8 @@
-"""The lag story: a consumer reads old data from the disk; who else notices?
+"""The lag story: a consumer reads old data from the disk, and others may notice.
 
-A producer of 40 MB/s and a tail of 500 records/s, first alone, then while another consumer reads
-8 GB that were dropped from the page cache before; alternating. After each phase a consumer that is
-1 GB behind the producer reads the newest 1 GB: how much of it comes from the disk?
+A producer of 40 MB/s and a tail of 500 records/s, alternately alone and while another consumer
+reads 8 GB that were dropped from the page cache. After each phase a consumer 1 GB behind the
+producer reads the newest 1 GB: the figure is how much of it comes from the disk.
 """
 
 import os
@@ -23,9 +23,9 @@ PRODUCER_BATCH_BYTES = 16_384
 TAIL_RECORDS_PER_S = 500
 OLD, NEW, TAIL = "lag-old", "lag-new", "lag-tail"
 _WARM_S = 2.0
-# The quiet phases are about as long as the others: a disk of today reads the old data so fast.
+# The quiet phases are about as long as the others: a modern disk reads the old data this fast.
 _QUIET_BYTES_PER_S = 800_000_000
-# As much as pyrklog's block cache takes of the memory group.
+# As much as pyrklog's block cache takes of the memory cgroup.
 _FLOOR_MEMORY_BYTES = 1_500_000_000
 _PERCENTILES = (("producer", "p99"), ("producer", "p99.9"), ("tail", "p99"), ("tail", "p99.9"))
 _LONG = {"seconds": 3_600, "bytes": 10**15}
@@ -33,7 +33,7 @@ _LONG = {"seconds": 3_600, "bytes": 10**15}
 
 @dataclass(frozen=True)
 class Phase:
-    """What was measured while the lagging consumer read, or while it did not."""
+    """Measured with or without the lagging consumer."""
 
     producer: Load
     tail: Load
@@ -43,8 +43,8 @@ class Phase:
 
 @dataclass(frozen=True)
 class Newest:
-    """The reading of the newest bytes. `broker_mb` is what the broker's processes caused to be read
-    from storage; `device_mb` what was read from the device, by whomever, to hold it against."""
+    """The reading of the newest bytes. ``broker_mb``: storage reads of the broker's processes;
+    ``device_mb``: all reads of the device, for comparison."""
 
     mb_per_s: float
     broker_mb: float
@@ -52,7 +52,6 @@ class Newest:
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """All phases on one broker."""
     broker = stage.prepare()
     if isinstance(broker, Floor):
         broker.reads_files_beyond_bytes = _FLOOR_MEMORY_BYTES
@@ -60,7 +59,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
     for topic in (OLD, NEW, TAIL):
         topics.create(broker, topic)
     topics.fill(broker, effort.old_bytes, OLD)
-    # As much new data as the consumer will be behind, and what it tells of the generator's batches.
+    # As much new data as the consumer's lag; also shows the size of the generator's batches.
     sent = loadgen.run(
         *("produce", broker.bootstrap, NEW),
         batch_bytes=PRODUCER_BATCH_BYTES,
@@ -70,7 +69,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
     )
     rate = PRODUCER_BYTES_PER_S * sent.records / sent.bytes
     newest = round(effort.newest_bytes * sent.records / sent.bytes)
-    # Once for both brokers' own idea of what is worth keeping, not measured.
+    # Not measured: lets both brokers decide what to cache.
     _read_newest(broker, newest)
     phases = _Phases(broker, rate, newest)
     meter = Meter(broker)
@@ -87,8 +86,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
 
 
 def figures(quiet: list[Phase], lag: list[Phase]) -> Row:
-    """Medians over the phases, and the growth within each pair of them; of what was read from the
-    disk the worst phase."""
+    """Medians over the phases and the growth within each pair; for disk reads the worst phase."""
 
     def percentiles(phases: list[Phase], whose: str, name: str) -> list[float]:
         loads: list[Load] = [getattr(phase, whose) for phase in phases]
@@ -110,8 +108,6 @@ def figures(quiet: list[Phase], lag: list[Phase]) -> Row:
 
 
 class _Phases:
-    """The producer and the tail, with and without company."""
-
     def __init__(self, broker: Broker, records_per_s: float, newest_records: int) -> None:
         self._broker = broker
         self._records_per_s = records_per_s
@@ -136,7 +132,6 @@ class _Phases:
         )
 
     def quiet(self, seconds: float) -> Phase:
-        """Nobody reads old data."""
         bounds = {"seconds": seconds, "bytes": 10**15}
         with self._producer(**bounds) as producer, self._tail(**bounds) as tail:
             loads = producer.result(), tail.result()
@@ -166,7 +161,7 @@ def _read_newest(broker: Broker, records: int) -> Newest:
 
 
 def drop_from_page_cache(broker: Broker, topic: str) -> None:
-    """The topic's written pages leave the page cache; old data of a real broker is not there."""
+    """Drops the topic's written pages: a real broker's old data is not cached either."""
     for index in range(topics.PARTITIONS):
         for segment in broker.partition_folder(topic, index).glob("*.log"):
             with segment.open("rb") as file:

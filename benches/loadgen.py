@@ -1,5 +1,3 @@
-"""Runs rust/loadgen and reads its result."""
-
 import json
 import subprocess
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ PROGRAM = ROOT / "target" / "release" / "pyrklog-loadgen"
 
 @dataclass(frozen=True)
 class Load:
-    """What one run of the generator counted. Times are seconds unless the name says otherwise."""
+    """One run's counts. Times are seconds unless the name says otherwise."""
 
     bytes: int
     records: int
@@ -43,10 +41,8 @@ class Served:
 
 
 def parse(text: str) -> Load:
-    """Reads the generator's line of JSON; BenchError when replies had errors or records were lost.
-
-    A measurement with errors in it measures something else than what its name says.
-    """
+    """Parses the generator's line of JSON. Raises BenchError if replies had errors or records were
+    lost: the run did not measure what its name says."""
     result: dict[str, Any] = json.loads(text)
     if result["errors"]:
         raise BenchError(f"{result['mode']} on {result['topic']}: errors {result['errors']}")
@@ -56,7 +52,6 @@ def parse(text: str) -> Load:
 
 
 def parse_served(text: str) -> Served:
-    """Reads what a probe prints."""
     result: dict[str, Any] = json.loads(text)
     return Served(**{name: result[name] for name in Served.__dataclass_fields__})
 
@@ -75,7 +70,7 @@ def _command(mode: str, bootstrap: str, topic: str, options: dict[str, Any]) -> 
 
 
 class Running:
-    """A generator at work. Leaving the `with` block ends it, whatever it was doing."""
+    """A running generator. Leaving the ``with`` block ends it."""
 
     def __init__(
         self, mode: str, bootstrap: str, topic: str, /, **options: int | float | bool | str
@@ -98,13 +93,13 @@ class Running:
         self._process.communicate()
 
     def wait_until_started(self) -> None:
-        """For one that was told to `announce` itself: all connections are there, work begins. One
-        that fails before has ended then, and :meth:`output` says why."""
+        """With ``announce``: waits until all connections exist and work begins. If the generator
+        fails before, it has ended, and :meth:`output` says why."""
         assert self._process.stderr is not None
         self._complaints = self._process.stderr.readline()
 
     def output(self) -> str:
-        """What it prints, once it is over; one that runs `until_eof` is told to end."""
+        """Waits for its end and returns its output; ends one that runs ``until_eof``."""
         output, rest = self._process.communicate()
         if not output:
             complaints = self._complaints + rest
@@ -112,19 +107,18 @@ class Running:
         return output
 
     def result(self) -> Load:
-        """What it counted, as :meth:`output`."""
         return parse(self.output())
 
 
 def run(mode: str, bootstrap: str, topic: str, /, **options: int | float | bool | str) -> Load:
-    """Runs one mode; keyword `batch_bytes=1024` is given as `--batch-bytes 1024`."""
+    """Runs one mode; keyword ``batch_bytes=1024`` becomes ``--batch-bytes 1024``."""
     with Running(mode, bootstrap, topic, **options) as running:
         return running.result()
 
 
 def segment_bytes(folder: Path) -> tuple[int, float]:
-    """Bytes of all segments of one partition, and when one was last written to (wall clock,
-    seconds); zeros while its folder is not there."""
+    """Bytes of a partition's segments, and the last write's time (wall clock, seconds); zeros
+    without a folder."""
     total, written = 0, 0.0
     for segment in folder.glob("*.log"):
         try:

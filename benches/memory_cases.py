@@ -1,7 +1,7 @@
-"""What memory holds: the first gigabytes of a fresh broker, all that was produced, and a neighbour.
+"""Memory: the first gigabytes of a fresh broker, all that was produced, and a neighbour.
 
-These brokers are in no memory group: what is measured is how they share the whole machine. The
-neighbour case is for our broker alone, since nobody else holds memory that it could give back.
+These brokers are in no memory cgroup: the cases measure how they share the whole machine. The
+neighbour case is only for our broker, the only one with memory to release.
 """
 
 import subprocess
@@ -24,17 +24,17 @@ _CONNECTIONS = 4
 _CAP_SHARE = 0.6
 _NEIGHBOUR_SHARE = 0.5
 _NEIGHBOUR_SECONDS = 5
-# What is cached before the neighbour comes, of all memory: 10 of 24 GB.
+# Cached before the neighbour comes, of all memory: 10 of 24 GB.
 _CACHED_SHARE = 10 / 24
-# A virtual machine gives free memory back to its host within this time. Then the neighbour touches
-# all of its memory for the first time, with a broker and without.
+# A virtual machine returns free memory to its host within this time. Then the neighbour touches all
+# of its memory for the first time, with and without a broker.
 _GIVEN_BACK_SECONDS = 60
-# Beside the neighbour it is produced at a rate that leaves it a processor.
+# The rate of produce beside the neighbour leaves the neighbour a processor.
 _BESIDE_BYTES_PER_S = 40_000_000
 _BESIDE_BATCH_BYTES = 16_384
 
-# Takes ARGV[1] bytes in so many steps within ARGV[2] seconds, touching every page, and says how
-# long that took and how long its slowest step.
+# Takes ARGV[1] bytes in steps within ARGV[2] seconds, touching every page; prints the time of all
+# and of the slowest step.
 _NEIGHBOUR = """
 import mmap, sys, time
 total, seconds, steps = int(sys.argv[1]), float(sys.argv[2]), 100
@@ -55,8 +55,6 @@ sys.stdin.read()
 
 @dataclass(frozen=True)
 class Taken:
-    """A neighbour that has the memory that it wanted."""
-
     seconds: float
     slowest_step_s: float
 
@@ -64,8 +62,8 @@ class Taken:
 def fresh(stage: Stage, effort: Effort) -> Row:
     """128 KB batches on four connections: the first gigabytes of a broker that has just started.
 
-    `warm_mb_per_s` is the same work afterwards, when the cache is at its cap and no page of it is
-    touched for the first time; `fresh_per_warm` is the ratio of both.
+    ``warm_mb_per_s`` is the same work afterwards, when the cache is at its cap and all its pages
+    were touched; ``fresh_per_warm`` is the ratio of both.
     """
     broker = _started(stage)
     topics.create(broker, TOPIC)
@@ -81,8 +79,8 @@ def fresh(stage: Stage, effort: Effort) -> Row:
 
 
 def held(stage: Stage, effort: Effort) -> Row:
-    """8 GB at full speed, then all of it is read: what of it comes from the disk, and what memory
-    the block cache has for it (`populated_per_held`; 0 for a broker without one)."""
+    """Produces 8 GB at full speed, then reads all: the disk's part of it, and the block cache's
+    memory for it (``populated_per_held``; 0 without a block cache)."""
     broker = _started(stage)
     topics.create(broker, TOPIC)
     sent = _produce(broker, effort.memory_bytes)
@@ -110,9 +108,9 @@ def held(stage: Stage, effort: Effort) -> Row:
 
 
 def neighbour(stage: Stage, _: Effort) -> Row:
-    """A process takes half of the machine's memory within five seconds, while the cache holds
-    10 of 24 GB and somebody produces: its time against that on an empty machine, the producer's
-    p99.9, and what memory the cache has afterwards. Nobody may be killed."""
+    """A process takes half of the machine's memory within five seconds, while the cache holds 10 of
+    24 GB during produce. Figures: its time compared with that on an empty machine, the producer's
+    p99.9, and the cache's memory afterwards. No process may be killed."""
     if stage.name != "pyrklog":
         raise Unavailable("its page cache is the kernel's")
     wanted = round(_memory_bytes() * _NEIGHBOUR_SHARE)
@@ -148,7 +146,6 @@ def neighbour(stage: Stage, _: Effort) -> Row:
 
 
 def _started(stage: Stage) -> Broker:
-    """A broker outside every memory group."""
     broker = stage.prepare()
     broker.start(None)
     return broker
@@ -165,7 +162,7 @@ def _produce(broker: Broker, count: int) -> loadgen.Load:
 
 
 def _take(count: int, at_end: Callable[[], None]) -> Taken:
-    """A neighbour comes, has `count` bytes, and goes. BenchError when it was killed."""
+    """Runs a neighbour with ``count`` bytes. Raises BenchError if it was killed."""
     command = [sys.executable, "-c", _NEIGHBOUR, str(count), str(_NEIGHBOUR_SECONDS)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -185,7 +182,6 @@ def _memory_bytes() -> int:
 
 
 def _arena_bytes(broker: Broker) -> int:
-    """Memory that its block caches have."""
     count = 0
     for marker in (log_dir / ".pyrklog-arena" for log_dir in broker.log_dirs):
         if marker.exists():

@@ -1,7 +1,7 @@
-"""A memory cgroup for one broker, so that broker and page cache together have a fixed size.
+"""A memory cgroup for one broker, which fixes the size of broker and page cache together.
 
-Fair means warm: a virtual machine pays dearly for the first touch of each page of memory. In a
-group of fixed size, filled before the measurement, both brokers work on memory that was touched.
+A virtual machine pays dearly for the first touch of each page. In a cgroup of fixed size, filled
+before the measurement, both brokers work on touched memory.
 """
 
 import os
@@ -16,13 +16,14 @@ V2 = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """An existing group; `limit_bytes` bounds its processes and the page cache that they fill."""
+    """An existing cgroup; ``limit_bytes`` bounds its processes and the page cache that
+    they fill."""
 
     path: Path
     limit_bytes: int
 
     def join(self) -> Callable[[], None]:
-        """A `preexec_fn` that puts the new process into the group before it runs anything."""
+        """A ``preexec_fn`` that puts the new process into the cgroup before it runs anything."""
         processes = str(self.path / "cgroup.procs")
 
         def enter() -> None:
@@ -32,7 +33,7 @@ class MemoryGroup:
         return enter
 
     def remove(self) -> None:
-        """Frees the page cache of the group and removes it; its processes must have ended."""
+        """Frees the cgroup's page cache and removes it; its processes must have ended."""
         empty = self.path / "memory.force_empty"
         for _ in range(100):
             try:
@@ -48,7 +49,7 @@ class MemoryGroup:
 
 @dataclass(frozen=True)
 class NoMemoryGroup:
-    """Why there is none; measurements then say so."""
+    """Why there is none, for the report."""
 
     reason: str
 
@@ -57,7 +58,7 @@ Group = MemoryGroup | NoMemoryGroup
 
 
 def create(name: str, limit_bytes: int) -> Group:
-    """Makes a group by the v1 controller where it is mounted, else by v2."""
+    """Makes a cgroup by the v1 controller where it is mounted, else by v2."""
     try:
         if (V1 / "memory.limit_in_bytes").exists():
             return _create(V1 / name, "memory.limit_in_bytes", limit_bytes)

@@ -1,6 +1,6 @@
-"""The first Metadata reply that names a broker: when a broker is of use to clients.
+"""The first Metadata reply that names a broker: from then on clients can use it.
 
-Spoken by hand over a plain socket, since a client library would add its own retry intervals.
+Uses a plain socket, because a client library would add its own retry intervals.
 """
 
 import socket
@@ -18,9 +18,9 @@ class BrokerEnded(Exception):
 
 
 def wait_for_metadata(port: int, deadline: float, alive: Callable[[], bool]) -> float:
-    """The `time.monotonic()` at which a Metadata reply named a broker at 127.0.0.1:`port`.
+    """The ``time.monotonic()`` at which a Metadata reply named a broker at 127.0.0.1:``port``.
 
-    TimeoutError after `deadline` (monotonic), `BrokerEnded` when `alive()` is false before.
+    TimeoutError after ``deadline`` (monotonic), ``BrokerEnded`` when ``alive()`` is false before.
     """
     while time.monotonic() < deadline:
         try:
@@ -37,7 +37,7 @@ def wait_for_metadata(port: int, deadline: float, alive: Callable[[], bool]) -> 
 
 
 def brokers_in_metadata(connection: socket.socket) -> int:
-    """Asks once; how many brokers the reply names. OSError when the connection fails."""
+    """Asks once; returns the number of brokers in the reply. OSError when the connection fails."""
     connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
     (length,) = struct.unpack(">i", _receive(connection, 4))
     reply = _receive(connection, length)

@@ -1,12 +1,10 @@
-"""From before to after: what a piece of work cost the broker and the machine."""
-
 from benches import process
 from benches.brokers import Broker
 from benches.loadgen import Load
 
 
 class Meter:
-    """Starts counting when it is made. Every process of the broker counts, or of several."""
+    """Counts from its creation, over every process of the broker or brokers."""
 
     def __init__(self, *brokers: Broker) -> None:
         self._pids = [broker.pid for broker in brokers]
@@ -14,7 +12,7 @@ class Meter:
         self._cores = process.cores()
 
     def figures(self, seconds: float, moved_bytes: float) -> dict[str, float]:
-        """What it cost so far, as figures of a row."""
+        """The cost so far, as figures of a row."""
         after = process.usage_of(self._pids)
         cpu_s = after.cpu_s - self._before.cpu_s
         found = {
@@ -30,7 +28,6 @@ class Meter:
         return found
 
     def cpu_s(self) -> float:
-        """CPU seconds so far."""
         return process.usage_of(self._pids).cpu_s - self._before.cpu_s
 
 

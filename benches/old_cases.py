@@ -1,8 +1,8 @@
-"""Reading what was just produced, and old data: how much of it comes from the disk, and how fast?
+"""Reading fresh and old data: how much comes from the disk, and how fast.
 
-Each scenario has a broker of its own that was just started. `mb_per_s` is the first reading,
-`again_mb_per_s` the second one of the same bytes; `read_mb` and `again_read_mb` are what the broker
-caused to be read from storage meanwhile. With `--all-memory` no memory group holds the broker.
+Each scenario has a broker of its own that was just started. ``mb_per_s`` is the first reading,
+``again_mb_per_s`` the second one of the same bytes; ``read_mb`` and ``again_read_mb`` are the
+broker's storage reads meanwhile. With ``--all-memory`` the broker is in no memory cgroup.
 """
 
 import mmap
@@ -72,7 +72,7 @@ def _read_twice(broker: Broker, connections: int) -> Row:
 
 
 def just_produced(size_bytes: int, connections: int) -> Callable[[Stage, Effort], Row]:
-    """Produces so much to a broker that has just started, reads it at once, and again."""
+    """Produces so much to a fresh broker, reads it at once, and again."""
 
     def measure(stage: Stage, _: Effort) -> Row:
         broker = stage.prepare()
@@ -86,7 +86,7 @@ def just_produced(size_bytes: int, connections: int) -> Callable[[Stage, Effort]
 
 
 def old(connections: int) -> Callable[[Stage, Effort], Row]:
-    """Reads 3 GB of which nothing is in any memory, and the same again."""
+    """Reads 3 GB that are in no memory, twice."""
 
     def measure(stage: Stage, _: Effort) -> Row:
         broker = stage.prepare()
@@ -107,7 +107,7 @@ def old(connections: int) -> Callable[[Stage, Effort], Row]:
 
 
 def restarted(stage: Stage, _: Effort) -> Row:
-    """An orderly restart, then a consumer of the last 2 GB. The page cache stays as it is, too."""
+    """A clean restart, then a consumer of the last 2 GB. The page cache stays as it is."""
     broker = stage.prepare()
     stage.start(broker)
     _produce(broker, RESTARTED_BYTES)

@@ -1,7 +1,7 @@
 """A picture of the figures: throughput, CPU and latency of both brokers.
 
-Points joined by a line on a logarithmic scale: the length of the line is the ratio, wherever on
-the scale a case lies. (The length of a bar would mean nothing there.)
+A line joins two points on a logarithmic scale: its length shows the ratio anywhere on the scale,
+which a bar's length would not.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ LOOKS = {
 
 
 def draw(path: Path, found: list[Line], subtitle: str) -> None:
-    """Writes a PNG with one panel a metric; none for a metric without figures."""
+    """Writes a PNG with one panel for each metric that has figures."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,5 +1,5 @@
-"""Curves of what was varied: batch size, record size, partitions, rate; and what lag and a hanging
-disk do to others. One picture, one panel each, where there are figures."""
+"""Curves of what was varied: batch size, record size, partitions, rate; and the effects of lag and
+of a hanging disk. One picture, one panel each, where there are figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from benches.report import FLOOR, OURS, REFERENCE, Line, number
 
 @dataclass(frozen=True)
 class Sweep:
-    """A curve for each broker: `metric` of `cases` over `values`."""
+    """A curve for each broker: ``metric`` of ``cases`` over ``values``."""
 
     title: str
     axis: str
@@ -96,7 +96,7 @@ def points(sweep: Sweep, found: Sequence[Line]) -> dict[str, list[tuple[float, f
 
 
 def draw(path: Path, found: Sequence[Line], subtitle: str) -> bool:
-    """Writes a PNG; False and no file where nothing was varied."""
+    """Writes a PNG; returns False without a file if nothing was varied."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What /proc says about a broker's processes: CPU time, memory, threads, bytes from the disk."""
+"""A broker's processes according to /proc: CPU time, memory, threads, bytes from the disk."""
 
 import os
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Stat:
-    """A process at one moment. Seconds are user and system time together, since its start;
-    `reaped_cpu_s` is that of children that have ended and were waited for."""
+    """A process at one moment. Seconds are user and system time since its start; ``reaped_cpu_s``
+    is that of reaped children."""
 
     cpu_s: float
     rss_bytes: int
@@ -21,9 +21,9 @@ class Stat:
 
 
 def parse_stat(text: str, page_bytes: int) -> Stat:
-    """Reads the content of /proc/PID/stat; ValueError when it is no such content.
+    """Parses /proc/PID/stat. Raises ValueError for anything else.
 
-    The second field, the command's name, may hold blanks and parentheses: fields are counted from
+    The second field, the command's name, may contain blanks and parentheses, so fields count from
     its last closing parenthesis (proc(5)).
     """
     _, closed, rest = text.rpartition(")")
@@ -42,7 +42,7 @@ def parse_stat(text: str, page_bytes: int) -> Stat:
 
 
 def stat(pid: int) -> Stat:
-    """The process `pid` now; FileNotFoundError or ProcessLookupError when it is gone."""
+    """The process ``pid`` now; FileNotFoundError or ProcessLookupError when it is gone."""
     return parse_stat((_PROC / str(pid) / "stat").read_text(), os.sysconf("SC_PAGE_SIZE"))
 
 
@@ -50,9 +50,9 @@ def stat(pid: int) -> Stat:
 class Usage:
     """A process and all its descendants together at one moment.
 
-    `own_rss_bytes` leaves out `shared_bytes`, the pages of shared memory (RssShmem: a block cache).
-    `disk_read_bytes` is what they caused to be fetched from storage, read-ahead included and page
-    cache hits not (read_bytes of /proc/PID/io).
+    ``own_rss_bytes`` excludes ``shared_bytes``, the pages of shared memory (RssShmem: a block
+    cache). ``disk_read_bytes`` are their storage reads, with read-ahead and without page cache hits
+    (read_bytes of /proc/PID/io).
     """
 
     cpu_s: float
@@ -63,12 +63,12 @@ class Usage:
 
     @property
     def rss_bytes(self) -> int:
-        """All resident memory."""
         return self.own_rss_bytes + self.shared_bytes
 
 
 def usage(pid: int) -> Usage:
-    """Adds up the tree below `pid`; FileNotFoundError or ProcessLookupError when `pid` is gone."""
+    """Adds up the tree below ``pid``; FileNotFoundError or ProcessLookupError when
+    ``pid`` is gone."""
     root = _usage_of(pid)
     children = [child for child in tree(pid) if child != pid]
     return _sum([root, *_those_alive(children)])
@@ -112,7 +112,7 @@ def _sum(parts: list[Usage]) -> Usage:
 
 
 def parse_fields(text: str) -> dict[str, int]:
-    """The whole numbers of lines `Name: 12` or `Name: 12 kB`; other lines are left out."""
+    """The whole numbers of lines ``Name: 12`` or ``Name: 12 kB``; other lines are left out."""
     found = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -123,7 +123,7 @@ def parse_fields(text: str) -> dict[str, int]:
 
 
 def tree(pid: int) -> list[int]:
-    """`pid` and the ids of all its descendants, parents before their children."""
+    """``pid`` and the ids of all its descendants, parents before their children."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdecimal():
@@ -152,25 +152,24 @@ class Cores:
     total_s: float
 
     def busy_percent_since(self, before: "Cores") -> float:
-        """How much of the cores' time was used; 100 = all of them all the time."""
+        """Used share of the cores' time; 100 = all of them all the time."""
         total = self.total_s - before.total_s
         return 100 * (self.busy_s - before.busy_s) / total if total else 0.0
 
 
 def parse_cores(text: str) -> Cores:
-    """Reads the content of /proc/stat; waiting for a disk is idleness."""
+    """Parses /proc/stat; waiting for a disk is idleness."""
     numbers = [int(word) / _TICKS_PER_SECOND for word in text.split("\n", 1)[0].split()[1:9]]
     idle = numbers[3] + numbers[4]
     return Cores(sum(numbers) - idle, sum(numbers))
 
 
 def cores() -> Cores:
-    """The machine now."""
     return parse_cores((_PROC / "stat").read_text())
 
 
 def device_read_bytes(folder: Path) -> int:
-    """What was read from the device of `folder` by all processes since the system's start."""
+    """All processes' reads from the device of ``folder`` since the system's start."""
     device = os.stat(folder).st_dev
     wanted = (os.major(device), os.minor(device))
     for line in (_PROC / "diskstats").read_text().splitlines():

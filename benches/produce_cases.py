@@ -30,20 +30,19 @@ class Work:
 
     @property
     def topic(self) -> str:
-        """A name that no other work uses."""
         return (
             f"produce-{self.batch_bytes}-{self.connections}-{self.record_bytes}-{self.partitions}"
         )
 
     def create(self, broker: Broker) -> float:
-        """Makes the topic; seconds until every partition is led."""
+        """Creates the topic; seconds until every partition has a leader."""
         began = time.monotonic()
         topics.create(broker, self.topic, self.partitions)
         topics.wait_until_led(broker, self.topic)
         return time.monotonic() - began
 
     def warm(self, broker: Broker, effort: Effort) -> int:
-        """Some seconds that are not measured; the bytes that are in the topic then."""
+        """Some seconds that are not measured; returns the topic's bytes then."""
         with self._load(broker, effort.warm_seconds, effort.warm_bytes) as running:
             sent = running.result().bytes
         topics.wait_for_files(broker, self.topic, sent, self.partitions)
@@ -52,7 +51,7 @@ class Work:
     def measure(self, broker: Broker, effort: Effort, sent_before: int) -> Row:
         """Clock and CPU count stop when every byte is in its file."""
         with self._load(broker, effort.measure_seconds, effort.measure_bytes) as running:
-            # What the look-up of thousands of partitions costs is no part of the work.
+            # Looking up thousands of partitions is not part of the work.
             running.wait_until_started()
             meter = Meter(broker)
             done = running.result()
@@ -77,7 +76,7 @@ class Work:
 
 
 def produce(work: Work, *, warm: bool = True) -> Callable[[Broker, Effort], Row]:
-    """The work on a topic of its own, which without `warm` is fresh."""
+    """The work on a topic of its own, which without ``warm`` is fresh."""
 
     def measure(broker: Broker, effort: Effort) -> Row:
         create_s = work.create(broker)
@@ -88,9 +87,9 @@ def produce(work: Work, *, warm: bool = True) -> Callable[[Broker, Effort], Row]
 
 
 def row_of(done: Load, written: float, meter: Meter) -> Row:
-    """The figures of a produce whose last byte was in its file at `written` (monotonic)."""
+    """The figures of a produce whose last byte was in its file at ``written`` (monotonic)."""
     # The generator's clock is the same CLOCK_MONOTONIC. A broker may have written the last byte
-    # long before it acknowledged it.
+    # long before its acknowledgement.
     seconds = max(written, done.finished_ns / 1e9) - done.started_ns / 1e9
     return {
         **latencies(done),
@@ -112,7 +111,7 @@ _JAVA_RESULT = re.compile(
 
 
 def parse_java(output: str) -> Row:
-    """The figures of ProducerPerformance's last line; BenchError where it has none."""
+    """The figures of ProducerPerformance's last line; BenchError without one."""
     found = None
     for line in output.splitlines():
         found = _JAVA_RESULT.match(line) or found

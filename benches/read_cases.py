@@ -9,15 +9,15 @@ from benches.effort import Effort, Row
 from benches.meter import Meter, latencies
 from benches.produce_cases import IN_FLIGHT, row_of
 
-# What the warm case reads again and again: it fits into the memory group beside Kafka's heap.
+# The warm case's data: it fits into the memory cgroup beside Kafka's heap.
 WARM_BYTES = 600_000_000
-# What is produced and then read at once, in each round of the fresh case.
+# Produced and then read, in each round of the fresh case.
 FRESH_BYTES = 400_000_000
 _CATCH_UP_S = 0.5
 
 
 def fetch_warm(connections: int) -> Callable[[Broker, Effort], Row]:
-    """Reads 600 MB that lie in memory, again and again."""
+    """Reads 600 MB from memory, again and again."""
 
     def measure(broker: Broker, effort: Effort) -> Row:
         topic = f"fetch-{connections}"
@@ -55,8 +55,8 @@ def fetch_warm(connections: int) -> Callable[[Broker, Effort], Row]:
 
 
 def fetch_fresh(connections: int) -> Callable[[Broker, Effort], Row]:
-    """Produces 400 MB, waits until they are in their files, reads them for the first time; rounds
-    of that. Only the reading is measured."""
+    """Rounds: produces 400 MB, waits until they are in their files, reads them for the first time.
+    Only the reading is measured."""
 
     def measure(broker: Broker, effort: Effort) -> Row:
         topic = f"fresh-{connections}"
@@ -88,7 +88,7 @@ def fetch_fresh(connections: int) -> Callable[[Broker, Effort], Row]:
 
 
 def _added(rounds: list[tuple[loadgen.Load, Row]]) -> Row:
-    """All rounds as if they were one; percentiles are the worst round's."""
+    """The sum of all rounds; percentiles are the worst round's."""
     loads = [done for done, _ in rounds]
     rows = [row for _, row in rounds]
     seconds = sum(done.seconds for done in loads)
@@ -112,7 +112,7 @@ def _added(rounds: list[tuple[loadgen.Load, Row]]) -> Row:
 def together(broker: Broker, effort: Effort) -> Row:
     """A producer of 16 KB batches as fast as it can, and a consumer at the end of the log.
 
-    CPU and bytes of `cpu_s_per_gb` are those of both, per GB produced.
+    CPU and bytes of ``cpu_s_per_gb`` are those of both, per GB produced.
     """
     topic = "together"
     topics.create(broker, topic)
@@ -148,8 +148,8 @@ def together(broker: Broker, effort: Effort) -> Row:
 
 
 def end_to_end(records_per_s: int) -> Callable[[Broker, Effort], Row]:
-    """So many records a second, each a request of its own, at times that are fixed beforehand;
-    latency from the intended time of sending to the reader."""
+    """Single records at fixed times, each in its own request; latency from the intended time of
+    sending to the reader."""
 
     def measure(broker: Broker, effort: Effort) -> Row:
         topic = f"end-to-end-{records_per_s}"

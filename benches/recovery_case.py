@@ -10,7 +10,7 @@ from benches.meter import memory
 from benches.stage import Stage
 
 TOPIC = "recovery"
-# Few, large requests: the disk is to be filled, not the broker to be measured.
+# Few, large requests: they fill the disk and measure nothing.
 _BATCH_BYTES = 524_288
 # Nobody writes faster.
 _BYTES_PER_S = 3_000_000_000
@@ -18,10 +18,10 @@ _PROBE_TIMEOUT_S = 1_200
 
 
 def measure(stage: Stage, effort: Effort) -> Row:
-    """Fills, kills in the middle of a produce at full speed, starts, and probes from the start on.
+    """Fills, kills during a produce at full speed, starts, and probes from the start on.
 
-    `metadata_s`: a Metadata reply names the broker; `produced_s`: a record is acknowledged by some
-    partition; `led_s`: every partition says where it ends; `read_s`: the end of each was read.
+    ``metadata_s``: a Metadata reply names the broker; ``produced_s``: some partition acknowledges a
+    record; ``led_s``: every partition says where it ends; ``read_s``: the end of each was read.
     """
     broker = stage.prepare()
     stage.start(broker)
@@ -36,7 +36,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
     )
     _kill_under_load(broker, effort.recovery_load_seconds)
     with Running("probe", broker.bootstrap, TOPIC, timeout_seconds=_PROBE_TIMEOUT_S) as probe:
-        # The generator is up and tries again and again: the clock starts with the broker's process.
+        # The generator already runs and retries: the clock starts with the broker's process.
         began = time.monotonic()
         metadata_s = stage.start(broker, _PROBE_TIMEOUT_S)
         served = loadgen.parse_served(probe.output())
@@ -54,7 +54,7 @@ def measure(stage: Stage, effort: Effort) -> Row:
 
 
 def _kill_under_load(broker: Broker, load_s: float) -> None:
-    """SIGKILL while the producers are at their limit, whatever the broker's is."""
+    """SIGKILL while the producers, or the broker, are at their limit."""
     load = Running(
         *("produce", broker.bootstrap, TOPIC),
         connections=4,

@@ -27,7 +27,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Line:
-    """One metric of one case over all pairs. `cores_busy_percent` is that of our runs."""
+    """One metric of one case over all pairs. ``cores_busy_percent`` is that of our runs."""
 
     case: str
     metric: str
@@ -43,7 +43,6 @@ class Line:
         return statistics.median(self.ratios) if self.ratios else None
 
     def verdict(self) -> str:
-        """The goal and whether it is reached; empty where there is none."""
         figures = goals.Figures(self.ours, self.ratio, self.floor, self.cores_busy_percent)
         return goals.verdict(self.case, self.metric, figures)
 
@@ -80,7 +79,7 @@ def _median(values: list[float | None]) -> float | None:
 
 
 def number(value: float | None) -> str:
-    """Three significant figures, thousands with commas; a dash for nothing."""
+    """Three significant figures, thousands with commas; a dash for None."""
     if value is None:
         return "–"
     if abs(value) >= 1_000:
@@ -107,7 +106,7 @@ def _cells(line: Line) -> list[str]:
 
 
 def _rows(found: list[Line]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells; a column for the floor, the last one, where there is any."""
+    """Headings and cells; a last column for the floor, if there is one."""
     headings = list(_HEADINGS)
     rows = [_cells(line) for line in found]
     if any(line.floor is not None for line in found):
@@ -118,7 +117,6 @@ def _rows(found: list[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def table(found: list[Line]) -> Table:
-    """For the terminal."""
     headings, rows = _rows(found)
     out = Table(title="pyrklog beside Apache Kafka (medians; ratio = pyrklog / Kafka)")
     for place, heading in enumerate(headings):
@@ -148,7 +146,7 @@ def markdown(found: list[Line]) -> str:
 
 
 def write_csv(path: Path, results: Iterable[Result]) -> None:
-    """One row for each case, broker and pair, with every figure that was taken."""
+    """One row for each case, broker and pair, with every figure."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["pair", "broker", "case", *METRICS])

@@ -1,4 +1,4 @@
-"""How the kernel shares the cores out while something is measured."""
+"""The kernel's scheduling during measurements."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,11 @@ _AUTOGROUPS = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 @contextmanager
 def without_autogroups() -> Iterator[str]:
-    """Yields how threads are scheduled meanwhile, for people to read.
+    """Yields a description of the scheduling meanwhile.
 
-    Autogroups (sched(7)) give each session its share of the cores. Kernel 6.18 was seen to keep a
-    thread of one session waiting for 2 to 4 s while another session kept both cores busy, with a
-    server that only echoes among the victims: not a broker would be measured, but that. Changing it
-    needs root.
+    Autogroups (sched(7)) give each session its share of the cores. On kernel 6.18 a thread of one
+    session waited 2 to 4 s while another session kept both cores busy, even in a server that only
+    echoes; this would be measured instead of a broker. Changing it needs root.
     """
     try:
         before = _AUTOGROUPS.read_text()

@@ -1,6 +1,6 @@
-"""A data plane whose control plane answers every request at once: what the seam alone costs.
+"""A data plane whose control plane answers every request at once: the cost of the seam alone.
 
-`python -m benches.seam_server FOLDER` prints its port and ends with its standard input.
+``python -m benches.seam_server FOLDER`` prints its port and ends with its standard input.
 """
 
 import sys
@@ -19,13 +19,12 @@ _GRACE_MS = 1_000
 
 
 class Answerer:
-    """Answers in the turn in which the event is handed out."""
+    """Answers in the turn of the event."""
 
     def __init__(self, plane: CorePlane) -> None:
         self._plane = plane
 
     def on_request(self, request: Request) -> None:
-        """Any request."""
         self._plane.reply(request.id, _ANSWER)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
@@ -35,7 +34,6 @@ class Answerer:
         raise AssertionError(commit)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
-        """Nobody here asks for topics."""
         self._plane.close_request(request_id)
 
     def on_client_gone(self, request_id: int) -> None:

@@ -1,4 +1,4 @@
-"""A place for one broker: a folder, emptied at the end, and a memory group."""
+"""A place for one broker: a folder, emptied at the end, and a memory cgroup."""
 
 import os
 import tempfile
@@ -13,9 +13,8 @@ MEMORY_BYTES = 2_500_000_000
 
 
 class Stage:
-    """Makes and starts one broker. It joins the group before it is executed, so that all that it
-    ever allocates, files in shared memory too, is charged there, and it sees the group's limit.
-    """
+    """Makes and starts one broker. It joins the cgroup before exec, so that all its memory,
+    including files in shared memory, is charged there, and it sees the cgroup's limit."""
 
     def __init__(self, name: str, folder: Path, group: memory_group.Group) -> None:
         self.name = name
@@ -24,19 +23,19 @@ class Stage:
         self._broker: Broker | None = None
 
     def prepare(self, log_dirs: Sequence[Path] = ()) -> Broker:
-        """A broker, not started yet; `log_dirs` instead of the one it would have."""
+        """A broker, not started yet; ``log_dirs`` replace its default."""
         self._broker = BROKERS[self.name](self.folder / self.name, log_dirs)
         self._broker.prepare()
         return self._broker
 
     def start(self, broker: Broker, timeout_s: float = 60.0) -> float:
-        """Starts it in the group; seconds until its Metadata named a broker."""
+        """Starts it in the cgroup; seconds until its Metadata named a broker."""
         group = self._group
         enter = group.join() if isinstance(group, memory_group.MemoryGroup) else None
         return broker.start(enter, timeout_s)
 
     def clear(self) -> None:
-        """Ends the broker and empties its folder, which goes with the run (`spent.sweep`)."""
+        """Ends the broker and empties its folder, which ``spent.sweep`` removes."""
         if self._broker is not None:
             self._broker.remove()
         spent.empty(self.folder)
@@ -46,8 +45,8 @@ class Stage:
 
 @contextmanager
 def stage(name: str, folder: Path, *, all_memory: bool = False) -> Iterator[Stage]:
-    """A stage for the broker called `name`, in a new folder inside `folder`; with `all_memory` in
-    no memory group."""
+    """A stage for the broker called ``name``, in a new folder inside ``folder``; with
+    ``all_memory`` in no memory cgroup."""
     group: memory_group.Group = memory_group.NoMemoryGroup("all memory is asked for")
     if not all_memory:
         group = memory_group.create(f"pyrklog-bench-{os.getpid()}", MEMORY_BYTES)

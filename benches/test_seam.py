@@ -1,4 +1,4 @@
-"""Micro-benchmarks of the seam: `pytest benches/test_seam.py`; see benchmark-method.md."""
+"""Micro-benchmarks of the seam: ``pytest benches/test_seam.py``; see benchmark-method.md."""
 
 import resource
 import socket
@@ -52,8 +52,8 @@ def connect(port: int) -> socket.socket:
 
 @pytest.fixture(scope="module")
 def seam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a plane whose control plane answers at once; a process of its own, so that its
-    GIL is not shared with the clients."""
+    """The port of a plane whose control plane answers at once, in its own process, so that the
+    clients do not share its GIL."""
     folder = tmp_path_factory.mktemp("seam") / "logs"
     command = [sys.executable, "-m", "benches.seam_server", str(folder)]
     with subprocess.Popen(
@@ -77,7 +77,7 @@ def test_round_trip_of_a_control_request(seam: int, benchmark: BenchmarkFixture)
 
 
 def test_batches_of_events(seam: int, benchmark: BenchmarkFixture) -> None:
-    """64 requests that are there at the same time, drained in batches; a round is all of them."""
+    """64 simultaneous requests, drained in batches; a round is all of them."""
     connections = [connect(seam) for _ in range(EVENTS)]
 
     def batch() -> int:
@@ -110,7 +110,6 @@ def wait_for_all_partitions(broker: Broker) -> None:
 
 @pytest.fixture(params=["kafka", "pyrklog"])
 def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    """A broker with 10,000 partitions."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # Kafka holds a file a partition open
     broker = BROKERS[request.param](tmp_path / request.param)
@@ -133,7 +132,7 @@ def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 
 def test_metadata_of_10_000_partitions(large: Broker, benchmark: BenchmarkFixture) -> None:
-    """All topics, as a client asks that subscribes to a pattern; beside Kafka's."""
+    """All topics, as for a client that subscribes to a pattern; beside Kafka's."""
     benchmark.group = "metadata of 10,000 partitions"
     with connect(large.port) as connection:
         assert len(benchmark(ask_metadata, connection)) >= METADATA_BYTES_MIN

@@ -1,4 +1,4 @@
-"""Topics of a case: made, filled, waited for, removed."""
+"""Topics of a case: created, filled, awaited, removed."""
 
 import os
 import time
@@ -20,7 +20,7 @@ _REMOVAL_TIMEOUT_S = 60.0
 
 
 def create(broker: Broker, name: str, partitions: int = PARTITIONS) -> None:
-    """Creates a topic, in steps where it is large; BenchError when the broker refuses."""
+    """Creates a topic, a large one in steps; BenchError if the broker refuses."""
     broker.topics.append(name)
     if broker.name == "floor":
         return  # it has every topic
@@ -33,7 +33,7 @@ def create(broker: Broker, name: str, partitions: int = PARTITIONS) -> None:
 
 
 def steps(first: int, wanted: int) -> list[int]:
-    """How many partitions a topic of `first` is to have after each further step."""
+    """The numbers of partitions after each further step from ``first``."""
     if wanted <= first:
         return []
     return [*range(first + _PARTITIONS_AT_ONCE, wanted, _PARTITIONS_AT_ONCE), wanted]
@@ -46,7 +46,6 @@ def wait_until_led(broker: Broker, name: str) -> None:
 
 
 def exists(broker: Broker, name: str) -> bool:
-    """Whether the broker knows the topic."""
     return name in _admin(broker).list_topics(timeout=30).topics
 
 
@@ -63,7 +62,7 @@ def _wait(broker: Broker, what: str, futures: dict[str, Any]) -> None:
 
 
 def remove_all(broker: Broker) -> None:
-    """Removes what cases have created, and waits until its bytes are gone from the disk."""
+    """Removes the cases' topics, and waits until their bytes are gone from the disk."""
     names, broker.topics[:] = list(broker.topics), []
     if not names:
         return
@@ -79,14 +78,15 @@ def remove_all(broker: Broker) -> None:
 
 
 def _files(broker: Broker, names: Iterable[str]) -> Iterable[Path]:
-    """Segments of the topics, in folders that are being deleted, too (NAME-0.ID-delete)."""
+    """Segments of the topics, including folders under deletion (NAME-0.ID-delete)."""
     for name in names:
         for log_dir in broker.log_dirs:
             yield from log_dir.glob(f"{name}-[0-9]*/*.log")
 
 
 def fill(broker: Broker, most_bytes: int, topic: str = "fill") -> None:
-    """Touches the memory that the broker and its page cache will use; makes the topic `fill`."""
+    """Touches the memory that the broker and its page cache will use; creates the topic
+    ``fill``."""
     if topic == "fill":
         create(broker, topic)
         broker.topics.remove(topic)
@@ -104,9 +104,10 @@ def fill(broker: Broker, most_bytes: int, topic: str = "fill") -> None:
 def wait_for_files(
     broker: Broker, topic: str, expected: int, partitions: int = PARTITIONS
 ) -> float:
-    """Waits until the topic's segments hold `expected` bytes; the monotonic time of the last write.
+    """Waits until the topic's segments hold ``expected`` bytes; the monotonic time of the last
+    write.
 
-    The times of the files say when that was, so that looking may be slow where files are many.
+    That time comes from the files, so polling may be slow for many files.
     """
 
     def look() -> tuple[int, float]:
@@ -120,7 +121,7 @@ def wait_for_files(
 def wait_until_written(
     broker: Broker, topic: str, expected: int, look: Callable[[], tuple[int, float]]
 ) -> float:
-    """As :func:`wait_for_files`, with `look` for (bytes, wall clock time of the last write)."""
+    """:func:`wait_for_files` with ``look`` for (bytes, wall clock time of the last write)."""
     deadline = time.monotonic() + _FILES_TIMEOUT_S
     while True:
         began = time.monotonic()
@@ -137,10 +138,8 @@ def wait_until_written(
 
 
 def wait_until_at_rest(broker: Broker, topic: str, least: int, rest_s: float = 1.0) -> int:
-    """Waits until the topic's segments hold `least` bytes and did not grow for `rest_s`; the bytes.
-
-    For a client that does not say how many bytes it sent.
-    """
+    """Waits until the topic's segments hold ``least`` bytes and did not grow for ``rest_s``;
+    returns the bytes. For a client that does not report how many it sent."""
     deadline = time.monotonic() + _FILES_TIMEOUT_S
     size, since = -1, time.monotonic()
     while time.monotonic() < deadline:

@@ -1,8 +1,8 @@
-"""Records what real clients send into rust/wire/tests/corpus: `python ci/capture_corpus.py`.
+"""Records real clients' frames into rust/wire/tests/corpus: ``python ci/capture_corpus.py``.
 
-Every client is driven through a capturing proxy in front of our own broker. A few different frames
-are kept for each client, API and version; `rust/wire/tests/corpus/README.md` describes the files.
-Frames of earlier captures by the same version of a client are replaced.
+Every client runs through a capturing proxy in front of our own broker. A few different frames are
+kept for each client, API and version; ``rust/wire/tests/corpus/README.md`` describes the files.
+They replace earlier frames of the same client version.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def aio_kafka(bootstrap: str, topic: str) -> None:
 
 
 def confluent(bootstrap: str, topic: str) -> None:
-    """What librdkafka can do besides."""
+    """And librdkafka's other requests."""
     python_client(Confluent())(bootstrap, topic)
     partition = TopicPartition(topic, 0, START_MS)
     consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
@@ -101,7 +101,7 @@ def confluent(bootstrap: str, topic: str) -> None:
 
 
 def kcat(bootstrap: str, topic: str) -> None:
-    """Debian's kcat, which brings an older librdkafka."""
+    """Debian's kcat, which has an older librdkafka."""
 
     def run(*arguments: str, stdin: str = "") -> None:
         command = ["kcat", "-b", bootstrap, *arguments]
@@ -115,7 +115,7 @@ def kcat(bootstrap: str, topic: str) -> None:
 
 
 def java(bootstrap: str, topic: str) -> None:
-    """The program of the Java tests; it wants the records of another client to be there."""
+    """The program of the Java tests; it expects records of another client."""
     for turn in range(5):
         values = [b"python %d" % (10 * turn + number) for number in range(10)]
         Confluent().produce(
@@ -132,7 +132,7 @@ def kcat_version() -> str:
 
 
 def clients() -> dict[str, Callable[[str, str], None]]:
-    """What drives each client, by the label of its frames."""
+    """Label of frames -> what drives the client."""
     found: dict[str, Callable[[str, str], None]] = {
         f"confluent-kafka-{version('confluent-kafka')}": confluent,
         f"kafka-python-{version('kafka-python')}": kafka_python,
@@ -151,7 +151,7 @@ def chosen(frames: Iterable[Frame], label: str) -> dict[str, bytes]:
     kept: dict[str, bytes] = {}
     seen: set[str] = set()
     for frame in frames:
-        # Java's program also uses librdkafka, which a client id gives away.
+        # Java's program also uses librdkafka; the client id shows that.
         foreign = label.startswith("java") and b"rdkafka" in frame.payload[:30]
         if frame.label != label or frame.api_key not in APIS or foreign:
             continue
@@ -168,7 +168,6 @@ def chosen(frames: Iterable[Frame], label: str) -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Captures everything and writes the files."""
     port = free_port()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with TestBroker(options=advertised) as broker, CapturingProxy(broker.bootstrap, port) as proxy:

@@ -1,8 +1,8 @@
 """The rules of design.md that no other tool enforces, as a failing check.
 
-Who may import whom, import circles, the purity of machines, `unsafe`, the length of files and
-functions, and tests that sleep.
-`python ci/check_structure.py [ROOT]` prints one line a violation and exits with 1 if there is any.
+Imports, import circles, the purity of machines, ``unsafe``, the length of files and functions, and
+tests that sleep. ``python ci/check_structure.py [ROOT]`` prints one line a violation and exits with
+1 if there is any.
 """
 
 import ast
@@ -31,7 +31,7 @@ CORE_IMPORTERS = (
     "python/pyrklog/plane/offline.py",
 )
 
-# What a decision must get as an argument, never fetch for itself.
+# Decisions get these as arguments.
 # fmt: off
 IMPURE = frozenset({
     "anyio", "asyncio", "multiprocessing", "os", "queue", "random", "secrets", "select",
@@ -39,9 +39,9 @@ IMPURE = frozenset({
     "time", "trio", "uuid",
 })
 # fmt: on
-# Parsers of foreign bytes, which are tried with every cut and flipped bit: bytes in, values out.
+# Parsers of foreign bytes, tested with every cut and flipped bit: bytes in, values out.
 PURE_FILES = frozenset({"python/pyrklog/adoption/batches.py", "python/pyrklog/adoption/kraft.py"})
-# What must not load before a subcommand of the command line needs it.
+# Must not load before a subcommand needs it.
 SLOW_FOR_CLI = frozenset(
     {
         "pyrklog.broker",
@@ -53,7 +53,7 @@ SLOW_FOR_CLI = frozenset(
     }
 )
 
-# An optional package: whoever imports the module that needs it does so only when it is asked for.
+# An optional package: imports of the module that needs it must be lazy.
 KAZOO_MODULE = "pyrklog.metastore.zookeeper"
 KAZOO_IMPORTERS = {
     "python/pyrklog/adoption/zookeeper.py": "lazily",
@@ -61,10 +61,10 @@ KAZOO_IMPORTERS = {
     "python/pyrklog/metastore/zookeeper_handler.py": "at its top",
 }
 
-# Which of our crates a crate may depend on.
+# Allowed dependencies among our crates.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
-    # Its own tests switch on its feature `testing`.
+    # Its own tests enable its feature ``testing``.
     "arena": frozenset({"arena"}),
     "log": frozenset({"wire", "arena"}),
     "base": frozenset({"wire"}),
@@ -80,7 +80,7 @@ CRATE_DEPENDENCIES = {
     "floors": frozenset({"wire", "loadgen"}),
     "bridge": frozenset({"wire", "log", "dataplane"}),
 }
-# Paths that a crate's code, apart from its tests, must not name, and why.
+# Paths that a crate's code, except tests, must not name, and why.
 _NO_CLOCK = (r"\b(?:Instant|SystemTime)\b", "reads a clock; time is an argument here")
 _NO_SOCKET = (r"\b(?:std::net::(?!IpAddr\b)|rustix::net\b)", "knows sockets")
 _NO_FILE = (r"\b(?:std::fs|rustix::fs)\b", "touches files")
@@ -100,8 +100,8 @@ CRATE_FORBIDS = {
     "fuzz": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
     "bridge": (_NO_CLOCK, _NO_SOCKET, _NO_FILE),
 }
-# The folders of a crate's `src`, and the packages and modules of pyrklog, lowest first: a file
-# imports from its own and from lower ones. Lazy imports count, as do those for type checkers.
+# The folders of a crate's ``src``, and the packages and modules of pyrklog, lowest first: a file
+# imports from its own and from lower ones, also lazily and for type checkers.
 # fmt: off
 ROOMS = {
     "rust/dataplane": ("net", "follower"),
@@ -112,8 +112,8 @@ ROOMS = {
     ),
 }
 # fmt: on
-# What does what handlers return. A handler gets a ClientContext and an output, and never sees
-# the state of a connection.
+# The files that act on what handlers return. A handler gets a ClientContext and an output, never a
+# connection's state.
 CONNECTION_STATE = "rust/requests/src/client.rs"
 CONNECTION_STATE_IMPORTERS = frozenset(
     {
@@ -128,8 +128,8 @@ CONNECTION_STATE_IMPORTERS = frozenset(
         "rust/requests/src/resume.rs",
     }
 )
-# Crates whose code may write `unsafe`: memory that other lives of the process wrote has no other
-# way in. The binding's macros expand to it.
+# Crates that may contain ``unsafe``: memory of earlier processes has no other access. The binding's
+# macros expand to it.
 UNSAFE_ALLOWED = frozenset({"arena"})
 FORBID_UNSAFE_NOT_NEEDED = frozenset({"bridge"})
 
@@ -148,7 +148,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Import:
-    """A module named by an import statement; `eager` when it runs as the module is imported."""
+    """A module named by an import statement; ``eager`` if it runs when the module is imported."""
 
     module: str
     line: int
@@ -156,7 +156,7 @@ class Import:
 
 
 def check(root: Path) -> list[Violation]:
-    """All violations under `root`, sorted."""
+    """All violations under ``root``, sorted."""
     return sorted([*_check_python(root), *_check_rust(root), *_check_arrows(root)])
 
 
@@ -177,7 +177,7 @@ def _check_python(root: Path) -> Iterator[Violation]:
         yield from _check_python_functions(name, tree)
     package = {name: imports(name, tree) for name, tree in trees.items() if _in_package(name)}
     for name, found in package.items():
-        # `from a import b` counts as `a` and as `a.b`: one violation a line is enough.
+        # ``from a import b`` counts as ``a`` and ``a.b``: one violation a line is enough.
         by_line = {v.line: v for v in reversed([*_check_imports(name, found, package)])}
         yield from by_line.values()
 
@@ -197,7 +197,7 @@ def _in_package(name: str) -> bool:
 
 
 def imports(name: str, tree: ast.Module) -> list[Import]:
-    """Every import of a module; relative ones resolved; those for type checkers only left out."""
+    """Every import of a module, relative ones resolved; without those for type checkers."""
     package = name.removeprefix("python/").rsplit("/", 1)[0].split("/")
     found: list[Import] = []
 
@@ -259,7 +259,7 @@ def _check_drivers(
 def _check_purity(
     name: str, found: list[Import], package: dict[str, list[Import]]
 ) -> Iterator[Violation]:
-    """A pure module, and whatever of the package it imports, imports nothing impure."""
+    """A pure module, and all that it imports of the package, imports nothing impure."""
     for item in found:
         chain = _impure_chain(item.module, package, (name,))
         if chain:
@@ -286,7 +286,7 @@ def _named(module: str, names: frozenset[str]) -> bool:
 
 
 def _check_sleeps(name: str, source: str, tree: ast.Module) -> Iterator[Violation]:
-    """Whoever takes for granted what has come about in a while is wrong on a slow machine."""
+    """A test that sleeps and assumes a result fails on a slow machine."""
     lines = source.splitlines()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep":
@@ -332,7 +332,7 @@ def _check_manifest(name: str, crate: str, manifest: Path) -> Iterator[Violation
     table = tomllib.loads(manifest.read_text())
     for dependency in (*table.get("dependencies", {}), *table.get("dev-dependencies", {})):
         ours = dependency.removeprefix("pyrklog-")
-        # Itself: a crate's tests may ask for its own features.
+        # Itself: a crate's tests may enable its own features.
         if ours not in (dependency, crate) and ours not in CRATE_DEPENDENCIES[crate]:
             yield Violation(name, 1, f"{crate} must not depend on {dependency}")
         if dependency == "pyo3" and crate != "bridge":
@@ -380,7 +380,7 @@ def _check_arrows(root: Path) -> Iterator[Violation]:
 
 
 def _check_rooms(root: Path, name: str, graph: import_circles.Graph) -> Iterator[Violation]:
-    """No file imports one of a higher room."""
+    """No file imports one of a higher folder."""
     rooms = ROOMS.get(name, ())
     heights = {room: height for height, room in enumerate(rooms)}
 

@@ -1,7 +1,7 @@
 """Files that import each other in a circle, for each crate and each Python folder.
 
-`python ci/import_circles.py [ROOT]` prints how long the longest circle of each is, and its files.
-ci/check_structure.py fails where one is longer than it may be.
+``python ci/import_circles.py [ROOT]`` prints the length and files of each one's longest circle.
+ci/check_structure.py fails if one is longer than allowed.
 """
 
 import sys
@@ -19,7 +19,7 @@ PYTHON_FOLDERS = {"python/pyrklog": "python", "tests": "", "benches": "", "ci": 
 
 
 def graphs(root: Path) -> Iterator[tuple[str, Graph]]:
-    """(name, imports of its files) of each crate and Python folder under `root`."""
+    """(name, imports of its files) of each crate and Python folder under ``root``."""
     for folder in ("rust", "benches"):
         for manifest in sorted((root / folder).glob("*/Cargo.toml")):
             name = manifest.parent.relative_to(root).as_posix()

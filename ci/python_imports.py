@@ -1,6 +1,6 @@
-"""Which modules of a folder import which: at the top, inside functions and for type checkers.
+"""Imports between a folder's modules: at the top, inside functions and for type checkers.
 
-A name that a package's `__init__.py` only passes on counts for the module that defines it.
+A name that a package's ``__init__.py`` re-exports counts for the module that defines it.
 """
 
 import ast
@@ -11,7 +11,7 @@ Reexports = dict[tuple[str, str], tuple[str, str]]
 
 
 def imports_of(folder: Path, root: Path) -> dict[Path, set[Path]]:
-    """Each file under `folder` with the files there that it imports; names begin at `root`."""
+    """Each file under ``folder`` with the files there that it imports; names begin at ``root``."""
     files = {_module_of(path, root): path for path in sorted(folder.rglob("*.py"))}
     trees = {module: ast.parse(path.read_text()) for module, path in files.items()}
     reexports: Reexports = {}

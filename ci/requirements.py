@@ -1,8 +1,8 @@
-"""Prints what pyproject.toml declares, one requirement a line, for `pip install -r /dev/stdin`.
+"""Prints pyproject.toml's requirements, one a line, for ``pip install -r /dev/stdin``.
 
-`python ci/requirements.py` prints the run-time dependencies, `... demo dev` those and the named
-extras. Extras that name the project's own extras are opened up, so that nothing here builds the
-project to learn its dependencies.
+``python ci/requirements.py`` prints the run-time dependencies, ``... demo dev`` those and the named
+extras. Extras that name the project's own extras are expanded, so that learning the dependencies
+does not build the project.
 """
 
 import re
@@ -14,7 +14,7 @@ _OWN_EXTRA = re.compile(r"pyrklog\[(?P<extras>[a-z, ]+)\]")
 
 
 def requirements(project: dict[str, object], extras: list[str]) -> list[str]:
-    """The requirements of the project and of `extras`, sorted; KeyError for an unknown extra."""
+    """The requirements of the project and of ``extras``, sorted; KeyError for an unknown extra."""
     table = project["optional-dependencies"]
     runtime = project["dependencies"]
     assert isinstance(table, dict)
@@ -32,7 +32,6 @@ def requirements(project: dict[str, object], extras: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Reads pyproject.toml beside this folder."""
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     print("\n".join(requirements(tomllib.loads(text)["project"], sys.argv[1:])))
 

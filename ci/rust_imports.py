@@ -1,8 +1,8 @@
-"""Which files of a crate import which, read from `use` declarations and inline paths.
+"""Imports between a crate's files, read from ``use`` declarations and inline paths.
 
-A name that a module only passes on (`pub use`) counts for the file that defines it, so a folder's
-root file that re-exports its parts does not stand between them. Code under `#[cfg(test)]` is left
-out. Two things are not seen: methods of one type that are spread over files, and macros.
+A name that a module re-exports (``pub use``) counts for the file that defines it, so a folder's
+root file does not stand between its parts. Code under ``#[cfg(test)]`` is left out. Two things are
+not seen: methods of one type in several files, and macros.
 """
 
 import re
@@ -23,7 +23,7 @@ _REEXPORTS_MAX = 8
 
 @dataclass(frozen=True)
 class _Use:
-    """One name that a `use` brings in; `target` begins with "" where it is relative."""
+    """One name of a ``use``; ``target`` begins with "" if it is relative."""
 
     target: Names
     name: str
@@ -40,7 +40,7 @@ class _Module:
 
 
 def imports_of(source: Path) -> dict[Path, set[Path]]:
-    """Each file under `source` (a crate's `src`) with the files that it imports."""
+    """Each file under ``source`` (a crate's ``src``) with the files that it imports."""
     modules = {module.path: module for module in _modules(source)}
     graph: dict[Path, set[Path]] = {}
     for module in modules.values():
@@ -69,7 +69,7 @@ def _modules(source: Path) -> Iterator[_Module]:
 
 
 def _flat(tree: str) -> Iterator[tuple[Names, str]]:
-    """`a::{b, c as d}` as (("a", "b"), "b") and (("a", "c"), "d")."""
+    """``a::{b, c as d}`` as (("a", "b"), "b") and (("a", "c"), "d")."""
     tokens = [*_TOKEN.findall(tree), ","]
     prefixes: list[Names] = [()]
     path: Names = ()
@@ -114,7 +114,7 @@ def _whole(module: _Module, target: Names) -> Names:
 
 
 def _resolve(modules: Modules, path: Names, reexports: int = 0) -> _Module | None:
-    """The module that defines what `path` names; None where none of the crate does."""
+    """The module that defines what ``path`` names; None if it is outside the crate."""
     for end in range(len(path), -1, -1):
         module = modules.get(path[:end])
         if module is None:

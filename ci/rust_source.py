@@ -1,4 +1,4 @@
-"""Just enough of Rust's lexical structure for ci/check_structure.py: no parser, good enough."""
+"""Just enough of Rust's lexical structure for ci/check_structure.py; not a parser."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _TEST_ITEM = re.compile(r"#\[cfg\((?:test|all\(test\b[^\]]*)\)\]")
 
 @dataclass(frozen=True)
 class Function:
-    """One `fn` with a body: name, first line (1-based) and the number of lines it spans."""
+    """One ``fn`` with a body: name, first line (1-based) and number of lines."""
 
     name: str
     line: int
@@ -28,7 +28,7 @@ class Function:
 
 
 def code_only(source: str) -> str:
-    """`source` with comments, strings and characters blanked; every newline stays in place."""
+    """``source`` with comments, strings and characters blanked; every newline stays in place."""
     kept: list[str] = []
     at = 0
     while match := _OPAQUE.search(source, at):
@@ -40,7 +40,7 @@ def code_only(source: str) -> str:
 
 
 def without_tests(code: str) -> str:
-    """`code` (from `code_only`) with the items under `#[cfg(test)]` blanked."""
+    """``code`` (from ``code_only``) with the items under ``#[cfg(test)]`` blanked."""
     at = 0
     while match := _TEST_ITEM.search(code, at):
         end = _item_end(code, match.end())
@@ -50,7 +50,7 @@ def without_tests(code: str) -> str:
 
 
 def functions(code: str) -> list[Function]:
-    """Every function with a body in `code` (from `code_only`), nested ones too."""
+    """Every function with a body in ``code`` (from ``code_only``), nested ones too."""
     found = []
     for match in _FUNCTION.finditer(code):
         end = _item_end(code, match.end())
@@ -61,7 +61,7 @@ def functions(code: str) -> list[Function]:
 
 
 def _block_end(source: str, at: int) -> int:
-    """The end of a block comment whose opening ends at `at`; Rust nests them."""
+    """The end of a block comment whose opening ends at ``at``; Rust nests them."""
     depth = 1
     for edge in _BLOCK_EDGE.finditer(source, at):
         depth += 1 if edge[0] == "/*" else -1
@@ -71,7 +71,8 @@ def _block_end(source: str, at: int) -> int:
 
 
 def _item_end(code: str, at: int) -> int:
-    """The end of the item that goes on at `at`: after its `;`, or after its matching `}`."""
+    """The end of the item that continues at ``at``: after its ``;``, or after its
+    matching ``}``."""
     depth = 0
     for edge in re.compile(r"[(){}\[\];]").finditer(code, at):
         if edge[0] in "([{":

@@ -1,1 +1,2 @@
-"""A year of real flights through pyrklog and a PySpark pipeline: `make demo`, `python -m demo`."""
+"""A year of real flights through pyrklog and a PySpark pipeline: ``make demo``,
+``python -m demo``."""

@@ -1,4 +1,4 @@
-"""`python -m demo`: starts a broker, streams the flights through it and Spark, checks, draws.
+"""``python -m demo``: starts a broker, streams the flights through it and Spark, checks, draws.
 
 Exit status: 0 all figures agree, 1 they do not, 2 usage, 3 something needed is missing or failed.
 """
@@ -26,7 +26,6 @@ _SHOWN_DIFFERENCES = 10
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.splitlines()[0])
     parser.add_argument(
         "-b", "--bootstrap", help="a running broker to use, pyrklog or any Kafka [starts its own]"
@@ -55,7 +54,7 @@ def _months(text: str) -> range:
 
 @contextmanager
 def broker(bootstrap: str | None, folder: Path, console: Console) -> Iterator[str]:
-    """The given broker, or one of our own for as long as the context lasts."""
+    """The given broker, or one of our own during the context."""
     if bootstrap:
         yield bootstrap
         return
@@ -71,21 +70,21 @@ def broker(bootstrap: str | None, folder: Path, console: Console) -> Iterator[st
 
 
 class Steps:
-    """Prints each step with the time that it took."""
+    """Prints each step with its duration."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last = time.monotonic()
 
     def done(self, text: str) -> None:
-        """A step that ended now."""
+        """Ends a step."""
         now = time.monotonic()
         self._console.print(f"{now - self._last:6.1f} s  {text}", highlight=False)
         self._last = now
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """The whole demo; the exit status."""
+    """The whole demo; returns the exit status."""
     out: Path = options.out
     for name in ("broker", "checkpoint", "delays.parquet", "warehouse"):
         shutil.rmtree(out / name, ignore_errors=True)
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     expected = delays.compute(chosen)
     steps.done(f"read {len(chosen):,} flights: {len(expected):,} pairs of carrier and hour")
     with broker(options.bootstrap, out, console) as bootstrap:
-        # A broker of somebody else's may hold results of earlier runs.
+        # A foreign broker may hold results of earlier runs.
         suffix = f"-{secrets.token_hex(3)}" if options.bootstrap else ""
         source, target = f"flights{suffix}", f"flight-delays{suffix}"
         topics.create(bootstrap, {source: _SOURCE_PARTITIONS, target: _TARGET_PARTITIONS})
@@ -170,7 +169,6 @@ def conclude(wrong: list[str], expected: int, out: Path, target: str, console: C
 
 
 def main() -> int:
-    """See the module's description."""
     options = parse(sys.argv[1:])
     console = Console() if sys.stdout.isatty() else Console(width=130)
     try:

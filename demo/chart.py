@@ -1,4 +1,4 @@
-"""What the result looks like: a picture, and a table for the terminal."""
+"""The result as a picture, and as a table for the terminal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rich.table import Table
 from demo.delays import Delays, Key, combine
 
 NEW_YORK = ZoneInfo("America/New_York")
-_HOURS = range(5, 24)  # of the whole year one flight was scheduled before five, and never left
+_HOURS = range(5, 24)  # in the whole year one flight was scheduled before five, and never left
 _BARS = "▁▂▃▄▅▆▇█"
 _BAR_MINUTES = 5
 
@@ -27,7 +27,7 @@ class Carrier:
 
 
 def roll_up(result: Mapping[Key, Delays], names: Mapping[str, str]) -> list[Carrier]:
-    """From carrier and hour to carrier and hour of the day; the busiest carrier first."""
+    """Groups by carrier and hour of the day; the busiest carrier first."""
     groups: dict[str, dict[int, list[Delays]]] = {}
     for (code, hour), delays in result.items():
         local = datetime.fromisoformat(hour.replace("Z", "+00:00")).astimezone(NEW_YORK)

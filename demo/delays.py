@@ -1,4 +1,4 @@
-"""The same statistics computed without Spark and without a broker, to check the result against."""
+"""The same statistics without Spark and without a broker, to check the result."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,8 @@ LATE_FROM_MINUTES = 15
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Departures of one carrier in one hour. `delay_sum` and `delay_max` are minutes, over those
-    that left; `late` left 15 minutes or more behind schedule.
-    """
+    """Departures of one carrier in one hour. ``delay_sum`` and ``delay_max`` are minutes, over
+    those that left; ``late`` counts those 15 minutes or more behind schedule."""
 
     flights: int
     departed: int
@@ -30,7 +29,7 @@ class Delays:
 
 
 def combine(parts: Iterable[Delays]) -> Delays:
-    """Several groups taken as one."""
+    """Merges several groups into one."""
     parts = list(parts)
     return Delays(
         sum(part.flights for part in parts),
@@ -56,7 +55,7 @@ def _of(delays: list[int | None]) -> Delays:
 
 
 def parse(value: bytes) -> tuple[Key, Delays]:
-    """Reads the value of a record of the result topic (Spark's to_json leaves out nulls)."""
+    """Parses a record value of the result topic (Spark's to_json leaves out nulls)."""
     fields = json.loads(value)
     delays = Delays(
         fields["flights"],
@@ -69,7 +68,7 @@ def parse(value: bytes) -> tuple[Key, Delays]:
 
 
 def differences(expected: Mapping[Key, Delays], found: Iterable[tuple[Key, Delays]]) -> list[str]:
-    """What is missing, wrong, too much or twice in `found`; empty when it is exactly `expected`."""
+    """What is missing, wrong, surplus or double in ``found``; empty if it equals ``expected``."""
     out = []
     seen: set[Key] = set()
     for key, delays in found:

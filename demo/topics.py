@@ -19,7 +19,7 @@ _TIMEOUT_S = 60.0
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message is for the user."""
+    """The demo cannot continue; the message is for the user."""
 
 
 def create(bootstrap: str, partitions: dict[str, int]) -> None:
@@ -38,7 +38,7 @@ def create(bootstrap: str, partitions: dict[str, int]) -> None:
 
 
 class FlightProducer:
-    """Sends flights as JSON keyed by carrier: all flights of a carrier stay in order."""
+    """Sends flights as JSON keyed by carrier: a carrier's flights stay in order."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -55,7 +55,7 @@ class FlightProducer:
         )
 
     def send(self, flights: Iterable[Flight]) -> int:
-        """Returns when all are acknowledged: how many. DemoError when one is not."""
+        """Returns how many were sent, when all are acknowledged. DemoError if one is not."""
         return self._send((flight.carrier.encode(), flight.to_json()) for flight in flights)
 
     def send_marker(self, value: bytes) -> None:
@@ -87,11 +87,11 @@ class FlightProducer:
 
 
 def read_all(bootstrap: str, topic: str) -> Iterator[bytes]:
-    """The values of all records that the topic holds now. DemoError when they do not come."""
+    """The values of all records in the topic now. DemoError if they do not come."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "demo",  # librdkafka wants a name; partitions are assigned by hand
+            "group.id": "demo",  # librdkafka requires a name; partitions are assigned by hand
             "enable.auto.commit": False,
             "enable.partition.eof": False,
             "log_level": 0,

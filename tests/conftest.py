@@ -14,18 +14,17 @@ from pyrklog.testing import TestBroker
 
 _SHOWN_LOG_LINES = 200
 _numbers = itertools.count()
-_run = secrets.token_hex(3)  # a broker of `--against` remembers earlier runs
+_run = secrets.token_hex(3)  # a broker of ``--against`` remembers earlier runs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--against HOST:PORT` runs the client tests against any Kafka, to test the tests."""
+    """``--against HOST:PORT`` runs the client tests against any Kafka, to test the tests."""
     parser.addoption("--against", help="bootstrap address of a broker to use instead of our own")
 
 
 def pytest_configure() -> None:
-    """Tests send signals to what they start, also where this run itself was started to ignore some
-    (a shell's background job is, and what nohup starts). What they start leaves no block cache in
-    memory when it ends, unless it is told to."""
+    """Child processes must accept signals, even if this run itself ignores some (as a shell's
+    background job or under nohup). They leave no block cache in memory unless a test says so."""
     os.environ["PYRKLOG_CACHE_KEEP"] = "false"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -33,14 +32,14 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBroker]:
-    """One broker for all tests that only need one to be there. Never kill this one."""
+    """One broker for tests that only need any broker. Never kill this one."""
     with TestBroker(tmp_path_factory.mktemp("broker") / "data") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """The address of the session's broker, or the one given by `--against`."""
+    """The address of the session's broker, or the one given by ``--against``."""
     against: str | None = request.config.getoption("--against")
     if against:
         return against
@@ -50,7 +49,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_broker(tmp_path: Path) -> Iterator[Callable[..., TestBroker]]:
-    """Makes brokers, not yet started, that are closed after the test; arguments as TestBroker's."""
+    """Makes brokers, not yet started, and closes them after the test; arguments as TestBroker's."""
     made: list[TestBroker] = []
 
     def make(data: Path | None = None, **arguments: Any) -> TestBroker:
@@ -80,7 +79,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attaches what its brokers said to the report of a failed test."""
+    """Attaches its brokers' logs to the report of a failed test."""
     report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():

@@ -1,4 +1,4 @@
-"""A connection on which tests ask in any version."""
+"""A connection for requests of any version."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ Ask = Callable[[int, int, Any], Any]
 
 @pytest.fixture
 def ask(bootstrap: str) -> Iterator[Ask]:
-    """Sends a request of (API key, version, message); its response."""
+    """Sends a request of (API key, version, message); returns its response."""
     with Connection(bootstrap) as connection:
 
         def call(key: int, version: int, message: Any) -> Any:

@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs over the wire.
 
-The expected codes are those of Apache Kafka 3.9.1; `--against HOST:PORT` runs the tests there.
+The expected codes are those of Apache Kafka 3.9.1; ``--against HOST:PORT`` runs the tests there.
 """
 
 import time
@@ -44,7 +44,7 @@ def made(ask: Ask, topic: str) -> str:
 
 
 def values(ask: Ask, name: str, type_: int = TOPIC) -> dict[str, Described]:
-    """Value and source of each option of a resource; none while Kafka does not know it yet."""
+    """Value and source of a resource's options; empty while Kafka does not know it yet."""
     request = DescribeConfigsRequest([DescribeConfigsResource(type_, name)])
     (result,) = ask(DESCRIBE, 4, request).results
     assert result.error_code in (OK, UNKNOWN)
@@ -52,7 +52,7 @@ def values(ask: Ask, name: str, type_: int = TOPIC) -> dict[str, Described]:
 
 
 def change(ask: Ask, name: str, *changes: tuple[str, int, str | None], type_: int = TOPIC) -> int:
-    """Alters single options; the error code."""
+    """Alters single options; returns the error code."""
     configs = [IncrementalConfig(*one) for one in changes]
     resource = IncrementalAlterConfigsResource(type_, name, configs)
     response = ask(INCREMENTAL, 1, IncrementalAlterConfigsRequest([resource]))
@@ -61,7 +61,7 @@ def change(ask: Ask, name: str, *changes: tuple[str, int, str | None], type_: in
 
 
 def becomes(ask: Ask, name: str, option: str, expected: Described, type_: int = TOPIC) -> bool:
-    """Whether an option gets this value; Kafka answers a change before it shows."""
+    """Polls for this value; Kafka answers a change before it shows."""
     deadline = time.monotonic() + SETTLES_S
     while values(ask, name, type_).get(option) != expected:
         if time.monotonic() > deadline:
@@ -217,7 +217,7 @@ def test_replacing_options_resets_those_not_named(ask: Ask, made: str, version: 
 
 @pytest.fixture
 def broker_id(ask: Ask) -> Iterator[str]:
-    """The broker's id; its dynamic retention is reset behind the test."""
+    """The broker's id; resets its dynamic retention after the test."""
     request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1")])
     assert ask(DESCRIBE, 4, request).results[0].error_code == OK
     yield "1"

@@ -1,6 +1,6 @@
 """DeleteRecords, DescribeCluster, DescribeLogDirs, InitProducerId, ListPartitionReassignments.
 
-The expected codes are those of Apache Kafka 3.9.1; `--against HOST:PORT` runs the tests there.
+The expected codes are those of Apache Kafka 3.9.1; ``--against HOST:PORT`` runs the tests there.
 """
 
 import pytest
@@ -63,7 +63,7 @@ def test_records_are_deleted_up_to_an_offset(ask: Ask, written: str, version: in
 def test_records_are_deleted_however_short_the_time_out(
     ask: Ask, written: str, timeout_ms: int
 ) -> None:
-    """It is for the wait for followers, and there is none."""
+    """It limits the wait for followers, and there are none."""
     for offset in (1, 2, RECORD_COUNT):
         assert delete(ask, 2, written, (0, offset), timeout_ms=timeout_ms) == [(0, offset, OK)]
     beyond = delete(ask, 2, written, (0, RECORD_COUNT + 1), timeout_ms=timeout_ms)
@@ -112,7 +112,7 @@ def test_log_directories(ask: Ask, written: str, version: int) -> None:
 @pytest.mark.parametrize("version", range(6))
 def test_every_producer_gets_an_id_of_its_own(ask: Ask, version: int) -> None:
     request = InitProducerIdRequest(None, 60_000)
-    # Kafka fetches its block of ids at the first request, which it asks to repeat.
+    # Kafka fetches its block of ids at the first request, and has the client retry.
     answers = iter(lambda: ask(PRODUCER_ID, version, request), None)
     found = [answer for answer, _ in zip(answers, range(20), strict=False)]
     ids = [one.producer_id for one in found if one.error_code == OK]

@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics, CreatePartitions over the wire, in every version.
 
-The expected codes are those of Apache Kafka 3.9.1; `--against HOST:PORT` runs the tests there.
+The expected codes are those of Apache Kafka 3.9.1; ``--against HOST:PORT`` runs the tests there.
 """
 
 import pytest
@@ -33,7 +33,7 @@ NO_ID = bytes(16)
 
 
 def create(ask: Ask, version: int, *topics: CreatableTopic, validate: bool = False) -> list[int]:
-    """Creates topics; their error codes."""
+    """Creates topics; returns their error codes."""
     request = CreateTopicsRequest(list(topics), validate_only=validate)
     return [one.error_code for one in ask(CREATE, version, request).topics]
 

@@ -1,8 +1,8 @@
-"""What a history contradicts: pure functions from operations to anomalies.
+"""Anomalies of a history: pure functions from operations to contradictions.
 
-The log of a partition is what all readers, all members and all acknowledgements say of it together.
-One offset has one value, a value has one offset, a writer's values stand in the order in which it
-sent them, and a reader goes through all of them.
+A partition's log is what all readers, members and acknowledgements say of it together. One offset
+has one value, a value has one offset, a writer's values keep the order of its sends, and a reader
+sees all of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import NamedTuple
 from tests.checker.history import NONE, Action, Op, count_of, writer_of
 
 Log = dict[int, int]
-"""Value by offset."""
 
 
 class Anomaly(NamedTuple):
-    """``kind`` is one of the names in `CHECKS`."""
+    """``kind`` is one of the names in ``CHECKS``."""
 
     kind: str
     partition: int
@@ -31,18 +30,16 @@ class Anomaly(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A history and what stands in the log after it: by partition, a whole read from the start."""
+    """A history, and the log at its end: by partition, read in full from the start."""
 
     ops: Sequence[Op]
     final: Mapping[int, Log]
 
     def of(self, *actions: Action) -> Iterator[Op]:
-        """Operations of these kinds."""
         return (op for op in self.ops if op.action in actions)
 
     def seen(self) -> Iterator[tuple[str, int, int, int]]:
-        """Who says that which partition has which value at which offset: (who, partition, offset,
-        value), the final read included."""
+        """All sightings: (who, partition, offset, value), including the final read."""
         for op in self.of("send", "read", "poll"):
             if op.outcome == "ok" and op.offset != NONE:
                 yield op.client, op.partition, op.offset, op.value
@@ -52,12 +49,11 @@ class Evidence:
 
 
 def check(evidence: Evidence) -> list[Anomaly]:
-    """Everything that must not be."""
     return [found for look in CHECKS.values() for found in look(evidence)]
 
 
 def lost(evidence: Evidence) -> Iterator[Anomaly]:
-    """Acknowledged, or seen by a reader, and not in the log at the end."""
+    """Acknowledged, or seen by a reader, but not in the log at the end."""
     at_end = {
         (partition, value) for partition, log in evidence.final.items() for value in log.values()
     }
@@ -70,9 +66,9 @@ def lost(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
-    """One value at two offsets. A writer that never had an acknowledgement that counts may repeat
-    its own: librdkafka 2.16 sends again, whatever ``retries`` says, once the metadata does not name
-    a broker."""
+    """One value at two offsets. A writer without any acknowledgement that counts may repeat its
+    own: librdkafka 2.16 sends again, despite ``retries``, once the metadata does not
+    name a broker."""
     unpromised = _unpromised(evidence)
     places: dict[tuple[int, int], set[int]] = defaultdict(set)
     for _, partition, offset, value in evidence.seen():
@@ -83,13 +79,12 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _unpromised(evidence: Evidence) -> set[int]:
-    """Writers that never had an acknowledgement which counts."""
+    """Writers without any acknowledgement that counts."""
     sends = [(writer_of(op.value), op.outcome) for op in evidence.of("send")]
     return {writer for writer, _ in sends} - {writer for writer, told in sends if told == "ok"}
 
 
 def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
-    """One offset, two values."""
     values: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
     for who, partition, offset, value in evidence.seen():
         values[(partition, offset)].setdefault(value, who)
@@ -100,8 +95,8 @@ def inconsistent(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def reordered(evidence: Evidence) -> Iterator[Anomaly]:
-    """A writer's values out of the order in which they were sent. One that never had an
-    acknowledgement that counts was promised none: what it gave up may arrive late."""
+    """A writer's values in another order than sent. A writer without any acknowledgement that
+    counts was promised no order: sends that it gave up may arrive late."""
     unpromised = _unpromised(evidence)
     for partition, log in sorted(evidence.final.items()):
         last: dict[int, tuple[int, int]] = {}
@@ -115,7 +110,7 @@ def reordered(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def phantom(evidence: Evidence) -> Iterator[Anomaly]:
-    """Seen, and never sent; or said to have failed, and seen nevertheless."""
+    """Seen but never sent, or seen although the send failed."""
     sent = {(op.partition, op.value) for op in evidence.of("send") if op.outcome == "invoke"}
     failed = {(op.partition, op.value) for op in evidence.of("send") if op.outcome == "fail"}
     told = set()
@@ -144,14 +139,13 @@ def skipped(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def backwards(evidence: Evidence) -> Iterator[Anomaly]:
-    """A reader goes back without a rebalance."""
     for op, before in _steps(evidence):
         if op.offset <= before:
             yield Anomaly("backwards", op.partition, f"{op.client}: {op.offset} behind {before}")
 
 
 def _steps(evidence: Evidence) -> Iterator[tuple[Op, int]]:
-    """What a client saw, with the offset that it saw before it in the same assignment."""
+    """A client's sightings, each with the offset seen before it in the same assignment."""
     last: dict[tuple[str, int], int] = {}
     for op in evidence.of("read", "poll", "assign", "revoke"):
         key = (op.client, op.partition)
@@ -161,7 +155,7 @@ def _steps(evidence: Evidence) -> Iterator[tuple[Op, int]]:
             last.pop(key, None)
             continue
         before = last.get(key)
-        # A reader of its own begins at the start.
+        # A reader without a group begins at the start.
         if before is None and op.action == "read":
             before = NONE
         if before is not None:
@@ -170,10 +164,10 @@ def _steps(evidence: Evidence) -> Iterator[tuple[Op, int]]:
 
 
 def watermark(evidence: Evidence) -> Iterator[Anomaly]:
-    """The end of a partition goes back for a client that was told a later one before.
+    """A partition's end goes back for a client that was told a later one.
 
-    Only where it asks for the end. A high watermark that comes with records may lie below that of
-    the leader before, which a new one learns a round trip later (KIP-207).
+    Applies only to requests for the end. The high watermark in a fetch may be lower than the
+    previous leader's: a new leader learns it a round trip later (KIP-207).
     """
     highest: dict[tuple[str, int], int] = {}
     for op in evidence.of("latest"):
@@ -194,7 +188,7 @@ def unreadable(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def unconsumed(evidence: Evidence) -> Iterator[Anomaly]:
-    """The group has come to an end, and nobody in it saw this."""
+    """The group reached the end, and no member saw this."""
     polled: dict[int, set[int]] = defaultdict(set)
     for op in evidence.of("poll"):
         if op.outcome == "ok":
@@ -208,8 +202,8 @@ def unconsumed(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def passed(evidence: Evidence) -> Iterator[Anomaly]:
-    """A commit lies beyond what the group's members had seen when it was made, or where a member
-    begins: between the two are values that nobody of the group may ever see."""
+    """A commit lies beyond what the group's members had seen when it was made, or beyond a member's
+    start: the values in between may never be seen by the group."""
     known = {partition: sorted(found) for partition, found in _offsets(evidence).items()}
     polled: dict[int, set[int]] = defaultdict(set)
     checked: dict[int, int] = defaultdict(int)
@@ -230,20 +224,19 @@ def passed(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 class _Commits:
-    """What the group has committed in a partition, as far as anybody can know."""
+    """What is known of the group's commits in a partition."""
 
     def __init__(self) -> None:
         self.certain = 0
-        """An acknowledged commit; nothing below it may come back."""
+        """An acknowledged commit; a member must not begin below it."""
         self.possible = 0
-        """The highest that was tried."""
 
 
 def forgotten(evidence: Evidence) -> Iterator[Anomaly]:
-    """A member begins, or the group is told to stand, before a commit that was acknowledged; or
-    beyond any that was tried."""
+    """A member begins, or the group's committed offset is, before an acknowledged commit, or beyond
+    any that was tried."""
     commits: dict[int, _Commits] = defaultdict(_Commits)
-    # Where a member stands when it is assigned is asked at some time from then on.
+    # A member's start is looked up at some time after its assignment.
     floor: dict[tuple[str, int], int] = {}
     for op in evidence.of("poll", "assign", "revoke", "commit", "committed"):
         found, key = commits[op.partition], (op.client, op.partition)
@@ -272,7 +265,7 @@ def _judge_position(op: Op, least: int, most: int) -> Iterator[Anomaly]:
 
 
 def _offsets(evidence: Evidence) -> dict[int, set[int]]:
-    """The offsets of each partition that anybody saw."""
+    """By partition, the offsets that anybody saw."""
     found: dict[int, set[int]] = defaultdict(set)
     for _, partition, offset, _ in evidence.seen():
         found[partition].add(offset)
@@ -284,14 +277,12 @@ def _name(value: int) -> str:
 
 
 def _range(offsets: Sequence[int]) -> str:
-    """First and last of some offsets, and how many they are."""
     if len(offsets) == 1:
         return str(offsets[0])
     return f"{offsets[0]}..{offsets[-1]} ({len(offsets)})"
 
 
 def summary(anomalies: Iterable[Anomaly], shown_max: int = 10) -> str:
-    """One line each, at most so many of a kind."""
     by_kind: dict[str, list[Anomaly]] = defaultdict(list)
     for anomaly in anomalies:
         by_kind[anomaly.kind].append(anomaly)
@@ -320,4 +311,4 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[Anomaly]]] = {
         forgotten,
     )
 }
-"""Every check by the kind of anomaly that it finds."""
+"""Kind of anomaly -> its check."""

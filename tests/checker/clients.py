@@ -1,4 +1,4 @@
-"""Clients of a round, each in a thread, that enter what they do and see into a history."""
+"""A round's clients, each in a thread, which record what they do and see in a history."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _OUT_OF_LOG = (
 
 
 class Client(ABC):
-    """A thread that calls `step` until it is told to end; then `finish`. What it raises is kept in
-    ``broke`` and ends it."""
+    """A thread that calls ``step`` until its end, then ``finish``. An exception ends it and is kept
+    in ``broke``."""
 
     def __init__(self, name: str, history: History) -> None:
         self.name = name
@@ -53,11 +53,10 @@ class Client(ABC):
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def end(self) -> None:
-        """No step begins any more."""
+        """Starts no further step."""
         self._end.set()
 
     def join(self, seconds: float) -> bool:
@@ -66,7 +65,6 @@ class Client(ABC):
         return not self._thread.is_alive()
 
     def run(self) -> None:
-        """What the thread does."""
         try:
             while not self._end.is_set():
                 self.step()
@@ -84,19 +82,19 @@ class Client(ABC):
 
 
 class Places:
-    """Where the records of a producer are, as far as its reports tell.
+    """Offsets of a producer's records, as far as its reports tell.
 
-    A repetition that is too old for its place to be known is recognized all the same
-    (DUPLICATE_SEQUENCE_NUMBER, base offset -1). librdkafka counts on from there within the batch:
-    its first record has no offset then, and the others 0, 1, 2 and so on, which are none either.
-    What comes after a record that is in the log already cannot be at these places.
+    The answer to a repetition may lack the offset (DUPLICATE_SEQUENCE_NUMBER, base offset -1).
+    librdkafka counts on from -1 within the batch: the first record has no offset, the others get 0,
+    1, 2 and so on, which are not offsets either. A record after one that is already in the log
+    cannot have these offsets.
     """
 
     def __init__(self, partitions: int) -> None:
         self._counted: list[int | None] = [None] * partitions
 
     def reported(self, partition: int, offset: int | None) -> int:
-        """The next acknowledged record's offset, or ``NONE`` where it is not known."""
+        """The offset of the next acknowledged record, or ``NONE``."""
         if offset is None or offset < 0:
             self._counted[partition] = 0
             return NONE
@@ -108,8 +106,6 @@ class Places:
 
 
 class Writer(Client):
-    """An idempotent producer with acks=all."""
-
     options: Mapping[str, Any] = {
         "enable.idempotence": True,
         "acks": "all",
@@ -174,17 +170,16 @@ class Writer(Client):
             self.broke = KafkaException(error)
 
     def finish(self) -> None:
-        """A last record for each partition. Everything that was sent is told about, one way or the
-        other."""
+        """Sends a last record to each partition and waits for all reports."""
         for partition in range(len(self._counts)):
             self._send(partition)
         self._producer.flush()
 
 
 class CarelessWriter(Writer):
-    """One with acks=1 that never tries again: what it is told is no promise, but what a reader has
-    seen of it stays. Its records are what logs that diverge are made of. Their order is not kept:
-    what it has given up may still be on its way."""
+    """A writer with acks=1 and without retries: its acknowledgements promise nothing, but what a
+    reader has seen stays. Its records make logs diverge. They keep no order: abandoned sends may
+    still arrive."""
 
     options: Mapping[str, Any] = {"acks": 1, "retries": 0, "message.timeout.ms": 3_000}
 
@@ -193,17 +188,17 @@ class CarelessWriter(Writer):
         self.history.add(self.name, "send", "unknown", partition, value=value, note=note)
 
     def finish(self) -> None:
-        """Everything that was sent is told about; it needs no last record."""
+        """Waits for all reports; a last record is not needed."""
         self._producer.flush()
 
 
 class Reader(Client):
-    """Reads all partitions from the start, in an assignment of its own.
+    """Reads all partitions from the start, with its own assignment.
 
-    librdkafka can lock itself up: one of its threads handles an OffsetForLeaderEpoch answer and
-    waits for the client's lock, another one loses its broker and waits for the partition's (seen in
-    2.16). Such a client hears nothing any more and cannot be closed. Another one goes on in its
-    place; one that is merely not answered is not replaced.
+    librdkafka 2.16 can deadlock: one of its threads handles an OffsetForLeaderEpoch answer and
+    waits for the client's lock, another one loses its broker and waits for the partition's. Such a
+    client hears nothing more and cannot be closed, so another one replaces it. A client that merely
+    gets no answers is not replaced.
     """
 
     def __init__(
@@ -264,7 +259,6 @@ class Reader(Client):
 
 
 def is_locked_up(consumer: Consumer, patience_s: float = 3 * _ASKS_S) -> bool:
-    """Whether a question with a time-out does not come back, answered or not."""
 
     def ask() -> None:
         with suppress(KafkaException):
@@ -277,13 +271,11 @@ def is_locked_up(consumer: Consumer, patience_s: float = 3 * _ASKS_S) -> bool:
 
 
 def leak(consumer: Consumer) -> None:
-    """Lets a client be that cannot be ended, at the end of the process neither."""
+    """Keeps a client that cannot be closed from being destroyed, even at exit."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(consumer))
 
 
 class _Tail(logging.Handler):
-    """The last lines that a client of librdkafka logged."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: deque[str] = deque(maxlen=400)
@@ -293,8 +285,8 @@ class _Tail(logging.Handler):
 
 
 class Watcher(Client):
-    """Asks for the end of each partition again and again. Where one has gone back, what the client
-    saw and did is noted: librdkafka answers with what several requests gave it."""
+    """Polls the end of each partition. Where one goes back it notes what the client saw and did,
+    because librdkafka's answer merges several requests."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, name: str, history: History
@@ -324,7 +316,7 @@ class Watcher(Client):
             self.history.add(self.name, "latest", "unknown", place.partition, note=note)
             return
         finally:
-            self._consumer.poll(0)  # hands over what it logged
+            self._consumer.poll(0)  # delivers its log lines
         before = self._highest[place.partition]
         note = "\n".join(self._tail.lines) if end < before else ""
         self._highest[place.partition] = max(end, before)
@@ -335,7 +327,7 @@ class Watcher(Client):
 
 
 class Administrator(Client):
-    """Creates topics and deletes them again, so that the controller has something to do."""
+    """Creates and deletes topics, to keep the controller busy."""
 
     def __init__(self, bootstrap: str, prefix: str, replicas: int, history: History) -> None:
         super().__init__("administrator", history)
@@ -358,7 +350,7 @@ class Administrator(Client):
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             if error.code() == KafkaError.NOT_CONTROLLER:
-                # librdkafka looks for the new one only when it is asked for something else.
+                # librdkafka looks for the new controller only during another request.
                 self._refresh()
             return error
         return None
@@ -370,12 +362,11 @@ class Administrator(Client):
             pass  # nobody answers yet
 
     def delete(self, name: str) -> bool:
-        """Whether the topic is not there."""
+        """Whether the topic does not exist afterwards."""
         error = self._answer(self._admin.delete_topics([name], request_timeout=_ASKS_S))
         return error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def finish(self) -> None:
-        """Deletes all, also what nobody knows to be there."""
         for number in range(1, self._numbers + 1):
             name = f"{self._prefix}-{number}"
             wait_until(partial(self.delete, name), f"{name} cannot be deleted")

@@ -1,4 +1,4 @@
-"""The consumer group of a round: members in processes of their own that come and go."""
+"""The consumer group of a round: members in their own processes that come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMBERS_MIN = 2
 
 
 class MemberProcess:
-    """Runs `tests.checker.member`; what it says goes into the history."""
+    """Runs ``tests.checker.member`` and records its output in the history."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, history: History) -> None:
         self.name = name
@@ -40,13 +40,13 @@ class MemberProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # The last line of one that was killed may not be whole.
+            # The last line of a killed process may be torn.
             if line.endswith("}\n"):
                 self._history.take(Op(**json.loads(line)))
 
     @property
     def broke(self) -> str | None:
-        """Why it ended, when it ended with an error of its own."""
+        """Its own error, if it ended by one."""
         return self._error() if (self._process.poll() or 0) > 0 else None
 
     def _error(self) -> str:
@@ -57,12 +57,11 @@ class MemberProcess:
         return self._said
 
     def end(self) -> None:
-        """It shall leave."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def join(self, seconds: float) -> None:
-        """Waits for its end; kills it where it does not come."""
+        """Waits for its end; kills it if that takes too long."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -75,7 +74,7 @@ class MemberProcess:
 
 
 class Group(Client):
-    """Members that come and go; two at least, but for the moment in which one is replaced."""
+    """Members that come and go; at least two, except while one is replaced."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, history: History) -> None:
         super().__init__("group", history)
@@ -100,8 +99,7 @@ class Group(Client):
         self.members.append(MemberProcess(*self._terms, name, self.history))
 
     def finish(self) -> None:
-        """Those that are there stay."""
+        """The present members stay."""
 
     def everybody(self) -> list[MemberProcess]:
-        """All members that ever were, after the end."""
         return [*self._left, *self.members]

@@ -1,4 +1,4 @@
-"""Carries out a plan on a cluster, and undoes what it did."""
+"""Carries out a plan on a cluster, and undoes it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ _LOOK_S = 3.0
 
 
 class Injector:
-    """Faults that befall one cluster."""
-
     def __init__(self, cluster: WiredCluster, topic: str, group: str) -> None:
         self.happened: list[str] = []
-        """What was done to whom."""
+        """Faults and their victims."""
         self._cluster = cluster
         self._driver = FaultDriver(cluster)
         self._topic = topic
@@ -29,7 +27,7 @@ class Injector:
         self._failures: list[BaseException] = []
 
     def run(self, plan: Plan) -> None:
-        """Returns when everything is undone. Raises what went wrong in doing so."""
+        """Returns when everything is undone. Raises errors of that."""
         lanes = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in plan]
         for lane in lanes:
             lane.start()
@@ -58,11 +56,11 @@ class Injector:
         try:
             found = self._find(fault)
         except (KafkaException, KeyError):
-            pass  # nobody can say who it is: anybody, then
+            pass  # nobody knows who it is: anybody, then
         return [found if found in numbers else numbers[fault.number % len(numbers)]]
 
     def _find(self, fault: Fault) -> int:
-        """The broker with that role, or a number that none has."""
+        """The broker with that role, or a number that no broker has."""
         if fault.victim == LEADER:
             partitions = self._admin.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic]
             return int(partitions.partitions[fault.number % len(partitions.partitions)].leader)

@@ -1,9 +1,8 @@
 """A member of the group in a process of its own.
 
-`python -m tests.checker.member BOOTSTRAP TOPIC GROUP NAME` prints its operations as lines of JSON
-until its standard input ends, and leaves the group then. It has a process of its own because
-librdkafka can wait for ever in its close, with Python's lock in its hands, when an assignment comes
-in at that moment.
+``python -m tests.checker.member BOOTSTRAP TOPIC GROUP NAME`` prints its operations as lines of JSON
+until its standard input ends, then leaves the group. It needs its own process because librdkafka
+can hang in its close, holding Python's lock, if an assignment arrives at that moment.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ _NOT_COMMITTED = (
 
 
 class Printed(History):
-    """Prints what is entered, at once: the process may be killed at any time."""
+    """Prints operations at once: the process may be killed at any time."""
 
     def take(self, op: Op) -> None:
         print(json.dumps(asdict(op)), flush=True)
 
 
 class Member(Client):
-    """A member of the group: polls, and commits what it has seen, and no more."""
+    """Polls, and commits only what it has seen."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, history: History) -> None:
         super().__init__(name, history)
         self._topic = topic
         self._seen: dict[int, int] = {}
-        """The offset behind the last one polled, where it is not committed yet."""
+        """Uncommitted offsets after the last polled record."""
         self._consumer = Consumer(
             {
                 **IMPATIENT,
@@ -110,7 +109,6 @@ class Member(Client):
 
 
 def main() -> int:
-    """Runs a member; the exit code."""
     bootstrap, topic, group, name = sys.argv[1:]
     member = Member(bootstrap, topic, group, name, Printed())
 

@@ -1,8 +1,8 @@
-"""Which faults a round brings: a pure function of a seed and the round's number.
+"""The faults of a round: a pure function of a seed and the round's number.
 
-Broker faults come one after another, so that one broker at a time is faulty (or all are, where all
-are killed); in a storm, two others are faulty at their own times. ZooKeeper's faults come at any
-time beside them. What a role such as `LEADER` means is looked up when the fault begins.
+Faults of brokers come one after another, so that one broker at a time is faulty (or all, if all are
+killed); in a storm, two others are faulty at their own times. ZooKeeper's faults come at any time.
+A role such as ``LEADER`` is resolved when the fault begins.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ZOOKEEPER_SHARE = 0.25
 
 
 class Fault(NamedTuple):
-    """``kind`` is a key of `KINDS`; ``victim`` a role, ``number`` what tells apart who has the same
-    role; it begins ``after_s`` behind the one before it in its lane and is undone after
-    ``hold_s``."""
+    """``kind`` is a key of ``KINDS``; ``victim`` a role, and ``number`` distinguishes brokers of
+    that role. It begins ``after_s`` after its lane's previous fault and is undone
+    after ``hold_s``."""
 
     kind: str
     victim: str
@@ -43,11 +43,9 @@ class Fault(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A round's faults, by lane."""
-
     brokers: tuple[Fault, ...]
     others: tuple[Fault, ...]
-    """Of a storm: of other brokers than the first lane's."""
+    """In a storm: faults of other brokers than the first lane's."""
     zookeeper: tuple[Fault, ...]
 
     def __str__(self) -> str:
@@ -60,7 +58,7 @@ class _Kind(NamedTuple):
     hold_s: tuple[float, float]
     on_all: bool = False
     alone: bool = False
-    """The only fault of its round: what it does is borne by a cluster that is whole."""
+    """The only fault of its round: it needs a whole cluster."""
 
 
 BROKER_KINDS = {
@@ -82,11 +80,11 @@ BROKER_KINDS = {
     "clock_step": _Kind(1, (0.3, 2.0)),
     "clock_step_back": _Kind(1, (0.3, 2.0)),
 }
-"""How often each comes, and for how long; a session's time-out is two seconds. ``deaf`` receives
-nothing from other brokers, ``mute`` reaches none of them, ``unplug`` is cut off from everybody
-(where brokers share a host, its clients reach it all the same). On a ``broken_disk`` every write
-fails, up to a kill and a new start. ``machine_crash``: killed, and its shared memory is gone. What
-was not in its files is lost with it, so that the cluster has to take it for unclean."""
+"""Weight and duration of each; sessions last two seconds. ``deaf`` receives nothing from other
+brokers, ``mute`` reaches none of them, ``unplug`` is cut off from all (except from clients on a
+shared host). On a ``broken_disk`` every write fails until a kill and a restart. ``machine_crash``:
+killed, and its shared memory is gone with all that was not in files, so the cluster must treat the
+broker as unclean."""
 
 ZOOKEEPER_KINDS = {
     "zookeeper_pause": _Kind(2, (0.3, 1.2)),
@@ -98,7 +96,7 @@ KINDS = {**BROKER_KINDS, **ZOOKEEPER_KINDS}
 
 
 def make_plan(seed: int, number: int, kinds: Collection[str] = ()) -> Plan:
-    """The faults of one round, of these kinds or of all. KeyError: a kind that is none."""
+    """The faults of one round, of these kinds or of all. Raises KeyError for an unknown kind."""
     source = random.Random(f"{seed}/{number}")
     enabled = {name: KINDS[name] for name in kinds or KINDS}
     brokers = {name: kind for name, kind in enabled.items() if name not in ZOOKEEPER_KINDS}
@@ -120,10 +118,10 @@ def _lane(
     broker: int | None = None,
     faults_max: int = FAULTS_MAX,
 ) -> tuple[Fault, ...]:
-    """Faults one after another; of this broker (counted from 0) or of anybody."""
+    """Faults one after another, of this broker (from 0) or of any."""
     faults: list[Fault] = []
     left_s = LANE_S
-    # Long faults are rounds of their own, nearly.
+    # Long faults mostly get rounds of their own.
     for _ in range(source.choice((1, 1, 2, faults_max)) if kinds else 0):
         (name,) = source.choices(list(kinds), [kind.weight for kind in kinds.values()])
         kind = kinds[name]

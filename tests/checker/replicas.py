@@ -1,5 +1,5 @@
-"""The log directories of stopped brokers, held against each other: replicas are equal batch by
-batch and record by record."""
+"""Compares the log directories of stopped brokers: replicas are equal batch by batch and record by
+record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPARED = (
 
 
 class Batch(NamedTuple):
-    """``digest`` is that of everything that replicas share: header and records."""
+    """``digest`` covers what replicas share: header and records."""
 
     first: int
     last: int
@@ -33,8 +33,7 @@ class Batch(NamedTuple):
 
 
 def compare(folders: Mapping[int, Path]) -> list[str]:
-    """What is wrong with the replicas in these log directories, by broker: damage, and where two
-    are not the same."""
+    """Damage and differences of the replicas in these log directories, by broker."""
     partitions = sorted({path.parent.name for folder in folders.values() for path in _logs(folder)})
     found = []
     for partition in partitions:
@@ -43,7 +42,7 @@ def compare(folders: Mapping[int, Path]) -> list[str]:
             if (folder / partition).is_dir():
                 replicas[number], damage = read_partition(folder / partition)
                 found += [f"{partition} on broker {number}: {text}" for text in damage]
-        # The last members of a group may have left while the brokers ended one by one.
+        # The group's last members may have left while the brokers stopped one by one.
         is_open = partition.startswith(f"{OFFSETS_TOPIC}-")
         found += [f"{partition}: {text}" for text in differences(replicas, is_open=is_open)]
     return found
@@ -54,7 +53,7 @@ def _logs(folder: Path) -> Iterator[Path]:
 
 
 def read_partition(folder: Path) -> tuple[list[Batch], list[str]]:
-    """The batches of a replica in order, and what is damaged."""
+    """The batches of a replica in order, and its damage."""
     batches: list[Batch] = []
     damage: list[str] = []
     for path in sorted(folder.glob("*.log")):
@@ -76,8 +75,8 @@ def read_partition(folder: Path) -> tuple[list[Batch], list[str]]:
 
 
 def epochs_begun(folder: Path, topic: str) -> list[str]:
-    """Where in a broker's log directory the producers of a topic went on in another epoch: there a
-    client has given up its sequences, and may have sent again what was written."""
+    """Where a topic's producers continued in another epoch: the client there gave up its sequences
+    and may have sent written records again."""
     found = []
     for partition in sorted(folder.glob(f"{topic}-*")):
         epochs: dict[object, object] = {}
@@ -101,7 +100,7 @@ def _batch(row: Mapping[str, object], digest: str) -> Batch:
 
 
 def differences(replicas: Mapping[int, Sequence[Batch]], *, is_open: bool) -> list[str]:
-    """Where replicas differ. Logs begin where retention left them; where ``is_open``, one may end
+    """Differences of replicas. Logs begin where retention left them; with ``is_open`` one may end
     before another."""
     found = []
     numbers = sorted(replicas)

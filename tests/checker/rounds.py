@@ -1,4 +1,4 @@
-"""A round: clients at work, faults, and what the clients' history says of it."""
+"""A round: clients, faults, and the check of the clients' history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTITIONS = 4
 WRITERS = 2
 READERS = 2
 BACK_WITHIN_S = 60.0
-"""After the last fault everything works again by then, without a hand."""
+"""After the last fault everything works again within this time, unaided."""
 SEGMENT_BYTES = (3 * BATCH_BYTES_MAX, 1 << 30)
 """Many small segments, or one."""
 LEAVES_WITHIN_S = 20.0
@@ -44,8 +44,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 @dataclass
 class Round:
-    """What came of it."""
-
     seed: int
     number: int
     plan: Plan
@@ -53,17 +51,15 @@ class Round:
     ops: Sequence[Op] = ()
     anomalies: list[Anomaly] = field(default_factory=list)
     stuck: str = ""
-    """What did not come back."""
     epochs: list[str] = field(default_factory=list)
     """Where producers began another epoch, if something is wrong."""
 
     @property
     def is_good(self) -> bool:
-        """No anomaly, and everything works."""
         return not self.anomalies and not self.stuck
 
     def report(self, kept: Path) -> str:
-        """What is needed to find the cause; writes the history to `kept`."""
+        """Describes the failure; writes the history to ``kept``."""
         histories.write(kept, self.ops)
         return "\n".join(
             [
@@ -78,8 +74,6 @@ class Round:
 
 
 class Workload:
-    """All clients of a round and their history."""
-
     def __init__(self, cluster: WiredCluster, topic: str, group: str) -> None:
         self.history = History()
         self.topic = topic
@@ -97,7 +91,6 @@ class Workload:
         self.group = Group(cluster.bootstrap, topic, group, self.history)
 
     def start(self) -> None:
-        """All begin."""
         for client in self._clients():
             client.start()
 
@@ -106,7 +99,7 @@ class Workload:
         return [*self.writers, *self.readers, *others]
 
     def go_on(self, count: int) -> None:
-        """Returns when each writer has got so many more acknowledgements, and the group has seen
+        """Returns when each writer has ``count`` more acknowledgements and the group has seen
         something new."""
         wanted = [writer.acknowledged + count for writer in self.writers]
         known = len(self.history)
@@ -132,9 +125,9 @@ class Workload:
             assert reason is None, f"{name}: {reason!r}"
 
     def end_writers(self) -> None:
-        """Everything sent is acknowledged. The careless one ends first: what the others write last
-        is acknowledged only when all before it is on every replica in sync, and so nothing comes
-        to light after the log was read for the last time."""
+        """Waits until everything sent is acknowledged. The careless writer ends first: the others'
+        last acknowledgements then show that all before them is on every ISR member, so the final
+        read is complete."""
         for writers in ([self.careless], self.writers):
             for writer in writers:
                 writer.end()
@@ -144,13 +137,13 @@ class Workload:
             assert writer.acknowledged == writer.sent, f"{writer.name} has failed"
 
     def end_administrator(self) -> None:
-        """Its topics are deleted, as far as the cluster has said so."""
+        """Its topics are deleted, as far as the cluster has answered."""
         self.administrator.end()
         assert self.administrator.join(BACK_WITHIN_S), "topics cannot be deleted"
 
     def forget_passing_topics(self, admins: Sequence[AdminClient]) -> None:
-        """No broker knows any of the administrator's topics. One whose creation was given up may
-        come late."""
+        """Waits until no broker knows an administrator's topic. An abandoned creation may come
+        late."""
 
         def are_gone() -> bool:
             found = {name for admin in admins for name in passing_topics(admin)}
@@ -161,7 +154,8 @@ class Workload:
         wait_until(are_gone, "deleted topics are there", BACK_WITHIN_S)
 
     def end_readers(self, final: dict[int, Log]) -> None:
-        """The readers and the group have seen everything, and the group has committed it."""
+        """Waits until the readers and the group have seen everything, and the group has committed
+        it."""
         ends = {partition: max(log, default=-1) + 1 for partition, log in final.items()}
         self.group.end()
         assert self.group.join(BACK_WITHIN_S), "no member can join"
@@ -183,7 +177,6 @@ class Workload:
         self._ask_committed()
 
     def end_group(self) -> None:
-        """All members commit and leave."""
         for member in self.group.everybody():
             member.end()
         for member in self.group.everybody():
@@ -223,7 +216,7 @@ class Workload:
         consumer.close()
 
     def abandon(self) -> None:
-        """Something went wrong: nobody begins anything more."""
+        """Stops everything after a failure."""
         for client in self._clients():
             client.end()
         self.group.join(BACK_WITHIN_S)
@@ -231,7 +224,8 @@ class Workload:
 
 
 def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Round:
-    """One round on a cluster that works; it works again afterwards, unless the round says so."""
+    """Runs one round on a working cluster, which works afterwards unless the round says
+    otherwise."""
     done = Round(seed, number, plan)
     topic = f"round-{number}"
     options = {**STRICT, "segment.bytes": str(random.choice(SEGMENT_BYTES))}
@@ -267,8 +261,8 @@ def run_round(cluster: WiredCluster, plan: Plan, seed: int, number: int) -> Roun
 
 
 def _look_once_more(cluster: WiredCluster, load: Workload) -> list[Anomaly]:
-    """What can be said of a round that did not come to its end: what was acknowledged up to now
-    must be there now. The group has not seen everything."""
+    """Checks an unfinished round: everything acknowledged so far must be there. The group has not
+    seen everything."""
     known = load.history.in_order()
     try:
         final = read_all(cluster, load, "once-more")
@@ -278,8 +272,8 @@ def _look_once_more(cluster: WiredCluster, load: Workload) -> list[Anomaly]:
 
 
 def is_whole(admins: Sequence[AdminClient], topic: str) -> bool:
-    """Whether each broker, asked by its own client, knows all brokers and every replica in sync:
-    one that has lost its session shows what was."""
+    """Whether each broker, asked separately, knows all brokers and all replicas in sync: one
+    without a session shows the past."""
     everybody = set(range(1, len(admins) + 1))
     for admin in admins:
         try:
@@ -295,7 +289,7 @@ def is_whole(admins: Sequence[AdminClient], topic: str) -> bool:
 
 
 def passing_topics(admin: AdminClient) -> list[str]:
-    """Those of the administrator that a broker knows of; one that does not say may know any."""
+    """The administrator's topics that a broker knows; a silent one may know any."""
     try:
         return [name for name in admin.list_topics(timeout=5).topics if name.startswith("passing-")]
     except KafkaException:
@@ -303,8 +297,8 @@ def passing_topics(admin: AdminClient) -> list[str]:
 
 
 def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[int, Log]:
-    """What stands in the log, read once from the start by way of each broker. What the second and
-    the third see differently is for the analysis to find: they are readers like any other."""
+    """The log, read once from the start through each broker. Differences between the reads are for
+    the analysis: they are readers like any other."""
     ends = _ends(cluster, load.topic)
     for number, broker in cluster.brokers.items():
         reader = Reader(broker.bootstrap, load.topic, PARTITIONS, f"{name}-{number}", load.history)
@@ -327,7 +321,6 @@ def read_all(cluster: WiredCluster, load: Workload, name: str = "last") -> dict[
 
 
 def _ends(cluster: WiredCluster, topic: str) -> list[int]:
-    """The end of each partition."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     ends = [end_offset(consumer, place, BACK_WITHIN_S) for place in places]

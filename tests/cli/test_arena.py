@@ -1,5 +1,3 @@
-"""`pyrklog arena`: what a killed broker leaves in shared memory."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +43,7 @@ def cache_dir(tmp_path: Path) -> Path:
 
 
 def filled(new_broker: Make, cache_dir: Path, topic: str) -> tuple[TestBroker, int]:
-    """A broker that keeps its last records in the arena alone, and how many it has in all."""
+    """A broker whose last records are only in the arena, and its number of records."""
     options = {
         "pyrklog.cache.dir": str(cache_dir),
         "pyrklog.cache.flush.ms": 3_600_000,
@@ -168,6 +166,6 @@ def test_what_is_not_dropped_is_told(new_broker: Make, cache_dir: Path, topic: s
     assert "is left over, and not dropped" in told
     assert f"`pyrklog arena drain {logs}`" in told
     assert f"`pyrklog arena remove {row['path']}`" in told
-    (logs / ".pyrklog-arena").unlink()  # what names it
+    (logs / ".pyrklog-arena").unlink()  # the file that names it
     told = run("drop", str(logs), "--dir", str(cache_dir), code=FAILED)
     assert f"is abandoned, and not dropped; fix: `pyrklog arena remove {row['path']}`" in told

@@ -1,7 +1,7 @@
 """Every argument of every command, at and beyond its bounds: one line says what is wrong.
 
-The commands are asked for their own parameters, so that a new one is tried, too. They run against a
-broker of this file's own.
+The tests read the commands' own parameters, so that new ones are included. They run against this
+file's own broker.
 """
 
 import os
@@ -21,9 +21,9 @@ from tests.support.command_child import Commands, Ended
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = int(os.environ.get("ARGUMENT_EXAMPLES", "250"))
-# They go on for ever, or ask a person.
+# They run for ever, or ask a person.
 NOT_GIVEN = {"watch", "exit_when_healthy", "follow", "help", "version", "_version"}
-# What keeps a command from doing more than to look at its arguments.
+# Keeps a command from doing more than check its arguments.
 ALWAYS = {
     "consume": ["--exit", "--timeout=2"],
     "dev start": ["--zk=2"],
@@ -97,7 +97,6 @@ def commands() -> list[Command]:
 
 
 def values(parameter: Any) -> st.SearchStrategy[str]:
-    """Texts as a shell may hand over for a parameter."""
     kind = parameter.type.name
     if kind.startswith("integer"):
         return st.sampled_from([*map(str, INTEGERS), "x", ""])
@@ -111,7 +110,7 @@ def values(parameter: Any) -> st.SearchStrategy[str]:
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """A command with values for all that it needs and for some of what it takes."""
+    """A command with all required arguments and some optional ones."""
     name, command = draw(st.sampled_from(commands()))
     line = [*name.split(), *ALWAYS.get(name, [])]
     operands: list[str] = []

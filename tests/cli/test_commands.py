@@ -1,4 +1,4 @@
-"""The command line against a broker: `--against HOST:PORT` runs these tests against any Kafka."""
+"""The command line against a broker: ``--against HOST:PORT`` runs these tests against any Kafka."""
 
 import csv
 import io
@@ -26,7 +26,8 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(bootstrap: str) -> Run:
-    """Runs a command, which must end with `code`; its standard output (or error, if it failed)."""
+    """Runs a command, which must end with ``code``; its standard output (or error, if
+    it failed)."""
 
     def call(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> str:
         command = ["-b", bootstrap, "--timeout", "20", *arguments]
@@ -244,7 +245,7 @@ def test_following_a_topic_until_interrupted(bootstrap: str, run: Run, topic: st
         try:
             assert reader.stdout is not None
             assert reader.stderr is not None
-            # "end" is looked up some time after the start: write until the first record arrives.
+            # "end" is resolved some time after the start: write until the first record arrives.
             os.set_blocking(reader.stdout.fileno(), False)
             deadline = time.monotonic() + 60
             while reader.stdout.readline() != "tick\n":

@@ -1,4 +1,4 @@
-"""`pyrklog group` and `consume -g` against our broker and against Apache Kafka."""
+"""``pyrklog group`` and ``consume -g`` against our broker and against Apache Kafka."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def bootstrap(
 
 
 def test_a_group_without_a_coordinator_is_told(tmp_path: Path, topic: str) -> None:
-    """As in a cluster with fewer brokers than the offsets' topic is to have replicas."""
+    """As in a cluster with fewer brokers than the offsets topic needs replicas."""
     options = {"offsets.topic.replication.factor": 3}
     with TestBroker(tmp_path / "data", options=options) as broker:
         create_topic(broker.bootstrap, topic, 1)
@@ -54,7 +54,8 @@ def test_a_group_without_a_coordinator_is_told(tmp_path: Path, topic: str) -> No
 
 @pytest.fixture
 def run(bootstrap: str) -> Run:
-    """Runs a command, which must end with `code`; its standard output (or error, if it failed)."""
+    """Runs a command, which must end with ``code``; its standard output (or error, if
+    it failed)."""
 
     def call(*arguments: str, code: int = 0) -> str:
         command = ["-b", bootstrap, "--timeout", "20", *arguments]
@@ -67,7 +68,7 @@ def run(bootstrap: str) -> Run:
 
 @pytest.fixture
 def group(bootstrap: str, topic: str) -> str:
-    """A topic, and a group of its name that has read half of it and is idle."""
+    """A topic, and an idle group of its name that has read half of it."""
     create_topic(bootstrap, topic, PARTITIONS)
     fill(bootstrap, topic, PARTITIONS, EACH)
     with Crew(ConfluentMember(bootstrap, topic, topic)) as crew:
@@ -78,7 +79,7 @@ def group(bootstrap: str, topic: str) -> str:
 
 @contextmanager
 def busy(bootstrap: str, group: str) -> Iterator[None]:
-    """The group has a member, which is polled in the background."""
+    """The group has a member, polled in the background."""
     done = threading.Event()
     with Crew(ConfluentMember(bootstrap, group, group, client_id="worker")) as crew:
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "the member")
@@ -189,7 +190,7 @@ def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: 
         assert "its members read the topic" in refused
         run("group", "seek", group, "--to", "start", "--force")
         assert set(offsets(run, group).values()) == {0}
-        # The member finds out by its next heartbeat, and joins again.
+        # The member learns of it by its next heartbeat, and joins again.
         while group not in run("group", "list", "--state", "Stable", "-o", "name").splitlines():
             assert set(offsets(run, group).values()) == {0}
 
@@ -208,7 +209,7 @@ def test_forgetting(run: Run, group: str) -> None:
 
 
 def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second round knows how lag has changed."""
+    """The second round shows the change of lag."""
     from pyrklog.cli import group as command
 
     pauses: list[float] = []
@@ -234,7 +235,7 @@ def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -
 def test_history_shows_generations_and_why_they_began(
     bootstrap: str, run: Run, group: str, request: pytest.FixtureRequest
 ) -> None:
-    """The group has had a member, which left. Apache Kafka does not write down why."""
+    """The group's member has left. Apache Kafka does not record why."""
     items = json.loads(run("group", "history", group, "-o", "json"))["items"]
     assert [(one["generation"], one["members"]) for one in items] == [(1, 1), (2, 0)]
     is_ours = "kafka" not in request.node.callspec.id
@@ -270,7 +271,7 @@ PLACE = "%t %p %o\\n"
 
 
 def test_a_group_goes_on_where_it_stopped(bootstrap: str, run: Run, group: str) -> None:
-    """Of 30 records the group has read 15."""
+    """The group has read 15 of 30 records."""
     read = run("consume", group, "-g", group, "-e", "-f", "%p %o\n").split("\n")[:-1]
     wanted = [f"0 {n}" for n in range(5, EACH)] + [f"2 {n}" for n in range(EACH)]
     assert sorted(read) == wanted
@@ -307,7 +308,7 @@ def test_a_member_that_is_killed_costs_no_record(bootstrap: str, run: Run, group
 
 
 def test_it_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: str) -> None:
-    """The partitions are split, and come over when the other one leaves."""
+    """The partitions are split, and all come back when the other one leaves."""
     with Crew(ConfluentMember(bootstrap, group, group)) as crew:
         other = crew.members[0]
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "the first member")

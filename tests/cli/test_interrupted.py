@@ -1,4 +1,4 @@
-"""Commands that are interrupted, by Ctrl-C or by a broker that goes away, or whose output is."""
+"""Commands whose run or output is interrupted, by Ctrl-C or by a broker that goes away."""
 
 import json
 import signal
@@ -19,13 +19,12 @@ NOTE = "note: no broker can be reached; trying again\n"
 
 @pytest.fixture
 def broker_without_delay(new_broker: Callable[..., TestBroker]) -> TestBroker:
-    """Its groups do not wait for more members."""
     return new_broker(options={"group.initial.rebalance.delay.ms": 0}).start()
 
 
 @contextmanager
 def run(broker: TestBroker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command; a test that fails kills it."""
+    """Runs a command; a failing test kills it."""
     with subprocess.Popen(
         [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
         stdin=subprocess.PIPE,

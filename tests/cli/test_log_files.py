@@ -1,4 +1,4 @@
-"""``pyrklog log dump`` on what a broker of ours wrote, and ``serve`` as a person meets it."""
+"""``pyrklog log dump`` on our broker's files, and ``serve`` as a person sees it."""
 
 import json
 import os
@@ -20,7 +20,6 @@ RECORDS = 200
 
 
 def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
-    """Runs a command; standard output and standard error."""
     done = CliRunner().invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, f"{done.stdout}{done.stderr}{done.exception}"
     return done.stdout, done.stderr
@@ -28,7 +27,7 @@ def run(*arguments: str | Path, code: int = 0) -> tuple[str, str]:
 
 @pytest.fixture
 def partition(new_broker: Callable[..., TestBroker]) -> Path:
-    """A partition folder of 200 records in several batches, its broker stopped."""
+    """A stopped broker's partition folder with 200 records in several batches."""
     broker = new_broker().start()
     run("-b", broker.bootstrap, "topic", "create", "t", "-p", "1", "-c", "index.interval.bytes=0")
     for start in range(0, RECORDS, 20):

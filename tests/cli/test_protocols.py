@@ -1,5 +1,3 @@
-"""Clients that speak another security protocol than the broker."""
-
 import socket
 import ssl
 import threading
@@ -46,7 +44,7 @@ def test_passwords_for_a_broker_without(broker: TestBroker) -> None:
 
 @contextmanager
 def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
-    """Answers whatever comes with these bytes, or not at all, and notes what came."""
+    """Answers everything with these bytes, or not at all, and keeps what came."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -84,7 +82,7 @@ def test_what_is_no_plain_broker_is_not_called_one(answer: bytes | None) -> None
 
 
 def test_the_first_words_are_those_of_tls(broker: TestBroker) -> None:
-    """Others would be logged by a broker as a failed handshake."""
+    """A broker would log anything else as a failed handshake."""
     host, _, port = broker.bootstrap.rpartition(":")
     assert is_without_tls((host, int(port)), 3.0)
     heard: list[bytes] = []

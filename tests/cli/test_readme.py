@@ -1,6 +1,6 @@
-"""The README and the quick start followed literally, where everything is built already.
+"""The README and the quick start followed literally in a built checkout.
 
-``tests/faults/test_fresh_clone.py`` does the same in a fresh clone, where nothing is.
+``tests/faults/test_fresh_clone.py`` does the same in a fresh clone.
 """
 
 import re
@@ -31,11 +31,11 @@ def test_the_commands_of_the_first_pages_work_as_they_stand(tmp_path: Path) -> N
 
 
 def test_whatever_they_show_is_run_or_no_command() -> None:
-    """A command outside the blocks that are run would be tried by nobody but newcomers."""
+    """A command outside the executed blocks would be tested only by newcomers."""
     shown = [block.text for block in blocks(TEXT) if block.language not in ("sh", "python")]
     for text in shown:
         for line in text.splitlines():
-            # With a placeholder for an address it cannot be meant literally.
+            # A command with a placeholder address is not meant literally.
             is_command = re.match(r"(\S*pyrklog|make|pip|python3?) [a-z-]", line) is not None
             assert not is_command or "zk.example" in line, line
     in_blocks = "".join(block.text for block in blocks(TEXT) if block.language == "sh")

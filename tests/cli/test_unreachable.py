@@ -1,4 +1,4 @@
-"""Brokers that are not where they say they are, or that fall silent: told, in time and quietly."""
+"""Brokers with a wrong address, or that fall silent: reported, in time and quietly."""
 
 import os
 import resource
@@ -31,7 +31,7 @@ def pyrklog(broker: TestBroker, *arguments: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def misnamed(new_broker: Callable[..., TestBroker], tmp_path: Path) -> TestBroker:
-    """A broker with a record in the topic ``t`` that tells clients of a port where nobody is."""
+    """A broker with a record in the topic ``t`` that advertises a port without a listener."""
     data = tmp_path / "data"
     good = new_broker(data).start()
     assert pyrklog(good, "produce", "t", "one").returncode == 0
@@ -58,7 +58,7 @@ def test_an_address_that_leads_nowhere_is_named(misnamed: TestBroker, arguments:
     assert done.returncode in (3, 7), done
     assert TOLD in done.stderr
     assert done.stderr.count("\n") == 1
-    # Trying again and again would take most of a processor.
+    # Retrying without a pause would take most of a processor.
     used_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert used_s < 1.5
 
@@ -83,7 +83,7 @@ def test_a_reader_that_is_to_end_does_not_wait_for_ever(
         check=False,
     )
     assert written.returncode == 0
-    # It has little of it when the broker stops answering.
+    # It has read little when the broker stops answering.
     little = ["-X", "queued.min.messages=1", "-X", "fetch.message.max.bytes=1000"]
     command = ["consume", topic, "-e", "--timeout", "3", *little, *group]
     with subprocess.Popen(
@@ -97,7 +97,7 @@ def test_a_reader_that_is_to_end_does_not_wait_for_ever(
         assert broker.pid is not None
         os.kill(broker.pid, signal.SIGSTOP)
         try:
-            # Not as long as a session lasts, which librdkafka would wait for at its end.
+            # Not for the length of a session, which librdkafka would wait for at its end.
             out, err = process.communicate(timeout=30)
         finally:
             os.kill(broker.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""A directory without metadata: its topics come back from the folders, and keep everything."""
+"""A directory without metadata: its topics return from the folders, and keep everything."""
 
 import json
 import shutil
@@ -41,7 +41,6 @@ def events(broker: TestBroker, name: str) -> list[dict[str, Any]]:
 
 
 def forget(broker: TestBroker) -> None:
-    """Stops the broker and takes its metadata away."""
     assert broker.stop() == 0
     shutil.rmtree(broker.data / "meta")
     broker.log.clear()
@@ -117,7 +116,7 @@ def test_a_gap_is_told_and_closed_by_the_next_start(fresh_broker: TestBroker, to
     assert topic not in admin.list_topics(timeout=PATIENCE_S).topics
     assert broker.stop() == 0
     broker.log.clear()
-    broker.start()  # nothing has changed: not looked at again, but told
+    broker.start()  # nothing has changed: not scanned again, but logged
     assert not events(broker, "topic_not_adopted")
     assert events(broker, "unknown_partition_folders")
     assert broker.stop() == 0
@@ -182,7 +181,7 @@ def test_an_export_waits_for_what_a_killed_broker_left(
 
 
 def test_an_export_can_be_taken_back_but_not_repeated(fresh_broker: TestBroker, topic: str) -> None:
-    """Nobody has started Kafka in between: what it would have read is read by us."""
+    """Kafka was not started in between: we read what it would have read."""
     broker = fresh_broker
     create(broker, topic)
     assert produce(broker, topic) == [0]

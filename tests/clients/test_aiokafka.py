@@ -1,5 +1,3 @@
-"""What aiokafka users do besides plain reading and writing."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which broker options there are and which of them change at run time, asked of Kafka itself."""
+"""The broker options, and those that change at run time, compared with Kafka's."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ JARS = Path(__file__).parents[2] / ".cache" / "kafka"
 
 
 class Documented(NamedTuple):
-    """What Kafka's documentation says of an option."""
-
     kind: str
     mode: str
 
@@ -60,7 +58,7 @@ def test_those_without_effect_change_at_run_time_where_kafkas_do(
 def test_those_with_effect_change_at_run_time_where_kafkas_do(
     documented: dict[str, Documented],
 ) -> None:
-    """But for the listeners, which are bound and registered at a start."""
+    """Except the listeners, which are bound and registered at a start."""
     ours = {name: option.update_mode for name, option in OPTIONS.items() if name in documented}
     theirs = {name: documented[name].mode for name in ours}
     assert {name for name, mode in ours.items() if mode != theirs[name]} == {

@@ -47,7 +47,7 @@ def test_all_clients_read_what_one_wrote(
     for reader in CLIENTS:
         assert reader.consume(bootstrap, topic, len(expected)) == expected, reader.name
 
-    # A client turns compression off without a word when it dislikes what a broker advertises.
+    # A client silently stops compressing if a broker's advertised versions do not suit it.
     batches = fetch_batches(bootstrap, topic)
     assert sum(batch.record_count for batch in batches) == len(expected)
     assert {batch.attributes & _CODEC_BITS for batch in batches} == {CODECS.index(codec)}

@@ -1,4 +1,4 @@
-"""What confluent-kafka (librdkafka) users do: produce, read by offset and time, administrate."""
+"""confluent-kafka (librdkafka): produce, read by offset and time, administrate."""
 
 import time
 from typing import Any
@@ -157,7 +157,7 @@ def test_big_messages(bootstrap: str, topic: str) -> None:
     CLIENT.produce(bootstrap, topic, [Record(b"k", value), Record(None, b"small")])
     assert [record.value for record in CLIENT.consume(bootstrap, topic, 2)] == [value, b"small"]
 
-    # A batch beyond the fetch limits comes all the same.
+    # A batch beyond the fetch limits still arrives.
     consumer = consumer_of(
         bootstrap,
         **{"fetch.message.max.bytes": 1_000, "fetch.max.bytes": 1_000, "message.max.bytes": 1_000},
@@ -275,7 +275,7 @@ def test_topic_options(topic: str, admin: Any) -> None:
     done(change("retention.ms", None, AlterConfigOpType.DELETE))
     assert described(admin, topic)["retention.ms"][1]
 
-    # The older call resets whatever it does not name.
+    # The older call resets options that it does not name.
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={"segment.ms": "60000"})
     done(admin.alter_configs([resource]))
     options = described(admin, topic)

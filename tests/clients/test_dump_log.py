@@ -1,4 +1,4 @@
-"""Apache Kafka's DumpLogSegments reads the directories that our broker wrote."""
+"""Apache Kafka's DumpLogSegments reads our broker's directories."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,8 @@ _BATCH = re.compile(
 
 
 def fill(bootstrap: str, topic: str, rounds: int) -> int:
-    """Every client, every codec, idempotent and not, `rounds` times; the number of records."""
+    """Every client, every codec, idempotent and not, ``rounds`` times; returns the number of
+    records."""
     count = 0
     for turn in range(rounds):
         for client in CLIENTS:
@@ -85,7 +86,7 @@ def test_kafka_reads_what_we_wrote(new_broker: Any, topic: str) -> None:
 
     broker.start()
     count += fill(broker.bootstrap, topic, 1)
-    # Two batches of one producer: its snapshot has something behind what Kafka reads.
+    # Two batches of one producer: its snapshot has data after what Kafka reads.
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     for _ in range(2):
         producer.produce(topic, b"value")

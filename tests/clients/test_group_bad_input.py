@@ -62,7 +62,7 @@ def bootstrap(
 
 @pytest.fixture
 def client(bootstrap: str, topic: str) -> Iterator[Asker]:
-    """Knows the coordinator of the group `topic`."""
+    """Knows the coordinator of the group ``topic``."""
     with Asker(bootstrap) as asker:
         asker.await_coordinator(topic)
         yield asker
@@ -172,7 +172,7 @@ def test_groups_that_cannot_be(client: Asker, topic: str) -> None:
 
 def test_more_than_a_record_may_hold(client: Asker, topic: str) -> None:
     """The generation does not fit into a batch of ``__consumer_offsets``: its members are told, and
-    other groups go on."""
+    other groups continue."""
     other = member(client, f"{topic}-other")
     large = [JoinGroupRequestProtocol("range", bytes(2_000_000))]
     me = join(client, topic, protocols=large)

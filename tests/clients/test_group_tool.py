@@ -1,4 +1,4 @@
-"""Kafka's own consumer-groups tool says the same of our groups as of Apache Kafka's."""
+"""Kafka's consumer-groups tool prints the same for our groups as for Apache Kafka's."""
 
 import re
 import threading
@@ -104,7 +104,7 @@ def _comparable(text: str, bootstrap: str) -> list[str]:
     text = text.replace(bootstrap, "BROKER")
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text)
     lines = (" ".join(line.split()) for line in text.splitlines())
-    # The order of groups is that of a hash table, and its seed.
+    # The order of groups depends on a hash seed.
     return sorted(line for line in lines if line)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups as stock clients form them: joining, leaving, committing, coming back."""
+"""Consumer groups of stock clients: joining, leaving, committing, returning."""
 
 import itertools
 import shutil
@@ -32,7 +32,7 @@ EVERY_VALUE = sorted(f"{p}:{n}" for p, n in itertools.product(range(PARTITIONS),
 def bootstrap(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A broker whose groups do not wait for more members before they begin."""
+    """A broker whose groups do not wait for more members."""
     against: str | None = request.config.getoption("--against")
     if against:
         yield against
@@ -100,7 +100,7 @@ def test_members_of_three_clients_share_a_group(bootstrap: str, filled: str) -> 
 
 
 def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, filled: str) -> None:
-    """KIP-345: its instance id brings it its old partitions; nobody else notices."""
+    """KIP-345: its instance id brings back its old partitions; nobody else notices."""
 
     def join(instance: str) -> ConfluentMember:
         return ConfluentMember(bootstrap, filled, filled, group_instance_id=instance)
@@ -132,7 +132,7 @@ while True:
 
 
 def test_a_member_that_vanishes_loses_its_partitions(bootstrap: str, filled: str) -> None:
-    """Killed, so that it cannot leave: the session time-out ends it."""
+    """Killed, so that it cannot leave: the session timeout ends it."""
     with Crew(ConfluentMember(bootstrap, filled, filled)) as crew:
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "alone")
         command = [sys.executable, "-c", _VANISHING, bootstrap, filled, filled]
@@ -147,7 +147,7 @@ def test_a_member_that_vanishes_loses_its_partitions(bootstrap: str, filled: str
 
 
 def test_stable_offsets_are_there_at_once(bootstrap: str, filled: str) -> None:
-    """With read_committed librdkafka asks with requireStable (KIP-447)."""
+    """With read_committed librdkafka requests stable offsets (KIP-447)."""
     member = ConfluentMember(bootstrap, filled, filled, isolation_level="read_committed")
     with Crew(member) as crew:
         crew.poll_until(lambda: len(crew.seen) >= len(EVERY_VALUE), "everything read")
@@ -184,7 +184,7 @@ def test_nobody_else_writes_to_the_offsets_topic(bootstrap: str, filled: str) ->
 
 
 def test_groups_and_offsets_outlive_the_broker(new_broker: Callable[..., TestBroker]) -> None:
-    """kill -9 and an orderly end; a group that was deleted stays deleted."""
+    """kill -9 and a clean shutdown; a deleted group stays deleted."""
     broker = new_broker(options={"group.initial.rebalance.delay.ms": 0}).start()
     create_topic(broker.bootstrap, "t", PARTITIONS)
     fill(broker.bootstrap, "t", PARTITIONS, EACH)
@@ -204,7 +204,7 @@ def test_groups_and_offsets_outlive_the_broker(new_broker: Callable[..., TestBro
 def _check_what_is_left(broker: TestBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     groups = admin.list_consumer_groups().result(TIMEOUT_S)
-    while groups.errors:  # the coordinator is loading, which the admin client leaves to its caller
+    while groups.errors:  # the coordinator is loading, and the admin client does not retry
         assert {error.code() for error in groups.errors} == {LOADING}
         groups = admin.list_consumer_groups().result(TIMEOUT_S)
     assert [group.group_id for group in groups.valid] == ["kept"]

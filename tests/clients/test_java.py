@@ -15,7 +15,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def test_java_client(bootstrap: str, topic: str) -> None:
-    """Client.java checks for itself; it reads what librdkafka compressed, among other things."""
+    """Client.java makes its own checks; among others it reads what librdkafka compressed."""
     for turn, codec in enumerate(CODECS):
         values = [b"python %d" % (10 * turn + number) for number in range(10)]
         records = [Record(None, value) for value in values]
@@ -72,7 +72,6 @@ def test_console_clients(bootstrap: str, topic: str) -> None:
 
 
 def test_console_consumer_in_a_group(bootstrap: str, topic: str) -> None:
-    """The second one goes on where the first one stopped, which had committed and left."""
     values = [b"%d" % number for number in range(40)]
     Confluent().produce(bootstrap, topic, [Record(None, value) for value in values])
 

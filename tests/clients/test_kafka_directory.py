@@ -1,4 +1,4 @@
-"""We serve a partition folder that Apache Kafka wrote, transactions and all, as Kafka serves it."""
+"""We serve a partition folder of Apache Kafka, with transactions, as Kafka serves it."""
 
 import shutil
 import time
@@ -119,7 +119,7 @@ def test_a_folder_of_kafkas_is_served_alike(
     broker.start()
     for isolation, what in expected.items():
         assert seen(broker.bootstrap, topic, isolation) == what, isolation
-    # Not idempotent: our producer ids start at 0, as Kafka's did, and the folder knows Kafka's.
+    # Not idempotent: our producer ids start at 0 like Kafka's, which the folder knows.
     more = [Record(None, b"ours")]
     offsets = Confluent().produce(broker.bootstrap, topic, more, idempotent=False)
     assert offsets == [uncommitted[0]]

@@ -1,5 +1,3 @@
-"""What kafka-python users do besides plain reading and writing."""
-
 import time
 from typing import Any
 

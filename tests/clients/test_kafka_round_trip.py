@@ -42,7 +42,7 @@ def commit_in_transaction(bootstrap: str, topic: str, value: bytes) -> None:
 
 
 def read_on(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """The next records of the group, from its committed offset, which then moves behind them."""
+    """The group's next records; commits the offset after them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -72,7 +72,7 @@ def committed(bootstrap: str, topic: str) -> int:
     def is_told() -> bool:
         try:
             [place] = consumer.committed([TopicPartition(topic, 0)], timeout=PATIENCE_S)
-        except KafkaException:  # a coordinator that is still coming, of either make
+        except KafkaException:  # a coordinator that is still loading, in either broker
             return False
         found.append(place.offset)
         return True
@@ -83,7 +83,6 @@ def committed(bootstrap: str, topic: str) -> int:
 
 
 def facts(bootstrap: str, topic: str) -> tuple[str, str | None]:
-    """The topic's id and its retention."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource("topic", topic)
     options = admin.describe_configs([resource])[resource].result(PATIENCE_S)
@@ -94,7 +93,7 @@ def facts(bootstrap: str, topic: str) -> tuple[str, str | None]:
 
 
 def producer_ids(folder: Path) -> list[int]:
-    """Of each batch of `produce`, by Kafka's own tool, which must find nothing to complain of."""
+    """Of each batch of ``produce``, by Kafka's own tool, which must find no error."""
     output = dump(folder, ".log", options=("--deep-iteration",))
     batches = [line for line in output.splitlines() if line.startswith("baseOffset:")]
     assert all("isvalid: true" in line for line in batches), output

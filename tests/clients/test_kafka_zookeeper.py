@@ -1,4 +1,4 @@
-"""A directory that Kafka wrote in ZooKeeper mode, with its ZooKeeper at hand and without."""
+"""A directory of Kafka in ZooKeeper mode, with its ZooKeeper and without."""
 
 import shutil
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_options_come_from_zookeeper_or_wait_for_a_word(
         assert read_on(ours.bootstrap, topic, 7)[-1] == b"ours 0"
         assert ours.stop() == 0
 
-    ours.start()  # ZooKeeper is gone, and needed no more
+    ours.start()  # ZooKeeper is gone and no longer needed
     assert committed(ours.bootstrap, topic) == 11
     unsure = new_broker(alone).start()
     assert facts(unsure.bootstrap, topic) == (known[0], "-1")

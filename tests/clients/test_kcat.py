@@ -1,4 +1,4 @@
-"""kcat, where it is installed; elsewhere the same librdkafka is tested by test_confluent.py."""
+"""kcat, if installed; otherwise test_confluent.py tests the same librdkafka."""
 
 import json
 import shutil

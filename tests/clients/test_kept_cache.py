@@ -1,4 +1,4 @@
-"""A restart in order keeps the block cache: what stock clients and Apache Kafka see of that."""
+"""A clean restart keeps the block cache: what stock clients and Apache Kafka see of it."""
 
 import os
 import shutil
@@ -90,7 +90,7 @@ def arena(cache_dir: Path, *arguments: str) -> str:
 
 
 def disk_bytes_of_reading(broker: TestBroker, topic: str) -> int:
-    """Of a broker that was just started and whose files are in no memory of the system's."""
+    """Of a broker that was just started, with its files outside the page cache."""
     assert consume(broker.bootstrap, topic, COUNT - 1)[0] == COUNT - 1
     forget_pages(broker.data / "logs" / f"{topic}-0")
     before = usage(broker.pid).disk_read_bytes
@@ -180,7 +180,7 @@ def test_a_failed_start_leaves_nothing_of_its_own(
     assert not place.parent.exists()
     assert set(cache_dir.iterdir()) == of_broker
 
-    # One that had been there stays, and so does what its last end left.
+    # A refused start keeps the arena that its last shutdown left.
     older = new_broker(tmp_path / "older", options=options(cache_dir)).start()
     create(older.bootstrap, topic)
     produce(older.bootstrap, topic, 0, 100)

@@ -1,4 +1,4 @@
-"""What a broker takes that has little to do."""
+"""The memory of an idle broker."""
 
 import re
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from pyrklog.testing import TestBroker
 from tests.support import wire
 
 IDLE_MAX_BYTES = 60_000_000
-# What is allocated before a data plane opens, while huge pages are not turned off yet.
+# Allocations before a data plane opens, while huge pages are still on.
 HUGE_MAX_KB = 8192
 
 
 def test_an_idle_broker_is_small(new_broker: Callable[..., TestBroker], topic: str) -> None:
-    """Also once it has served its first client and has a cache, which is not counted."""
+    """Also after its first client, and with a cache, which is not counted."""
     broker = new_broker(options={"pyrklog.cache.dir": "/dev/shm"}).start()
     assert usage(broker.pid).own_rss_bytes < IDLE_MAX_BYTES
     with wire.Connection(broker.bootstrap) as connection:
@@ -29,7 +29,7 @@ def test_an_idle_broker_is_small(new_broker: Callable[..., TestBroker], topic: s
 
 
 def _in_huge_pages_kb(pid: int) -> int:
-    """How much of a process is in huge pages, where each small allocation can take 2 MB."""
+    """A process's memory in huge pages, where each small allocation can take 2 MB."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     found = re.search(r"^AnonHugePages: +([0-9]+) kB$", rollup, re.MULTILINE)
     assert found is not None

@@ -1,7 +1,7 @@
-"""OffsetFetch version 1, whose answer has no place for an error of the group (KAFKA-19439).
+"""OffsetFetch version 1, which cannot carry a group's error (KAFKA-19439).
 
-Apache Kafka answers it with "no offset" while the coordinator is not there; a consumer of that time
-then begins at the end, or at the beginning, of everything. Ours puts the code on each partition.
+While the coordinator is absent Apache Kafka answers "no offset", and an old consumer then begins at
+the end or the beginning of everything. Ours puts the code on each partition.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def test_a_coordinator_that_loads_never_answers_no_offset(broker: TestBroker) ->
 
 
 def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
-    """What it answers until it has loaded; never an offset that was not committed, or none."""
+    """Its answers until it has loaded; never an uncommitted offset, or none."""
     wanted = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, list(range(PARTITIONS)))])
     seen: set[ErrorCode] = set()
     with Asker(broker.bootstrap) as client:
@@ -80,7 +80,7 @@ def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
 
 
 def test_kafka_python_as_of_then(broker: TestBroker) -> None:
-    """It takes version 1 for brokers of that time, and goes on where it stopped."""
+    """It uses version 1 with old brokers, and continues where it stopped."""
     with Asker(broker.bootstrap) as client:
         client.await_coordinator(GROUP)
 

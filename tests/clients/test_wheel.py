@@ -1,4 +1,4 @@
-"""The wheel of `make wheel` in an empty virtual environment, out of reach of a Rust toolchain."""
+"""The wheel of ``make wheel`` in an empty virtual environment without a Rust toolchain."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_wheel_needs_nothing_but_python(
     new_broker: Callable[..., TestBroker], topic: str, tmp_path: Path
 ) -> None:
-    (wheel,) = (ROOT / "dist").glob("*.whl")  # `make test` builds it
+    (wheel,) = (ROOT / "dist").glob("*.whl")  # ``make test`` builds it
     assert "-abi3-" in wheel.name
     venv.create(tmp_path / "venv", with_pip=True)
     binaries = tmp_path / "venv" / "bin"

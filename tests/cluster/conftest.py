@@ -1,5 +1,3 @@
-"""A ZooKeeper for the tests of clusters."""
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One for all clusters, each with a chroot of its own. Never stop this one."""
+    """One for all clusters, each with its own chroot. Never stop this one."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server
@@ -23,7 +21,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 def new_cluster(
     zookeeper: ZooKeeperServer, tmp_path: Path, topic: str
 ) -> Iterator[Callable[..., BrokerCluster]]:
-    """Makes clusters, not yet started, that are closed after the test."""
+    """Makes clusters, not yet started, and closes them after the test."""
     made: list[BrokerCluster] = []
 
     def make(address: str = zookeeper.address, **arguments: Any) -> BrokerCluster:
@@ -51,5 +49,4 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    """Three brokers that run."""
     return new_cluster().start()

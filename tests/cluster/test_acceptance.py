@@ -35,18 +35,17 @@ REASSIGN = "reassign-partitions"
 
 
 def coordinator(admin: AdminClient, group: str) -> int:
-    """Who leads the group's partition of the offsets topic."""
+    """The leader of the group's partition of the offsets topic."""
     found = leaders(admin, OFFSETS_TOPIC)
     return found[partition_for(group, len(found))]
 
 
 def whole(admin: AdminClient, topic: str) -> bool:
-    """Whether every partition has all replicas in sync."""
     return all(isr == ALL for isr in in_sync(admin, topic).values())
 
 
 class Verifiable:
-    """One of Apache Kafka's verifiable clients: a process that says what happens to it in JSON."""
+    """One of Apache Kafka's verifiable clients: a process that reports in JSON."""
 
     def __init__(self, main: str, *arguments: str) -> None:
         self.events: list[dict[str, Any]] = []
@@ -67,15 +66,12 @@ class Verifiable:
                 self.events.append(json.loads(line))
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Its events of that name, so far."""
         return [event for event in list(self.events) if event["name"] == name]
 
     def wait(self, name: str, count: int = 1) -> None:
-        """Returns when there are so many events of that name."""
         wait_until(lambda: len(self.named(name)) >= count, f"{len(self.named(name))} {name}")
 
     def end(self) -> None:
-        """Ends it in order."""
         self._process.terminate()
         self._process.wait(30)
         self._thread.join()
@@ -85,7 +81,6 @@ class Verifiable:
 
 @contextmanager
 def verifiable(main: str, *arguments: str) -> Iterator[Verifiable]:
-    """Runs one."""
     client = Verifiable(main, *arguments)
     try:
         yield client
@@ -115,7 +110,6 @@ def test_8_the_leader_epoch_of_a_commit_survives_moves_of_the_coordinator(
 
 
 def commits(consumer: Consumer, place: TopicPartition) -> bool:
-    """Whether the commit is taken."""
     try:
         return all(p.error is None for p in consumer.commit(offsets=[place], asynchronous=False))
     except KafkaException:
@@ -123,7 +117,7 @@ def commits(consumer: Consumer, place: TopicPartition) -> bool:
 
 
 def asks(consumer: Consumer, place: TopicPartition, found: list[TopicPartition]) -> bool:
-    """Whether the committed offset is told; into ``found``."""
+    """Whether the committed offset is told; stores it in ``found``."""
     try:
         found[:] = consumer.committed([TopicPartition(place.topic, place.partition)], timeout=5)
     except KafkaException:
@@ -156,12 +150,11 @@ def test_14_a_group_goes_on_without_a_rebalance_when_its_coordinator_is_killed(
 
 
 def consumed(consumer: Verifiable) -> int:
-    """Records that it had."""
     return sum(event["count"] for event in consumer.named("records_consumed"))
 
 
 def committed(consumer: Verifiable) -> dict[int, int]:
-    """The last offsets that it committed with success."""
+    """The last offsets that it committed successfully."""
     return {
         place["partition"]: place["offset"]
         for event in consumer.named("offsets_committed")
@@ -228,7 +221,7 @@ def test_22_a_session_omits_what_is_unchanged_and_never_an_error(
 def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_replicas(
     new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
-    """By Kafka's tools. The leader moves by a preferred election that is asked for."""
+    """By Kafka's tools. The leader moves by a requested preferred election."""
     cluster = new_cluster(**{"auto.leader.rebalance.enable": False}).start()
     state = f"/brokers/topics/{topic}/partitions/0/state"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -243,14 +236,14 @@ def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_r
         return f"--reassignment-json-file {path}"
 
     def run(*commands: str) -> list[kafka_tools.Output]:
-        """Kafka's tools, all of which succeed."""
+        """Runs Kafka's tools, which must succeed."""
         outputs = kafka_tools.run(cluster.bootstrap, commands)
         for output in outputs:
             assert output.status == 0, output.text
         return outputs
 
     def leader_at(*replicas: int) -> int:
-        """Who leads when the partition has these replicas, all in sync."""
+        """The leader once the partition has these replicas, all in sync."""
 
         def has_arrived() -> bool:
             node = cluster.json(f"/brokers/topics/{topic}")
@@ -289,7 +282,7 @@ def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_r
 def test_39_records_of_a_leader_that_is_alone_are_not_shown(
     cluster: BrokerCluster, topic: str
 ) -> None:
-    """With acks=1 they are acknowledged; consumers get them when there are replicas enough."""
+    """With acks=1 they are acknowledged; consumers get them once there are enough replicas."""
     admin = create(cluster, topic, 1, 3, options=STRICT)
     produce(cluster, topic, 1, [b"seen"])
     (leader,) = leaders(admin, topic).values()
@@ -304,7 +297,7 @@ def test_39_records_of_a_leader_that_is_alone_are_not_shown(
     assert careless.flush(30) == 0
     assert places == [1], "it is acknowledged"
 
-    # An assignment of its own, since no coordinator need be there.
+    # Assigned by hand, because there may be no coordinator.
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "fetch.wait.max.ms": 100}
     consumer = Consumer({**settings, "auto.offset.reset": "error", "enable.partition.eof": True})
     place = TopicPartition(topic, 0, 0)
@@ -331,7 +324,7 @@ def test_39_records_of_a_leader_that_is_alone_are_not_shown(
 def test_40_leader_and_controller_are_killed_and_the_java_client_loses_nothing(
     cluster: BrokerCluster, topic: str
 ) -> None:
-    """Others lead within a second. A machine that is busy with something else gets more tries."""
+    """Others lead within a second. A busy machine gets more tries."""
     admin = create(cluster, topic, 3, 3, options=STRICT)
     where = ["--bootstrap-server", cluster.bootstrap, "--topic", topic]
     taken_s: list[float] = []
@@ -344,7 +337,7 @@ def test_40_leader_and_controller_are_killed_and_the_java_client_loses_nothing(
             known = len(writer.named("producer_send_success"))
             writer.wait("producer_send_success", known + 500)
             cluster.brokers[victim].start()
-    # It does not try again: what fails may be there or not.
+    # It does not retry: a failed record may be there or not.
     written = writer.named("producer_send_success")
     reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
     reader.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
@@ -365,7 +358,7 @@ def test_40_leader_and_controller_are_killed_and_the_java_client_loses_nothing(
 
 
 def kill_and_wait(cluster: BrokerCluster, topic: str, victim: int) -> float:
-    """Kills a broker that leads something; seconds until clients see others lead all of it."""
+    """Kills a leader; returns the seconds until clients see other leaders of all its partitions."""
     rest = [broker.bootstrap for number, broker in cluster.brokers.items() if number != victim]
     survivors = AdminClient({"bootstrap.servers": ",".join(rest)})
     wait_until(lambda: has_led(survivors, topic, victim), "it leads nothing")
@@ -376,7 +369,7 @@ def kill_and_wait(cluster: BrokerCluster, topic: str, victim: int) -> float:
 
 
 def has_led(admin: AdminClient, topic: str, broker: int) -> bool:
-    """Whether it leads some of the topic; it is elected where it is the preferred leader."""
+    """Whether it leads some of the topic; elects it where it is the preferred leader."""
     if broker in leaders(admin, topic).values():
         return True
     admin.elect_leaders(ElectionType.PREFERRED, None).result(30)

@@ -1,7 +1,7 @@
 """Apache Kafka's own tools against three of our brokers, and against three of Apache's.
 
-The same session is played on both: tools must say the same, and ZooKeeper must hold the same, but
-for ids, addresses and times.
+The same session runs on both: tools must print the same, and ZooKeeper must hold the same, except
+ids, addresses and times.
 """
 
 import contextlib
@@ -36,13 +36,11 @@ OPTIONS = {
 PLAN = {0: (3, 1), 1: (1, 3)}
 BEFORE = {0: (1, 2), 1: (2, 3)}
 EMPTY = {"/consumers", "/latest_producer_id_block"}
-"""What Apache's brokers make at their first start, for content that may never come."""
+"""Znodes that Apache's brokers create at their first start and may never fill."""
 WORDS = ("throttle limit was set to", "Successfully started", "is completed", "Clearing")
 
 
 class Told(NamedTuple):
-    """What came of a session."""
-
     outputs: dict[str, kafka_tools.Output]
     throttled: dict[str, bytes]
     """ZooKeeper, below the chroot, while the throttle was set."""
@@ -51,8 +49,6 @@ class Told(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A cluster."""
-
     bootstrap: str
     zookeeper: str
 
@@ -99,7 +95,6 @@ def plan_file(folder: Path, topic: str, replicas: Mapping[int, tuple[int, ...]])
 
 
 def play(place: Place, folder: Path) -> Told:
-    """An administrator's afternoon."""
     outputs: dict[str, kafka_tools.Output] = {}
 
     def go(*commands: str) -> None:
@@ -140,7 +135,7 @@ def play(place: Place, folder: Path) -> Told:
         go(describe)
         return "per.second=77" in outputs[describe].text
 
-    # Apache's broker hears of it by way of ZooKeeper, later than the tool of its success.
+    # Apache's broker hears of it through ZooKeeper, after the tool has succeeded.
     wait_until(is_described, "the option is not described", 30)
     go("topics --create --topic gone --replica-assignment 1:2:3")
     wait_until_each(place.bootstrap, lambda told: leaders_of(told, "gone") != {}, "it is unknown")
@@ -160,7 +155,6 @@ def play(place: Place, folder: Path) -> Told:
 
 @contextmanager
 def apache(address: str, folder: Path) -> Iterator[Place]:
-    """Three brokers of Apache's."""
     options = [f"{name}={value}" for name, value in OPTIONS.items()]
     with contextlib.ExitStack() as stack:
         started = []
@@ -172,7 +166,7 @@ def apache(address: str, folder: Path) -> Iterator[Place]:
 
 
 def comparable(output: kafka_tools.Output) -> list[str]:
-    """What a tool says, but for ids, directories and the broker's own sentences."""
+    """A tool's output without ids, directories and the broker's own sentences."""
     text = "\n".join(output.lines)
     text = re.sub(r"TopicId: \S+", "TopicId: ID", text)
     text = re.sub(r'"logDir":"[^"]+"', '"logDir":"DIR"', text)
@@ -190,7 +184,8 @@ def _sorted(found: Any) -> Any:
 
 
 def contents(znodes: dict[str, bytes]) -> dict[str, Any]:
-    """JSON as values, without what must differ. Announcements are in the order of the network."""
+    """JSON as values, without what must differ. Announcements arrive in the order of
+    the network."""
     shown: dict[str, Any] = {}
     announced = []
     for path, data in znodes.items():
@@ -247,7 +242,7 @@ def test_a_plan_is_made_and_another_is_cancelled(
     (generated,) = kafka_tools.run(cluster.bootstrap, [f"{generate} {first},{still}"])
     proposed = json.loads(generated.lines[-1])
     assert {*proposed["partitions"][0]["replicas"]} == {first, still}
-    # A broker that stands still keeps the reassignment from its end; tools must not ask it.
+    # A paused broker delays the reassignment; tools must not ask it.
     with FaultDriver(cluster).fault("pause", still):
         reassigning.move(cluster.brokers[controller].bootstrap, topic, (first, still))
         wait_until(lambda: cluster.is_gone(still), "its session does not end")
@@ -334,7 +329,7 @@ def test_replicas_are_verified_group_and_directories_described(
 
 
 def verification(cluster: BrokerCluster, topic: str) -> str:
-    """The first verdict of a tool that goes on until it is killed."""
+    """The first verdict of a tool that runs until it is killed."""
     tool = kafka_tools.CLASSES["replica-verification"]
     command = jvm.command(
         tool,

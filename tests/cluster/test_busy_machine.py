@@ -1,4 +1,4 @@
-"""A broker on a busy machine is slow, and not silent: nobody is led around."""
+"""A broker on a busy machine is slow, not silent: no leader moves."""
 
 import json
 import os
@@ -19,13 +19,12 @@ pytestmark = pytest.mark.jvm
 SECONDS = float(os.environ.get("BUSY_SECONDS", "15"))
 LOOPS = 8
 PARTITIONS = 12
-# Sessions that outlive the busy time: what moves has been suspected.
+# Sessions that outlive the busy time: a move would come from a suspicion.
 LONG = {"zookeeper.session.timeout.ms": 600_000}
 
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """So many processes that want all of a core."""
     processes = [
         subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(loops)
     ]

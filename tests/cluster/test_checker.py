@@ -1,7 +1,7 @@
-"""Random faults under load: nothing is lost, repeated, reordered or skipped, and all come back.
+"""Random faults under load: nothing is lost, repeated, reordered or skipped, and all recover.
 
-One cluster lives through all rounds. `CHECKER_ROUNDS` says how many there are, `CHECKER_SEED` what
-they bring; `CHECKER_FAULTS` names kinds of faults, comma-separated, instead of the usual ones.
+One cluster lives through all rounds. ``CHECKER_ROUNDS`` sets their number, ``CHECKER_SEED`` their
+content; ``CHECKER_FAULTS`` names kinds of faults, comma-separated, instead of the usual ones.
 """
 
 import os
@@ -29,7 +29,6 @@ _ROUND_LIMIT_S = 90
 
 @pytest.fixture
 def wired(tmp_path: Path) -> Iterator[WiredCluster]:
-    """Three brokers on a ZooKeeper of their own, which is a victim too."""
     with wired_cluster(tmp_path, "checker") as cluster:
         yield cluster
     for number, broker in cluster.brokers.items():
@@ -45,7 +44,7 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
         print(f"round {number}: {'; '.join(done.happened)}", flush=True)
         if not done.is_good:
             pytest.fail(done.report(tmp_path / f"round-{number}.jsonl"), pytrace=False)
-    # Groups that end write to the offsets' topic still.
+    # Ending groups still write to the offsets topic.
     unequal = [item for item in verify(wired.bootstrap) if item["status"] != "equal"]
     assert not unequal, f"{SEED=}: {unequal}"
     for broker in wired.brokers.values():
@@ -60,8 +59,8 @@ def test_random_faults(wired: WiredCluster, tmp_path: Path) -> None:
 
 
 def test_a_loss_is_found(wired: WiredCluster) -> None:
-    """All machines crash at once under load: what was in no file yet is gone, and clients know."""
+    """All machines crash at once under load: what was not in files is gone, and clients know."""
     wired.start()
     crash = Fault("machine_crash", ALL, 0, 1.0, 0.0)
-    # Now and then all of it happens to be in files.
+    # Sometimes all of it happens to be in files.
     assert any(not run_round(wired, Plan((crash,), (), ()), 0, n).is_good for n in range(5))

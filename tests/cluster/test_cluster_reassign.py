@@ -25,7 +25,7 @@ RATE = "leader.replication.throttled.rate"
 def shared(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
-    """A cluster that nobody changes much."""
+    """A cluster that tests hardly change."""
     folder = tmp_path_factory.mktemp("shared")
     cluster = BrokerCluster(f"{zookeeper.address}/reassign-mistakes", folder, count=2)
     yield cluster.start()
@@ -112,9 +112,8 @@ def test_a_throttle_that_was_left_goes_with_cancel_all(
 def to_one_that_stands_still(
     cluster: BrokerCluster, topic: str, folder: Path
 ) -> tuple[int, int, int, Path]:
-    """Who has the only replica, the controller, a third broker that was stopped, and the plan that
-    moves the replica there.
-    """
+    """The broker of the only replica, the controller, a third, stopped broker, and the plan that
+    moves the replica to the third."""
     create(cluster, topic, 1, 1)
     produce(cluster, topic, 1, [b"x" * 1_000] * 100)
     (old,) = replicas(cluster, topic)["0"]

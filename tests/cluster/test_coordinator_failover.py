@@ -1,7 +1,7 @@
-"""The coordinator of a group is killed, another broker takes the group over.
+"""A group's coordinator is killed, and another broker takes the group over.
 
-The brokers advertise proxies, so that a test sees what passes between clients and brokers and can
-kill in the middle of it.
+The brokers advertise proxies, so that a test sees the traffic of clients and can kill in the middle
+of it.
 """
 
 from __future__ import annotations
@@ -79,13 +79,12 @@ class Watched:
         self._proxies[number].__enter__()
 
     def close(self) -> None:
-        """Ends everything."""
         for proxy in self._proxies.values():
             proxy.__exit__()
         self.cluster.close()
 
     def kill(self, number: int) -> None:
-        """Kills a broker; its address refuses connections from then on, as a dead one's does."""
+        """Kills a broker; its address then refuses connections, as a dead broker's does."""
         self._dead.add(number)
         self.cluster.brokers[number].kill()
         self._proxies[number].stop()
@@ -95,7 +94,7 @@ class Watched:
             watch(broker, passing)
 
     def coordinator(self, group: str) -> int:
-        """Who leads the group's partition, once every broker has it."""
+        """The leader of the group's partition, once all replicas are in sync."""
         wait_until(self._is_whole, "not every replica is in sync")
         return leaders(self.admin, OFFSETS_TOPIC)[partition_for(group, OFFSETS_PARTITIONS)]
 
@@ -104,12 +103,11 @@ class Watched:
         return len(found) == OFFSETS_PARTITIONS and all(isr == ALL for isr in found.values())
 
     def create(self, topic: str) -> None:
-        """With some records."""
         create(self.cluster, topic, PARTITIONS, 3, bootstrap=self.bootstrap)
         fill(self.bootstrap, topic, PARTITIONS, EACH)
 
     def start_again(self) -> None:
-        """Starts what was killed; each leads a partition of the offsets again."""
+        """Starts killed brokers; each leads a partition of the offsets again."""
         if not self._dead:
             return
         for number in self._dead:
@@ -129,7 +127,7 @@ class Watched:
 
 @pytest.fixture
 def watched(all_tests: Watched) -> Iterator[Watched]:
-    """Three brokers that run: what a test has killed is started again, also where it failed."""
+    """Three running brokers: killed ones are started again, even after a failed test."""
     yield all_tests
     all_tests.on_frame.clear()
     all_tests.start_again()
@@ -153,7 +151,7 @@ def all_tests(
 
 
 def _is_found(asker: Asker) -> bool:
-    """Whether somebody coordinates groups; whoever asks first has the topic created."""
+    """Whether a coordinator is found; the first request creates the topic."""
     found = asker.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("first"))
     return bool(found.error_code == ErrorCode.NONE)
 
@@ -167,7 +165,7 @@ def member(watched: Watched, group: str, topic: str, **options: Any) -> Confluen
 def test_killed_in_a_phase_of_a_rebalance(
     watched: Watched, topic: str, condition: Condition
 ) -> None:
-    """The two others have the group between them afterwards, whole and with its offsets."""
+    """The two others then share the whole group, with its offsets."""
     watched.create(topic)
     group = topic
     phase = Phase(condition)
@@ -210,23 +208,19 @@ def test_killed_in_a_phase_of_a_rebalance(
 
 
 class Beat(NamedTuple):
-    """What a heartbeat says."""
-
     generation: int
     member_id: str
 
 
 class Beats:
-    """Heartbeats of a group that passed, and how many requests to join."""
+    """A group's heartbeats so far, and its number of JoinGroups."""
 
     def __init__(self, group: str) -> None:
         self.joins = 0
         self.seen: dict[int, set[Beat]] = {}
-        """By broker."""
         self._group = group
 
     def watch(self, broker: int, passing: Passing) -> None:
-        """Takes a frame in."""
         if not passing.is_request:
             return
         if passing.api_key == JOIN_GROUP.key:
@@ -247,14 +241,14 @@ def _body(api: Api[Any, Any], passing: Passing) -> tuple[bytes, int]:
 
 
 def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
-    """The same generation with the same members; nobody joins anew, nothing is handed out anew."""
+    """The same generation and members; nobody joins again, nothing is reassigned."""
     create(watched.cluster, topic, PARTITIONS, 3, bootstrap=watched.bootstrap)
     group = topic
     patient = {"session_timeout_ms": 30_000}
     first, second = (member(watched, group, topic, **patient) for _ in range(2))
     with Crew(first, second) as crew:
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share")
-        # Not before: the first one may have begun alone, and what it had read then is read again.
+        # Not earlier: if the first member began alone, its records are read again.
         fill(watched.bootstrap, topic, PARTITIONS, EACH)
         crew.poll_until(lambda: len(crew.seen) >= PARTITIONS * EACH, "everything read")
         shares = [one.assigned() for one in (first, second)]
@@ -292,8 +286,8 @@ def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
 def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
     watched: Watched, topic: str
 ) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS for the groups of the partition that it reads; others are
-    served meanwhile, and then these, too, with their last offsets."""
+    """COORDINATOR_LOAD_IN_PROGRESS for the groups of the partition that it loads; others are served
+    meanwhile, and then these, too, with their last offsets."""
     place = partition_for(topic, OFFSETS_PARTITIONS)
     victim = watched.coordinator(topic)
     _commit_many(watched, topic, place)
@@ -318,7 +312,7 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
         watched.kill(victim)
         deadline = time.monotonic() + PATIENCE_S
         while offset < 0:
-            # Without a pause: a load is over soon.
+            # Without a pause: a load is short.
             assert time.monotonic() < deadline, told
             for heir, asker in askers.items():
                 error, found = _fetch_offset(asker, topic)
@@ -339,8 +333,8 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
 def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
     watched: Watched, topic: str
 ) -> None:
-    """Its partition has a new epoch then, with one replica less in sync, but no other leader:
-    nothing is read anew, and no commit fails that waits for the dead one's copy."""
+    """Its partition has a new epoch and a smaller ISR, but the same leader: nothing is loaded
+    again, and no commit fails that waits for the dead broker's copy."""
     watched.create(topic)
     coordinator = watched.coordinator(topic)
     victim = min(ALL - {coordinator})
@@ -368,16 +362,15 @@ def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
 
 
 def _has_unloaded(watched: Watched, broker: int, place: int) -> int:
-    """How often a broker has let go of the groups of a partition."""
     event = '"event": "offsets_partition_unloaded"'
     log = list(watched.cluster.brokers[broker].log)
     return sum(event in line and f'"partition": {place},' in line for line in log)
 
 
 def _commit_many(watched: Watched, group: str, place: int) -> None:
-    """A long past of a group, as its coordinator would have written it: faster than by commits."""
+    """A long history of a group, written as its coordinator would: faster than by commits."""
     failed: list[object] = []
-    # Nobody else may write to internal topics.
+    # Other clients may not write to internal topics.
     producer = Producer({"bootstrap.servers": watched.bootstrap, "client.id": "__admin_client"})
     key = encode_offset_key(OffsetKey(group, "t", 0))
     now_ms = int(time.time() * 1000)

@@ -1,5 +1,3 @@
-"""A topic is deleted while one of its brokers is away."""
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -43,6 +41,5 @@ def test_a_dead_broker_does_not_hold_up_the_deletion_of_a_topic(
     cluster.brokers[3].start()
     wait_until(lambda: not cluster.store.exists(f"/brokers/topics/{topic}"), "it never ends")
     wait_until(lambda: not folders(cluster, 3, topic), "the third one keeps its replicas")
-    # The name is free again.
     create(cluster, topic, 3, 3)
     produce(cluster, topic, 3, [b"w"])

@@ -1,4 +1,4 @@
-"""``pyrklog dev``: a cluster is started, broken in every way there is, and gone without a trace."""
+"""``pyrklog dev``: a cluster is started, broken in every way, and removed without a trace."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Dev:
         self.started: set[int] = set()
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """Standard output of a command; it must end with this code."""
+        """Standard output of a command, which must end with this code."""
         done = subprocess.run(
             [sys.executable, "-m", "pyrklog", *arguments],
             env=self._environment,
@@ -47,14 +47,12 @@ class Dev:
         return done.stdout if code == 0 else done.stdout + done.stderr
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Node by name."""
         envelope = json.loads(self.run("dev", "status", "-o", "json"))
         assert envelope["schema"] == "pyrklog.dev/1"
         self.started |= {item["pid"] for item in envelope["items"] if item["pid"] is not None}
         return {item["node"]: item for item in envelope["items"]}
 
     def bootstrap(self) -> str:
-        """Of all brokers."""
         return ",".join(
             item["address"] for item in self.status().values() if item["role"] == "broker"
         )
@@ -69,7 +67,7 @@ def dev(tmp_path: Path) -> Iterator[Dev]:
 
 
 class Client:
-    """A stock producer with acks=all, and what the brokers tell of the topic."""
+    """A stock producer with acks=all, and the brokers' metadata of the topic."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
@@ -95,7 +93,7 @@ class Client:
         self.acknowledged += count
 
     def in_sync(self) -> list[set[int]]:
-        """As the broker tells it that most take for alive: others may stand still, or be late."""
+        """According to the most trusted broker: others may stand still, or be late."""
         state = read_state(Connection(Settings(self._bootstrap)))
         return [set(one.isr) for one in state.partitions if one.topic == self.topic]
 
@@ -130,7 +128,7 @@ def test_a_cluster_on_a_laptop(dev: Dev, topic: str) -> None:
 
     dev.status()
     data = [Path(node["directory"]) for node in nodes.values()]
-    dev.run("dev", "kill", "3")  # what it has in shared memory goes, too
+    dev.run("dev", "kill", "3")  # its shared memory goes, too
     dev.run("dev", "purge")
     assert list(dev.home.glob(".local/share/pyrklog/dev/*")) == []
     assert not any(folder.exists() for folder in data)
@@ -178,8 +176,8 @@ def _isolate_and_heal(dev: Dev, client: Client) -> None:
     cut_off = dev.status()["3"]
     assert (cut_off["state"], cut_off["isolated"]) == ("isolated", True)
     wait_until(client.all_in_sync_are({1, 2}), "it is in sync still")
-    # Clients still reach it, and it goes on telling what it knew; the cluster's verdict is right.
-    # Led around already, it is "behind" until its session has ended.
+    # Clients still reach it, and it repeats old metadata; the cluster's verdict is right. After the
+    # suspicion it is "behind" until its session has ended.
     ask = ("cluster", "health", "-b", cut_off["address"])
     missing = "broker 3 is missing from 6 partitions"
     wait_until(lambda: missing in dev.run(*ask, code=8), "it is not missed")
@@ -212,7 +210,7 @@ def _stop_and_start(dev: Dev, client: Client) -> None:
 
 
 def _runs_here(pid: int, home: Path) -> bool:
-    """Whether this is a process of ours: its pid alone may be another's by now."""
+    """Whether this is one of our processes: another may have its pid by now."""
     try:
         return str(home).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -251,7 +249,7 @@ def test_a_cluster_that_is_only_for_now_grows_and_leaves_nothing(dev: Dev, topic
 
 
 def test_a_start_that_fails_leaves_no_process(dev: Dev) -> None:
-    # A directory that belongs to somebody else's broker: the second broker refuses to start.
+    # A directory of another cluster's broker: the second broker refuses to start.
     folder = dev.home / ".local" / "share" / "pyrklog" / "dev" / "default" / "broker-2"
     (folder / "data" / "logs").mkdir(parents=True)
     (folder / "data" / "logs" / "meta.properties").write_text(

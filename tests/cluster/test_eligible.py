@@ -1,4 +1,4 @@
-"""Two of three die, and the last one with its machine: nothing that was acknowledged is lost."""
+"""Two of three die, and the last one with its machine: no acknowledged record is lost."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ def wait_in_sync(cluster: BrokerCluster, topic: str, *brokers: int) -> None:
 
 
 def leave_one_in_sync(cluster: BrokerCluster, topic: str) -> tuple[int, int, int, list[bytes]]:
-    """The last leader, who left the ISR last, who left it first, and what was acknowledged."""
+    """The last leader, the last and the first to leave the ISR, and what was acknowledged."""
     create(cluster, topic, 1, 3, options=STRICT)
     wait_in_sync(cluster, topic, 1, 2, 3)
     values = [b"%d" % number for number in range(100)]
@@ -64,7 +64,7 @@ def leave_one_in_sync(cluster: BrokerCluster, topic: str) -> tuple[int, int, int
 def test_the_last_in_sync_loses_its_machine_and_one_that_left_before_leads(
     new_cluster: Callable[..., BrokerCluster], topic: str, comes_first: str
 ) -> None:
-    # Data stays in memory: the disk has nothing of it.
+    # Data stays in memory: the disk has none of it.
     cluster = new_cluster(**{"pyrklog.cache.flush.ms": 600_000}).start()
     last, second, first, values = leave_one_in_sync(cluster, topic)
     cluster.brokers[last].kill()
@@ -97,7 +97,7 @@ def test_a_lower_minimum_frees_the_last_one_and_gives_up_the_others(
     cluster = new_cluster().start()
     last, second, _, _ = leave_one_in_sync(cluster, topic)
     bootstrap = cluster.brokers[last].bootstrap
-    # librdkafka would go on asking a dead one until its time is over.
+    # librdkafka would ask the dead one until the request times out.
     wait_until_each(bootstrap, lambda told: told.controller_id == last, "it does not control")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     one = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)

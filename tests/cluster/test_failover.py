@@ -1,6 +1,6 @@
-"""How the others learn that a broker is gone, and what each way may not do.
+"""How the others learn that a broker is gone, and what each way must not do.
 
-Sessions last ten minutes here: whatever is noticed is not noticed by their end.
+Sessions last ten minutes here, so their end explains nothing that is noticed.
 """
 
 import os
@@ -26,7 +26,6 @@ NO_SUSPICION = {"pyrklog.failover.suspicion": False}
 
 
 def watchdog_of(cluster: BrokerCluster, number: int) -> int:
-    """The process that watches over a broker."""
     (found,) = children(cluster.brokers[number].pid)
     return found
 
@@ -34,7 +33,7 @@ def watchdog_of(cluster: BrokerCluster, number: int) -> int:
 def test_a_killed_broker_is_gone_at_once(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """Killed in turn, controllers among them; each comes back without waiting for a session."""
+    """Killed in turn, controllers included; each returns without waiting for a session."""
     cluster = new_cluster(**LONG, **NO_SUSPICION).start()
     admin = create(cluster, topic, 6, 3)
     for number in cluster.brokers:
@@ -108,7 +107,7 @@ def test_a_port_that_refuses_moves_leaders_and_nothing_else(
         "it stays in sync",
     )
     assert cluster.is_registered(victim)
-    # Metadata says nothing of a leader that has just gone: the controller's word is named again.
+    # A broker hides a leader that has just gone until the controller names the leader again.
     wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
     check_service_without(cluster, topic, victim, survivor)
 
@@ -116,9 +115,9 @@ def test_a_port_that_refuses_moves_leaders_and_nothing_else(
 def check_service_without(
     cluster: BrokerCluster, topic: str, victim: int, survivor: AdminClient
 ) -> None:
-    """Records are taken without the victim; it comes back, and all of them are there."""
+    """Records are accepted without the victim; it returns, and all of them are there."""
     produce(cluster, topic, 6, [b"v"])
-    # Its own session is in the way of its next start, as it is in Kafka.
+    # Its own session blocks its next start, as in Kafka.
     cluster.store.delete(f"/brokers/ids/{victim}")
     cluster.brokers[victim].start()
     wait_until(
@@ -129,7 +128,7 @@ def check_service_without(
 
 
 def die_with_watchdog(cluster: BrokerCluster, number: int) -> None:
-    """As a container that is gone: nobody is left to end the broker's session."""
+    """Like a vanished container: nobody ends the broker's session."""
     watchdog = watchdog_of(cluster, number)
     os.kill(watchdog, signal.SIGSTOP)
     cluster.brokers[number].kill()
@@ -152,7 +151,7 @@ def test_a_controller_whose_port_refuses_is_deposed(
     options: dict[str, object],
     die: Callable[[BrokerCluster, int], None],
 ) -> None:
-    """Another one leads all that it led; it stays registered, and is a suspect like any other."""
+    """Another broker leads its partitions; it stays registered, and is an ordinary suspect."""
     cluster = new_cluster(**LONG, **options).start()
     admin = create(cluster, topic, 6, 3)
     lone = f"{topic}-lone"
@@ -180,8 +179,8 @@ def test_a_controller_whose_port_refuses_is_deposed(
 def test_a_controller_that_stands_still_is_deposed_by_the_others(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """Two of three get no answer; the partitions that it led are led by others. When it goes on it
-    is a broker like any other."""
+    """Two of three get no answer, and others lead its partitions. Resumed, it is an ordinary
+    broker."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 3)
     victim = cluster.controller()
@@ -201,7 +200,8 @@ def test_a_controller_that_stands_still_is_deposed_by_the_others(
 def test_a_leader_that_stands_still_is_led_around(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """The controller and the third broker get no answer. A partition that it has alone waits."""
+    """The controller and the third broker get no answer. A partition without other
+    replicas waits."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 3)
     lone = f"{topic}-lone"
@@ -218,7 +218,7 @@ def test_a_leader_that_stands_still_is_led_around(
 def check_led_around(
     cluster: BrokerCluster, topic: str, victim: int, survivor: AdminClient
 ) -> None:
-    """The others lead and take records, while the session of the one that stands still lives."""
+    """The others lead and accept records while the paused broker's session lives."""
     wait_until(lambda: not {victim, -1} & set(leaders(survivor, topic).values()), "not all are led")
     wait_until(
         lambda: all(victim not in isr for isr in in_sync(survivor, topic).values()),
@@ -241,7 +241,7 @@ def check_back(cluster: BrokerCluster, topic: str, survivor: AdminClient) -> Non
 def test_of_two_brokers_none_is_led_around_for_its_silence(
     new_cluster: Callable[..., BrokerCluster], topic: str, role: str
 ) -> None:
-    """Either may be the one that is cut off. That they look all the time shows when one dies."""
+    """Either may be the one that is cut off. A death then shows that they observe all the time."""
     cluster = new_cluster(count=2, **LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 2)
     controller = cluster.controller()
@@ -275,7 +275,7 @@ def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
 def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """The controller alone gets no answer, since the third broker is dead. A time-out is no
+    """Only the controller gets no answer, because the third broker is dead. A timeout is not a
     refusal."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 3)
@@ -303,6 +303,6 @@ def test_without_both_the_session_has_to_expire(
     began = time.monotonic()
     cluster.brokers[victim].kill()
     wait_until(lambda: cluster.is_gone(victim), "its session does not end")
-    # What ZooKeeper heard of it last may be a third of the time-out old.
+    # ZooKeeper's last contact with it may be a third of the timeout old.
     assert time.monotonic() - began > timeout_s / 2
     wait_until(lambda: not {victim, -1} & set(leaders(admin, topic).values()), "not all are led")

@@ -1,10 +1,10 @@
-"""One fault after another, under load: nothing acknowledged is lost, replicas are equal, and
-service comes back without a hand.
+"""One fault after another under load: no acknowledged record is lost, replicas are equal, and
+service returns unaided.
 
 The load is an idempotent producer with acks=all on a topic with min.insync.replicas=2. The brokers
-are those of the checker: their traffic passes pipes that can be cut, their log directories are
-small disks where that is possible (as root), and each has a clock of its own. One cluster serves
-all tests, so that each also begins where the ones before have ended.
+are the checker's: their traffic passes pipes that can be cut, their log directories are small disks
+where possible (as root), and each has its own clock. One cluster serves all tests, so each also
+begins where the earlier ones ended.
 """
 
 from __future__ import annotations
@@ -43,15 +43,12 @@ NOT_ACKNOWLEDGED = {
 
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredCluster]:
-    """Three brokers on a ZooKeeper of their own, which is a victim too."""
     with wired_cluster(tmp_path_factory.mktemp("faults"), "faults") as cluster:
         cluster.start()
         yield cluster
 
 
 class Load:
-    """The topic of one test, and who writes to it."""
-
     def __init__(self, cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) -> None:
         self.cluster = cluster
         self.topic = topic
@@ -62,12 +59,11 @@ class Load:
         return leaders(self.admin, self.topic)[partition]
 
     def told_by(self, number: int) -> AdminClient:
-        """Asks one broker for metadata, once: later it may ask others that it has heard of."""
+        """Metadata of one broker, asked once: later the client may ask others."""
         servers = self.cluster.brokers[number].bootstrap
         return AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
     def wait_until_whole(self) -> None:
-        """Everything is in sync again, and the brokers are all registered."""
         wait_until(lambda: self.cluster.registered() == ALL, "not all are registered")
         wait_until(
             lambda: all(one == ALL for one in in_sync(self.admin, self.topic).values()),
@@ -86,7 +82,7 @@ class Load:
 
 @contextmanager
 def under_load(cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) -> Iterator[Load]:
-    """The fault is begun and undone within."""
+    """The caller starts and undoes the fault in the block."""
     load = Load(cluster, topic, partitions)
     try:
         load.writer.go_on(MORE)
@@ -106,12 +102,12 @@ def others(number: int) -> list[int]:
 
 
 def says(cluster: WiredCluster, number: int, event: str) -> int:
-    """How many lines of that event the broker has written so far."""
+    """How many lines of that event the broker has logged so far."""
     return sum(f'"event": "{event}"' in line for line in list(cluster.brokers[number].log))
 
 
 def says_again(cluster: WiredCluster, number: int, event: str) -> Callable[[], bool]:
-    """Whether it has written one more since now."""
+    """Whether it has logged another one since now."""
     before = says(cluster, number, event)
     return lambda: says(cluster, number, event) > before
 
@@ -143,7 +139,7 @@ def test_the_controller_stands_still(wired: WiredCluster, topic: str) -> None:
 
 
 def test_zookeeper_stands_still(wired: WiredCluster, topic: str) -> None:
-    """For longer than a session lasts; nobody needs it for what is led already."""
+    """For longer than a session; present leaders do not need it."""
     with under_load(wired, topic) as load, fault(wired, "zookeeper_pause_past_session"):
         end = time.monotonic() + SESSION_TIMEOUT_MS / 1000 * 1.25
         while time.monotonic() < end:
@@ -157,7 +153,7 @@ def test_zookeeper_is_killed_and_started_again(wired: WiredCluster, topic: str) 
     with under_load(wired, topic) as load:
         with fault(wired, "zookeeper_kill"):
             load.writer.go_on(MORE)
-        # The store serves changes again.
+        # The store accepts changes again.
         create(wired, f"{topic}-after", 1, 3)
 
 
@@ -177,9 +173,9 @@ def test_a_session_expires(wired: WiredCluster, topic: str, role: str) -> None:
 @pytest.mark.parametrize("role", ["follower", "leader"])
 @pytest.mark.parametrize("kind", ["full_disk", "broken_disk"])
 def test_a_disk_takes_nothing_more(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
-    """``full_disk`` needs a small disk, and is the other kind where nobody may mount one: no file
-    grows any more, which a log directory does not survive, and the broker that has no other one
-    neither; then the disk is replaced and the broker started."""
+    """``full_disk`` needs a small disk. Where mounting is impossible it limits the size of files
+    instead: the log directory fails, and with it a broker that has no other. Then the disk is
+    replaced and the broker started."""
     with under_load(wired, topic, 1) as load:
         leader = load.leader()
         victim = leader if role == "leader" else others(leader)[0]
@@ -208,8 +204,8 @@ def test_a_follower_is_cut_off(wired: WiredCluster, topic: str) -> None:
 
 
 def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
-    """From the other brokers and from ZooKeeper; its clients still reach it, and get nothing
-    acknowledged that would be lost."""
+    """From the other brokers and from ZooKeeper. Its clients still reach it; it acknowledges
+    nothing that would be lost."""
     with under_load(wired, topic, 1) as load:
         victim = load.leader()
         survivor = others(victim)[0]
@@ -218,7 +214,7 @@ def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
                 lambda: leaders(load.told_by(survivor), topic)[0] not in (victim, -1),
                 "nobody leads",
             )
-            # By hand: a client that looks around finds the new leader through the others.
+            # By hand: a stock client would find the new leader through the others.
             with wire.Connection(wired.brokers[victim].bootstrap) as stranger:
                 told = wire.produce(stranger, topic, wire.record_batch([b"-1"]))
             assert told.error in NOT_ACKNOWLEDGED
@@ -228,7 +224,7 @@ def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
 
 
 def test_the_machine_of_a_leader_crashes(wired: WiredCluster, topic: str) -> None:
-    """What its memory had and its disk had not is gone; the others have it."""
+    """What was only in its memory is gone; the others have it."""
     with under_load(wired, topic) as load:
         victim = load.leader()
         unclean = says_again(wired, victim, "unclean_start")
@@ -254,7 +250,7 @@ def last_timestamp_ms(cluster: WiredCluster, topic: str) -> int:
 @pytest.mark.parametrize("kind", ["clock_step", "clock_step_back"])
 @pytest.mark.parametrize("role", ["leader", "controller"])
 def test_a_clock_is_set(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
-    """By an hour, and right again: no session, no lag and no wait goes by the time of day."""
+    """By an hour, and back: no session, lag or wait uses the time of day."""
     with under_load(wired, topic) as load:
         victim = load.leader() if role == "leader" else wired.controller()
         stamped = f"{topic}-stamped"

@@ -22,13 +22,12 @@ ALL = set(RACKS)
 
 @pytest.fixture
 def racks(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    """Three brokers, each in a rack of its own."""
     options = {"replica.selector.class": RACK_AWARE_SELECTOR}
     return new_cluster(racks=RACKS, **options).start()
 
 
 class Reader:
-    """A consumer of one partition that says which broker it reads from."""
+    """A consumer of one partition that knows which broker it reads from."""
 
     def __init__(self, cluster: BrokerCluster, topic: str, rack: str) -> None:
         self.values: list[int] = []
@@ -52,7 +51,6 @@ class Reader:
             self.broker = int(topics[self._topic]["partitions"]["0"]["broker"])
 
     def read_until(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Reads on until it is so."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"{otherwise}: {self.broker}, {len(self.values)}"
@@ -79,21 +77,19 @@ def test_librdkafka_reads_in_its_rack_and_goes_on_without_it(
     reader = Reader(racks, topic, RACKS[near])
     reader.read_until(lambda: reader.broker == near, "it does not read from its rack")
     reader.read_until(lambda: len(reader.values) == 500, "records are missing")
-    # What comes now, it gets from there.
+    # New records come from there.
     _write(racks, topic, 500, 1000)
     reader.read_until(lambda: len(reader.values) == 1000, "news does not arrive")
     assert reader.broker == near
-    # The replica dies: others serve.
     racks.brokers[near].kill()
     _write(racks, topic, 1000, 1500)
     reader.read_until(lambda: len(reader.values) == 1500, "it hangs on a dead replica")
     assert reader.broker in {leader, other}
     assert reader.values == list(range(1500))
-    # It comes back, and is read from again once it is in sync.
+    # It returns, and is read from again once it is in sync.
     racks.brokers[near].start()
     wait_until(lambda: in_sync(admin, topic) == {0: ALL}, "not in sync again")
     reader.read_until(lambda: reader.broker == near, "it does not come back to its rack")
-    # Now the leader dies.
     racks.brokers[leader].kill()
     _write(racks, topic, 1500, 2000)
     reader.read_until(lambda: len(reader.values) == 2000, "it hangs without the old leader")

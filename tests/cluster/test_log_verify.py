@@ -30,7 +30,6 @@ BATCH_CRC, BATCH_CHECKED = 17, 21
 def shared(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
-    """Three brokers for all tests of this file."""
     folder = tmp_path_factory.mktemp("verified")
     cluster = BrokerCluster(f"{zookeeper.address}/log-verify", folder, **STILL)
     try:
@@ -56,7 +55,7 @@ def segment(cluster: BrokerCluster, number: int, topic: str) -> Path:
 
 
 def spoil(path: Path, offset: int, *, valid: bool) -> None:
-    """Changes the last byte of the batch that holds an offset; ``valid``: its checksum, too."""
+    """Changes the last byte of the batch that holds an offset; with ``valid`` its checksum, too."""
     data = bytearray(path.read_bytes())
     position = 0
     for header in batch_headers(bytes(data)):
@@ -73,7 +72,7 @@ def spoil(path: Path, offset: int, *, valid: bool) -> None:
 
 
 def spoil_replica(cluster: BrokerCluster, number: int, topic: str, offset: int, valid: bool) -> int:
-    """Does so while the broker is down; the batch's first offset."""
+    """Does so while the broker is down; returns the batch's first offset."""
     assert cluster.brokers[number].stop() == 0
     path = segment(cluster, number, topic)
     headers = batch_headers(path.read_bytes())
@@ -103,7 +102,7 @@ def test_replicas_that_are_equal(shared: BrokerCluster, topic: str) -> None:
 def test_a_byte_that_was_changed_on_one_broker_is_found(
     shared: BrokerCluster, topic: str, valid: bool
 ) -> None:
-    """With a checksum that fits it, and without."""
+    """With a matching checksum, and without."""
     fill(shared, topic)
     base = spoil_replica(shared, 2, topic, RECORDS // 2, valid)
     assert base > 0

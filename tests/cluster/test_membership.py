@@ -71,7 +71,7 @@ def test_a_killed_broker_comes_back_with_its_records(cluster: BrokerCluster, top
 def test_data_of_a_cluster_and_of_one_alone_are_kept_apart(
     cluster: BrokerCluster, new_broker: Callable[..., TestBroker], topic: str
 ) -> None:
-    """What a member acknowledged alone would be lost when it follows again."""
+    """Records that it acknowledged alone would be lost when it follows again."""
     create(cluster, topic, 1)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
     member = cluster.brokers[victim]
@@ -91,7 +91,7 @@ def test_data_of_a_cluster_and_of_one_alone_are_kept_apart(
 def test_a_broker_that_is_back_at_once_waits_for_the_end_of_its_session(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    # Long enough that the old registration is still there after a slow start.
+    # Long enough for the old registration to outlast a slow start.
     long = {"zookeeper.session.timeout.ms": 6_000}
     cluster = new_cluster(**long, **{"pyrklog.failover.watchdog": False}).start()
     create(cluster, topic, 3)
@@ -113,7 +113,7 @@ def test_another_broker_takes_over_when_the_controller_is_killed(
     assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
     second = cluster.controller()
     bootstrap = cluster.brokers[second].bootstrap
-    # librdkafka would go on asking the dead one until its time is over.
+    # librdkafka would ask the dead one until the request times out.
     wait_until_each(bootstrap, lambda told: told.controller_id == second, "it does not say so")
     admin = create(cluster, topic, 4, bootstrap=bootstrap)
     assert set(leaders(admin, topic).values()) == set(cluster.brokers) - {first}
@@ -140,14 +140,14 @@ def test_a_zookeeper_that_starts_again_ends_nothing(
 ) -> None:
     cluster = new_cluster(own_zookeeper.address).start()
     admin = create(cluster, topic, 3)
-    # A leader reads its topic's options out of ZooKeeper; the controller alone has been waited
-    # for.
+    # The leader reads its topic's options from ZooKeeper, but the test waited only for the
+    # controller.
     produce(cluster, topic, 3, [b"before"], idempotent=False)
     own_zookeeper.kill()
-    # A topic that is to be made has to wait; who asks for it goes on.
+    # Automatic creation has to wait; the request's sender does not.
     asked = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics("none", timeout=30)
     assert asked.topics["none"].error.code() == ErrorCode.LEADER_NOT_AVAILABLE
-    # Producer ids come out of ZooKeeper; nothing else of this does.
+    # Only producer ids come from ZooKeeper here.
     produce(cluster, topic, 3, [b"without"], idempotent=False)
     own_zookeeper.start()
     produce(cluster, topic, 3, [b"with"])
@@ -206,7 +206,7 @@ def test_a_broker_joins_neither_apaches_cluster_nor_a_second_one(
 def test_a_start_that_waits_for_a_controller_ends_at_the_first_signal(
     new_cluster: Callable[..., BrokerCluster],
 ) -> None:
-    """Somebody holds the controller's node, and says nothing."""
+    """Somebody holds the controller's node without answering."""
     cluster = new_cluster(count=1).start()
     broker = cluster.brokers[1]
     assert broker.stop() == 0

@@ -1,4 +1,4 @@
-"""What would not fit into ZooKeeper: refused with a reason, and everything else goes on."""
+"""Data too large for ZooKeeper: refused with a reason, and everything else continues."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -52,7 +52,7 @@ async def test_a_write_that_is_too_large_is_not_sent(zookeeper: ZooKeeperServer)
 
 
 OTHERS = range(2_000_000_001, 2_000_000_010)
-"""Brokers that are registered, and nothing else."""
+"""Registered brokers that do nothing else."""
 
 
 async def register_others(session: ZooKeeperSession) -> None:
@@ -104,7 +104,7 @@ async def test_a_client_is_told_what_does_not_fit(
 
 
 async def test_the_controller_splits_its_writes(zookeeper: ZooKeeperServer) -> None:
-    """Two hundred partitions with some thousand replicas each, as they are created and changed."""
+    """Two hundred partitions with some thousand replicas each, created and changed."""
     session = await session_with(zookeeper)
     await create_paths(session, [*znodes.PERSISTENT_PATHS, znodes.CONTROLLER_EPOCH])
     await session.create(znodes.topic_path("t"), b"")
@@ -117,7 +117,6 @@ async def test_the_controller_splits_its_writes(zookeeper: ZooKeeperServer) -> N
             writes = [StateWrite(key, leadership, version) for key in keys]
             written = await store_writes.write_states(session, term, writes)
             assert written == dict.fromkeys(keys, version + 1)
-        # What fits nowhere is refused alone.
         large = znodes.Leadership(1, 1, tuple(range(10**6, 10**6 + 150_000)), 1)
         writes = [StateWrite(keys[0], large, 1), StateWrite(keys[1], leadership, 1)]
         written = await store_writes.write_states(session, term, writes)

@@ -1,4 +1,4 @@
-"""Partitions that move to other brokers under load; nothing acknowledged is lost."""
+"""Partitions move to other brokers under load; no acknowledged record is lost."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,12 @@ STRICT = {"min.insync.replicas": "2"}
 
 @pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    """Four brokers that run."""
     return new_cluster(count=4).start()
 
 
 @pytest.fixture
 def client(cluster: BrokerCluster) -> Iterator[KafkaAdminClient]:
-    """An administrator's client that finds the controller by itself."""
+    """An admin client that finds the controller by itself."""
     found = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
     yield found
     found.close()
@@ -59,13 +58,13 @@ def create_on(cluster: BrokerCluster, topic: str, *assignment: Sequence[int]) ->
 def move(
     client: KafkaAdminClient, topic: str, partitions: int, targets: Sequence[int] | None
 ) -> None:
-    """Asks for it and is told that it begins."""
+    """Requests a reassignment, which must be accepted."""
     wanted = {TopicPartition(topic, index): targets for index in range(partitions)}
     assert client.alter_partition_reassignments(wanted) == dict.fromkeys(wanted)
 
 
 def has_arrived(cluster: BrokerCluster, topic: str, *targets: int) -> Callable[[], bool]:
-    """Whether ZooKeeper knows of these replicas alone, in sync and led by one of them."""
+    """Whether ZooKeeper has exactly these replicas, in sync and with one as leader."""
 
     def look() -> bool:
         node = cluster.json(f"/brokers/topics/{topic}")
@@ -83,7 +82,6 @@ def has_arrived(cluster: BrokerCluster, topic: str, *targets: int) -> Callable[[
 
 
 def folders(cluster: BrokerCluster, topic: str, number: int) -> list[str]:
-    """Partitions of the topic that lie in a broker's log directory."""
     found = cluster.brokers[number].data.glob(f"logs/{topic}-*")
     return sorted(path.name for path in found if not path.name.endswith("-delete"))
 
@@ -116,7 +114,7 @@ def test_a_topic_moves_to_other_brokers_under_load(
 def test_the_controller_is_killed_meanwhile(
     cluster: BrokerCluster, topic: str, client: KafkaAdminClient, has_it: bool
 ) -> None:
-    """It is one of those that have the topic, or one of those that shall get it."""
+    """It has the topic, or is to get it."""
     killed = cluster.controller()
     first, second, third = (number for number in cluster.brokers if number != killed)
     sources, targets = (killed, first), (second, third)

@@ -1,4 +1,4 @@
-"""Three replicas of everything: what is acknowledged by all survives any one broker."""
+"""Three replicas of everything: what all have acknowledged survives any one broker."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 
 def whole(admin: AdminClient, topic: str) -> Callable[[], bool]:
-    """Whether every partition has all replicas in sync."""
     return lambda: all(isr == ALL for isr in in_sync(admin, topic).values())
 
 
@@ -49,7 +48,7 @@ def test_a_broker_that_ends_in_order_is_not_missed(cluster: BrokerCluster, topic
     writer.go_on()
     try:
         for broker in cluster.brokers.values():
-            # A disk that is too busy to be synced within eight seconds is told, and recovers.
+            # A disk too busy to sync within eight seconds is reported, and the broker recovers.
             said = "" if broker.stop() == 0 else '"event": "not_flushed"'
             assert any(said in line for line in broker.log), "".join(list(broker.log)[-20:])
             assert any('"event": "left"' in line for line in broker.log)

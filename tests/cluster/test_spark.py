@@ -1,4 +1,4 @@
-"""Spark's stock connector on three brokers, one of which is killed."""
+"""Spark's stock connector on three brokers, of which one is killed."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 PARTITIONS = 3
 
 # Spark asks for the ends of partitions by Apache's admin client, which can wait for a dead broker
-# until the latter, a minute by default (cluster.md, section 7).
+# for the latter time, a minute by default (cluster.md, section 7).
 TIMEOUTS = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
 
 
@@ -40,7 +40,7 @@ def ends(cluster: BrokerCluster, topic: str) -> dict[str, int]:
 
 
 def has_read(query: Any, topic: str, wanted: dict[str, int]) -> bool:
-    """Whether a query has committed everything up to there. Raises what ended it."""
+    """Whether a query has committed up to ``wanted``. Raises the query's error."""
     if not query.isActive:
         raise query.exception()
     progress = query.lastProgress
@@ -51,7 +51,7 @@ def has_read(query: Any, topic: str, wanted: dict[str, int]) -> bool:
 def test_40_a_stream_goes_on_when_leader_and_controller_are_killed(
     spark: Any, cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
-    """While a producer goes on; the files hold each row once, with its partition and offset."""
+    """During writes; the files hold each row once, with its partition and offset."""
     admin = create(cluster, topic, PARTITIONS, 3, options={"min.insync.replicas": "2"})
     writer = Writer(cluster, topic, PARTITIONS)
     try:

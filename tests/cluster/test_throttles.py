@@ -1,4 +1,4 @@
-"""Replicas that are copied at a bounded rate (KIP-73), set as Kafka's tools set it."""
+"""Replication at a bounded rate (KIP-73), set as Kafka's tools set it."""
 
 import pytest
 from confluent_kafka.admin import (
@@ -36,7 +36,7 @@ def test_a_throttled_replica_comes_back_when_the_rate_allows(
     wait_until(lambda: in_sync(admin, held) == in_sync(admin, free) == {0: ALL}, "not in sync")
     _set(admin, ResourceType.TOPIC, held, REPLICAS, "0:3")
     _set(admin, ResourceType.BROKER, "3", RATE, "0")
-    # A rate alone takes nobody out: what is in sync goes on.
+    # A rate does not slow down replicas in sync.
     produce(cluster, held, 1, [b"x" * 1000] * 100)
     assert in_sync(admin, held) == {0: ALL}
     cluster.brokers[3].kill()
@@ -45,7 +45,7 @@ def test_a_throttled_replica_comes_back_when_the_rate_allows(
         produce(cluster, name, 1, [b"x" * 1000] * 100)
     cluster.brokers[3].start()
     wait_until(lambda: in_sync(admin, free) == {0: ALL}, "the free one does not come back")
-    # Both come from the same broker, by the same connection, or by one as quick.
+    # Both come from the same broker, by the same connection, or by an equally fast one.
     assert 3 not in in_sync(admin, held)[0]
     produce(cluster, held, 1, [b"x" * 1000] * 100)
     _set(admin, ResourceType.BROKER, "3", RATE, "100000000")

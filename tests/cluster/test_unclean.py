@@ -1,4 +1,4 @@
-"""A machine that lost power: what its broker had not on disk is gone, and others know."""
+"""A machine that lost power: its broker's unwritten records are gone, and others know."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,6 @@ STRICT = {"min.insync.replicas": "2"}
 
 
 def lose_memory(cluster: BrokerCluster, number: int) -> None:
-    """Takes away what a killed broker left in shared memory."""
     data = cluster.brokers[number].data
     arenas = [
         Path(line.removeprefix("path="))
@@ -36,8 +35,8 @@ def says(cluster: BrokerCluster, number: int, event: str) -> bool:
 def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """It comes back first, in every ISR, and must wait for one that has everything."""
-    # Data stays in memory: the disk has nothing of it.
+    """It returns first, is in every ISR, and must wait for one that has everything."""
+    # Data stays in memory: the disk has none of it.
     cluster = new_cluster(**{"pyrklog.cache.flush.ms": 600_000}).start()
     create(cluster, topic, 6, 3, options=STRICT)
     values = [b"%d" % number for number in range(50)]
@@ -55,7 +54,7 @@ def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
     cluster.brokers[1].start()
     assert says(cluster, 1, "unclean_start")
     first = AdminClient({"bootstrap.servers": cluster.brokers[1].bootstrap})
-    # Only where nobody else was in sync any more may it lead.
+    # It may lead only where it was alone in sync.
     others = [partition for partition in before if before[partition]["isr"] != [1]]
     assert others
     for partition in others:
@@ -76,7 +75,7 @@ def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
 def test_of_three_that_lose_their_memory_two_go_on(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """The third never comes back, and is not waited for."""
+    """The third never returns, and is not waited for."""
     cluster = new_cluster(**{"pyrklog.cache.flush.ms": 600_000}).start()
     create(cluster, topic, 6, 3, options=STRICT)
     produce(cluster, topic, 6, [b"%d" % number for number in range(50)])
@@ -102,7 +101,7 @@ def test_of_three_that_lose_their_memory_two_go_on(
         lambda: all(isr == {1, 2, 3} for isr in in_sync(first, topic).values()),
         "not all are in sync",
     )
-    # What was on the disks comes before it.
+    # Records from the disks come before it.
     assert any(value.startswith(b"after") for value in consume(cluster, topic, 300, "g"))
 
 

@@ -1,4 +1,4 @@
-"""Requests that wait for ZooKeeper or for a follower keep nobody's heartbeats out."""
+"""Requests that wait for ZooKeeper or a follower do not hold up heartbeats."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _coordinator(cluster: BrokerCluster) -> int:
 
 @contextmanager
 def _waiting(broker: TestBroker, request: bytes) -> Iterator[list[Member]]:
-    """Connections that all ask for something that has to wait; they are closed at the end."""
+    """Connections with requests that have to wait; closed at the end."""
     members = [Member(broker.port, "waiting") for _ in range(WAITING)]
     try:
         for member in members:
@@ -109,5 +109,5 @@ def _heartbeats_go_on(member: Member) -> None:
     for _ in range(HEARTBEATS):
         member.send(member.heartbeat_frame())
         assert heartbeat_error(member.receive()) == ErrorCode.NONE
-        # Not all at once: what holds them up, if anything does, may begin at any moment.
+        # At intervals: they may hold something up at any moment.
         time.sleep(HEARTBEAT_INTERVAL_S)

@@ -56,7 +56,7 @@ def stranger(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
 
 
 def by_tls(certificates: Certificates, **changed: str) -> dict[str, Any]:
-    """Options of a broker; ``changed`` has ca and client."""
+    """A broker's options; ``changed`` has ca and client."""
     return {
         "zookeeper.ssl.client.enable": True,
         "zookeeper.ssl.truststore.location": changed.get("ca", str(certificates.ca)),
@@ -93,7 +93,7 @@ def may_nothing(client: KazooClient, path: str) -> bool:
 def test_a_cluster_whose_nodes_are_its_own(
     zookeeper: ZooKeeperServer, stranger: KazooClient, tmp_path: Path, topic: str
 ) -> None:
-    """Others read what is no secret, and change nothing."""
+    """Others read all but secrets, and change nothing."""
     chroot = f"/{topic}"
     cluster = BrokerCluster(f"{zookeeper.address}{chroot}", tmp_path, count=2, **DIGEST)
     try:
@@ -138,8 +138,8 @@ def test_a_cluster_by_tls(
     tmp_path: Path,
     topic: str,
 ) -> None:
-    """A certificate is enough for ACLs. The watchdog ends the session of a broker that was killed,
-    by TLS, too: sessions last ten minutes here."""
+    """A certificate is enough for ACLs. The watchdog, by TLS too, ends a killed broker's session:
+    sessions last ten minutes here."""
     chroot = f"/{topic}"
     options: dict[str, Any] = by_tls(certificates) | {
         "zookeeper.set.acl": True,
@@ -171,8 +171,8 @@ def test_what_does_not_fit_is_told(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Untrusted server, unknown client, a plain port, a file that is missing."""
-    # Whom the machine trusts does not count.
+    """Untrusted server, unknown client, a plain port, a missing file."""
+    # The machine's trusted CAs do not count.
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
     waits: dict[str, Any] = {"zookeeper.connection.timeout.ms": 1_500}
     secure, missing = zookeeper.secure_address, str(tmp_path / "missing.pem")
@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_told(
 
 
 def test_answers_in_one_record_are_not_left_waiting(certificates: Certificates) -> None:
-    """TLS hands the first one out and holds the second, of which the socket knows nothing."""
+    """TLS returns the first and holds the second, which the socket does not show."""
     ca, pem = str(certificates.ca), str(certificates.server)
     server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_context.load_cert_chain(pem)
@@ -231,7 +231,7 @@ def test_answers_in_one_record_are_not_left_waiting(certificates: Certificates) 
 def test_a_handshake_that_nobody_answers_leaves_time_for_another(
     certificates: Certificates,
 ) -> None:
-    """As a ZooKeeper that is just starting may leave it; kazoo's own bound is the whole session."""
+    """A starting ZooKeeper may do so; kazoo's own bound is the whole session."""
     handler = Handler(TlsFiles(str(certificates.ca), None, None, None, verifies_host=True))
     handler.answer_wait_seconds = 0.1
     ended: list[type[Exception]] = []

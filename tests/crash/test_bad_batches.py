@@ -1,7 +1,7 @@
 """Record batches that Kafka refuses: the same error code here, and the connection lives.
 
-The codes were read off Apache Kafka 3.9.1 (run these tests with `--against` to see). Where we
-differ on purpose, the test says so.
+The codes are those of Apache Kafka 3.9.1 (run these tests with ``--against``). Tests say where we
+differ on purpose.
 """
 
 import gzip
@@ -128,7 +128,7 @@ def test_timestamps_out_of_bounds(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
 def test_a_batch_that_expands_without_bound(connection: Connection, topic: str, codec: int) -> None:
-    """Kilobytes that stand for half a gigabyte are refused early; Kafka takes them."""
+    """Kilobytes that expand to half a gigabyte are refused early; Kafka takes them."""
     size = 512 << 20
     body = b"\x00" + varint(0) + varint(0) + varint(-1) + varint(size)
     start = varint(len(body) + size + 1) + body
@@ -219,7 +219,7 @@ def test_acks_zero_gets_no_reply_and_closes_on_errors(bootstrap: str, topic: str
 
 
 def test_time_queries_find_what_clients_left_unset(connection: Connection, topic: str) -> None:
-    """Some clients leave the batch's largest timestamp unset: the broker works it out itself."""
+    """Some clients leave the batch's largest timestamp unset; the broker computes it."""
     batch = record_batch([b"x"], timestamp_ms=START_MS, max_timestamp_ms=-1)
     assert produce(connection, topic, batch).error == 0
     (header,) = batch_headers(fetch(connection, topic, 0).records)

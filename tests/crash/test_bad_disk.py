@@ -1,4 +1,5 @@
-"""Damaged, foreign or shared data directories: a clear answer; nothing acknowledged is lost."""
+"""Damaged, foreign or shared data directories: a clear answer, and no acknowledged
+record is lost."""
 
 import json
 import random
@@ -31,7 +32,7 @@ Make = Callable[..., TestBroker]
 
 
 def fill(broker: TestBroker, topic: str, first: int = 0) -> None:
-    """Batch N holds three records, the first of which says N; sequences as a producer's."""
+    """Batch N has three records, the first with value N, and a producer's sequences."""
     with Connection(broker.bootstrap) as connection:
         if first == 0:
             assert create_topic(connection, topic) == 0
@@ -69,7 +70,7 @@ def folder_of(broker: TestBroker, topic: str) -> Path:
 
 
 def one_sentence(broker: TestBroker, caught: pytest.ExceptionInfo[BrokerExited]) -> str:
-    """The message of a broker that would not start: no traceback, and short."""
+    """A refused start's message: no traceback, and short."""
     text = str(caught.value)
     assert "Traceback" not in text
     assert len(text.splitlines()) < 12, text
@@ -86,7 +87,7 @@ def test_a_second_broker_is_refused(new_broker: Make, topic: str) -> None:
     assert str(first.data) in one_sentence(second, caught)
     check(first, topic, BATCHES)
     first.kill()
-    second.start()  # what the dead broker held is free again
+    second.start()  # the dead broker's lock is free again
     check(second, topic, BATCHES)
 
 
@@ -158,13 +159,14 @@ HARMS = ("deleted", "empty", "cut", "zeros", "noise", "flipped")
 def test_what_can_be_rebuilt_may_be_damaged(
     new_broker: Make, topic: str, how: str, clean: bool
 ) -> None:
-    """Indexes, snapshots and checkpoints repeat what the segments say: harm to them is healed."""
+    """Indexes, snapshots and checkpoints derive from the segments, so damage to them is
+    repaired."""
     broker = new_broker(options=OPTIONS).start()
     fill(broker, topic)
     if clean:
         assert broker.stop() == 0
     else:
-        # Some records may still be in the block cache alone, but there has to be something to harm.
+        # Some records may be only in the block cache, but some must be in the files.
         wait_until_written(folder_of(broker, topic), 3 * BATCHES // 2)
         broker.kill()
     folder = folder_of(broker, topic)
@@ -184,7 +186,7 @@ def test_what_can_be_rebuilt_may_be_damaged(
 
 
 def test_a_flipped_bit_in_old_data_is_found_by_its_reader(new_broker: Make, topic: str) -> None:
-    """The broker sends closed segments as they lie; batches carry checksums for their readers."""
+    """The broker sends closed segments as they are; readers check the batches' checksums."""
     broker = new_broker(options=OPTIONS).start()
     fill(broker, topic)
     assert broker.stop() == 0
@@ -215,7 +217,8 @@ def test_a_flipped_bit_in_old_data_is_found_by_its_reader(new_broker: Make, topi
 
 @pytest.mark.parametrize("tail", ["noise", "half a batch", "zeros", "a batch with a wrong CRC"])
 def test_a_torn_tail_is_cut(new_broker: Make, topic: str, tail: str) -> None:
-    """Bytes behind the last whole batch were never acknowledged: a machine's end may leave them."""
+    """Bytes after the last whole batch were never acknowledged: a machine's crash may
+    leave them."""
     broker = new_broker(options=OPTIONS).start()
     fill(broker, topic)
     wait_until_written(folder_of(broker, topic), 3 * BATCHES)

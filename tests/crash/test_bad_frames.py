@@ -1,6 +1,6 @@
-"""Frames that no client sends: each gets the protocol's answer or its connection closed.
+"""Frames that no client sends: each gets the protocol's answer, or its connection is closed.
 
-Whatever arrives, the broker goes on serving others and its memory stays bounded.
+The broker keeps serving others, and its memory stays bounded.
 """
 
 import random
@@ -35,7 +35,7 @@ HUGE = 0x7FFFFFFF
 
 @pytest.fixture(autouse=True)
 def _unharmed(request: pytest.FixtureRequest, bootstrap: str, topic: str) -> Iterator[None]:
-    """Around every test: the broker serves as before, in the same process, and has not grown."""
+    """After every test the same process still serves, and has not grown."""
     if request.config.getoption("--against"):
         yield
         return
@@ -102,7 +102,7 @@ def test_random_bytes(bootstrap: str) -> None:
             connection.socket.sendall(chance.randbytes(chance.randrange(1, 3_000)))
 
 
-# (API, version, the fixed fields before the first array); the array's count is what lies.
+# (API, version, the fixed fields before the first array); the array's count is false.
 COUNTED = [
     (PRODUCE, 3, string(None) + struct.pack(">hi", -1, 1000)),
     (PRODUCE, 8, string(None) + struct.pack(">hi", -1, 1000)),
@@ -128,7 +128,7 @@ def test_a_count_beyond_the_frame_allocates_nothing(
     with Connection(bootstrap) as connection:
         body = start + struct.pack(">i", count)
         connection.send_frame(header(api, version, 1) + body)
-        # A negative count may pass for a null array; whatever else is asked for is not there.
+        # A negative count may pass for a null array; any other count exceeds the frame.
         assert closes(connection) or count < 0
 
 
@@ -179,7 +179,7 @@ def test_frames_in_pieces(bootstrap: str) -> None:
 
 
 def test_a_frame_that_never_ends_reserves_nothing(bootstrap: str) -> None:
-    """Announcing 100 MB costs the broker what was sent of it, not what was announced."""
+    """A frame announced with 100 MB costs the broker only what was sent."""
     connections = [Connection(bootstrap) for _ in range(100)]
     for connection in connections:
         connection.socket.sendall(

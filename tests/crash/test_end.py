@@ -1,4 +1,4 @@
-"""The end in good order, whatever is going on: exit code 0, and no recovery at the next start."""
+"""A clean shutdown during any work: exit code 0, and no recovery at the next start."""
 
 import signal
 import struct
@@ -21,7 +21,7 @@ def clean_marker(broker: TestBroker) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_that_end_it(new_broker: Callable[..., TestBroker], number: int) -> None:
-    """SIGHUP is what a terminal sends that is closed."""
+    """A closed terminal sends SIGHUP."""
     broker = new_broker().start()
     broker.signal(number)
     assert broker.wait(30) == 0
@@ -43,7 +43,7 @@ def create_without_waiting(connection: Connection, names: list[str], partitions:
 
 
 def test_the_end_while_topics_are_being_created(new_broker: Callable[..., TestBroker]) -> None:
-    """What the controller still wants of the plane comes too late; that is no crash."""
+    """The controller's later commands to the plane come too late, which must not crash it."""
     for turn in range(4):
         broker = new_broker().start()
         created = [0] * CLIENTS
@@ -56,7 +56,7 @@ def test_the_end_while_topics_are_being_created(new_broker: Callable[..., TestBr
                         create_without_waiting(connection, names, 20)
                         created[client] += 1
             except (ConnectionClosed, OSError):
-                pass  # the end that this is about
+                pass  # the shutdown under test
 
         clients = [threading.Thread(target=create, args=(client,)) for client in range(CLIENTS)]
         for client in clients:

@@ -1,7 +1,7 @@
-"""A log directory whose disk has no space left takes no records and serves those that it has.
+"""A log directory on a full disk refuses records and serves its present ones.
 
-Nothing that was acknowledged is lost, be the broker killed in the middle or not; other directories
-go on; and when there is space, the directory takes records again by itself.
+No acknowledged record is lost, even by a kill; other directories continue; and once there is space
+the directory accepts records again by itself.
 """
 
 import os
@@ -60,7 +60,7 @@ def fill_until_refused(broker: TestBroker, topic: str) -> tuple[int, int]:
 
 
 def readable(connection: Connection, topic: str) -> int:
-    """The number of records that can be read from offset 0 on."""
+    """The number of readable records."""
     wait_until_led(connection, topic)
     count = 0
     while True:
@@ -74,7 +74,7 @@ def readable(connection: Connection, topic: str) -> int:
 
 
 def wait_for_line(broker: TestBroker, *words: str) -> None:
-    """The broker tells by way of another process's pipe: what it did may be seen before."""
+    """Log lines pass another process's pipe, so their effect may be visible earlier."""
     wait_until(
         lambda: any(all(word in line for word in words) for line in list(broker.log)),
         f"no line of the broker has {words}",
@@ -82,7 +82,7 @@ def wait_for_line(broker: TestBroker, *words: str) -> None:
 
 
 def produce_when_possible(connection: Connection, topic: str) -> int:
-    """Produces one record as soon as the directory takes it; its offset."""
+    """Produces one record as soon as the directory accepts it; returns its offset."""
 
     def taken() -> list[int]:
         answer = produce(connection, topic, record_batch([b"on"]))
@@ -94,7 +94,7 @@ def produce_when_possible(connection: Connection, topic: str) -> int:
 
 
 def told(broker: TestBroker, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of a command of ours."""
+    """Exit code and output of one of our commands."""
     done = subprocess.run(
         [sys.executable, "-m", "pyrklog", "-b", broker.bootstrap, *arguments],
         stdout=subprocess.PIPE,
@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_to_whoever_asks_and_to_whoever_writes(
 def test_a_full_disk_stops_one_directory_only(
     new_broker: Make, topic: str, small_disk: Disk, tmp_path: Path
 ) -> None:
-    """Two log directories; the first is full. Nobody who uses the second notices."""
+    """Two log directories; the first is full, which users of the second do not notice."""
     dirs = f"{small_disk.folder / 'logs'},{tmp_path / 'roomy'}"
     broker = new_broker(options={"log.dirs": dirs}).start()
     names = [f"{topic}-{number}" for number in range(4)]
@@ -179,7 +179,7 @@ def test_a_full_disk_stops_one_directory_only(
 
 
 def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Disk) -> None:
-    """The same with the only directory, killed while it is full, and started while it still is."""
+    """The same with the only directory, with a kill and a restart while it is full."""
     broker = new_broker(options={"log.dirs": str(small_disk.folder / "logs")}).start()
     with Connection(broker.bootstrap) as connection:
         assert create_topic(connection, topic) == 0
@@ -200,7 +200,8 @@ def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Disk) 
 
 
 def test_a_file_size_limit(new_broker: Make, topic: str) -> None:
-    """RLIMIT_FSIZE stands in for a full disk where nobody may mount one: write fails with EFBIG."""
+    """RLIMIT_FSIZE stands in for a full disk where mounting is impossible: writes fail
+    with EFBIG."""
     limited = new_broker(wrapper=with_small_files(SMALL_BYTES // 2)).start()
     with Connection(limited.bootstrap) as connection:
         assert create_topic(connection, topic) == 0

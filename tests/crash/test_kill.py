@@ -1,10 +1,10 @@
-"""kill -9 under load, again and again: what was acknowledged is there, in order, once.
+"""Repeated kill -9 under load: acknowledged records are there, in order, once.
 
-Kafka calls a record acknowledged (acks=all) when every in-sync replica has it; on one broker that
-is when its bytes are with the operating system. An idempotent producer numbers its batches, sends
-up to five at a time and repeats what was not answered. After a kill the broker must know which of
-the repeated batches it already has, from nothing but its files: forgetting one writes it twice,
-imagining one loses it. One producer lives through all kills here, so one slip shows in the end.
+A record is acknowledged (acks=all) when every in-sync replica has it; on one broker, when the
+operating system has its bytes. An idempotent producer numbers its batches, sends up to five at a
+time and repeats unanswered ones. After a kill the broker must know from its files alone which of
+these it already has: forgetting one writes it twice, imagining one loses it. One producer lives
+through all kills, so a single slip shows at the end.
 """
 
 import os
@@ -30,7 +30,7 @@ NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Load:
-    """A producer that writes 0, 1, 2, ... to each partition, and knows what was acknowledged."""
+    """A producer that writes 0, 1, 2, ... to each partition and counts acknowledgements."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -53,14 +53,14 @@ class Load:
         )
 
     def run_until(self, acknowledged: int) -> None:
-        """Keeps the producer's queue full until so many more records were acknowledged."""
+        """Keeps the producer's queue full until ``acknowledged`` more records are acknowledged."""
         target = sum(self.acknowledged) + acknowledged
         deadline = time.monotonic() + PATIENCE_S
         while sum(self.acknowledged) < target:
             assert time.monotonic() < deadline, "the producer makes no progress"
             self._fill()
             self._producer.poll(0.001)
-        # Something must be under way when the broker dies.
+        # Records must be under way when the broker dies.
         self._fill()
 
     def _fill(self) -> None:
@@ -75,16 +75,14 @@ class Load:
             self._next[partition] += 1
 
     def in_flight(self) -> int:
-        """Records that are queued or sent and not acknowledged."""
         return len(self._producer)
 
     def settle(self) -> None:
-        """Takes the reports of what was acknowledged before the broker died."""
+        """Takes the reports of acknowledgements before the broker died."""
         while self._producer.poll(0):
             pass
 
     def finish(self) -> list[int]:
-        """Waits until all is acknowledged; the number of records by partition."""
         assert self._producer.flush(PATIENCE_S) == 0
         assert self.acknowledged == self._next
         return self._next
@@ -102,7 +100,7 @@ class Load:
 
 
 def watermarks(consumer: Any, place: TopicPartition) -> tuple[int, int]:
-    """Start and end; librdkafka does not repeat this look-up while the partition has no leader."""
+    """Start and end; librdkafka does not retry this while the partition has no leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -114,7 +112,7 @@ def watermarks(consumer: Any, place: TopicPartition) -> tuple[int, int]:
 
 
 def check_records(bootstrap: str, topic: str, at_least: list[int]) -> list[int]:
-    """Reads every partition to its end: record N holds N, and none acknowledged is missing."""
+    """Reads every partition to its end: record N holds N, and no acknowledged one is missing."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -149,7 +147,7 @@ def check_records(bootstrap: str, topic: str, at_least: list[int]) -> list[int]:
 
 @pytest.mark.timeout(60 + 10 * KILLS)
 def test_kills_under_load(new_broker: Callable[..., TestBroker], topic: str) -> None:
-    # Small segments: kills fall into rolls, into index writes and into producer snapshots.
+    # Small segments: kills fall into rolls, index writes and producer snapshots.
     broker = new_broker(options={"log.segment.bytes": 60_000, "log.index.interval.bytes": 512})
     broker.start()
     faults = FaultDriver(Lone(broker))
@@ -171,7 +169,7 @@ def test_kills_under_load(new_broker: Callable[..., TestBroker], topic: str) -> 
 
 
 def test_acknowledged_topics_survive(new_broker: Callable[..., TestBroker], topic: str) -> None:
-    """Creation, growth, options and deletion are as durable as records once they are answered."""
+    """Answered creations, enlargements, options and deletions are as durable as records."""
     broker = new_broker().start()
     expected: dict[str, int] = {}
     for turn in range(8):

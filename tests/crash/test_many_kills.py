@@ -1,8 +1,8 @@
-"""kill -9 again and again, under all kinds of load and at all kinds of moments.
+"""Repeated kill -9 under all kinds of load and at all kinds of moments.
 
-What was acknowledged out of the block cache is there afterwards, where the acknowledgement said, in
-order, and once where the producer is idempotent; so are committed offsets, topics and deletions.
-`KILLS` says how often (default 25); every hundred kills all logs are compared record by record,
+Records acknowledged from the block cache are there afterwards, at the acknowledged offset, in
+order, and once if the producer is idempotent; so are committed offsets, topics and deletions.
+``KILLS`` sets the number (default 25). Every hundred kills all logs are compared record by record,
 once by a reader and once in the files, without a broker.
 """
 
@@ -62,7 +62,7 @@ KINDS = {"under load": 12, "during the start": 5, "just started": 3, "two starts
 
 
 class Campaign:
-    """Fresh topics, writers and readers; all of them live through a number of kills."""
+    """Fresh topics, writers and readers, which live through a number of kills."""
 
     def __init__(self, bootstrap: str, number: int) -> None:
         self.bootstrap = bootstrap
@@ -96,7 +96,6 @@ class Campaign:
         self._witnessing = [Persistent(name, step, self.ledger) for name, step in witnesses.items()]
 
     def all_places(self) -> list[Place]:
-        """Every partition that is written to."""
         return [place for places in self.places.values() for place in places]
 
     def _create_topics(self) -> None:
@@ -121,8 +120,8 @@ class Campaign:
         ]
 
     def _raw_writers(self) -> list[RawWriter]:
-        """Idempotent ones with either acks, and one that does not repeat anything, by which a
-        partition of the others is used as well."""
+        """Idempotent ones with either acks, and one without repetition, which shares a partition
+        with others."""
         places = self.places[RAW]
         return [
             RawWriter(
@@ -138,7 +137,7 @@ class Campaign:
         ]
 
     def finish(self) -> None:
-        """Everything that was sent is acknowledged and read; nobody is at work any more."""
+        """Waits until everything sent is acknowledged and read; ends all threads."""
         for one in self._writing:
             one.end()
         for writer in self._writers:
@@ -150,12 +149,11 @@ class Campaign:
         self._member.close()
 
     def abandon(self) -> None:
-        """Ends all threads, whatever they wait for."""
         for one in (*self._writing, *self._witnessing):
             one.abandon()
 
     def await_all(self) -> None:
-        """Returns when everybody has got on: a library does not find its way within a second."""
+        """Waits until all have progressed: a library may need more than a second."""
         self.await_writers(WRITERS)
         self._await(
             lambda: all(max(commits.acknowledged) >= 0 for commits in self.commits),
@@ -164,11 +162,11 @@ class Campaign:
         self._committed = self.committed()
 
     def committed(self) -> list[int]:
-        """How far both groups have come."""
+        """Sums of both groups' committed offsets."""
         return [sum(commits.acknowledged) for commits in self.commits]
 
     def await_writers(self, numbers: Sequence[int]) -> None:
-        """Returns when more records of each of these have been acknowledged."""
+        """Returns when each of these writers has another acknowledgement."""
         found = self.ledger.acknowledged
         wanted = {number: found[number] + 10 for number in numbers}
 
@@ -178,7 +176,7 @@ class Campaign:
         self._await(lambda: not waiting(), lambda: f"writers {waiting()} make no progress")
 
     def await_reader(self) -> None:
-        """Returns when the reader has seen whatever was acknowledged so far."""
+        """Returns when the reader has seen everything acknowledged so far."""
         ends = self.ledger.ends()
 
         def seen() -> dict[Place, int]:
@@ -190,7 +188,7 @@ class Campaign:
         )
 
     def _await(self, condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-        """Waits, as long as nothing contradicts itself."""
+        """Waits, and fails at the first contradiction."""
 
         def looks() -> bool:
             self.check()
@@ -199,11 +197,10 @@ class Campaign:
         wait_until(looks, otherwise)
 
     def check(self) -> None:
-        """Nothing has contradicted itself so far."""
         assert not self.ledger.errors, "\n".join(self.ledger.errors)
 
     def compare_commits(self) -> None:
-        """Both groups' offsets against what was acknowledged."""
+        """Compares both groups' offsets with the acknowledged commits."""
         with Asker(self.bootstrap) as asker:
             for commits in self.commits:
                 wait_until(partial(commits.check, asker), "nobody knows the offsets")
@@ -231,8 +228,7 @@ class Killer:
         self._faults = FaultDriver(self._site)
 
     def _options(self) -> dict[str, str | int | bool]:
-        """Other ones for each life: how long records are in the cache alone, how much fits into it,
-        and how often checkpoints are made."""
+        """Each life has its own cache delay, cache size and checkpoint interval."""
         return {
             "pyrklog.cache.dir": str(self._cache),
             "pyrklog.cache.max.bytes": random.choice((4, 24, 96)) << 20,
@@ -241,7 +237,7 @@ class Killer:
             "log.flush.offset.checkpoint.interval.ms": random.choice((100, 60_000)),
             "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 5_000)),
             "offsets.topic.num.partitions": 3,
-            # Clients of an earlier campaign go on asking for its topics.
+            # Clients of an earlier campaign keep asking for its topics.
             "auto.create.topics.enable": False,
             "group.initial.rebalance.delay.ms": 0,
         }
@@ -270,15 +266,14 @@ class Killer:
             self._look_at_cache()
 
     def total(self) -> int:
-        """Kills so far."""
         return self.counts.total()
 
     def _await_load(self, campaign: Campaign) -> None:
-        """Some of the writers get on again; the others may have been on their way to the broker."""
+        """Waits for progress of some writers; the others may have been about to connect."""
         campaign.await_writers(random.sample(WRITERS, 3))
 
     def _start_both(self) -> None:
-        """Two brokers want the same directory: one of them at most gets it, and both are killed."""
+        """Two brokers want the same directory: at most one gets it, and both are killed."""
         lives_s = [random.random() * 0.6, random.random() * 0.6]
         self._faults.kill_in_starts(list(enumerate(lives_s, 1)))
         assert not (self.broker.running and self._twin.running)
@@ -292,7 +287,6 @@ class Killer:
 
 @contextmanager
 def cache_place() -> Iterator[Path]:
-    """A directory in shared memory."""
     with tempfile.TemporaryDirectory(prefix="pyrklog-kills-", dir="/dev/shm") as place:
         yield Path(place)
 

@@ -1,4 +1,4 @@
-"""What clients meet that come back as soon as the broker listens again."""
+"""Clients that return as soon as the broker listens again."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ PARTITIONS = 20
 
 
 def test_partitions_are_led_when_it_listens(new_broker: Callable[..., TestBroker]) -> None:
-    """librdkafka's watermark look-up does not ask again after NOT_LEADER_OR_FOLLOWER."""
+    """librdkafka's watermark look-up does not retry after NOT_LEADER_OR_FOLLOWER."""
     broker = new_broker().start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("kept", PARTITIONS, 1)])["kept"].result(30)

@@ -1,4 +1,4 @@
-"""A broker that comes back without its last records says so by a new leader epoch (KIP-320)."""
+"""A broker that lost its last records leads in a new leader epoch (KIP-320)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,6 @@ def produce(broker: TestBroker, topic: str, values: list[bytes]) -> None:
 
 
 def read(consumer: Any, kind: bytes, count: int) -> list[bytes]:
-    """The next records whose values begin so."""
     found: list[bytes] = []
     while len(found) < count:
         (message, *_) = consumer.consume(1, DEADLINE_S) or [None]
@@ -42,8 +41,8 @@ def epochs(broker: TestBroker, topic: str) -> set[int]:
 def test_a_consumer_hears_that_what_it_has_read_is_gone(
     new_broker: Callable[..., TestBroker], topic: str
 ) -> None:
-    """Other records have its offsets by then: without an epoch it would go on behind them."""
-    # Data stays in memory: the disk has nothing of it.
+    """Other records have its offsets by then: without an epoch it would continue after them."""
+    # Data stays in memory: the disk has none of it.
     broker = new_broker(options={"pyrklog.cache.flush.ms": 600_000}).start()
     produce(broker, topic, BEFORE)
     consumer = Consumer(

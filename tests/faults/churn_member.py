@@ -1,8 +1,8 @@
-"""A member of a consumer group in a process of its own, which says what it does.
+"""A member of a consumer group in a process of its own, which reports what it does.
 
-`churn_member.py CLIENT BOOTSTRAP GROUP TOPIC STRATEGY`. It prints the same JSON lines as Kafka's
-VerifiableConsumer: `records_consumed` before it commits, `offsets_committed` after. SIGTERM makes
-it leave the group.
+``churn_member.py CLIENT BOOTSTRAP GROUP TOPIC STRATEGY``. It prints the JSON lines of Kafka's
+VerifiableConsumer: ``records_consumed`` before a commit, ``offsets_committed`` after it. SIGTERM
+makes it leave the group.
 """
 
 import contextlib
@@ -21,12 +21,10 @@ Ranges = Mapping[int, tuple[int, int]]
 
 
 def say(name: str, **fields: Any) -> None:
-    """One event, at once."""
     print(json.dumps({"name": name, **fields}), flush=True)
 
 
 def consumed(ranges: Ranges) -> None:
-    """Says what was read."""
     partitions = [
         {"partition": partition, "minOffset": first, "maxOffset": last}
         for partition, (first, last) in ranges.items()
@@ -35,13 +33,12 @@ def consumed(ranges: Ranges) -> None:
 
 
 def committed(offsets: Mapping[int, int], error: str | None) -> None:
-    """Says what was committed, or why it was not."""
     places = [{"partition": p, "offset": offset} for p, offset in offsets.items()]
     say("offsets_committed", offsets=places, success=error is None, error=error)
 
 
 def ranges_of(places: Iterator[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """The range of each partition among (partition, offset) pairs that came in order."""
+    """The range of each partition among (partition, offset) pairs in order."""
     found: dict[int, tuple[int, int]] = {}
     for partition, offset in places:
         first, last = found.get(partition, (offset, offset - 1))
@@ -51,7 +48,6 @@ def ranges_of(places: Iterator[tuple[int, int]]) -> dict[int, tuple[int, int]]:
 
 
 def run_confluent(bootstrap: str, group: str, topic: str, strategy: str) -> None:
-    """librdkafka."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -88,7 +84,6 @@ def run_confluent(bootstrap: str, group: str, topic: str, strategy: str) -> None
 
 
 def run_kafka_python(bootstrap: str, group: str, topic: str, strategy: str) -> None:
-    """kafka-python."""
     import kafka
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.errors import KafkaError
@@ -97,13 +92,13 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, strategy: str) -> N
     assert strategy == "range"
 
     class Forgetting(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
-        """kafka-python 3.0 keeps the answer to an OffsetFetch for which a poll was too short, and
-        takes it for that of a later generation, in which others have committed more since. It
-        also keeps the position of a partition that it had, and has again after a generation that
-        it missed and in which another member had it; Java's eager protocol gives up both."""
+        """kafka-python 3.0 keeps an OffsetFetch answer that outlasted a poll and uses it in a later
+        generation, when others have committed more. It also keeps the position of a partition that
+        it had before and gets again, although another member had it in a generation between. Java's
+        eager protocol drops both."""
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            """The answers are asked for when partitions come."""
+            """The answers are dropped when partitions are assigned."""
 
         def on_partitions_assigned(self, assigned: Any) -> None:
             consumer._coordinator._offset_fetch_futures.clear()
@@ -148,7 +143,6 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, strategy: str) -> N
 
 
 def main() -> None:
-    """Runs until it is told to end."""
     client, *arguments = sys.argv[1:]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = {"confluent": run_confluent, "kafka-python": run_kafka_python}[client]

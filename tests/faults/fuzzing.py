@@ -1,8 +1,8 @@
 """Structured fuzzing of the Python half, by hypothesis.
 
-FUZZ_EXAMPLES says how many examples; the same ones come every time unless FUZZ_RANDOM is set. Each
-property is a function that raises AssertionError; the tests run it over the code as it is and, for
-each bug planted, over that.
+FUZZ_EXAMPLES sets the number of examples, always the same ones unless FUZZ_RANDOM is set. A
+property is a function that raises AssertionError. The tests run it over the real code and over each
+planted bug.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIES = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\0\xff\xff\xff", b"\xff
 
 
 def damaged(data: bytes, draw: Callable[[Any], Any]) -> bytes:
-    """The bytes cut, lengthened, with another byte, or with a count that lies."""
+    """The bytes cut, lengthened, with another byte, or with a false count."""
     at: int = draw(st.integers(0, max(0, len(data) - 1)))
     match draw(st.integers(0, 3)):
         case 0:
@@ -44,7 +44,6 @@ def run(
     examples: int = EXAMPLES,
     shrink: bool = True,
 ) -> None:
-    """Tries a property."""
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
     @settings(
@@ -64,6 +63,6 @@ def run(
 
 
 def finds(strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
-    """Fails unless the property finds the bug that was planted."""
+    """Fails unless the property finds the planted bug."""
     with pytest.raises(AssertionError):
         run(strategy, check, examples=max(EXAMPLES, 2_000), shrink=False)

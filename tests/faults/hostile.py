@@ -1,7 +1,7 @@
-"""Requests that are valid and cost a broker more than their sender, drawn from a random source.
+"""Valid requests that cost a broker more than their sender, drawn from a random source.
 
-Each kind is a function from a `random.Random` to an :class:`Attack`. Frames are made of few
-distinct pieces that are repeated, so that making them costs next to nothing.
+Each kind is a function from a ``random.Random`` to an :class:`Attack`. Frames repeat a few distinct
+pieces, so that making them costs next to nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _JOIN_GROUP, _DESCRIBE_GROUPS, _DELETE_TOPICS, _OFFSET_FOR_LEADER_EPOCH = 11, 15
 _DESCRIBE_CONFIGS, _DELETE_GROUPS = 32, 42
 _LOG_APPEND_TIME = 8
 RESOURCES_MAX = 120_000
-"""Nearly as many elements as a request may have with 512 MB (``ELEMENT_BYTES``)."""
+"""Just below the most elements of a request with 512 MB (``ELEMENT_BYTES``)."""
 _GZIP = 1
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What one connection sends. `replies` says how many answers it reads before it closes,
-    `holds_s` how long it stays without reading."""
+    """What one connection sends. It reads ``replies`` answers before it closes, and stays for
+    ``holds_s`` without reading."""
 
     name: str
     frames: Sequence[bytes]
@@ -44,7 +44,7 @@ def _frame(key: int, version: int, body: bytes, announced: int | None = None) ->
 
 
 def _count(random: Random, least: int, most: int) -> int:
-    """Small and large ones alike."""
+    """Small and large ones equally often."""
     return int(least * (most / least) ** random.random())
 
 
@@ -53,13 +53,13 @@ def _repeated(count: int, element: bytes) -> bytes:
 
 
 def _numbered(count: int, rest: bytes) -> bytes:
-    """An array of distinct partitions, each with the same rest."""
+    """An array of distinct partitions, each followed by ``rest``."""
     parts = [struct.pack(">i", index) + rest for index in range(count)]
     return struct.pack(">i", count) + b"".join(parts)
 
 
 def _refused_batch(records: int) -> bytes:
-    """Each of its records is refused: it claims append time without telling it."""
+    """Each of its records is refused: it claims append time without one."""
     payload = b"".join(wire.record(delta, None, None) for delta in range(records))
     return wire.record_batch(
         [b""] * records,
@@ -160,7 +160,7 @@ def _offset_commit(random: Random) -> Attack:
 
 
 def _control(random: Random) -> Attack:
-    """What the control plane answers, of many elements or cut short."""
+    """A request of the control plane, with many elements or cut short."""
     name = wire.string(random.choice((TOPIC, "nothing", "x" * 300)))
     resource = b"\2" + name + struct.pack(">i", -1)
     bodies = {
@@ -178,13 +178,13 @@ def _control(random: Random) -> Attack:
 
 
 def many_resources(number: int) -> bytes:
-    """A DescribeConfigs request that is small on the wire and large once it is decoded."""
+    """A DescribeConfigs request that is small on the wire and large once decoded."""
     entry = b"\2" + wire.string(f"{number % 1000:03}") + struct.pack(">i", 0)
     return _frame(_DESCRIBE_CONFIGS, 1, _repeated(RESOURCES_MAX, entry) + b"\0")
 
 
 def _group_members(random: Random) -> Attack:
-    """Members that come and never sync."""
+    """Members that join and never sync."""
     group = wire.string(f"hostile-{random.randrange(20)}")
     protocol = wire.string("range") + wire.blob(bytes(_count(random, 1, MIB)))
     body = group + struct.pack(">i", 6000) + wire.string("") + wire.string("consumer")
@@ -192,7 +192,7 @@ def _group_members(random: Random) -> Attack:
 
 
 def _groups_again(random: Random) -> Attack:
-    """The offsets of a group, again and again; and groups that nobody has heard of."""
+    """Repeated reads of a group's offsets, and unknown groups."""
     name = f"hostile-{random.randrange(20)}" if random.random() < 0.5 else "g"
     count = _count(random, 10, 1_000_000)
     asked = bytes([len(name) + 1]) + name.encode() + b"\0\0"

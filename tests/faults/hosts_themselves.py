@@ -1,4 +1,4 @@
-"""That what `tests/support/faults/hosts.py` cuts is cut; run by `test_hosts.py`, within a lab."""
+"""Tests of the cuts of ``tests/support/faults/hosts.py``; ``test_hosts.py`` runs them in a lab."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def peer(hosts: Hosts) -> Iterator[socket.socket]:
-    """A connection to a program on the host that sends back what it hears."""
     process = subprocess.Popen([*hosts.wrapper(ONE), sys.executable, "-c", ECHO])
     found: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""The only broker is killed in each phase of a rebalance, and the group comes through."""
+"""The only broker is killed in each phase of a rebalance, and the group survives."""
 
 import threading
 from collections.abc import Callable

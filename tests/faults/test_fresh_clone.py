@@ -13,11 +13,11 @@ pytestmark = pytest.mark.jvm
 @pytest.mark.timeout(1800)
 def test_the_pages_from_a_fresh_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tracked_copy(tmp_path / "pyrklog")
-    # What others have compiled is what cargo would compile again: the clone's own crates are new.
+    # Shares compiled dependencies; cargo compiles the clone's own crates anew.
     monkeypatch.setenv("CARGO_TARGET_DIR", os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")))
     with Newcomer(tree, tmp_path / "home") as newcomer:
-        # `make run` builds first, but its broker is to run where nobody else has its port, and
-        # there nothing can be fetched.
+        # ``make run`` builds first, but the broker must run in its own network, where nothing can
+        # be fetched.
         newcomer.outside("make build")
         assert (tree / ".venv" / ".core").exists()
         for page in PAGES:

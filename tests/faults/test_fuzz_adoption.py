@@ -1,5 +1,5 @@
-"""Any bytes in a metadata log of KRaft: what was written is read, damage is named, and the checksum
-stands between the two."""
+"""Any bytes in a KRaft metadata log: written values are read, and damage is named, by
+the checksum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEGIN, ABORT = b"\x01\x17\x00\x00", b"\x01\x19\x00\x00"
 
 
 class Example(NamedTuple):
-    """A file as it was written, as it is found, and what it says."""
+    """A file as written, as found, and its values."""
 
     written: bytes
     found: bytes
@@ -72,8 +72,8 @@ def mended(data: bytes) -> bytes:
 
 
 def check(example: Example, values: Values = values_of, apply: Replay = replay) -> None:
-    """An intact file gives what was written; a damaged one its errors, or with its old checksum the
-    same values, too."""
+    """An intact file gives what was written; a damaged one an error or, with its old checksum, the
+    same values."""
     wanted = values_of(example.written)
     try:
         found = values(example.found)
@@ -83,7 +83,7 @@ def check(example: Example, values: Values = values_of, apply: Replay = replay) 
     if example.found == example.written:
         assert found == wanted
     if not example.is_mended:
-        # What no checksum covers (offsets, an end at a batch's end) changes no value.
+        # Bytes outside the checksum (offsets, an end at a batch's end) change no value.
         assert found == wanted[: len(found)]
     state = KraftMetadata()
     try:
@@ -111,7 +111,7 @@ def _check_state(state: KraftMetadata, example: Example) -> None:
 
 
 def without_checksum(data: bytes) -> list[bytes]:
-    """The planted bug: whatever checksum is there is right."""
+    """The planted bug: any checksum passes."""
     return values_of(mended(data))
 
 

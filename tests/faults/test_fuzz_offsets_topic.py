@@ -1,4 +1,4 @@
-"""Any records in ``__consumer_offsets``: what cannot be read is skipped, and harms nothing else."""
+"""Any records in ``__consumer_offsets``: unreadable ones are skipped and harm nothing else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Key = tuple[str, str, int]
 
 
 class Script(NamedTuple):
-    """Batches, and what of them must come out: the groups' last generations and offsets."""
+    """Batches, and the result: the groups' last generations and offsets."""
 
     batches: list[InternalBatch]
     generations: dict[str, int]
@@ -52,7 +52,7 @@ Record = tuple[bytes | None, bytes | None]
 
 
 class Model:
-    """What the records say, those of transactions once their marker says commit."""
+    """The state of the records; a transaction's count once its marker commits."""
 
     def __init__(self) -> None:
         self.generations: dict[str, int] = {}
@@ -61,11 +61,9 @@ class Model:
         self._open: dict[int, dict[Key, tuple[int, int]]] = {}
 
     def of(self, producer: int) -> dict[Key, tuple[int, int]]:
-        """Where a batch's offsets go."""
         return self.offsets if producer < 0 else self._open.setdefault(producer, {})
 
     def end(self, producer: int, *, is_commit: bool) -> None:
-        """A marker of this producer."""
         for key, value in self._open.pop(producer, {}).items():
             if is_commit and self.offsets.get(key, (-1, 0)) < value:
                 self.offsets[key] = value
@@ -126,7 +124,7 @@ def _any_record(
 
 
 def _bad_record(draw: Any) -> Record:
-    """Of a group of its own, and damaged."""
+    """A damaged record of a group of its own."""
     key, value = encode_group_key(GroupKey(BAD)), encode_group_value(draw(messages(GroupValue, 3)))
     if draw(st.booleans()):
         key = encode_offset_key(OffsetKey(BAD, "t", 0))
@@ -143,7 +141,7 @@ def _bad_record(draw: Any) -> Record:
 
 
 def check(script: Script, loader: PartitionLoader) -> None:
-    """The good groups are as their own records say, whatever lies between those."""
+    """The good groups are as their own records say, whatever lies between."""
     for batch in script.batches:
         for _ in loader.feed(batch):
             pass
@@ -160,7 +158,7 @@ def check(script: Script, loader: PartitionLoader) -> None:
 
 
 def _serve(loaded: list[LoadedGroup]) -> None:
-    """All of them, the damaged ones too, can be asked for, expire and move away."""
+    """All of them, even damaged ones, can be asked for, expire and move away."""
     manager = GroupManager(GroupSettings(), 1)
     manager.begin_load(0, 0)
     assert manager.finish_load(0, loaded, NOW_MS).failed == []
@@ -202,14 +200,14 @@ class KeepsTombstones(PartitionLoader):
 
 
 class Trusting(PartitionLoader):
-    """The planted bug: records are what they should be."""
+    """The planted bug: records are not checked."""
 
     def _skip(self, offset: int, problem: str) -> None:
         raise AssertionError(f"offset {offset}: {problem}")
 
 
 class AbortsCount(PartitionLoader):
-    """The planted bug: a transaction counts at its end, however it ends."""
+    """The planted bug: an aborted transaction counts."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
         if batch.is_control:

@@ -1,7 +1,7 @@
-"""Any request of any API that Python answers, damaged or not: an answer, or a closed connection.
+"""Any request of Python's APIs, damaged or not: an answer, or a closed connection.
 
-Once against the handlers alone, over a coordinator on a clock that jumps, which has planted bugs to
-find; once against a broker in a process of its own.
+Once against the handlers alone, over a coordinator on a clock that jumps and with planted bugs;
+once against a broker in a process of its own.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ PARTITIONS_MAX = 20
 
 
 class Frame(NamedTuple):
-    """A request's body."""
-
     key: int
     version: int
     body: bytes
@@ -58,7 +56,7 @@ def frames(draw: Any, keys: tuple[int, ...]) -> Frame:
 
 
 def _keep_small(message: Any) -> None:
-    """Topics of thousands of partitions are another test's."""
+    """Topics of thousands of partitions have another test."""
     if isinstance(message, CreateTopicsRequest):
         for topic in message.topics:
             topic.num_partitions = min(topic.num_partitions, PARTITIONS_MAX)
@@ -88,7 +86,7 @@ async def _ask(frame: Frame) -> None:
 
 
 def check(frame: Frame) -> None:
-    """Whatever else is raised is a failure."""
+    """Any other exception is a failure."""
     try:
         trio.run(_ask, frame, clock=trio.testing.MockClock(autojump_threshold=0))
     except Exception as error:
@@ -100,7 +98,7 @@ def test_handlers_answer_whatever_they_are_asked() -> None:
 
 
 def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An instance id that nobody has is looked up as if somebody had it."""
+    """An unknown instance id is looked up as if it were known."""
 
     def check_member(group: Any, member_id: str, instance_id: str | None) -> Any:
         if instance_id is not None:
@@ -113,7 +111,7 @@ def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members are taken for known."""
+    """Members count as known."""
 
     def check_sync(group: Any, request: Any) -> Any:
         assert group.members[request.member_id]
@@ -128,7 +126,7 @@ def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def _answer(client: Asker, frame: Frame) -> bytes | None:
-    """None where the broker closes the connection, or still waits for other members."""
+    """None if the broker closes the connection, or still waits for other members."""
     try:
         return client.exchange(find_api(frame.key), frame.version, frame.body)
     except OSError:
@@ -136,8 +134,8 @@ def _answer(client: Asker, frame: Frame) -> bytes | None:
 
 
 def test_a_broker_outlives_frames_of_every_api(tmp_path: Path) -> None:
-    """Good ones are answered in their own form; after each the broker is there for others, and no
-    handler has failed in a way that it does not know."""
+    """Good frames get answers of their form. After each the broker serves others, and no handler
+    has failed unexpectedly."""
     options = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     probe_body = find_api(60).encode_request(find_api(60).request(), 0)
     probe = Frame(60, 0, probe_body, is_whole=True)

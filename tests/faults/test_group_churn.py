@@ -1,7 +1,7 @@
 """Members of three clients come and go, are killed, and so is the broker.
 
-What must hold: no partition is owned twice in one generation, no committed offset is lost, every
-record is seen. `CHURN_SECONDS` says for how long (default 100).
+No partition is owned twice in one generation, no committed offset is lost, every record is seen.
+``CHURN_SECONDS`` sets the duration (default 100).
 """
 
 import json
@@ -45,7 +45,7 @@ JAVA_STRATEGIES = {
 
 
 class Member:
-    """A process that consumes, and what it has said."""
+    """A consuming process, and its reports."""
 
     def __init__(self, client: str, bootstrap: str, group: str, strategy: str, note: Any) -> None:
         self.client = client
@@ -64,12 +64,11 @@ class Member:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # The last line of a process that was killed may be torn.
+            # The last line of a killed process may be torn.
             if line.startswith("{") and line.endswith("}\n"):
                 self._note(self.name, json.loads(line))
 
     def end(self, number: int) -> None:
-        """Sends a signal and waits for the end."""
         self._process.send_signal(number)
         try:
             self._process.wait(30)
@@ -93,7 +92,7 @@ def _command(client: str, bootstrap: str, group: str, strategy: str) -> list[str
 
 
 class Group:
-    """A group whose members change, with everything that they have read and committed."""
+    """A group whose members change, with all that they have read and committed."""
 
     def __init__(self, name: str, bootstrap: str, strategy: str, clients: list[str]) -> None:
         self.name = name
@@ -108,7 +107,6 @@ class Group:
         self._lock = threading.Lock()
 
     def note(self, member: str, event: dict[str, Any]) -> None:
-        """Takes in what a member said."""
         with self._lock:
             if event["name"] == "records_consumed":
                 for part in event["partitions"]:
@@ -139,7 +137,6 @@ class Group:
         seen[first : last + 1] = b"\1" * (last + 1 - first)
 
     def step(self, choice: random.Random) -> None:
-        """One member comes, leaves or is killed."""
         if len(self._members) < 2 or (len(self._members) < MEMBERS_MAX and choice.random() < 0.5):
             self.join(choice.choice(self._choice))
         else:
@@ -147,7 +144,6 @@ class Group:
             member.end(choice.choice([signal.SIGKILL, signal.SIGTERM]))
 
     def join(self, client: str) -> None:
-        """A member comes."""
         self.clients.add(client)
         self._members.append(Member(client, self._bootstrap, self.name, self._strategy, self.note))
 
@@ -157,7 +153,6 @@ class Group:
             return [end - sum(seen[:end]) for seen, end in zip(self.seen, ends, strict=True)]
 
     def close(self) -> None:
-        """Ends all members."""
         while self._members:
             self._members.pop().end(signal.SIGKILL)
 
@@ -187,7 +182,7 @@ class Load:
             self._producer.poll(0)
 
     def end(self) -> list[int]:
-        """Ends, with everything acknowledged; the number of records by partition."""
+        """Waits for all acknowledgements; returns the number of records by partition."""
         self._ended.set()
         self._thread.join()
         assert self._producer.flush(PATIENCE_S) == 0
@@ -231,12 +226,12 @@ def test_groups_under_churn(new_broker: Callable[..., TestBroker]) -> None:
 
 
 def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> int:
-    """Members and broker die and come back for `SECONDS`; how often the broker was killed."""
+    """Members and broker die and return for ``SECONDS``; returns the number of kills."""
     end = time.monotonic() + SECONDS
     kills = 0
     next_kill = time.monotonic() + choice.uniform(*BROKER_LIFE_S)
     while time.monotonic() < end:
-        # The group gets on, or not, before the next thing happens to it.
+        # The group may make progress before its next fault.
         time.sleep(choice.uniform(*STEP_S))
         choice.choice(groups).step(choice)
         if time.monotonic() > next_kill:
@@ -247,7 +242,7 @@ def _churn(broker: TestBroker, groups: list[Group], choice: random.Random) -> in
 
 
 def _await_everything(group: Group, ends: list[int]) -> None:
-    """Two members are left in peace until they have read what there is."""
+    """Two members are left alone until they have read everything."""
     while len(group._members) < 2:
         group.join("confluent")
     wait_until(
@@ -258,7 +253,7 @@ def _await_everything(group: Group, ends: list[int]) -> None:
 
 
 def _check_offsets(bootstrap: str, group: Group) -> None:
-    """What any member was told is committed is not forgotten."""
+    """Every commit that a member was told of is kept."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group.name})
     places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
     kept = [place.offset for place in consumer.committed(places, 30)]

@@ -1,10 +1,10 @@
-"""Valid and hostile requests against a whole broker in a memory group of 512 MB.
+"""Valid and hostile requests against a whole broker in a memory cgroup of 512 MB.
 
-Some clients send what tests/faults/hostile.py draws, among it requests whose replies they never
-read, and one opens hundreds of connections. Meanwhile a bystander produces and fetches, and must be
-served each time. At the end the broker lives, a stock client works, and the memory is given back.
-HOSTILE_SECONDS says for how long, HOSTILE_SEED replays what each client draws, HOSTILE_MEMORY_MB
-is the size of the group.
+Some clients send what tests/faults/hostile.py draws, including requests whose replies they never
+read, and one opens hundreds of connections. Meanwhile a bystander produces and fetches, and must
+always be served. At the end the broker lives, a stock client works, and the memory is released.
+HOSTILE_SECONDS sets the duration, HOSTILE_SEED replays the clients' draws, HOSTILE_MEMORY_MB sets
+the cgroup's size.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ GROUP_BYTES = int(os.environ.get("HOSTILE_MEMORY_MB", "512")) * hostile.MIB
 ATTACKERS = 6
 CONNECTIONS = 400
 AT_ONCE = 60
-# What a broker may keep: caches of allocators, sessions and groups that have not expired.
+# What a broker may keep: allocator caches, sessions and groups that have not expired.
 KEPT_BYTES = 160 * hostile.MIB
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[TestBroker]:
-    """In a group where the machine has such; elsewhere its peak is looked at."""
+    """In a cgroup where the machine has them; elsewhere its peak is checked."""
     group = memory_group.create(f"pyrklog-hostile-{os.getpid()}", GROUP_BYTES)
     wrapper = ["prlimit", "--nofile=1024"]
     if isinstance(group, memory_group.MemoryGroup):
@@ -59,8 +59,6 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
 
 
 class Run:
-    """What all threads share."""
-
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.ends_at = time.monotonic() + SECONDS
@@ -70,7 +68,7 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Time is up, or somebody has failed."""
+        """Time is up, or a thread has failed."""
         return time.monotonic() >= self.ends_at or self.failure is not None
 
 
@@ -79,14 +77,14 @@ def _attack(run: Run, number: int) -> None:
     while not run.is_over:
         attack = random.choice(hostile.KINDS)(random)
         run.sent[attack.name] += 1
-        # A connection that the broker closes, or does not take, is an answer like any other.
+        # A connection that the broker closes or refuses is a valid answer.
         try:
             with wire.Connection(run.bootstrap, timeout_s=10) as connection:
                 for frame in attack.frames:
                     connection.socket.sendall(frame)
                 for _ in range(attack.replies):
                     connection.read_frame()
-                # This is the attack: a connection that is held.
+                # The attack: it holds the connection.
                 time.sleep(min(attack.holds_s, max(0.0, run.ends_at - time.monotonic())))
         except (OSError, wire.ConnectionClosed):
             pass
@@ -104,7 +102,7 @@ def _crowd(run: Run) -> None:
                 crowd[-1].sendall(struct.pack(">i", 100) + bytes(random.randrange(50)))
         except OSError:
             pass
-        # They are in the way for so long.
+        # How long they are in the way.
         time.sleep(0.5)
         for member in crowd:
             member.close()
@@ -128,7 +126,7 @@ def _bystand(run: Run) -> None:
 
 
 def _ask_at_once(run: Run, frame: bytes, together: threading.Barrier) -> None:
-    """One of many large requests that come together; its answer may be that the connection ends."""
+    """One of many simultaneous large requests; the connection may end instead of an answer."""
     try:
         with wire.Connection(run.bootstrap, timeout_s=60) as connection:
             together.wait()
@@ -141,7 +139,7 @@ def _ask_at_once(run: Run, frame: bytes, together: threading.Barrier) -> None:
 
 @pytest.mark.timeout(240)
 def test_many_large_requests_of_the_control_plane_at_once(broker: TestBroker) -> None:
-    """Each is within all bounds; decoded together they would be several times the memory."""
+    """Each is within all bounds; decoded together they would exceed the memory several times."""
     with wire.Connection(broker.bootstrap) as connection:
         assert wire.create_topic(connection, "bystander") == 0
         wire.wait_until_led(connection, "bystander")

@@ -1,8 +1,8 @@
-"""The faults of a cluster once more, with every broker, ZooKeeper and the clients on hosts of their
-own: network namespaces behind a router that loses packets.
+"""The cluster's faults again, with every broker, ZooKeeper and the clients on their own hosts:
+network namespaces behind a router that drops packets.
 
-They run in a pytest of their own, where such hosts may be made. `HOSTS_ROUNDS` says how many rounds
-of random faults there are, `CHECKER_SEED` what they bring.
+They run in a pytest of their own, where such hosts can be made. ``HOSTS_ROUNDS`` sets the number of
+rounds of random faults, ``CHECKER_SEED`` their content.
 """
 
 import os

@@ -17,8 +17,8 @@ CODES = {
     ErrorCode.UNKNOWN_SERVER_ERROR % 2**16,
     ErrorCode.REBALANCE_IN_PROGRESS,
 }
-"""A generation of so many does not fit into a record of `max.message.bytes`: as in Kafka, those who
-wait are told that it could not be written, and the others to join again."""
+"""Such a generation exceeds a record of ``max.message.bytes``: as in Kafka, waiting members are
+told that the write failed, and the others to join again."""
 
 
 def test_nine_thousand_members(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def _gather(broker: TestBroker) -> None:
 
 
 def _join(driver: Driver, members: list[Member]) -> None:
-    """Everybody gets an id, then a generation, which may take more than one rebalance."""
+    """All get an id, then a generation, which may take more than one rebalance."""
     waiting = set(map(id, members))
 
     def on_answer(member: Member, body: bytes) -> None:

@@ -1,8 +1,7 @@
-"""A memory group that a broker shares with a neighbour: the broker's cache makes room for it.
+"""A memory cgroup that a broker shares with a neighbour: the broker's cache makes room for it.
 
-The story: the cache holds most of the group. Then another process of the group wants half of it.
-Shared memory is nothing that the kernel could take from the broker: unless the broker gives it back
-in time, the kernel kills one of both.
+The cache holds most of the cgroup, then another process wants half of it. The kernel cannot reclaim
+shared memory: unless the broker releases it in time, the kernel kills one of both.
 """
 
 import os
@@ -19,11 +18,11 @@ from tests.support.faults.machine import arena_files
 
 MIB = 1 << 20
 GROUP_BYTES = 1200 * MIB
-# The cap is 60 % of the group.
+# The cap is 60 % of the cgroup.
 CACHED_BYTES = 600 * MIB
 NEIGHBOUR_BYTES = 600 * MIB
 RECORD_BYTES = 100_000
-# Takes so many bytes in a second, says so, and keeps them until its input ends.
+# Takes the bytes within a second, reports, and keeps them until its input ends.
 NEIGHBOUR = """
 import sys, time
 held = []
@@ -80,7 +79,7 @@ def test_the_cache_makes_room_for_a_neighbour_and_grows_again(tmp_path: Path) ->
             assert neighbour.stdout is not None
             assert neighbour.stdout.readline() == b"has it\n"
             left = _arena_bytes(broker)
-            # And it goes on beside it.
+            # The broker continues beside it.
             _produce(broker, 50 * MIB)
             assert _arena_bytes(broker) < GROUP_BYTES - NEIGHBOUR_BYTES
             neighbour.communicate()

@@ -1,4 +1,4 @@
-"""Committed offsets that nobody uses are forgotten, and in the end their group (KIP-211).
+"""Unused committed offsets expire, and in the end their group (KIP-211).
 
 The shortest retention is a minute, so this takes one.
 """
@@ -21,7 +21,7 @@ OPTIONS = {
 
 
 def _groups(bootstrap: str, *arguments: str) -> str:
-    """Kafka's own tool; what it says on either stream."""
+    """Kafka's own tool; returns both output streams."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     return jvm.run(tool, "--bootstrap-server", bootstrap, *arguments)
 

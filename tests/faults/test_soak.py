@@ -1,9 +1,9 @@
-"""Mixed load for a long time: memory stays within its bound, and nothing grows that should not.
+"""Mixed load for a long time: memory stays bounded, and nothing grows that should not.
 
-The block cache has a limit of its own, and what is outside it must come to rest: after the first
-half of the time everything that a broker keeps for its clients has been there for a while, and the
-second half must not add to it. `SOAK_SECONDS` says for how long (default 100; `make test-soak` an
-hour); `SOAK_CSV` names a file for the samples.
+The block cache has its own limit; everything else must settle: after half of the time a broker has
+everything that it keeps for its clients, and the second half must not add to it. ``SOAK_SECONDS``
+sets the duration (default 100; ``make test-soak`` an hour); ``SOAK_CSV`` names a file for the
+samples.
 """
 
 import csv
@@ -27,14 +27,14 @@ SAMPLES = 400
 MIB = 1 << 20
 
 CACHE_MAX_BYTES = 128 * MIB
-# An arena's header, its slots, and no part of a page more.
+# An arena's header and slots, rounded up to pages.
 BESIDE_CHUNKS_BYTES = 2 * MIB
 OWN_MAX_BYTES = 160 * MIB
 FDS_MAX = 400
 THREADS_MAX = 60
 
-# What the medians of the third and the last quarter may differ by: a producer's ids are forgotten
-# every ten minutes only, a consumer's long reply may be under way.
+# Allowed growth of the last quarter's median over the third's: producer ids are forgotten only
+# every ten minutes, and a consumer's long reply may be under way.
 OWN_GROWTH_BYTES = 8 * MIB
 FDS_GROWTH = 20
 THREADS_GROWTH = 4
@@ -42,7 +42,8 @@ THREADS_GROWTH = 4
 
 @dataclass(frozen=True)
 class Sample:
-    """The broker at one moment; `own_bytes` without the arenas, whose blocks are `arena_bytes`."""
+    """The broker at one moment; ``own_bytes`` excludes the arenas, whose blocks are
+    ``arena_bytes``."""
 
     at_s: float
     own_bytes: int
@@ -60,7 +61,6 @@ def arenas(broker: TestBroker) -> list[Path]:
 
 
 def sample(broker: TestBroker, started: float, written_bytes: int) -> Sample:
-    """Looks."""
     found, files = usage(broker.pid), arenas(broker)
     return Sample(
         round(time.monotonic() - started, 1),
@@ -76,7 +76,6 @@ def sample(broker: TestBroker, started: float, written_bytes: int) -> Sample:
 
 
 def check_bounds(one: Sample) -> None:
-    """What must hold at every moment."""
     arena_max_bytes = CACHE_MAX_BYTES + one.arenas * BESIDE_CHUNKS_BYTES
     assert one.arena_bytes <= arena_max_bytes, one
     assert one.shared_bytes <= arena_max_bytes, one
@@ -86,8 +85,7 @@ def check_bounds(one: Sample) -> None:
 
 
 def growth(samples: list[Sample], name: str) -> float:
-    """By how much the last quarter's median exceeds that of the quarter before: peaks do not count,
-    and what rises steadily does."""
+    """The last quarter's median minus the third's: peaks do not count, steady growth does."""
     quarter = len(samples) // 4
     before = [getattr(one, name) for one in samples[2 * quarter : 3 * quarter]]
     after = [getattr(one, name) for one in samples[3 * quarter :]]
@@ -95,7 +93,6 @@ def growth(samples: list[Sample], name: str) -> float:
 
 
 def report(samples: list[Sample]) -> str:
-    """What was seen, for a reader."""
     last, quarter = samples[-1], len(samples) // 4
     most = {field.name: max(getattr(one, field.name) for one in samples) for field in fields(last)}
     third, fourth = (
@@ -113,7 +110,6 @@ def report(samples: list[Sample]) -> str:
 
 
 def run(broker: TestBroker) -> list[Sample]:
-    """Load for the whole time, looked at again and again."""
     pause_s = max(SECONDS / SAMPLES, 0.25)
     samples: list[Sample] = []
     started = time.monotonic()
@@ -121,7 +117,7 @@ def run(broker: TestBroker) -> list[Sample]:
         rows = csv.DictWriter(target, [field.name for field in fields(Sample)])
         rows.writeheader()
         while time.monotonic() - started < SECONDS:
-            # A sample is taken at these times.
+            # Samples are taken at these intervals.
             time.sleep(pause_s)
             load.check()
             samples.append(sample(broker, started, load.writers.bytes))

@@ -1,4 +1,4 @@
-"""``python -m tests.sim``: runs seeds; prints those that fail, and their shrunk scripts."""
+"""``python -m tests.sim``: runs seeds, prints those that fail and their shrunk scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 
 
 def main() -> int:
-    """The number of seeds that fail, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)

@@ -1,7 +1,7 @@
-"""Invariants of reassignments: what the topic's znode says of each partition, and how it changes.
+"""Invariants of reassignments: the contents of the topic's znode, and how they change.
 
-Whatever is in the store may be the last that a controller has written: each content has to be one
-that a successor can go on from (``cluster.md``, section 6).
+A controller may die after any write, so its successor must be able to continue from each content
+(``cluster.md``, section 6).
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from tests.sim.promises import Promises
 from tests.sim.settings import TOPIC
 
 Targets = tuple[int, ...] | None
-"""The replicas wanted; None cancels."""
 
 
 class Assignments:
-    """See the module."""
-
     def __init__(self, cluster: Cluster, partitions: Mapping[int, Promises]) -> None:
         self._cluster = cluster
         self._partitions = partitions
@@ -28,18 +25,17 @@ class Assignments:
             index: [PartitionAssignment(tuple(replicas))]
             for index, replicas in cluster.settings.partitions.items()
         }
-        """By partition, what the store has held of it, the latest last."""
+        """By partition: every content that the store has had, latest last."""
         self._asked: dict[int, set[tuple[int, ...]]] = {index: set() for index in self.history}
         self._asks: dict[int, list[tuple[int, Targets]]] = {index: [] for index in self.history}
-        """When it was asked, by the contents that the store had held, and for what."""
+        """By partition: requests as (index of the latest content then, targets)."""
         self.completed = 0
 
     def current(self, index: int) -> PartitionAssignment:
-        """What the store holds now."""
         return self.history[index][-1]
 
     def asks(self, index: int, targets: Targets) -> int:
-        """An administrator asks for these replicas; what :meth:`accepted` is told."""
+        """Records an administrator's request. Returns ``since`` for :meth:`accepted`."""
         if targets is not None:
             self._asked[index].add(targets)
         since = len(self.history[index]) - 1
@@ -47,7 +43,7 @@ class Assignments:
         return since
 
     def may_take_back(self, index: int) -> set[int]:
-        """Replicas that are being added, and that somebody has asked lately not to add."""
+        """Replicas being added whose addition a recent request did not want."""
         late = [
             asked for since, asked in self._asks[index] if since >= len(self.history[index]) - 2
         ]
@@ -55,7 +51,7 @@ class Assignments:
         return {broker for broker in adding if any(broker not in (to or ()) for to in late)}
 
     def accepted(self, index: int, targets: Targets, since: int) -> None:
-        """The controller has said that it does it: the store has had it since then."""
+        """The controller has accepted the request: the store must have had it since then."""
         found = self.history[index][since:]
         if targets is None:
             is_there = any(not item.is_moving for item in found)
@@ -67,7 +63,6 @@ class Assignments:
             )
 
     def written(self, paths: set[str]) -> None:
-        """Nodes of the store have changed."""
         path = znodes.topic_path(TOPIC)
         entry = self._cluster.zookeeper.tree.get(path)
         if path in paths and entry is not None:
@@ -116,7 +111,7 @@ class Assignments:
     # --- the end ---------------------------------------------------------------------------------
 
     def unsettled(self) -> str | None:
-        """Why the cluster is not whole; None where it is."""
+        """Why the cluster has not settled, or None."""
         if znodes.REASSIGN_PARTITIONS in self._cluster.zookeeper.tree.entries:
             return f"{znodes.REASSIGN_PARTITIONS} is there"
         for index, history in self.history.items():
@@ -132,5 +127,4 @@ class Assignments:
         return None
 
     def replicas(self, index: int) -> Sequence[int]:
-        """Those that the store has now."""
         return self.current(index).replicas

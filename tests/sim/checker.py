@@ -1,6 +1,6 @@
-"""The invariants (design, section 9), looked at after every event that changes a log or the store.
+"""The invariants (design, section 9), checked after every event that changes a log or the store.
 
-What is promised: :mod:`tests.sim.promises`.
+Promises: :mod:`tests.sim.promises`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
 
 class Checker:
-    """See the module."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -33,25 +31,26 @@ class Checker:
         self._cluster = cluster
         self._heap = cluster.heap
         self.replicas: dict[tuple[int, int], Replica] = {}
-        """(broker, partition) -> what it has."""
+        """By (broker, partition)."""
         self._violated = cluster.violated
         self._options = options
         self.partitions = partitions
         self.assignments = assignments
         self._before: dict[int, dict[Key, Key | None]] = {i: {} for i in self.partitions}
-        """Log matching: what lies before each batch is the same in all logs that have it."""
+        """Log matching: the predecessor of each batch is the same in all logs that have the batch.
+        """
         self._content: dict[int, dict[Key, tuple[int, int]]] = {i: {} for i in self.partitions}
         self.by_crc: dict[int, dict[int, Key]] = {i: {} for i in self.partitions}
         self._controller_epoch = 0
         self._registered: dict[str, int] = {}
-        """Registrations of brokers, and the sessions that they belong to."""
+        """Registration znode -> owning session."""
         self._deposed: tuple[int, znodes.Deposed] | None = None
-        """The last deposal, and when it was."""
+        """Time and content of the last deposition."""
         self.suspicions = self.deposals = self.cuts = 0
         self.silent_suspicions = self.silent_deposals = 0
-        """Those by silence, among them."""
+        """Those caused by silence, included above."""
         self.forgives_losses = False
-        """Where more has failed than can be borne."""
+        """Set where more has failed than the cluster must survive."""
         self.acknowledged = 0
         self.read = 0
         for broker in cluster.settings.brokers:
@@ -61,7 +60,6 @@ class Checker:
     # --- the store -------------------------------------------------------------------------------
 
     def written(self, paths: set[str]) -> None:
-        """Nodes of the store have changed."""
         for index, promises in self.partitions.items():
             path = znodes.state_path("t", index)
             if path in paths:
@@ -84,7 +82,7 @@ class Checker:
             self._controller_deposed()
 
     def _registration_written(self, path: str) -> None:
-        """It goes with its session, or at the hands of its own broker."""
+        """A registration goes with its session, or its own broker deletes it."""
         entry = self._cluster.zookeeper.tree.get(path)
         owner = entry.node.stat.ephemeral_owner if entry is not None else None
         before = self._registered.pop(path, owner)
@@ -94,8 +92,8 @@ class Checker:
             self._registered[path] = owner
 
     def _controller_deposed(self) -> None:
-        """By a broker that was refused, or had no answer and was not the only one; not in turn with
-        others that were not dead either."""
+        """Only a broker that was refused, or that got no answer like a third one, may depose. The
+        next deposition waits a session timeout while the deposed broker lives."""
         tree, now_us = self._cluster.zookeeper.tree, self._heap.now_us
         entry = tree.get(znodes.DEPOSED)
         assert entry is not None, "nobody deletes it"
@@ -115,7 +113,6 @@ class Checker:
         self._deposed = now_us, deposed
 
     def suspected(self, controller: int, broker: int) -> None:
-        """A controller takes a broker for dead."""
         self.suspicions += 1
         if self._cluster.network.refusals[controller, broker] < REFUSALS:
             self.silent_suspicions += 1
@@ -125,14 +122,14 @@ class Checker:
                 )
 
     def _was_silent(self, observer: int, broker: int) -> bool:
-        """Nobody is led around on one broker's word."""
+        """A suspicion by silence needs a second witness."""
         cluster = self._cluster
         return was_still(cluster, observer, broker) and was_still_for_another(
             cluster, observer, broker
         )
 
     def _marked(self, path: str) -> None:
-        """A broker says that the controller refuses it, or does not answer."""
+        """A broker reports that the controller refuses it or does not answer."""
         tree = self._cluster.zookeeper.tree
         mark, controller = tree.get(path), tree.get(znodes.CONTROLLER)
         if mark is None or not mark.node.data or controller is None:
@@ -182,9 +179,8 @@ class Checker:
             promises.taken_back[broker] = frozenset(self.replicas[broker, index].keys)
         whole = set(before.members) - promises.lacking if before is not None else ()
         if whole and set(now.members) <= promises.lacking and not promises.is_cut:
-            # The last one that has everything has left in order, or was taken back. Where more
-            # machines have lost power than is borne, nothing says that those that are left are not
-            # alive.
+            # The last whole member left in order, or its move was cancelled. After a cut beyond
+            # what is survivable, the remaining replicas may well be alive.
             self._cut((), [index])
         if len(now.isr) >= self._options.minimum(index):
             promises.taken_back.clear()
@@ -192,7 +188,7 @@ class Checker:
     def _eligible(
         self, index: int, partition_epoch: int
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Who is eligible, and who is marked as unclean."""
+        """The eligible replicas, and those marked unclean."""
         path = znodes.eligible_path("t", index)
         entry = self._cluster.zookeeper.tree.get(path)
         if entry is None:
@@ -203,11 +199,11 @@ class Checker:
         return found.eligible, found.unclean
 
     def less_is_borne(self) -> None:
-        """A minimum may have been lowered. A cut that nobody has led since stays as it is."""
+        """The minimum may have been lowered. A cut stays pending until somebody leads after it."""
         self._cut((), [index for index, known in self.partitions.items() if not known.is_cut])
 
     def power_cut(self, brokers: Sequence[int]) -> None:
-        """These machines are about to lose power, whatever is borne."""
+        """These machines are about to lose power, survivable or not."""
         self._cut(brokers, list(self.partitions))
 
     def _cut(self, brokers: Sequence[int], indexes: Sequence[int]) -> None:
@@ -229,7 +225,7 @@ class Checker:
         before: znodes.Leadership,
         now: znodes.Leadership,
     ) -> None:
-        """Somebody leads where those that lived lacked something."""
+        """A replica leads although all live ones lacked something."""
         if now.leader not in before.unclean:
             self._has_all(index, now.leader, "is taken for whole")
             return
@@ -244,7 +240,7 @@ class Checker:
                 self._violated(f"t-{index}: {now} is elected, and {broker} has {sorted(missing)}")
 
     def _ends(self, index: int) -> Collection[int]:
-        """Who has told the controller how far its log reaches."""
+        """Replicas that have told the controller their log end."""
         for life in self._cluster.live():
             machine = life.controller._machine if life.controller is not None else None
             if machine is not None and life.controller is not None and life.controller.leads:
@@ -258,9 +254,9 @@ class Checker:
         return {batch.key for batch in self.partitions[index].by_base.values()} & keys
 
     def _led_after_cut(self, index: int, promises: Promises, broker: int, epoch: int) -> None:
-        """What is lost is lost: from now on the promises are those that the leader has.
+        """What is lost stays lost: the promises are now what the new leader has.
 
-        A former leader that does not know yet that it leads no more says nothing of them.
+        A former leader that does not know of its successor must not decide them.
         """
         if epoch < promises.cut_epoch:
             return
@@ -284,12 +280,11 @@ class Checker:
             self._heap.note(f"t-{index}: {len(lost)} promises are lost {why}")
 
     def rewound(self, index: int) -> int | None:
-        """Where consumers go back to behind a power cut; None where there was none."""
+        """Where consumers resume after a power cut; None if there was none."""
         promises = self.partitions[index]
         return promises.shown_end if promises.cut_epoch >= 0 else None
 
     def _are_counted(self, index: int, promises: Promises) -> None:
-        """The leader's high watermark waits for every in-sync replica."""
         state = promises.leadership
         life = self._cluster.brokers[state.leader].life if state and state.leader >= 0 else None
         if state is None or life is None:
@@ -305,7 +300,6 @@ class Checker:
             )
 
     def order_followed(self, life: BrokerLife, controller_epoch: int) -> None:
-        """A broker follows an order of a controller."""
         if controller_epoch < life.controller_epoch_seen:
             self._violated(
                 f"{life.process.name} follows controller epoch {controller_epoch} after "
@@ -316,7 +310,6 @@ class Checker:
     # --- the logs --------------------------------------------------------------------------------
 
     def look(self, life: BrokerLife) -> None:
-        """Something happened to a broker's plane."""
         for index, promises in self.partitions.items():
             view = life.sim.partition("t", index)
             replica = self.replicas[life.broker.id, index]
@@ -360,13 +353,13 @@ class Checker:
                     self._lost(index, life.broker.id, batch, "cuts off")
 
     def _deleted(self, life: BrokerLife, index: int, replica: Replica) -> None:
-        """A replica that was told to go; one that comes back begins with nothing."""
+        """A replica that was deleted returns empty."""
         self._heap.note(f"{life.process.name} t-{index} is deleted")
         lost, replica.batches = replica.batches, []
         replica.keys.clear()
         replica.view = replica.extent = None
         if not replica.is_known:
-            return  # it went with the power, before anybody could expel the replica
+            return  # lost with the power before a controller could remove the replica
         promised = self.partitions[index].by_base
         if self._is_member(index, life.broker.id):
             for batch in lost:
@@ -437,21 +430,21 @@ class Checker:
         batch = Batch(base, last, key[1], crc)
         known = self.partitions[index].by_base.get(base)
         if known != batch and batch.epoch <= self.partitions[index].cut_epoch:
-            return  # it was lost with power while the client's answer was under way
+            return  # lost with the power before the answer reached the client
         if known is not None and known != batch and not self.forgives_losses:
             self._violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
         self._promise(index, batch, "is acknowledged")
         brokers = self._cluster.settings.brokers
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
-        # A replica may have been taken back while the client's answer was under way.
+        # A move may have been cancelled before the answer reached the client.
         taken = self.partitions[index].taken_back.items()
         had = {*holders, *unknown, *(broker for broker, keys in taken if key in keys)}
         if len(had) < self._options.minimum(index):
             self._violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
 
     def was_read(self, index: int, base: int, epoch: int, crc: int) -> bool:
-        """A consumer has read a batch; false where it was lost with power meanwhile."""
+        """A consumer has read a batch. False if a power loss took the batch meanwhile."""
         known = self.partitions[index].by_base.get(base)
         if known is None or (known.epoch, known.crc) != (epoch, crc):
             if epoch <= self.partitions[index].cut_epoch:
@@ -462,7 +455,7 @@ class Checker:
 
     def _is_member(self, index: int, broker: int) -> bool:
         state = self.partitions[index].leadership
-        # Of those that are marked nobody takes it that they have everything.
+        # Nobody relies on a replica that is marked unclean.
         return state is not None and broker in set(state.members) - set(state.unclean)
 
     def _has_all(self, index: int, broker: int, what: str) -> None:
@@ -481,11 +474,10 @@ class Checker:
         self._violated(f"t-{index}: {batch.key} {what}: broker {broker}, in-sync replicas {isr}")
 
     def bears_loss_of(self, broker: int) -> bool:
-        """Whether nothing may be lost where this machine loses power, too.
+        """Whether nothing may be lost if this machine loses power now.
 
-        Each promise is on so many of the brokers that are replicas by now as ``Options.promised``
-        says: one of them has to stay whole. A reassignment that is cancelled may leave fewer, as
-        with Kafka.
+        Each promise is on ``Options.promised`` of the present replicas, and one of them must stay
+        whole. A cancelled reassignment may leave fewer, as with Kafka.
         """
         promised = self._options.promised
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
@@ -497,7 +489,7 @@ class Checker:
         )
 
     def lost_power(self, broker: int) -> None:
-        """What is on its disk is to be looked at anew."""
+        """Its logs must be read again."""
         for index, promises in self.partitions.items():
             promises.lacking.add(broker)
             replica = self.replicas[broker, index]
@@ -505,12 +497,12 @@ class Checker:
             replica.view = replica.extent = None
 
     def doubted(self, broker: int) -> None:
-        """Its next start cannot say that it has everything."""
+        """Its next start cannot claim to have everything."""
         for promises in self.partitions.values():
             promises.lacking.add(broker)
 
     def ended(self, broker: int) -> None:
-        """Its process is gone: what it opens next is to be looked at."""
+        """Its process is gone: read what the next one opens."""
         for index in self.partitions:
             replica = self.replicas[broker, index]
             replica.view = replica.extent = None
@@ -518,7 +510,7 @@ class Checker:
     # --- the end ---------------------------------------------------------------------------------
 
     def unsettled(self) -> str | None:
-        """Why the cluster is not whole; None where it is."""
+        """Why the cluster has not settled, or None."""
         for index, promises in self.partitions.items():
             brokers = self.assignments.replicas(index)
             state = promises.leadership

@@ -21,8 +21,6 @@ NONE, OFFSET_OUT_OF_RANGE = 0, 1
 
 
 class Asked(NamedTuple):
-    """A request under way."""
-
     number: int
     answered: Callable[[bytes | None], None]
 
@@ -40,7 +38,7 @@ class Caller:
     def call(
         self, broker: int, key: int, version: int, body: bytes, done: Callable[[bytes | None], None]
     ) -> None:
-        """``done`` gets the answer's body, or None: nobody knows what became of the request."""
+        """``done`` gets the answer's body, or None if the request's fate is unknown."""
         server = self.world.server_at(EVERYWHERE, broker)
         if server is None:
             self.world.heap.after(1_000, None, lambda: done(None))
@@ -85,7 +83,7 @@ class Caller:
         asked.answered(answer)
 
     def leader(self, index: int) -> tuple[int, int] | None:
-        """Who leads and in which epoch, as some broker that can be reached says."""
+        """Leader and epoch as some reachable broker tells them."""
         lives = [life for life in self.world.live() if life.is_listening and life.metadata]
         if not lives:
             return None
@@ -99,7 +97,7 @@ class Caller:
 
 
 class Producer(Caller):
-    """Sends one record after another, each in a batch of its own; most with acks=all."""
+    """Sends one batch of one record after another, most with acks=all."""
 
     def __init__(self, world: World, name: int, index: int, until_us: int) -> None:
         super().__init__(world)
@@ -152,7 +150,7 @@ class Producer(Caller):
 
 
 class Consumer(Caller):
-    """Reads on, knows its leader's epoch, and never goes back to an older one (KIP-320)."""
+    """Reads on, knows its leader's epoch and never returns to an older one (KIP-320)."""
 
     def __init__(self, world: World, name: int, index: int, until_us: int) -> None:
         super().__init__(world)

@@ -1,6 +1,6 @@
-"""The state of a simulated cluster: time, ZooKeeper, the network, machines and their processes.
+"""The state of a simulated cluster: time, ZooKeeper, network, machines and processes.
 
-Its holders look at all of it; the world alone starts and ends processes.
+Only the world starts and ends processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Violation(Exception):
 
 
 class Broker:
-    """A machine with a disk, on which a broker's process runs most of the time."""
+    """A machine with a disk, on which a broker's process may run."""
 
     def __init__(self, heap: Heap, number: int) -> None:
         self.id = number
@@ -33,19 +33,20 @@ class Broker:
         self.life: BrokerLife | None = None
         self.lives = 0
         self.has_lost_power = False
-        """Since a process of it was registered last."""
+        """Since its last process was registered."""
         self.is_switched_off = False
-        """When its process has ended."""
+        """The machine goes down when its process ends."""
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Whether the disk has a partition's folder, be it that all of its log is in the cache."""
+        """Whether the disk has the partition's folder, even if its log is only in the
+        block cache."""
         folder = f"/broker-{self.id}/{topic}-{partition}"
         names = (f"{0:020d}.log", "partition.metadata")
         return any(self.volume.disk.has(f"{folder}/{name}") for name in names)
 
 
 class BrokerLife(ABC):
-    """One life of a broker's process, as others see it (:class:`tests.sim.life.Life`)."""
+    """One life of a broker's process (:class:`tests.sim.life.Life`)."""
 
     sim: Any
     """The data plane (``SimPlane``)."""
@@ -64,40 +65,38 @@ class BrokerLife(ABC):
 
     @abstractmethod
     async def answer(self, api_key: int, version: int, body: bytes) -> bytes:
-        """What the handlers make of another broker's request."""
+        """Serves another broker's request."""
 
     @abstractmethod
     def accept(self, answered: Callable[[bytes | None], None]) -> int:
-        """A connection to the data plane; its number."""
+        """Opens a connection to the data plane. Returns its number."""
 
     @abstractmethod
     def take_frame(self, connection: int, frame: bytes) -> None:
-        """What has arrived on a connection."""
+        """Delivers bytes of a connection."""
 
     @abstractmethod
     def hang_up(self, connection: int) -> None:
-        """The other side is gone."""
+        """The client has closed the connection."""
 
     @abstractmethod
     def exchange_now(self, frame: bytes) -> bytes | None:
-        """A request that is answered at once."""
+        """Serves a request without delay."""
 
     @abstractmethod
     def touch(self, act: Callable[[], Any]) -> Any:
-        """Does something to the plane at the present time, and sees that it goes on from there."""
+        """Acts on the data plane at the present time, then lets it continue."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Begins an orderly end."""
+        """Begins a controlled shutdown."""
 
     @abstractmethod
     def shut_down(self) -> bool:
-        """The plane ends in order; whether it is marked clean."""
+        """Ends the data plane in order. Returns whether it is marked clean."""
 
 
 class Cluster:
-    """See the module."""
-
     def __init__(self, seed: int, settings: Settings) -> None:
         self.settings = settings
         self.heap = Heap(seed)
@@ -106,15 +105,14 @@ class Cluster:
         self.zookeeper = ZooKeeper(self.heap, self.network, self.scheduler)
         self.brokers = {number: Broker(self.heap, number) for number in settings.brokers}
         self.on_breaks: list[Callable[[], bool]] = []
-        """Asked when connections break or processes die; false = need not be asked again."""
+        """Called when connections break or processes die. False removes the callback."""
         self.memory: Path | None = None
-        """Where brokers keep their arenas, in those runs that have any."""
+        """The brokers' folder of arenas, where the run has a block cache."""
         self.violation: Violation | None = None
-        """The first one."""
 
     def violated(self, what: str, cause: BaseException | None = None) -> None:
-        """Raises :class:`Violation`. Drivers may catch it as any other error, so the first one is
-        kept."""
+        """Raises :class:`Violation` and keeps the first: drivers may catch it like any
+        other error."""
         self.heap.note(f"VIOLATION {what}")
         violation = Violation(what)
         violation.__cause__ = cause
@@ -122,11 +120,10 @@ class Cluster:
         raise violation
 
     def live(self) -> Sequence[BrokerLife]:
-        """The processes that run, by broker."""
         return [item.life for item in self.brokers.values() if item.life is not None]
 
     def server_at(self, source: int, target: int) -> BrokerLife | None:
-        """Who listens there; None where a connection is refused or cannot be made."""
+        """The process that listens there; None if a connection is refused or impossible."""
         life = self.brokers[target].life
         if life is None or not life.is_listening:
             return None
@@ -135,6 +132,5 @@ class Cluster:
         return life if reaches and not network.filters(source, target) else None
 
     def look_at_connections(self) -> None:
-        """Connections may have broken, processes may have died."""
         looks, self.on_breaks = self.on_breaks, []
         self.on_breaks += [look for look in looks if look()]

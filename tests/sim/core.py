@@ -1,6 +1,6 @@
-"""The extension that the simulation loads: the broker's own, built with the feature ``sim``.
+"""The simulation's extension: the broker's own, built with the feature ``sim``.
 
-``make`` builds it into ``target/sim``; it lives beside the one that is installed.
+``make`` builds it into ``target/sim``, apart from the installed one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXTENSION = Path(__file__).parents[2] / "target" / "sim" / "lib_core.so"
 
 @cache
 def core() -> Any:
-    """The module. Raises ``ImportError`` where it was not built."""
+    """The module. Raises ``ImportError`` if it was not built."""
     loader = importlib.machinery.ExtensionFileLoader("pyrklog_sim._core", str(EXTENSION))
     spec = importlib.util.spec_from_loader("pyrklog_sim._core", loader)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""What goes wrong: a script of actions, drawn from a seed or written by hand."""
+"""Faults: a script of actions, drawn from a seed or written by hand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tests.sim.world import World
 
 
 class Action(NamedTuple):
-    """Something that is done at a time."""
-
     at_us: int
     kind: str
     brokers: tuple[int, ...]
@@ -39,10 +37,10 @@ KINDS = (
 )
 RESET_SHARE = 0.5
 STORE_AWAY_SHARE = 0.3
-"""Of the scripts: once the whole store is away."""
+"""Share of scripts in which the whole store is away once."""
 STORE_AWAY_US = (100_000, 8_000_000)
 CUT_POWER = "cut_power"
-"""Several machines lose power together, whatever is borne, and come back one after another."""
+"""Several machines lose power together, survivable or not, and return one by one."""
 CUT_LASTS_US = 8_000_000
 POWER = ("lose_power", 1, 4, 6_000_000)
 
@@ -74,14 +72,14 @@ def draw(
 def moments(
     dice: random.Random, pause_us: tuple[int, int], from_us: int, until_us: int
 ) -> Iterator[int]:
-    """When something happens; each pause is drawn when the one before is over."""
+    """Moments of faults. Each pause is drawn after the previous one."""
     at_us = from_us
     while (at_us := at_us + dice.randint(*pause_us)) < until_us:
         yield at_us
 
 
 def draw_cut(seed: int, brokers: Sequence[int], from_us: int, until_us: int) -> list[Action]:
-    """One power cut, of some of the brokers or of all."""
+    """One power cut of some or all brokers."""
     dice = random.Random(f"{seed}/cuts")
     count = dice.choice((2, len(brokers) - 1, len(brokers), len(brokers)))
     chosen = tuple(dice.sample(list(brokers), min(count, len(brokers))))
@@ -89,7 +87,6 @@ def draw_cut(seed: int, brokers: Sequence[int], from_us: int, until_us: int) -> 
 
 
 def schedule(world: World, actions: Sequence[Action]) -> None:
-    """Puts a script on the heap."""
     for action in actions:
         happening = _happening(world, action)
         world.heap.after(action.at_us - world.heap.now_us, None, happening)
@@ -114,7 +111,7 @@ def _kill(world: World, broker: int) -> Undo:
 
 
 def _lose_power(world: World, broker: int) -> Undo:
-    # What nobody promises to bear is a kill.
+    # A power loss that need not be survived becomes a kill.
     world.kill(broker, loses_power=world.checker.bears_loss_of(broker))
     return lambda: world.start(broker)
 
@@ -124,7 +121,7 @@ def _cut_power(world: World, *brokers: int) -> Undo:
     dice = world.heap.dice("power cuts")
     for broker in brokers:
         world.kill(broker, loses_power=True)
-        if dice.random() < 0.8:  # the others come when everything heals
+        if dice.random() < 0.8:  # the others return when everything heals
             world.heap.after(dice.randint(0, CUT_LASTS_US), None, partial(world.start, broker))
     return None
 
@@ -139,12 +136,12 @@ def _pause(world: World, broker: int) -> Undo:
 
 
 def cut_pairs(world: World, pairs: Sequence[tuple[int, int]]) -> Callable[[], None]:
-    """Nothing passes between these, in these directions; what ends that."""
+    """Cuts links in these directions. Returns what undoes it."""
     for pair in pairs:
         world.network.cut(*pair)
 
     def heal() -> None:
-        # A link that was down for a while may have cost the connections over it.
+        # A link that was down may have cost the connections over it.
         if world.heap.dice("resets").random() < RESET_SHARE:
             for one, other in pairs:
                 world.network.break_connections(one, other)
@@ -200,7 +197,7 @@ def _slow_disk(world: World, broker: int) -> Undo:
 
 
 def _filter(world: World, one: int, other: int) -> Undo:
-    """One's connections to the other are refused, and nobody else's."""
+    """One's connections to the other are refused; nobody else's are."""
     world.network.filter(one, other)
     world.look_at_connections()
     return lambda: world.network.unfilter(one, other)
@@ -214,7 +211,7 @@ def _leave(world: World, broker: int) -> Undo:
 
 
 def expire(world: World, broker: int) -> Undo:
-    """The broker's sessions end, whether its process lives or not."""
+    """The broker's sessions end, even if its process lives."""
     for session in list(world.zookeeper.sessions.values()):
         if session.broker == broker:
             world.heap.note(f"session {session.session_id} of {broker} is ended")
@@ -241,7 +238,6 @@ DOINGS: dict[str, Callable[..., Undo]] = {
 
 
 def heal_everything(world: World) -> None:
-    """Nothing is wrong any more."""
     world.zookeeper.come_back()
     world.network.heal_all()
     world.options.forbid_unclean()

@@ -1,4 +1,4 @@
-"""A fetcher thread's loop on the heap: what it asks, when, and what comes back (``fetcher.rs``)."""
+"""A fetcher thread's loop on the heap (``fetcher.rs``): its requests and their answers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ BACKOFF_MAX_US = 1_000_000
 
 
 class FetchLoop:
-    """One fetcher of one life of a broker."""
-
     def __init__(self, life: BrokerLife, fetcher: tuple[int, int]) -> None:
         self.is_over = False
         self._life = life
         self._fetcher = fetcher
         self._link: WireLink | None = None
         self._request = 0
-        """Number of the request under way; 0 while there is none."""
+        """Number of the request under way, or 0."""
         self._last_request = 0
         self._sleep = 0
         self._backoff_us = 0
         self._turn()
 
     def look(self) -> None:
-        """It may have mail: then it neither sleeps on nor waits for its answer."""
+        """Mail interrupts its sleep and its wait for an answer."""
         if self._life.sim.has_mail(self._fetcher):
             if self._request:
                 self._lose_link()
@@ -94,7 +92,7 @@ class FetchLoop:
         self._turn()
 
     def _exchange(self, frame: bytes) -> bytes | None:
-        """Where a log's ends are asked for, the answer comes at once: nothing happens meanwhile."""
+        """Requests for log ends are answered at once; no event happens meanwhile."""
         server = self._life.cluster.server_at(self._life.broker.id, self._fetcher[0])
         if server is None or server.process.is_paused:
             return None

@@ -13,31 +13,31 @@ WAKE_UPS_TO_DIE_MAX = 100
 
 
 class ProcessDied(BaseException):
-    """Unwinds the tasks of a process that was killed; nobody handles it."""
+    """Unwinds the tasks of a killed process. Nobody handles it."""
 
 
 class Process:
-    """One life of a process. While it is paused nothing happens to it: what comes then waits."""
+    """One life of a process. While it is paused its events wait."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_alive = True
         self.is_paused = False
         self.resumed_us = -(10**9)
-        """When it was last paused no more."""
+        """When it was last resumed."""
         self.held_back: list[Happening] = []
         self.tasks: dict[Any, None] = {}
-        """Those that have not ended (``scheduler.Task``)."""
+        """Tasks that have not ended (``scheduler.Task``)."""
 
 
 class Heap:
-    """See the module. Times are microseconds."""
+    """Times are microseconds."""
 
     def __init__(self, seed: int) -> None:
         self.now_us = 0
         self.seed = seed
         self.current: Process | None = None
-        """Whom the present event happens to."""
+        """The process of the present event."""
         self._random: dict[str, random.Random] = {}
         self._events: list[tuple[int, int, Process | None, Happening]] = []
         self._count = 0
@@ -46,27 +46,26 @@ class Heap:
 
     @property
     def now_ms(self) -> int:
-        """Whole milliseconds."""
         return self.now_us // 1000
 
     def dice(self, what: str) -> random.Random:
-        """The random source of one matter: what is left out elsewhere does not change it."""
+        """One random source per matter: leaving out one fault does not change the others."""
         if what not in self._random:
             self._random[what] = random.Random(f"{self.seed}/{what}")
         return self._random[what]
 
     def after(self, delay_us: int, process: Process | None, happening: Happening) -> None:
-        """It happens so much later, to a process (if that lives then) or to nobody."""
+        """Schedules an event for a process, if that lives then, or for nobody."""
         self._count += 1
         event = (self.now_us + max(0, delay_us), self._count, process, happening)
         heapq.heappush(self._events, event)
 
     def note(self, line: str) -> None:
-        """A line of the trace."""
         self.trace.append(f"{self.now_us:>10} {line}")
 
     def step(self, until_us: int) -> bool:
-        """The next event; False where there is none until then, and the time has come."""
+        """Runs the next event. False if none is left before ``until_us``; the time is then
+        ``until_us``."""
         while self._events:
             at_us, _, process, happening = self._events[0]
             if at_us > until_us:
@@ -86,7 +85,7 @@ class Heap:
         return False
 
     def resume(self, process: Process) -> None:
-        """What was held back happens now, in order."""
+        """Runs the events that were held back, in order."""
         process.is_paused = False
         process.resumed_us = self.now_us
         held_back, process.held_back = process.held_back, []
@@ -94,7 +93,7 @@ class Heap:
             self.after(0, process, happening)
 
     def kill(self, process: Process) -> None:
-        """The process is gone; its tasks do not get to say anything."""
+        """Ends the process and unwinds its tasks."""
         process.is_alive = False
         process.held_back.clear()
         tasks, process.tasks = process.tasks, {}

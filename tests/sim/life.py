@@ -1,5 +1,5 @@
 """One life of a broker's process: the real drivers on the simulation's scheduler, over a real data
-plane that has no threads."""
+plane without threads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SHUTDOWN_US = 50_000
 
 
 class _Commands:
-    """The plane's commands, after each of which its other parts may have something to do."""
+    """The plane's commands. After each one the plane is pumped."""
 
     def __init__(self, plane: Any, life: Life) -> None:
         self._plane = plane
@@ -68,13 +68,10 @@ class SimCorePlane(CorePlane):
         self._waiting: dict[int, Any] = {}
 
     def hand_out(self, event: Any, listener: EventHandler) -> None:
-        """One event of the plane."""
         self._dispatch(event, listener)
 
 
 class _Session:
-    """Who stands behind a request of another broker."""
-
     connection = 0
     principal = "User:ANONYMOUS"
     host = "127.0.0.1"
@@ -83,7 +80,7 @@ class _Session:
 
 
 class _Request:
-    """A request of another broker, as the data plane would hand it over."""
+    """A request of another broker, as the data plane hands it over."""
 
     id = 0
     session = _Session()
@@ -109,8 +106,6 @@ class _Topics:
 
 
 class _StateLog:
-    """Lines of the state-change log go to the trace."""
-
     def __init__(self, life: Life) -> None:
         self._life = life
 
@@ -126,8 +121,6 @@ class _StateLog:
 
 
 class Life(BrokerLife):
-    """See the module."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -244,8 +237,8 @@ class Life(BrokerLife):
             await cluster.scheduler.sleep_forever()
 
     def _is_whole(self, last: LastLife) -> bool:
-        """Without a block cache as a broker that has one, and takes it up again as long as its
-        machine stays up."""
+        """A run without block cache stands for a broker whose cache is reattached, unless its
+        machine went down."""
         has_kept_power = not (self.cluster.settings.caches or self.broker.has_lost_power)
         return has_kept_power or all(
             past.is_reattached or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
@@ -276,7 +269,7 @@ class Life(BrokerLife):
         )
 
     def _observe_orders(self, replication: ReplicationDriver) -> None:
-        """An order that is followed must not be older than one that was followed before."""
+        """No control request may be older than one that was followed before."""
         replicas = replication.replicas
         fence = replicas._fence
 
@@ -289,7 +282,6 @@ class Life(BrokerLife):
         replicas._fence = observed  # type: ignore[method-assign]
 
     def leave(self) -> None:
-        """An orderly end."""
         if self._nursery is not None and not self.is_leaving and hasattr(self, "_peers"):
             self.is_leaving = True
             self.cluster.scheduler.run_in(self.process, self._leave)
@@ -301,7 +293,6 @@ class Life(BrokerLife):
     # --- requests of other brokers ---------------------------------------------------------------
 
     async def answer(self, api_key: int, version: int, body: bytes) -> bytes:
-        """What the handlers make of a request."""
         answer: bytes | None = await self._handlers.handle(_Request(api_key, version, body))
         assert answer is not None, f"API {api_key} is not served"
         return answer
@@ -309,13 +300,11 @@ class Life(BrokerLife):
     # --- the data plane --------------------------------------------------------------------------
 
     def accept(self, answered: Callable[[bytes | None], None]) -> int:
-        """A connection to the data plane; its number."""
         number: int = self.sim.connect()
         self._routes[number] = answered
         return number
 
     def take_frame(self, connection: int, frame: bytes) -> None:
-        """What has arrived on a connection."""
         if connection not in self._routes:
             return
 
@@ -331,12 +320,10 @@ class Life(BrokerLife):
             answered(None)
 
     def hang_up(self, connection: int) -> None:
-        """The other side is gone."""
         if self._routes.pop(connection, None) is not None:
             self.touch(lambda: self.sim.disconnect(connection))
 
     def exchange_now(self, frame: bytes) -> bytes | None:
-        """A request that is answered at once."""
         core().set_now_ms(self.cluster.heap.now_ms)
         connection = self.sim.connect()
         self.sim.send(connection, frame)
@@ -352,7 +339,6 @@ class Life(BrokerLife):
         return answer
 
     def touch(self, act: Callable[[], Any]) -> Any:
-        """Does something to the plane at the present time, and sees that it goes on from there."""
         core().set_now_ms(self.cluster.heap.now_ms)
         if not self._is_pumping:
             self._is_pumping = True
@@ -434,7 +420,6 @@ class Life(BrokerLife):
         self.cluster.heap.after(SYNC_US, self.process, self._sync)
 
     def shut_down(self) -> bool:
-        """The plane ends in order; whether it is marked clean."""
         core().set_now_ms(self.cluster.heap.now_ms)
         clean: bool = self.sim.shut_down()
         self.checker.look(self)
@@ -475,6 +460,6 @@ def _registration(broker: int) -> znodes.BrokerRegistration:
 
 
 def _ends_a_process(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Whether nothing but what a broker exits for is in it."""
+    """Whether it holds only errors that make a broker exit."""
     _, others = group.split((SessionExpiredError, StartError))
     return others is None

@@ -1,5 +1,4 @@
-"""Topics without records that an administrator creates and deletes: whether they are as they should
-be in the end."""
+"""Topics without records that an administrator creates and deletes: their state at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ NAMES = ("made-0", "made-1")
 
 
 def unsettled(cluster: Cluster) -> str | None:
-    """Why these topics are not as they should be; None where they are."""
+    """Why these topics have not settled, or None."""
     marked = cluster.zookeeper.tree.children(znodes.DELETE_TOPICS)
     if marked:
         return f"{marked} are to be deleted"
@@ -28,7 +27,7 @@ def unsettled(cluster: Cluster) -> str | None:
 
 
 def _misnamed(cluster: Cluster) -> str | None:
-    """Clients are told of ZooKeeper's topics, and of no others."""
+    """Brokers report ZooKeeper's topics, and no others."""
     names = set(cluster.zookeeper.tree.children(znodes.BROKER_TOPICS))
     for life in cluster.live():
         told = set(life.metadata.image.topics) if life.metadata is not None else set()
@@ -38,7 +37,7 @@ def _misnamed(cluster: Cluster) -> str | None:
 
 
 def _left(cluster: Cluster, name: str, replicas: tuple[int, ...] = ()) -> list[str]:
-    """Brokers that have what they should not have."""
+    """Brokers that still have something of the topic."""
     found = []
     for life in cluster.live():
         if life.broker.id not in replicas:

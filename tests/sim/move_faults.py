@@ -1,6 +1,6 @@
-"""An administrator who moves partitions and changes his mind: more actions of a script.
+"""An administrator who moves partitions and cancels moves: more actions of a script.
 
-``Action.brokers`` has the partition's index first, then the replicas wanted.
+``Action.brokers`` has the partition's index first, then the target replicas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.sim.world import World
 
 CLOSE_US, FAR_US = (500, 60_000), (100_000, 4_000_000)
 CLOSE_SHARE = 0.4
-"""Of the actions that meet what the one before has begun: that lasts some milliseconds."""
+"""Share of actions that fall into the few milliseconds of the previous one."""
 ATTEMPTS = 10
 ATTEMPT_EACH_US = 300_000
 MOVE, CANCEL, MOVE_BY_ZNODE = "move", "cancel", "move_by_znode"
@@ -37,7 +37,7 @@ DEAD_US_MAX = 4_000_000
 
 
 def draw_moves(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """A script; the controller dies in the middle of some moves."""
+    """The controller dies in the middle of some moves."""
     dice = random.Random(f"{seed}/moves")
     actions: list[Action] = []
     at_us = from_us
@@ -66,7 +66,7 @@ def _targets(dice: random.Random, settings: Settings) -> tuple[int, ...]:
 
 
 def _ask(world: World, index: int, targets: Targets) -> None:
-    """Asks the leading controller; where there is none, again a little later."""
+    """Asks the controller; tries again a little later if there is none."""
     attempts = ATTEMPTS
 
     def attempt() -> None:
@@ -107,7 +107,7 @@ def _cancel(world: World, index: int) -> None:
 
 
 def _move_by_znode(world: World, index: int, *targets: int) -> None:
-    """As Kafka's tool did: the node is made, unless there is one."""
+    """Like Kafka's old tool: creates the znode if it does not exist."""
     world.checker.assignments.asks(index, targets)
     data = znodes.encode_reassignments({(TOPIC, index): targets})
     world.zookeeper.run(0, [Create(znodes.REASSIGN_PARTITIONS, data)])

@@ -1,4 +1,4 @@
-"""What lies between the processes: who reaches whom, and how long it takes."""
+"""The network between processes: reachability and delays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.sim.heap import Heap
 
 STORE = 0
-"""ZooKeeper's place; brokers have their numbers, clients are everywhere."""
+"""ZooKeeper's place. Brokers have their numbers; clients are everywhere."""
 
 NEAR_US = (50, 600)
 FAR_SHARE = 0.02
@@ -16,46 +16,42 @@ FAR_US = (5_000, 60_000)
 STRAY_SHARE = 0.04
 LATE_US = (1_000, 8_000_000)
 REFUSED_SHARE = 0.8
-"""Of the connections to a broker whose process is gone; the others get no answer."""
+"""Share of connections to a dead broker that are refused; the others get no answer."""
 
 
 class Network:
-    """Cut links, broken connections and delays."""
-
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
         self._dice = heap.dice("network")
         self._cut: set[tuple[int, int]] = set()
         self.healed_us: dict[tuple[int, int], int] = {}
-        """When a link was last cut, or filtered, no more."""
+        """When a cut or filter of a link last ended."""
         self._on_heal: list[Callable[[], None]] = []
         self.is_stormy = False
         """Faults happen."""
         self.breaks: dict[tuple[int, int], int] = {}
-        """How often the connections of a pair were broken."""
+        """How often a pair's connections were broken."""
         self._filtered: set[tuple[int, int]] = set()
         self.refusals: Counter[tuple[int, int]] = Counter()
-        """How often an observer (the first) was refused."""
+        """(observer, broker) -> how often it was refused."""
 
     def delay_us(self) -> int:
-        """Of one message."""
         dice = self._dice
         return dice.randint(*(FAR_US if dice.random() < FAR_SHARE else NEAR_US))
 
     def late_us(self) -> int:
-        """Of one that lay in the buffers of a connection that has broken since."""
+        """Delay of a message from the buffers of a broken connection."""
         return self._dice.randint(*LATE_US)
 
     def strays(self) -> bool:
-        """Whether a request arrives late, its connection being reset behind it."""
+        """Whether a request arrives late although its connection was reset."""
         return self.is_stormy and self._dice.random() < STRAY_SHARE
 
     def is_lost_in_break(self) -> bool:
-        """Whether a message on its way goes with its connection."""
+        """Whether a message under way is lost with its connection."""
         return self._dice.random() < 0.5
 
     def reaches(self, source: int, target: int) -> bool:
-        """Whether messages arrive."""
         return source == target or (source, target) not in self._cut
 
     def answers_for_the_dead(self) -> bool:
@@ -67,29 +63,26 @@ class Network:
         return (source, target) in self._filtered
 
     def filter(self, source: int, target: int) -> None:
-        """From now on it does; connections from before are reset."""
+        """Refuses new connections and resets present ones."""
         self._filtered.add((source, target))
         self.break_connections(source, target)
 
     def unfilter(self, source: int, target: int) -> None:
-        """Connections are made again."""
         if (source, target) in self._filtered:
             self._filtered.remove((source, target))
             self.healed_us[source, target] = self._heap.now_us
 
     def cut(self, source: int, target: int) -> None:
-        """From now on nothing arrives; what is sent waits in buffers."""
+        """From now on nothing arrives; messages wait in buffers."""
         self._cut.add((source, target))
 
     def heal(self, source: int, target: int) -> None:
-        """Messages arrive again."""
         if (source, target) in self._cut:
             self._cut.remove((source, target))
             self.healed_us[source, target] = self._heap.now_us
         self._look()
 
     def heal_all(self) -> None:
-        """Everyone reaches everyone."""
         self.healed_us.update(dict.fromkeys(self._cut | self._filtered, self._heap.now_us))
         self._cut.clear()
         self._filtered.clear()
@@ -101,11 +94,10 @@ class Network:
             self._heap.after(self.delay_us(), None, look)
 
     def when_healed(self, look: Callable[[], None]) -> None:
-        """Calls it once, after the next healing of any link."""
+        """Calls ``look`` once, after the next healing of any link."""
         self._on_heal.append(look)
 
     def break_connections(self, one: int, other: int) -> None:
-        """All connections between two brokers are reset."""
         for pair in ((one, other), (other, one)):
             self.breaks[pair] = self.breaks.get(pair, 0) + 1
 
@@ -116,7 +108,7 @@ class Network:
     def carry(
         self, source: int, target: int, arrive: Callable[[], None], extra_us: int = 0
     ) -> None:
-        """Brings one message over a reliable connection, as soon as the link is not cut."""
+        """Delivers one message over a reliable connection once the link is not cut."""
 
         def try_to() -> None:
             if self.reaches(source, target):

@@ -1,8 +1,8 @@
 """Connections of observers: stands in for ``pyrklog.peers.connection.connect``.
 
-One to a process that is gone is refused, or not answered, as where the whole machine is gone; one
-over a link that is cut is made when the link is healed, if somebody waits for that long. What is
-connected hears of the other's end when that can reach it.
+A connection to a dead process is refused, or unanswered as if the machine were gone. One over a cut
+link is made when the link heals, if the observer waits that long. A connected observer hears of the
+other's end when the end can reach it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from tests.sim.peer_connection import broker_at
 from tests.sim.scheduler import Event, Task
 
 CONNECT_TIMEOUT_SECONDS = 0.5
-"""Shorter than a broker's, as other times here: most of what goes wrong lasts a second or two."""
+"""Shorter than a broker's, like other times here: most faults last a second or two."""
 
 
 class SimStream:
-    """A connection that carries a question and its answer."""
-
     def __init__(self, cluster: Cluster, life: BrokerLife, target: int, server: BrokerLife) -> None:
         self._cluster = cluster
         self._source = life
@@ -31,13 +29,13 @@ class SimStream:
         self._server = server
         self._generation = cluster.network.generation(life.broker.id, target)
         self._changed = Event(cluster.scheduler)
-        """An answer has come, or the end."""
+        """An answer or the end has come."""
         self._has_ended = False
         self._is_closed = False
         cluster.on_breaks.append(self._look)
 
     def _look(self) -> bool:
-        """Whether it is still worth looking at when connections break or processes die."""
+        """Whether to be called again when connections break or processes die."""
         network, source = self._cluster.network, self._source
         if self._is_closed or not source.process.is_alive:
             return False
@@ -59,7 +57,6 @@ class SimStream:
         self._changed.set()
 
     async def ask(self) -> None:
-        """See ``pyrklog.peers.probe.probe``."""
         heap, network = self._cluster.heap, self._cluster.network
         source, server = self._source, self._server
 
@@ -89,8 +86,6 @@ class SimStream:
 
 
 class _Connecting:
-    """A connection that is being made."""
-
     def __init__(self, cluster: Cluster, life: BrokerLife, target: int, task: Task) -> None:
         self._cluster = cluster
         self._life = life
@@ -131,7 +126,6 @@ class _Connecting:
 
 
 async def connect(cluster: Cluster, life: BrokerLife, host: str) -> SimStream:
-    """See ``connect``."""
     scheduler, target = cluster.scheduler, broker_at(host)
     attempts: list[_Connecting] = []
     try:

@@ -1,4 +1,4 @@
-"""An administrator who changes the topic's options while it is served: more actions of a script."""
+"""An administrator who changes a live topic's options: more actions of a script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALLOWED_US_MAX = 6_000_000
 
 
 def draw_minimums(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """``Action.brokers`` has the minimum. Never more than a reassignment leaves replicas."""
+    """``Action.brokers`` has the minimum, never above what a reassignment leaves."""
     dice = random.Random(f"{seed}/minimums")
     most = settings.min_insync_replicas if settings.moves else 3
     return [
@@ -30,7 +30,7 @@ def draw_minimums(seed: int, settings: Settings, from_us: int, until_us: int) ->
 
 
 def draw_unclean(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """Unclean elections are allowed for a while, and somebody needs them, then or later.
+    """Unclean elections are allowed for a while, and are needed then or later.
 
     ``Action.brokers`` of a stranded leader has its partition.
     """

@@ -1,7 +1,7 @@
-"""The topic's options, which change while it is served, and what may be promised meanwhile.
+"""The topic's options, which change while it is served, and what they promise meanwhile.
 
-A minimum that has been lowered counts at once, one that has been raised when the last broker knows
-it: what is acknowledged until then is promised by the lower one.
+A lowered minimum counts at once. A raised one counts once every broker knows it; acknowledgements
+before that promise the lower one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.sim.zookeeper import SESSION_TIMEOUT_US
 MINIMUM, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 LOOK_US = 250_000
 ANSWERED_US = 3_000_000
-"""An acknowledgement reaches its client no later."""
+"""The longest that an acknowledgement takes to its client."""
 DECIDED_US = SESSION_TIMEOUT_US + 1_000_000
-"""A controller writes no later what it has decided by what it read: its session would be over."""
+"""The longest between a controller's read and its write: later its session would be over."""
 
 
 class Options:
-    """The topic's options as the store has them, and as brokers may still know them."""
+    """The topic's options in the store, and older ones that brokers may still use."""
 
     def __init__(
         self, cluster: Cluster, partitions: Mapping[int, Promises], assignments: Assignments
@@ -38,7 +38,7 @@ class Options:
         self.on_changed: Callable[[], None] = lambda: None
         self._values = {MINIMUM: str(settings.min_insync_replicas)}
         self._known_us: dict[int, int] = {}
-        """Minimums that some broker has gone by, and when it last did."""
+        """Minimum -> when some broker last used it."""
         self._allowed_us = -DECIDED_US
         """When unclean elections were last allowed."""
         self.unclean_elections = 0
@@ -46,11 +46,10 @@ class Options:
             cluster.heap.after(LOOK_US, None, self._look)
 
     def encoded(self) -> bytes:
-        """For the store."""
         return znodes.encode_config(self._values)
 
     def change(self, name: str, value: str) -> None:
-        """Writes one of them, and announces that, as AlterConfigs does."""
+        """Writes and announces an option, as AlterConfigs does."""
         self._remember()
         self._values[name] = value
         path = znodes.topic_config_path(TOPIC)
@@ -62,7 +61,7 @@ class Options:
         self._cluster.heap.note(f"option {name}={value}")
         for index, promises in self._partitions.items():
             promises.floor = min(promises.floor, self.minimum(index))
-        # Who lowers it says that fewer replicas are enough for what is there already, too.
+        # A lower minimum also weakens the promise of earlier records.
         self.on_changed()
 
     # --- min.insync.replicas ------------------------------------------------------------------
@@ -85,7 +84,7 @@ class Options:
         self._cluster.heap.after(LOOK_US, None, self._look)
 
     def minimum(self, index: int) -> int:
-        """What everybody has gone by of late, at least, in a partition."""
+        """The lowest minimum that any broker used lately."""
         since_us = self._cluster.heap.now_us - ANSWERED_US
         late = (minimum for minimum, at_us in self._known_us.items() if at_us >= since_us)
         replicas = self._assignments.replicas(index)
@@ -102,7 +101,7 @@ class Options:
     # --- unclean.leader.election.enable --------------------------------------------------------
 
     def allow_unclean(self) -> Callable[[], None]:
-        """Until it is undone."""
+        """Returns what undoes it."""
         self.change(UNCLEAN, "true")
         return self.forbid_unclean
 
@@ -111,14 +110,13 @@ class Options:
         return self._values.get(UNCLEAN) == "true"
 
     def forbid_unclean(self) -> None:
-        """Nothing is lost by somebody's leave any more."""
         if self._is_allowed:
             self._allowed_us = self._cluster.heap.now_us
             self.change(UNCLEAN, "false")
 
     def elected_unclean(self, index: int, before: Leadership, now: Leadership) -> bool:
-        """Whether somebody was elected who need not have everything; by the topic's switch only,
-        and where nobody lives who has it."""
+        """Whether a replica was elected that may lack something. That needs the topic's option, and
+        no live replica that has everything."""
         whole = set(before.members) - set(before.unclean)
         if now.leader < 0 or now.recovery_state != RECOVERING or now.leader in whole:
             return False

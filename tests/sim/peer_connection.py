@@ -14,17 +14,15 @@ from tests.sim.scheduler import Task
 
 
 def host_of(broker: int) -> str:
-    """Where a broker is."""
     return f"broker-{broker}"
 
 
 def broker_at(host: str) -> int:
-    """Who is there."""
     return int(host.rpartition("-")[2])
 
 
 class SimConnection:
-    """One request at a time; it may be lost, late, or served although nobody waits any more."""
+    """One request at a time. It may be lost, late, or served after its caller gave up."""
 
     def __init__(
         self,
@@ -39,7 +37,6 @@ class SimConnection:
         self._timeout_seconds = timeout_seconds
 
     async def call(self, api: Api[Any, Any], version: int, body: bytes) -> bytes:
-        """See ``PeerConnection.call``."""
         address = self._address()
         if address is None:
             raise PeerError("its address is not known")
@@ -67,8 +64,6 @@ Message = tuple[Api[Any, Any], int, bytes]
 
 
 class _Call:
-    """A request under way."""
-
     def __init__(
         self, cluster: Cluster, life: BrokerLife, target: int, message: Message, task: Task
     ) -> None:
@@ -101,7 +96,7 @@ class _Call:
         return self._generation != self._now_generation()
 
     def _look(self) -> bool:
-        """Whether it is still worth looking at when connections break or processes die."""
+        """Whether to be called again when connections break or processes die."""
         server = self._server
         is_gone = server is not None and not server.process.is_alive
         if not (self._is_broken() or is_gone):

@@ -1,7 +1,7 @@
-"""Bugs that the simulation has to find: mistakes that others made, put into the real code.
+"""Planted bugs, which the simulation has to find: mistakes that others made, in the real code.
 
-Those of the data plane are switches of the extension (``rust/base/src/injected_faults.rs``), those
-of the control plane replace a function while a run lasts.
+Bugs of the data plane are switches of the extension (``rust/base/src/injected_faults.rs``). Bugs of
+the control plane replace a function during a run.
 """
 
 from __future__ import annotations
@@ -52,19 +52,17 @@ SWITCHES = (
     "hangs",
     "caches",
 )
-"""What a seed's settings may have in them."""
+"""Optional parts of a seed's settings."""
 
 
 class Planted(NamedTuple):
-    """A bug."""
-
     data_plane: tuple[str, ...] = ()
     control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
     needs: tuple[str, ...] = ()
-    """Switches of `Settings` without which it cannot be found."""
+    """Switches of ``Settings`` without which it cannot be found."""
 
     def settings(self, healthy: Settings) -> Settings:
-        """Those of a seed, with no more in them than it takes."""
+        """A seed's settings without the switches that the bug does not need."""
         off: dict[str, Any] = {name: False for name in SWITCHES if name not in self.needs}
         return healthy._replace(**off)
 
@@ -86,7 +84,7 @@ def _set_any_version(write: StateWrite) -> Operation:
 
 @contextmanager
 def isr_write_without_version() -> Iterator[None]:
-    """AlterPartition is written whatever has been written since the leader asked for it."""
+    """AlterPartition is written even if the state has changed since the leader's request."""
     refusal = IsrChanges._refusal
 
     def lenient(
@@ -105,7 +103,7 @@ def isr_write_without_version() -> Iterator[None]:
 
 @contextmanager
 def election_from_stale_cache() -> Iterator[None]:
-    """A new controller goes by what it was told as a broker, and writes without compare-and-set."""
+    """A new controller uses what it was told as a broker, and writes without compare-and-set."""
     read = ControllerDriver._read_snapshot
 
     async def from_cache(self: ControllerDriver) -> Snapshot:
@@ -138,7 +136,7 @@ def election_from_stale_cache() -> Iterator[None]:
 
 @contextmanager
 def old_controller_is_obeyed() -> Iterator[None]:
-    """Brokers do not look at the controller's epoch."""
+    """Brokers ignore the controller's epoch."""
 
     def fence(self: Replicas, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if UNKNOWN_BROKER_EPOCH != broker_epoch < self.broker_epoch:
@@ -152,7 +150,7 @@ def old_controller_is_obeyed() -> Iterator[None]:
 
 @contextmanager
 def unclean_replica_stays() -> Iterator[None]:
-    """A replica that may lack acknowledged records is in sync as before."""
+    """A replica that may lack acknowledged records stays in sync."""
 
     def expel(self: UncleanStarts, brokers: Collection[int]) -> Steps:
         yield from ()
@@ -163,7 +161,7 @@ def unclean_replica_stays() -> Iterator[None]:
 
 @contextmanager
 def reassignment_is_written_too_early() -> Iterator[None]:
-    """The topic's znode has the targets alone while others still lead and are in sync."""
+    """The topic's znode has only the targets while other replicas still lead and are in sync."""
     complete = Reassignments.complete
 
     def early(self: Reassignments, partitions: Sequence[Partition]) -> Steps:
@@ -184,14 +182,14 @@ def nobody_is_eligible() -> Iterator[None]:
 
 @contextmanager
 def time_out_is_refusal() -> Iterator[None]:
-    """A broker that does not answer a port monitor is taken for dead."""
+    """A broker that does not answer an observer counts as dead."""
     with _replaced(port_monitor, "PeerRefusedError", PeerError):
         yield
 
 
 @contextmanager
 def silence_on_one_word() -> Iterator[None]:
-    """A broker that does not answer the controller is suspected, whatever others say."""
+    """A broker that does not answer the controller is suspected without a second witness."""
 
     async def agree(self: Witnesses, _silent: int, _seconds: float) -> bool:
         return True
@@ -202,7 +200,7 @@ def silence_on_one_word() -> Iterator[None]:
 
 @contextmanager
 def suspicion_is_unclean() -> Iterator[None]:
-    """Where the suspect alone is in sync, another replica leads all the same."""
+    """Another replica leads even if the suspect is alone in sync."""
 
     def election(candidates: Candidates) -> Leadership | None:
         current = candidates.current
@@ -218,7 +216,7 @@ def suspicion_is_unclean() -> Iterator[None]:
 
 @contextmanager
 def deposals_without_pause() -> Iterator[None]:
-    """A broker that is refused deposes, however often that has proved wrong."""
+    """A refused broker deposes, however often that has proved wrong."""
 
     def wait_ms(self: Evidence, _session_timeout_ms: int) -> int | None:
         return 0 if self.is_suspected else None
@@ -229,7 +227,7 @@ def deposals_without_pause() -> Iterator[None]:
 
 @contextmanager
 def suspicion_ends_registration() -> Iterator[None]:
-    """A broker that deposes a controller unregisters it, too."""
+    """A broker that deposes a controller also unregisters it."""
     right = evidence.operations
 
     def operations(node_id: int, incumbent: Incumbent, *rest: Any) -> list[Operation]:
@@ -242,13 +240,13 @@ def suspicion_ends_registration() -> Iterator[None]:
 
 @contextmanager
 def unclean_replica_stays_eligible() -> Iterator[None]:
-    """Who may lack acknowledged records leaves the ISR, and is eligible as others are."""
+    """A replica that may lack acknowledged records leaves the ISR and stays eligible."""
     with _replaced(EligibleReplicas, "_untrusted", lambda *_: frozenset()):
         yield
 
 
 def batches_are_not_split() -> AbstractContextManager[object]:
-    """What is too large together counts as refused, one by one."""
+    """The parts of a batch that is too large count as refused."""
 
     async def refused(_store: object, _term: object, _write: StateWrite) -> None:
         return None
@@ -258,7 +256,7 @@ def batches_are_not_split() -> AbstractContextManager[object]:
 
 @contextmanager
 def the_first_leads() -> Iterator[None]:
-    """Of replicas that all lack something any one leads, and not the one with the most."""
+    """If all replicas lack something, any of them leads, not the one with the most."""
 
     def first(
         current: Leadership, ends: Mapping[int, LogEnd], controller_epoch: int
@@ -273,7 +271,7 @@ def the_first_leads() -> Iterator[None]:
 
 @contextmanager
 def whole_image_is_taken_for_a_part() -> Iterator[None]:
-    """Who was away while a topic was deleted goes on telling of it."""
+    """A broker that missed a topic's deletion keeps reporting the topic."""
     take = Metadata.take_metadata
 
     def part(self: Metadata, request: UpdateMetadataRequest) -> None:
@@ -285,7 +283,7 @@ def whole_image_is_taken_for_a_part() -> Iterator[None]:
 
 @contextmanager
 def the_switch_is_remembered() -> Iterator[None]:
-    """A topic for which unclean elections were allowed once goes on allowing them."""
+    """A topic that once allowed unclean elections keeps allowing them."""
     allowed: set[str] = set()
 
     async def execute(effect: Effect, *rest: Any) -> object:
@@ -340,4 +338,3 @@ BUGS = {
         (), whole_image_is_taken_for_a_part, needs=("makes_topics",)
     ),
 }
-"""All that have to be found."""

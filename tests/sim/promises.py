@@ -1,7 +1,7 @@
 """What brokers have of a partition, and what must not be lost of it.
 
-A batch is known by its first offset and its leader epoch. What a client was told, or could have
-read, is *promised*: from then on it is on every member of the in-sync replicas.
+A batch is known by its first offset and leader epoch. What a client was told, or could have read,
+is *promised*: from then on it is on every ISR member.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ Key = tuple[int, int]
 
 
 class Batch(NamedTuple):
-    """A batch of a log."""
-
     base: int
     last: int
     epoch: int
@@ -24,40 +22,37 @@ class Batch(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Its name."""
         return self.base, self.epoch
 
 
 class Replica:
-    """What a broker's disk has of a partition, as far as it is durable."""
+    """The durable part of a broker's replica."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.keys: set[Key] = set()
         self.view: object = None
         self.extent: tuple[int, int] | None = None
-        """Where it started and ended when it was last read."""
+        """Its log start and end when it was last read."""
         self.is_known = True
-        """False after a loss of power, until it is looked at again."""
+        """False from a power loss to the next read."""
 
 
 class Promises:
-    """What must not be lost of a partition."""
-
     def __init__(self, minimum: int) -> None:
         self.by_base: dict[int, Batch] = {}
         self.shown_end = 0
         self.leaders: dict[int, int] = {}
-        """Leader epoch -> the broker that led in it."""
+        """Leader epoch -> its leader."""
         self.marks: dict[tuple[str, int], int] = {}
         """(life, leader epoch) -> high watermark."""
         self.leadership: znodes.Leadership | None = None
         self.lacking: set[int] = set()
-        """Brokers that have lost power, and have not come back into the ISR since."""
+        """Brokers that lost power and are not back in the ISR."""
         self.taken_back: dict[int, frozenset[object]] = {}
-        """Replicas that a cancellation took out of a small ISR, and what they had then."""
+        """Replicas that a cancellation took out of a small ISR, with their batches then."""
         self.is_cut = False
-        """More machines have lost power than is borne, and nobody has led since."""
+        """More machines lost power than is survivable, and nobody has led since."""
         self.cut_epoch = -1
         """The leader epoch of the last such cut."""
         self.unclean_epoch = -1

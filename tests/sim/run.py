@@ -1,4 +1,4 @@
-"""One seed: a cluster, faults, the invariants; and what is left of a script that fails."""
+"""One run of a seed: cluster, faults and invariants; and shrinking of failing scripts."""
 
 from __future__ import annotations
 
@@ -24,29 +24,26 @@ FAULTS_UNTIL_US = 15_000_000
 WHOLE_AFTER_US = 60_000_000
 LOOK_US = 500_000
 MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
-"""Of the seeds."""
+"""Shares of seeds."""
 SMALL_MINIMUM_SHARE = 0.7
-"""Of those that allow unclean elections."""
+"""Share of the seeds that allow unclean elections."""
 
 
 class Outcome(NamedTuple):
-    """Of one run."""
-
     seed: int
     violation: str | None
     trace: Sequence[str]
     acknowledged: int
     events: int
     suspicions: int
-    """Brokers that a controller took for dead."""
+    """Brokers that a controller suspected."""
     deposals: int
-    """Controllers that another broker took for dead."""
+    """Controllers that were deposed."""
     silences: int
-    """Suspicions and deposals of brokers that answered nothing and did not refuse, among them."""
+    """Suspicions and depositions by silence, included above."""
 
     @property
     def digest(self) -> str:
-        """Of the trace."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
@@ -82,7 +79,6 @@ SHAPES = (
 
 
 def settings_of(seed: int) -> Settings:
-    """What the cluster of a seed is like."""
     round_, shape = divmod(seed, len(SHAPES))
     settings = SHAPES[shape]
     moves = len(settings.brokers) > 3 and round_ % 3 > 0
@@ -90,7 +86,8 @@ def settings_of(seed: int) -> Settings:
     dice = random.Random(f"{seed}/settings")
     allows_unclean = dice.random() < UNCLEAN_SHARE and not cuts_power
     if allows_unclean and dice.random() < SMALL_MINIMUM_SHARE:
-        settings = settings._replace(min_insync_replicas=1)  # nobody is eligible outside the ISR
+        # no replica outside the ISR is eligible
+        settings = settings._replace(min_insync_replicas=1)
     return settings._replace(
         moves=moves,
         makes_topics=round_ % 4 == 3,
@@ -109,7 +106,7 @@ def run(
     *,
     planted: AbstractContextManager[object] | None = None,
 ) -> Outcome:
-    """One run. Never raises for what it finds."""
+    """Runs once. Reports what it finds in the outcome, never by raising."""
     settings = settings or settings_of(seed)
     if script is None:
         script = script_of(seed, settings)
@@ -153,7 +150,7 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
         if world.heap.now_us >= deadline_us:
             world.violated(f"it does not heal: {world.checker.unsettled()}")
         world.run_until(world.heap.now_us + LOOK_US)
-        # Processes that could not go on, or were killed late, are started again.
+        # Starts processes that exited or were killed late.
         heal_everything(world)
 
 
@@ -163,7 +160,7 @@ def shrink(
     script: Sequence[Action],
     planted: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[Action]:
-    """A part of the script that still fails, from which nothing can be left out."""
+    """A script that still fails, and needs each of its actions."""
     left = list(script)
     size = max(1, len(left) // 2)
     while True:

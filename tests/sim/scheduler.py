@@ -1,9 +1,9 @@
 """The part of Trio's interface that the drivers use, on the simulation's heap.
 
-While a simulation runs, the drivers' modules find a :class:`Scheduler` where they look for ``trio``
-(:func:`in_place_of_trio`). So the drivers themselves run, not a copy of them, and what wakes them
-is an event like any other: it waits while their process is paused, and never comes to one that was
-killed. Tasks that are woken at the same time go on in the order of their waking.
+While a simulation runs, :func:`in_place_of_trio` puts a :class:`Scheduler` into the drivers'
+modules as ``trio``, so the drivers themselves run. A wake-up is an event like any other: it waits
+while the process is paused, and a killed process gets none. Tasks woken at the same time run in the
+order of their wake-ups.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ class Cancelled(BaseException):
 
 @types.coroutine
 def _suspend(arm: Arm) -> Generator[Arm, Any, Any]:
-    """Waits until the task is woken; ``arm`` sees to that."""
+    """Waits until the task is woken; ``arm`` arranges the wake-up."""
     return (yield arm)
 
 
 class Task:
-    """A coroutine that runs in a process."""
-
     def __init__(
         self,
         scheduler: Scheduler,
@@ -55,7 +53,7 @@ class Task:
         self._scheduler.heap.after(0, process, lambda: self._step(None, None))
 
     def waker(self) -> Callable[[Any], None]:
-        """Ends the present wait; without effect on a later one."""
+        """Ends the present wait; has no effect on a later one."""
         wait = self._wait
 
         def wake(value: Any = None) -> None:
@@ -64,7 +62,7 @@ class Task:
         return wake
 
     def cancel_if_due(self) -> None:
-        """Ends its wait when a scope around it was cancelled."""
+        """Ends its wait if a scope around it was cancelled."""
         if self._is_waiting and self.scope is not None and self.scope.is_cancelled:
             self._wake(self._wait, None, Cancelled())
 
@@ -99,8 +97,6 @@ class Task:
 
 
 class CancelScope:
-    """As Trio's, made by the scheduler."""
-
     def __init__(self, scheduler: Scheduler, *, shield: bool = False) -> None:
         self.shield = shield
         self.cancel_called = False
@@ -113,14 +109,13 @@ class CancelScope:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it or one around it that it does not shield from was."""
+        """Considers outer scopes as far as it is not shielded from them."""
         return self.cancel_called or self._is_cancelled_from_outside()
 
     def _is_cancelled_from_outside(self) -> bool:
         return not self.shield and self._parent is not None and self._parent.is_cancelled
 
     def cancel(self) -> None:
-        """Ends the waits within."""
         if not self.cancel_called:
             self.cancel_called = True
             for task in list(self._process.tasks):
@@ -172,8 +167,6 @@ def _without_cancelled(error: BaseException) -> BaseException | None:
 
 
 class _Status:
-    """Trio's TaskStatus."""
-
     def __init__(self, started: Event) -> None:
         self._started = started
         self.value: Any = None
@@ -184,8 +177,6 @@ class _Status:
 
 
 class Nursery:
-    """As Trio's."""
-
     def __init__(self, scheduler: Scheduler, scope: CancelScope) -> None:
         self.cancel_scope = scope
         self.errors: list[BaseException] = []
@@ -195,11 +186,9 @@ class Nursery:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all children have ended."""
         return not self._children
 
     def start_soon(self, start: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        """A child."""
         self._spawn(_call(start, *arguments), self._child_ended)
 
     def _spawn(
@@ -219,7 +208,7 @@ class Nursery:
         self.changed.set()
 
     async def start(self, start: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        """A child that says when it has begun; what fails before that fails here."""
+        """Waits until the child has started; its earlier failure is raised here."""
         told = Event(self._scheduler)
         status = _Status(told)
         early: list[BaseException | None] = []
@@ -245,26 +234,21 @@ async def _call(start: Callable[..., Awaitable[Any]], *arguments: Any, **named: 
 
 
 class Event:
-    """As Trio's."""
-
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._is_set = False
         self._waiting: list[Callable[[Any], None]] = []
 
     def is_set(self) -> bool:
-        """Whether it was set."""
         return self._is_set
 
     def set(self) -> None:
-        """Wakes all who wait."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
         for wake in waiting:
             wake(None)
 
     async def wait(self) -> None:
-        """Until it is set."""
         if self._is_set:
             await self._scheduler.checkpoint()
         else:
@@ -272,7 +256,7 @@ class Event:
 
 
 class Lock:
-    """As Trio's: who waits longest is next."""
+    """Fair, like Trio's."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -313,7 +297,6 @@ class Channel:
         self._arrived = Event(scheduler)
 
     def send_nowait(self, item: Any) -> None:
-        """Puts it at the end."""
         self._items.append(item)
         self._arrived.set()
 
@@ -346,8 +329,6 @@ class _LowLevel:
 
 
 class Scheduler:
-    """What stands in for the module ``trio``."""
-
     TASK_STATUS_IGNORED = trio.TASK_STATUS_IGNORED
     TooSlowError = trio.TooSlowError
     BrokenResourceError = trio.BrokenResourceError
@@ -358,24 +339,21 @@ class Scheduler:
         self.open_memory_channel = _OpenMemoryChannel(self)
         self.lowlevel = _LowLevel(self)
         self.failures: list[tuple[str, BaseException]] = []
-        """Tasks at the root of a process that failed."""
+        """Failed root tasks of processes."""
 
     @property
     def process(self) -> Process:
-        """Whose code runs."""
         found = self.task.process if self.task is not None else self.heap.current
         assert found is not None, "no process runs"
         return found
 
     def current(self) -> Task:
-        """The task that runs."""
         assert self.task is not None
         return self.task
 
     def run_in(
         self, process: Process, start: Callable[..., Awaitable[Any]], *arguments: Any
     ) -> None:
-        """A task at the root of a process."""
 
         def ended(_task: Task, failure: BaseException | None) -> None:
             if failure is not None:
@@ -384,15 +362,12 @@ class Scheduler:
         Task(self, process, _call(start, *arguments), None, ended)
 
     def Event(self) -> Event:
-        """``trio.Event()``."""
         return Event(self)
 
     def Lock(self) -> Lock:
-        """``trio.Lock()``."""
         return Lock(self)
 
     def CancelScope(self, *, shield: bool = False) -> CancelScope:
-        """``trio.CancelScope()``."""
         return CancelScope(self, shield=shield)
 
     def current_time(self) -> float:
@@ -400,11 +375,9 @@ class Scheduler:
         return self.heap.now_us / 1e6
 
     async def checkpoint(self) -> None:
-        """Lets others go on."""
         await _suspend(lambda task: task.waker()(None))
 
     async def sleep(self, seconds: float) -> None:
-        """Until so much later."""
 
         def arm(task: Task) -> None:
             wake = task.waker()
@@ -413,34 +386,29 @@ class Scheduler:
         await _suspend(arm)
 
     async def sleep_forever(self) -> None:
-        """Until it is cancelled."""
         await _suspend(lambda _task: None)
 
     async def suspend(self, arm: Arm) -> Any:
-        """Until the waker that ``arm`` takes of the task is called; its value."""
+        """Waits for the waker that ``arm`` takes of the task. Returns the value it was given."""
         return await _suspend(arm)
 
     @contextmanager
     def move_on_after(self, seconds: float) -> Iterator[_Scope]:
-        """A scope with an end."""
         with self.CancelScope() as scope:
             scope.cancel_after(seconds)
             yield scope
 
     def move_on_at(self, deadline: float) -> Any:
-        """A scope that ends then."""
         return self.move_on_after(deadline - self.current_time())
 
     @contextmanager
     def fail_after(self, seconds: float) -> Iterator[_Scope]:
-        """A scope whose end is an error."""
         with self.move_on_after(seconds) as scope:
             yield scope
         if scope.cancelled_caught:
             raise trio.TooSlowError
 
     def open_nursery(self) -> _OpenNursery:
-        """Waits for its children; what fails in it cancels the others."""
         return _OpenNursery(self)
 
 
@@ -495,7 +463,6 @@ def _together(errors: list[BaseException]) -> BaseException | None:
 
 @contextmanager
 def in_place_of_trio(scheduler: Scheduler, modules: tuple[ModuleType, ...]) -> Iterator[None]:
-    """The modules find the scheduler where they look for trio."""
     for module in modules:
         setattr(module, "trio", scheduler)  # noqa: B010
     try:

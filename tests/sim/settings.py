@@ -1,4 +1,4 @@
-"""What a run is made of."""
+"""The settings of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOPIC_ID = b"simulated-topic!"
 
 
 class Settings(NamedTuple):
-    """See the module; its seed and its faults are apart."""
+    """Seed and faults are apart."""
 
     brokers: tuple[int, ...] = (1, 2, 3)
     partitions: Mapping[int, tuple[int, ...]] = {0: (1, 2, 3)}
@@ -20,22 +20,17 @@ class Settings(NamedTuple):
     suspects: bool = True
     """``pyrklog.failover.suspicion``."""
     loses_power: bool = True
-    """Whether machines go down, too, and lose what was not synced: as many at a time as
-    ``min.insync.replicas`` is for, which is one less."""
+    """Machines lose power and what was not synced: ``min.insync.replicas`` less one at a time."""
     cuts_power: bool = False
-    """Whether several machines go down at once, more than is borne."""
+    """Several machines lose power at once, beyond what is survivable."""
     moves: bool = False
-    """Whether partitions are reassigned."""
     makes_topics: bool = False
-    """Whether topics are created and deleted."""
     changes_minimum: bool = False
-    """Whether ``min.insync.replicas`` is changed."""
     allows_unclean: bool = False
-    """Whether ``unclean.leader.election.enable`` is true for a while."""
+    """``unclean.leader.election.enable`` is true for a while."""
     hangs: bool = False
-    """Whether log volumes hang."""
     caches: bool = False
-    """Whether brokers have a block cache: what is appended is acknowledged before it is written.
-    Then brokers are stopped at any time, too, and machines switched off after that."""
+    """Brokers have a block cache, so appends are acknowledged before they are written. Brokers are
+    then also stopped at any time, and their machines switched off."""
     planted: tuple[str, ...] = ()
     """Bugs of the data plane (``injected_faults.rs``)."""

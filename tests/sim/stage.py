@@ -1,4 +1,4 @@
-"""For stories: a world without chance, in which one thing is done after another."""
+"""For stories: a world without chance, one step after another."""
 
 from __future__ import annotations
 
@@ -22,27 +22,24 @@ KEY = (TOPIC, 0)
 
 
 class Stage(Caller):
-    """See the module."""
-
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._values = 0
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Lets time pass until the condition holds; it has to within 20 s."""
+        """Lets time pass until the condition holds, for at most 20 s."""
         deadline_us = self.world.heap.now_us + PATIENCE_US
         while not condition():
             assert self.world.heap.now_us < deadline_us, f"{what} did not happen"
             self.world.run_until(self.world.heap.now_us + LOOK_US)
 
     def wait(self, seconds: float) -> None:
-        """Lets time pass."""
         self.world.run_until(self.world.heap.now_us + int(seconds * 1e6))
 
     # --- the cluster -----------------------------------------------------------------------------
 
     def begin(self, controller: int) -> None:
-        """All brokers start; this one becomes controller."""
+        """Starts all brokers; this one becomes controller."""
         self.world.start(controller)
         self.until("the controller", lambda: self._leads(controller))
         for broker in self.world.brokers:
@@ -56,13 +53,12 @@ class Stage(Caller):
         return life is not None and life.controller is not None and life.controller.leads
 
     def state(self) -> Leadership:
-        """The partition's state as the store has it."""
         found = self.world.checker.partitions[0].leadership
         assert found is not None
         return found
 
     def elect(self, leader: int) -> None:
-        """The controller lets a member of the ISR lead, as in a preferred election."""
+        """The controller makes an ISR member leader, as in a preferred election."""
         (life,) = [x for x in self.world.live() if x.controller is not None and x.controller.leads]
         controller = life.controller
         assert controller is not None
@@ -80,13 +76,12 @@ class Stage(Caller):
         self.until("the election", lambda: self.state().leader == leader)
 
     def end_session(self, broker: int) -> None:
-        """ZooKeeper takes a broker's process for dead."""
         for session in list(self.world.zookeeper.sessions.values()):
             if session.broker == broker:
                 self.world.zookeeper.end(session)
 
     def succeed(self, controller: int, successor: int) -> None:
-        """A dead controller's session ends, and this broker is the first that hears of it."""
+        """A dead controller's session ends; the successor is the first to hear of it."""
         others = [broker for broker in self.world.brokers if broker not in (controller, successor)]
         for broker in others:
             self.world.network.cut(STORE, broker)
@@ -96,12 +91,12 @@ class Stage(Caller):
             self.world.network.heal(STORE, broker)
 
     def cut(self, one: int, other: int) -> None:
-        """Nothing passes between two brokers, whatever was on its way."""
+        """Cuts both ways, including messages under way."""
         self.world.network.cut(one, other)
         self.world.network.cut(other, one)
 
     def heal(self) -> None:
-        """Everything passes again; connections from before are reset."""
+        """Heals all links and resets earlier connections."""
         for one in self.world.brokers:
             for other in self.world.brokers:
                 if one < other and not self.world.network.reaches(one, other):
@@ -110,26 +105,24 @@ class Stage(Caller):
         self.world.look_at_connections()
 
     def role(self, broker: int) -> tuple[str, int]:
-        """What a broker does with the partition, and its leader epoch."""
+        """A broker's role for the partition, and its leader epoch."""
         life = self.world.brokers[broker].life
         view = life.sim.partition(TOPIC, 0) if life is not None else None
         return (view[0], view[1]) if view is not None else ("None", -1)
 
     def mark(self, broker: int) -> int:
-        """A broker's high watermark."""
         life = self.world.brokers[broker].life
         assert life is not None
         mark: int = life.sim.partition(TOPIC, 0)[2][1]
         return mark
 
     def epochs(self, broker: int) -> list[int]:
-        """The leader epoch of each record that a broker has."""
         return [batch.epoch for batch in self.world.checker.replicas[broker, 0].batches]
 
     # --- clients ---------------------------------------------------------------------------------
 
     def produce(self, broker: int, *, acks: int = -1) -> int:
-        """Sends a record; the error code."""
+        """Sends a record; returns the error code."""
         self._values += 1
         batch = wire.record_batch([struct.pack(">q", self._values)])
         (crc,) = struct.unpack_from(">I", batch, 17)
@@ -144,7 +137,7 @@ class Stage(Caller):
         return error
 
     def fetch(self, broker: int, offset: int, epoch: int) -> tuple[int, int]:
-        """Asks for records as a consumer that knows the leader epoch: error code, record bytes."""
+        """Fetches like a consumer that knows the leader epoch: error code, record bytes."""
         data = struct.pack(">iiqqi", 0, epoch, offset, -1, 1 << 20)
         body = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, -1)
         body += wire.array([wire.string(TOPIC) + wire.array([data])])
@@ -165,9 +158,9 @@ class Stage(Caller):
 
 
 def stage_world(brokers: Sequence[int], planted: Sequence[str], *, seed: int = 0) -> World:
-    """One partition on brokers 1 and 2 that asks for no second replica; others only look on.
+    """One partition on brokers 1 and 2 with a minimum of one replica; the others only watch.
 
-    Nobody is suspected: a story says itself who learns of a death, and when.
+    Nobody is suspected: a story says who learns of a death, and when.
     """
     settings = Settings(
         brokers=tuple(brokers),

@@ -1,23 +1,23 @@
-"""Who could not have answered whom of late: what suspicions by silence are held against."""
+"""Which brokers could not have answered lately: the check of suspicions by silence."""
 
 from __future__ import annotations
 
 from tests.sim.cluster import Cluster
 
 OF_LATE_US = 5_000_000
-"""A decision comes so much later than what it goes by, at most: the store may be away for a
-session's time-out in between."""
+"""The longest between an observation and its decision: the store may be away for a session timeout
+in between."""
 
 
 def _since_us(cluster: Cluster) -> int:
-    """No session ends while the store is away: what was decided before is written behind that."""
+    """No session ends while the store is away, and earlier decisions are written after that."""
     since_us = cluster.heap.now_us - OF_LATE_US
     went_us, came_us = cluster.zookeeper.away_us
     return min(since_us, went_us - OF_LATE_US) if came_us >= since_us else since_us
 
 
 def was_still(cluster: Cluster, observer: int, target: int) -> bool:
-    """Whether a question of one broker to another may have had no answer at some time of late."""
+    """Whether a question of ``observer`` may have had no answer lately."""
     since_us = _since_us(cluster)
     life = cluster.brokers[target].life
     if life is None or not life.is_listening or life.process.is_paused:

@@ -1,4 +1,4 @@
-"""What the checker lets machines lose: no more than ``min.insync.replicas`` promises to bear."""
+"""The checker allows no more power losses than ``min.insync.replicas`` survives."""
 
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Set
@@ -9,7 +9,6 @@ BROKERS = (1, 2, 3, 4)
 
 
 def bearable(world: World) -> list[int]:
-    """The machines that may lose power now."""
     return [broker for broker in BROKERS if world.checker.bears_loss_of(broker)]
 
 

@@ -1,4 +1,4 @@
-"""Options that are changed while a topic is served: what happens at once, and what waits.
+"""Options that change while a topic is served: which effects are immediate, which wait.
 
 A is broker 1, B is broker 2; 3 is the controller. The partition is on A and B.
 """
@@ -16,7 +16,7 @@ def test_who_is_left_leads_as_soon_as_the_topic_allows_an_unclean_election() -> 
         stage = Stage(world)
         stage.begin(CONTROLLER)
         stage.cut(A, B)
-        # Only who lacks something lags.
+        # Only a replica that lacks something lags.
         assert stage.produce(A, acks=1) == ErrorCode.NONE
         stage.until("A alone in sync", lambda: stage.state().isr == (A,))
         assert stage.produce(A) == ErrorCode.NONE

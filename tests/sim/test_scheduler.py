@@ -1,4 +1,4 @@
-"""The scheduler does what Trio does: the same programs, on both."""
+"""The scheduler does what Trio does: the same programs run on both."""
 
 import importlib
 import sys
@@ -17,7 +17,6 @@ Program = Callable[[Any, list[Any]], Awaitable[None]]
 
 
 async def nap(t: Any, seconds: float, told: list[Any], what: str) -> None:
-    """Sleeps, and says how that ended."""
     try:
         await t.sleep(seconds)
         told.append(what)
@@ -191,7 +190,7 @@ def on_the_heap(program: Program) -> list[Any]:
 
 
 def rounded(told: list[Any]) -> list[Any]:
-    """Times are sums of numbers that are not whole."""
+    """Times are sums of fractions."""
     return [round(item, 3) if isinstance(item, float) else item for item in told]
 
 

@@ -1,4 +1,4 @@
-"""Seeds: no invariant is violated, whatever goes wrong; and each planted bug is found."""
+"""Seeds: no fault violates an invariant, and each planted bug is found."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("SIM_SEEDS", "200"))
 SEEDS_TO_FIND_MAX = 1_000
 
-# From here on the bug does not take long; it is looked for from 0 on with FIND_FROM_ZERO.
+# First seeds of searches, close to a find. FIND_FROM_ZERO searches from 0.
 BEGIN_AT = {
     "high watermark above the gate": 50,
     "ISR expansion before the epoch start": 190,
@@ -27,7 +27,7 @@ BEGIN_AT = {
 
 
 def tell(outcome: Outcome) -> str:
-    """What somebody who has to look into it needs."""
+    """What a reader needs to look into it."""
     script = shrink(
         outcome.seed, settings_of(outcome.seed), script_of(outcome.seed, settings_of(outcome.seed))
     )
@@ -66,7 +66,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
 
 
 def find(name: str) -> Outcome:
-    """The first seed that finds a planted bug, and nothing without it."""
+    """The first seed that finds the bug, and finds nothing without it."""
     planted = BUGS[name]
     first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
     for seed in range(first, first + SEEDS_TO_FIND_MAX):
@@ -91,7 +91,7 @@ def test_what_fails_shrinks_to_a_script_that_fails() -> None:
     script = shrink(seed, settings, whole)
     assert len(script) < len(whole)
     told = "[" + ", ".join(map(str, script)) + "]"
-    again = eval(told, {"Action": Action})  # as a person would paste it
+    again = eval(told, {"Action": Action})  # as a reader would paste it
     assert again == script
     assert run(seed, settings, again).violation is not None
     assert run(seed, settings, script[1:]).violation is None

@@ -1,4 +1,4 @@
-"""The stories that leader epochs end well: of each, how it goes, and how it went before.
+"""Stories that leader epochs bring to a good end, and how they ended without.
 
 A is broker 1, B is broker 2; 3 is the controller, 4 may become it. The partition is on A and B.
 """
@@ -14,13 +14,13 @@ from tests.sim.stage import Stage, stage_world
 A, B, CONTROLLER, OTHER = 1, 2, 3, 4
 NONE, OUT_OF_RANGE = ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE
 CHECKPOINT_SECONDS = 7.0
-"""Later than that the high watermarks are in their checkpoints."""
+"""After this long the high watermarks are in their checkpoints."""
 
 Story = Callable[[Stage], None]
 
 
 def tell(story: Story, *planted: str, seed: int = 0) -> None:
-    """Plays a story. Raises :class:`Violation` where it ends badly."""
+    """Plays a story. Raises :class:`Violation` if it ends badly."""
     world = stage_world((A, B, CONTROLLER, OTHER), planted, seed=seed)
     with world.running():
         stage = Stage(world)
@@ -33,14 +33,14 @@ def tell(story: Story, *planted: str, seed: int = 0) -> None:
 
 
 def a_restarted_follower_leads(stage: Stage) -> None:
-    """Lost data: B has what is acknowledged, and does not know it; it restarts, and A dies."""
+    """Lost data: B has an acknowledged record without knowing it, restarts, and A dies."""
     assert stage.produce(A) == NONE
     stage.until("B's high watermark", lambda: stage.mark(B) == 1)
     stage.wait(CHECKPOINT_SECONDS)
     assert stage.produce(A) == NONE
     stage.cut(A, B)
     assert (stage.mark(A), stage.mark(B)) == (2, 1)
-    # Nobody sees B restart: the controller is gone, and the next one finds it in the ISR.
+    # Nobody sees B restart: the next controller finds it in the ISR.
     stage.world.kill(CONTROLLER)
     stage.world.kill(B)
     stage.end_session(B)
@@ -69,8 +69,8 @@ def the_log_of_the_first_to_return(stage: Stage) -> None:
     assert stage.produce(A) == NONE
     assert stage.produce(A) == NONE
     stage.wait(CHECKPOINT_SECONDS)
-    # A power failure of an in-sync replica may lose what only it and a dead one had; this story is
-    # about what the two have afterwards.
+    # B's power failure may lose what only B and the dead A had. The story is about their logs
+    # afterwards.
     stage.world.checker.forgives_losses = True
     stage.world.kill(A)
     stage.end_session(A)
@@ -90,7 +90,7 @@ def the_log_of_the_first_to_return(stage: Stage) -> None:
 
 
 def tell_of_a_half_lost_log(*planted: str) -> None:
-    """What is lost of what was not synced is a matter of chance: until it is the last record."""
+    """Chance decides how much of the unsynced tail is lost: tries until it is the last record."""
     for seed in range(60):
         try:
             return tell(the_log_of_the_first_to_return, *planted, seed=seed)
@@ -147,7 +147,7 @@ def lead_around_a(stage: Stage) -> None:
 
 
 def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
-    """KIP-320: A has not heard that B leads; a consumer that has read of B's comes to A."""
+    """KIP-320: A has not heard that B leads; a consumer that has read from B comes to A."""
     lead_around_a(stage)
     error, size = stage.fetch(B, 1, 1)
     assert error == NONE
@@ -159,13 +159,13 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
 
 
 def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> None:
-    """It has the group's offset, which lies beyond A's end, and has heard of A's epoch only."""
+    """It has the group's offset, beyond A's end, and knows only A's epoch."""
     lead_around_a(stage)
     error, size = stage.fetch(A, 2, 0)
     if error == OUT_OF_RANGE:
         stage.world.violated("the consumer would begin anew: nothing is at 2, it was told")
     assert (error, size) == (NONE, 0)
-    # Who knows that it leads says so of what is nowhere.
+    # The true leader reports an offset that does not exist.
     assert stage.fetch(B, 9, 1) == (OUT_OF_RANGE, 0)
     stage.heal()
     stage.until("A follows", lambda: stage.role(A) == ("Follower", 1))

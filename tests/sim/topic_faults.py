@@ -1,7 +1,7 @@
 """An administrator who creates and deletes topics without records: more actions of a script.
 
-``Action.brokers`` has the topic's number first, then the replicas of its one partition. Topics of
-one name come and go, and each time it is another one.
+``Action.brokers`` has the topic's number first, then the replicas of its one partition. Each topic
+of a name is another one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CREATE, DELETE = "create_topic", "delete_topic"
 
 
 def draw_topics(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """A script; what cannot be done when its time comes is left out then."""
+    """Actions that are impossible when their time comes are left out then."""
     dice = random.Random(f"{seed}/topics")
     actions: list[Action] = []
     for at_us in moments(dice, PAUSE_US, from_us, until_us):

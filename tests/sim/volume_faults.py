@@ -12,11 +12,11 @@ from tests.sim.world import World
 HANG = "hang"
 HANG_US_MAX = 8_000_000
 STOP = "stop"
-"""An orderly end that no controller has let go."""
+"""An orderly end without a controller's permission."""
 POWER_OFF = "power_off"
 """The same, and then the machine is switched off."""
 INTERRUPTED_START = "interrupted_start"
-"""kill -9; the next process is stopped once it is registered, and the machine is switched off."""
+"""kill -9; the next process is stopped once registered, and the machine is switched off."""
 INTERRUPTED_AFTER_US = (0, 4_000)
 INTERRUPTED_LOOK_US, INTERRUPTED_LOOKS = 500, 8_000
 DOWN_US_MAX = 4_000_000
@@ -24,7 +24,7 @@ PAUSE_US = (200_000, 4_000_000)
 
 
 def draw_hangs(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """Volumes that hang: some shorter than a lagging replica is waited for, some longer."""
+    """Some hangs are shorter than ``replica.lag.time.max.ms``, some longer."""
     dice = random.Random(f"{seed}/hangs")
     actions: list[Action] = []
     at_us = from_us + dice.randint(0, PAUSE_US[1])

@@ -1,7 +1,7 @@
-"""A broker's log volume and its block cache: how slow it is, that it hangs, what a machine forgets.
+"""A broker's log volume and block cache: delays, hangs, and what a machine forgets.
 
-While a volume hangs no write and no sync returns; what was begun is under way until then. Reads
-return: they come from memory.
+While a volume hangs, no write or sync returns; those under way finish later. Reads come from memory
+and return.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ CACHE_BYTES = 4 << 20
 
 
 class Volume:
-    """See the module."""
-
     def __init__(self, heap: Heap, number: int) -> None:
         self.disk = core().MemDisk()
         self.is_slow = False
@@ -30,42 +28,38 @@ class Volume:
         self._arenas: Path | None = None
 
     def delay_us(self) -> int:
-        """How long one slow thing takes."""
         if self.is_slow:
             return self._dice.randint(20_000, 700_000)
         return self._dice.randint(100, 3_000)
 
     def holds_up(self, process: Process | None, happening: Callable[[], object]) -> bool:
-        """While it hangs: true, and it happens when it hangs no longer."""
+        """True while it hangs; ``happening`` then waits for the hang's end."""
         if self.is_hung:
             self._waiting.append((process, happening))
         return self.is_hung
 
     def is_back(self) -> None:
-        """It hangs no longer."""
         self.is_hung = False
         waiting, self._waiting = self._waiting, []
         for process, happening in waiting:
             self._heap.after(0, process, happening)
 
     def writes_untold(self) -> bool:
-        """Whether what was under way when a process died comes to the files."""
+        """Whether writes under way reach the files when a process dies."""
         return self.is_hung and self._dice.random() < 0.5
 
     # --- the block cache ---------------------------------------------------------------------
 
     def make_cache(self, memory: Path) -> str:
-        """Where the broker's arenas are to be made."""
         if self._arenas is None:
             self._arenas = memory / f"broker-{self._number}"
             self._arenas.mkdir()
         return str(self._arenas)
 
     def process_dies(self) -> None:
-        """What was written is there, and so is the arena; nobody has a lock.
+        """Keeps what was written and the arena; releases all locks.
 
-        The process's own mapping goes on to the arena of before: what it still does in memory when
-        it is taken down is seen by nobody.
+        The dead process's mapping keeps the old arena file, so nobody sees what it still writes.
         """
         self.disk.kill_process()
         for arena in self._arena_files():
@@ -74,7 +68,7 @@ class Volume:
             copy.replace(arena)
 
     def machine_goes_down(self) -> None:
-        """Of what was not synced some is gone, and all of what was in memory."""
+        """Loses some of what was not synced, and all memory."""
         self.disk.reboot(self._heap.dice(f"power of {self._number}").getrandbits(60))
         for arena in self._arena_files():
             arena.unlink()

@@ -1,4 +1,4 @@
-"""A connection to a broker's data plane: whole frames to it, whole frames back, in order."""
+"""A connection to a broker's data plane: whole frames in both directions, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Received = Callable[[bytes | None], None]
 
 
 class WireLink:
-    """See the module. The client makes it; it ends with the server's process."""
+    """The client makes it; it ends with the server's process."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class WireLink:
         server: BrokerLife,
         received: Received,
     ) -> None:
-        """``source`` is the place of the one who connects, ``process`` whom answers come to."""
+        """``source`` is the client's place, ``process`` the one that receives answers."""
         self._cluster = cluster
         self._source = source
         self._process = process
@@ -84,7 +84,7 @@ class WireLink:
         return self._generation != network.generation(self._source, self._target)
 
     def _look(self) -> bool:
-        """Whether it is still worth looking at when connections break or processes die."""
+        """Whether to be called again when connections break or processes die."""
         is_gone = not self._server.process.is_alive
         if not self.is_open:
             return False
@@ -98,7 +98,6 @@ class WireLink:
         return True
 
     def close(self) -> None:
-        """The one who connected lets go."""
         self.is_open = False
         self._hang_up()
 

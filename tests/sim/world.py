@@ -1,4 +1,4 @@
-"""One run of the simulation: a cluster, what starts and ends its processes, and its checker."""
+"""One run of the simulation: a cluster, its processes' starts and ends, and its checker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.sim.scheduler import in_place_of_trio
 from tests.sim.settings import TOPIC, TOPIC_ID, Settings
 
 PROBE_SECONDS = 0.4
-"""Of observers, between two questions."""
+"""Between two questions of an observer."""
 
 DRIVERS = (
     "pyrklog.base.changes",
@@ -57,7 +57,7 @@ DRIVERS = (
 
 
 class World(Cluster):
-    """See the module. Between :meth:`running` begins and ends nothing else may use the drivers."""
+    """Only one may run at a time: it patches the drivers' modules."""
 
     def __init__(self, seed: int, settings: Settings) -> None:
         super().__init__(seed, settings)
@@ -89,7 +89,6 @@ class World(Cluster):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The drivers are the simulation's."""
         modules = tuple(importlib.import_module(name) for name in DRIVERS)
         patched: list[tuple[ModuleType, str, object]] = []
         for name, replacements in self._replacements().items():
@@ -123,8 +122,8 @@ class World(Cluster):
             yield
 
     def _replacements(self) -> dict[str, dict[str, object]]:
-        """What stands in for sockets, by module; and the pace of observers, who would else make
-        most of what happens."""
+        """Stand-ins for sockets, by module. Observers ask less often, or they would make most
+        events."""
         peers: dict[str, object] = {"PeerConnection": self._connection}
         sockets: dict[str, object] = {"connect": self._connect, "probe": self._probe}
         return {
@@ -161,7 +160,6 @@ class World(Cluster):
     # --- processes -------------------------------------------------------------------------------
 
     def start(self, number: int) -> None:
-        """A broker's process begins, if there is none."""
         broker = self.brokers[number]
         if broker.volume.holds_up(None, partial(self.start, number)):
             return
@@ -174,7 +172,7 @@ class World(Cluster):
             )
 
     def kill(self, number: int, *, loses_power: bool = False) -> None:
-        """kill -9; or the machine goes down, and forgets what was not synced."""
+        """kill -9; or the machine goes down and forgets what was not synced."""
         broker = self.brokers[number]
         if broker.life is None:
             return
@@ -202,12 +200,12 @@ class World(Cluster):
         self.look_at_connections()
 
     def ends(self, life: BrokerLife) -> None:
-        """A process ends in order, once its volume takes what is left."""
+        """An orderly end, once the volume accepts what is left."""
         broker = life.broker
         if broker.life is not life or broker.volume.holds_up(None, partial(self.ends, life)):
             return
         if not life.is_registered:
-            # The cluster has not heard of it, so its end says nothing of what was before.
+            # The cluster has not heard of this life, so its end says nothing of earlier ones.
             if not self.checker.bears_loss_of(broker.id):
                 self._end(life)
                 return
@@ -228,7 +226,7 @@ class World(Cluster):
             self._switch_off(broker, is_clean)
 
     def _switch_off(self, broker: Broker, is_clean: bool) -> None:
-        """What ended clean loses nothing with power; what did not may, if that is borne."""
+        """A clean end loses nothing with the power. Another one may, if that is survivable."""
         if is_clean:
             self._goes_down(broker)
         elif self.checker.bears_loss_of(broker.id):
@@ -236,7 +234,7 @@ class World(Cluster):
             self.checker.lost_power(broker.id)
 
     def exited(self, life: BrokerLife) -> None:
-        """A process could not go on."""
+        """A process ended by itself; it starts again later."""
         if life.broker.life is life:
             self._end(life)
             self.heap.after(500_000, None, lambda: self.start(life.broker.id))
@@ -244,7 +242,7 @@ class World(Cluster):
     # --- time -------------------------------------------------------------------------------------
 
     def run_until(self, until_us: int) -> None:
-        """Lets everything happen up to then. Raises :class:`Violation`."""
+        """Runs all events up to then. Raises :class:`Violation`."""
         while self.heap.step(until_us):
             if self.violation is not None:
                 raise self.violation

@@ -1,12 +1,11 @@
 """A model of ZooKeeper: tree and watches of the embedded store, with sessions over a network.
 
-One server, which is linearizable as an ensemble's leader is. Of one session requests arrive, and
-answers and watches come back, in order (as ZooKeeper promises). A session whose client is not heard
-ends after its time-out; its client learns of it when it can be reached again. While the client is
-cut off its requests wait, as those of kazoo do, and when it is back every watch is called, as
-``zookeeper.py`` does. The server may be away for everybody; sessions wait for it then. The client
-refuses a transaction that is larger than the server takes, as ``zookeeper.py`` does; with some
-seeds it takes so little that the controller's batches have to be split.
+One server, linearizable like an ensemble's leader. Within a session requests, answers and watches
+keep their order. A silent session ends after its timeout; its client learns of it when it can be
+reached. While a client is cut off its requests wait, as in kazoo, and every watch is called when it
+returns, as in ``zookeeper.py``. Sessions outlive an absence of the server. As in ``zookeeper.py``,
+the client refuses transactions larger than the server accepts; some seeds set that limit so low
+that the controller's batches are split.
 """
 
 from __future__ import annotations
@@ -39,12 +38,10 @@ SESSION_TIMEOUT_US = 3_000_000
 HEARTBEAT_US = 700_000
 SMALL_SHARE = 0.3
 SMALL_BYTES = 1_150
-"""Enough for a registration and a deposal, and not for several partitions at once."""
+"""Enough for a registration and a deposition, but not for several partitions."""
 
 
 class ZooKeeper:
-    """The server."""
-
     def __init__(self, heap: Heap, network: Network, scheduler: Scheduler) -> None:
         self.heap = heap
         self.network = network
@@ -56,27 +53,23 @@ class ZooKeeper:
         self.is_away = False
         self.away_us = (0, -(10**9))
         """From when to when it was away last."""
-        """No server answers anybody, and none counts how long a session is not heard."""
+        """The server answers nobody, and the timeouts of sessions stop."""
         is_small = heap.dice("store's limit").random() < SMALL_SHARE
         self.transaction_bytes_max = SMALL_BYTES if is_small else TRANSACTION_BYTES_MAX
         self.refused = 0
-        """Transactions that were too large."""
         self._zxid = 0
         self._last_session = 0
 
     def go_away(self) -> None:
-        """Nobody reaches it, and no session ends."""
         self.is_away = True
         self.away_us = (self.heap.now_us, self.heap.now_us)
 
     def come_back(self) -> None:
-        """It is there again, if it was away."""
         if self.is_away:
             self.is_away = False
             self.away_us = (self.away_us[0], self.heap.now_us)
 
     def begin(self, process: Process, broker: int) -> Session:
-        """A new session of a broker's process."""
         self._last_session += 1
         session = Session(self, process, broker, self._last_session)
         self.sessions[session.session_id] = session
@@ -84,7 +77,7 @@ class ZooKeeper:
         return session
 
     def _watch_over(self, session: Session) -> None:
-        """Ends the session when nothing was heard of it for its time-out."""
+        """Ends the session after a timeout without contact."""
 
         def look() -> None:
             if session.session_id not in self.sessions:
@@ -100,7 +93,7 @@ class ZooKeeper:
         self.heap.after(HEARTBEAT_US, None, look)
 
     def end(self, session: Session) -> None:
-        """The session is over: its watches go, then its nodes."""
+        """Removes its watches, then its nodes."""
         if self.sessions.pop(session.session_id, None) is None:
             return
         self.watches.drop_session(session.session_id)
@@ -110,7 +103,6 @@ class ZooKeeper:
         session.tell(session.learn_of_end)
 
     def run(self, session_id: int, operations: Sequence[Operation]) -> Outcome:
-        """One transaction."""
         self._zxid += 1
         draft = Draft(self.tree)
         context = Context(session_id, self._zxid, self.heap.now_ms)
@@ -127,7 +119,7 @@ class ZooKeeper:
 
 
 class Session(SingleWrites):
-    """A session of one process; the driver's side of it is that of ``Metastore``."""
+    """A session of one process. The driver sees it as a ``Metastore``."""
 
     def __init__(self, server: ZooKeeper, process: Process, broker: int, session_id: int) -> None:
         self.session_id = session_id
@@ -155,13 +147,13 @@ class Session(SingleWrites):
     # --- on the way ------------------------------------------------------------------------------
 
     def _send(self, arrive: Callable[[], None]) -> None:
-        """To the server, behind what was sent before."""
+        """To the server, after earlier requests."""
         self._arrives_us = max(self._arrives_us, self._heap.now_us + self._network.delay_us())
         self._heap.after(self._arrives_us - self._heap.now_us, None, lambda: self._arrive(arrive))
 
     def _arrive(self, arrive: Callable[[], None]) -> None:
         if not self._process.is_alive:
-            return  # what the dead have sent may arrive or not: here it does not
+            return  # a dead client's request may arrive or not; here it does not
         if self._network.reaches(self.broker, STORE):
             arrive()
         else:
@@ -169,7 +161,7 @@ class Session(SingleWrites):
             self._network.when_healed(lambda: self._arrive(arrive))
 
     def tell(self, learn: Callable[[], None]) -> None:
-        """To the client, behind what was told before."""
+        """To the client, after earlier answers."""
         self._returns_us = max(self._returns_us, self._heap.now_us + self._network.delay_us())
         self._heap.after(self._returns_us - self._heap.now_us, None, lambda: self._return(learn))
 
@@ -181,7 +173,7 @@ class Session(SingleWrites):
             self._network.when_healed(lambda: self._return(learn))
 
     def _cut_off(self) -> None:
-        """The client's library loses its connection; when it has another it calls every watch."""
+        """The client's library loses its connection, and calls every watch once it has another."""
         if self._was_cut_off:
             return
         self._was_cut_off = True
@@ -203,7 +195,7 @@ class Session(SingleWrites):
     # --- requests --------------------------------------------------------------------------------
 
     async def _ask(self, serve: Callable[[], Any]) -> Any:
-        """What ``serve`` gives on the server; a :class:`MetastoreError` that it gives is raised."""
+        """Runs ``serve`` on the server. Raises the :class:`MetastoreError` it returns."""
         if self._is_over:
             raise SessionExpiredError("/")
 
@@ -231,7 +223,6 @@ class Session(SingleWrites):
         return outcome
 
     def learn_of_end(self) -> None:
-        """The client is told that its session is over."""
         self._is_over = True
         waiting, self._waiting = self._waiting, []
         for wake in waiting:
@@ -243,7 +234,7 @@ class Session(SingleWrites):
         return entry.node if entry is not None else None
 
     def _wrapped(self, watch: Watch) -> Watch:
-        """The watch as the server has it: called at the client, behind what was told before."""
+        """The server's side of the watch: calls it at the client, in order."""
 
         def call(event: WatchEvent) -> None:
             self.tell(lambda: watch(event))

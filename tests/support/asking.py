@@ -1,4 +1,4 @@
-"""One connection that speaks any API by its codec, in whatever version a test wants."""
+"""One connection that speaks any API by its codec, in any version."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 
 class Asker:
-    """Asks, one request at a time; connects again after the broker has closed the connection."""
-
     def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._address = (host, int(port))
@@ -23,7 +21,7 @@ class Asker:
         self._socket: socket.socket | None = None
 
     def ask(self, api: Api[Any, Any], version: int, request: Any) -> Any:
-        """The decoded answer. Raises :class:`OSError` where there is none."""
+        """The decoded answer. Raises :class:`OSError` if there is none."""
         body = self.exchange(api, version, api.encode_request(request, version))
         return api.decode_response(body, version)
 
@@ -52,7 +50,7 @@ class Asker:
         return bytes(received)
 
     def await_coordinator(self, group: str) -> None:
-        """Returns when the broker coordinates the group and has read its past."""
+        """Returns once the broker coordinates the group and has loaded its offsets."""
         told = ErrorCode.NONE
 
         def has_loaded() -> bool:
@@ -68,7 +66,6 @@ class Asker:
         wait_until(has_loaded, lambda: told.name)
 
     def close(self) -> None:
-        """Ends the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

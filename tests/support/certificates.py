@@ -18,11 +18,10 @@ class Certificates(NamedTuple):
     """For 127.0.0.1."""
     client: Path
     other_ca: Path
-    """Has signed none of them."""
+    """A CA that signed none of them."""
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Makes them in a folder that is there."""
     store = folder / "all.p12"
     _make(store, "ca", "-ext", "bc:c")
     _make(store, "other", "-ext", "bc:c")

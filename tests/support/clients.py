@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Record:
-    """A record as any client sees it; None is a null, which is not the same as empty."""
+    """A record as any client sees it. None is null, which differs from empty."""
 
     key: bytes | None
     value: bytes | None
@@ -26,8 +26,6 @@ class Record:
 
 
 class Client(Protocol):
-    """What every client of this module can do."""
-
     name: str
 
     def produce(
@@ -40,17 +38,15 @@ class Client(Protocol):
         idempotent: bool = True,
         partition: int = 0,
     ) -> list[int]:
-        """Writes `records` in order; their offsets as acknowledged."""
+        """Writes ``records`` in order; returns their acknowledged offsets."""
 
     def consume(
         self, bootstrap: str, topic: str, count: int, *, partition: int = 0, start: int = 0
     ) -> list[Record]:
-        """Reads `count` records from offset `start` on, without a group."""
+        """Reads ``count`` records from offset ``start``, without a group."""
 
 
 class Confluent:
-    """confluent-kafka, which is librdkafka."""
-
     name = "confluent"
 
     def produce(
@@ -129,8 +125,6 @@ class Confluent:
 
 
 class KafkaPython:
-    """kafka-python."""
-
     name = "kafka-python"
 
     def produce(

@@ -1,6 +1,6 @@
-"""The time that test records carry."""
+"""The timestamps of test records."""
 
 import time
 
-# An hour ago, on a full second: brokers delete records of a week ago, whoever wrote them.
+# An hour ago, on a full second. Brokers would delete records that are a week old.
 START_MS = (time.time_ns() // 1_000_000_000 - 3600) * 1000

@@ -20,7 +20,7 @@ OFFSETS_REPLICAS = 3
 
 
 class BrokerCluster(Site):
-    """Brokers by number; each can be killed, paused and started again. ``close`` ends all."""
+    """Brokers by number; each can be killed, paused and started again."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class BrokerCluster(Site):
         racks: Mapping[int, str] | None = None,
         **options: Any,
     ) -> None:
-        """``zookeeper`` is an address with a chroot that nobody else uses; ``racks`` says where
-        each broker stands."""
+        """``zookeeper`` is an address with a chroot for this cluster only; ``racks`` is the rack of
+        each broker."""
         self.zookeeper = zookeeper
         places = {number: {"broker.rack": rack} for number, rack in (racks or {}).items()}
         if count < OFFSETS_REPLICAS:
@@ -53,17 +53,16 @@ class BrokerCluster(Site):
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, for `bootstrap.servers`."""
+        """All brokers, for ``bootstrap.servers``."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def start(self) -> BrokerCluster:
-        """Starts all brokers, and waits until each knows all."""
+        """Starts all brokers and waits until each knows all."""
         for broker in self.brokers.values():
             broker.start()
         return self
 
     def close(self) -> None:
-        """Ends everything."""
         for broker in self.brokers.values():
             broker.close()
         if self._client is not None:
@@ -74,14 +73,14 @@ class BrokerCluster(Site):
 
     @property
     def store(self) -> KazooClient:
-        """A session of the test's own."""
+        """A ZooKeeper session of the test's own."""
         if self._client is None:
             self._client = KazooClient(self.zookeeper)
             self._client.start()
         return self._client
 
     def json(self, path: str) -> dict[str, Any]:
-        """The content of a node; empty where there is none."""
+        """The content of a znode; empty if it does not exist."""
         try:
             data, _ = self.store.get(path)
         except NoNodeError:
@@ -90,18 +89,15 @@ class BrokerCluster(Site):
         return content
 
     def controller(self) -> int:
-        """The controller's number; waits for one."""
+        """Waits for a controller; returns its id."""
         found = wait_until(lambda: self.json("/controller"), "no controller")
         return int(found["brokerid"])
 
     def registered(self) -> set[int]:
-        """The brokers that ZooKeeper takes for alive."""
         return {int(name) for name in self.store.get_children("/brokers/ids")}
 
     def is_registered(self, number: int) -> bool:
-        """Whether the broker is one of them."""
         return number in self.registered()
 
     def is_gone(self, number: int) -> bool:
-        """Whether it is not."""
         return number not in self.registered()

@@ -1,5 +1,3 @@
-"""What tests of clusters do as clients (librdkafka)."""
-
 from __future__ import annotations
 
 import time
@@ -24,7 +22,7 @@ def create(
     bootstrap: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> AdminClient:
-    """Creates a topic, also while another broker becomes the controller."""
+    """Creates a topic, even while the controller changes."""
     admin = AdminClient({"bootstrap.servers": bootstrap or cluster.bootstrap})
 
     def is_created() -> bool:
@@ -32,7 +30,7 @@ def create(
         try:
             admin.create_topics([new])[topic].result(30)
         except KafkaException as error:
-            # librdkafka does not look for the new one by itself.
+            # librdkafka does not look for the new controller by itself.
             if error.args[0].code() != ErrorCode.NOT_CONTROLLER:
                 raise
             admin.list_topics(timeout=30)
@@ -44,9 +42,9 @@ def create(
 
 
 def described(admin: AdminClient, topic: str) -> dict[int, Any]:
-    """The partitions of a topic, by number, as some broker tells of them.
+    """The partitions of a topic, by number.
 
-    librdkafka leaves a request with a broker that has just been killed until its time is over.
+    librdkafka may wait for a broker that was just killed until the request times out.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -62,22 +60,21 @@ def described(admin: AdminClient, topic: str) -> dict[int, Any]:
 
 
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
-    """Leader of each partition, -1 for none."""
     return {index: item.leader for index, item in described(admin, topic).items()}
 
 
 def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
-    """In-sync replicas of each partition."""
     return {index: set(item.isrs) for index, item in described(admin, topic).items()}
 
 
 def end_offset(consumer: Consumer, place: TopicPartition, within_s: float = PATIENCE_S) -> int:
-    """Where a partition ends, also while its leader moves.
+    """A partition's end offset, even while its leader moves.
 
-    librdkafka asks whom it was told of once; that one may have handed over since, or be new and not
-    know yet what all have (KIP-207). Where an answer left the leader's broker out, as when all
-    sessions have just ended, librdkafka drops that broker and says from then on that the partition
-    is unknown (`rd_kafka_topic_partition_list_query_leaders`), asking nobody: so it is made to.
+    librdkafka asks the leader it last heard of. That broker may have lost the leadership, or not
+    know the high watermark yet (KIP-207). After metadata without the leader's broker, as when all
+    sessions have just ended, librdkafka drops the broker and calls the partition unknown without
+    asking anybody (``rd_kafka_topic_partition_list_query_leaders``). This function then forces new
+    metadata.
     """
     told = ""
 
@@ -103,7 +100,7 @@ def produce(
     *,
     idempotent: bool = True,
 ) -> None:
-    """Each value to each partition; fails unless all are acknowledged."""
+    """Writes each value to each partition; fails unless all are acknowledged."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": idempotent})
     for value in values:
@@ -119,7 +116,6 @@ def produce(
 
 
 def consume(cluster: BrokerCluster, topic: str, count: int, group: str) -> list[bytes]:
-    """As a member of a group."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

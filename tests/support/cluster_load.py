@@ -1,4 +1,4 @@
-"""A producer that goes on through whatever happens to a cluster, and what must be there then."""
+"""A producer that continues through all faults, and a check of its records."""
 
 import threading
 
@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 
 
 class Writer:
-    """An idempotent producer with acks=all that goes on until it is stopped."""
+    """An idempotent producer with acks=all that runs until it is stopped."""
 
     def __init__(self, cluster: BrokerCluster, topic: str, partitions: int) -> None:
         self.acknowledged: list[set[int]] = [set() for _ in range(partitions)]
@@ -52,12 +52,12 @@ class Writer:
             self.acknowledged[message.partition()].add(int(message.value()))  # type: ignore[attr-defined]
 
     def go_on(self, count: int = 500) -> None:
-        """Returns when so many more are acknowledged."""
+        """Returns when ``count`` more records are acknowledged."""
         wanted = self.count + count
         wait_until(lambda: self.count >= wanted, f"stands still at {self.count}")
 
     def abandon(self) -> None:
-        """Ends it, whatever is not acknowledged yet: the test has failed."""
+        """Ends it without waiting for acknowledgements: the test has failed."""
         self._end.set()
         self._thread.join()
         self._producer.purge()
@@ -70,7 +70,7 @@ class Writer:
 
 
 def check(cluster: BrokerCluster, topic: str, writer: Writer) -> None:
-    """Everything acknowledged is there, once, in order."""
+    """Each acknowledged record is there once, in order."""
     found = [int(value) for value in consume(cluster, topic, writer.count, "checker")]
     assert len(found) == len(set(found)), "some are there twice"
     assert set(found) >= set().union(*writer.acknowledged)

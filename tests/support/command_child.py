@@ -1,8 +1,7 @@
-"""Command lines of pyrklog, each run in this process, as their caller asks on the standard input.
+"""Command lines of pyrklog, each run in this process, as standard input requests.
 
-A command ends with its process, and so do the clients that it leaves behind. Many commands in a
-process of a test would leave many of them, whose threads go on: so they run here, and a process
-is asked for some lines only.
+Clients that a command leaves behind end with its process. In the test's own process their threads
+would pile up, so each child process runs a limited number of lines.
 """
 
 from __future__ import annotations
@@ -16,22 +15,18 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 LINES_MAX = 25
-"""Before the next process."""
+"""Lines of one process."""
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
-
     exit_code: int
     output: str
     stderr: str
     failure: str
-    """The traceback of an exception that came out; empty where there was none."""
+    """The traceback of an exception, or empty."""
 
 
 class Commands:
-    """Runs command lines in processes of their own."""
-
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self._environment = environment
         self._folder = folder

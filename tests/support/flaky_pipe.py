@@ -1,5 +1,3 @@
-"""A TCP pipe that can lose what the server says, and cut its connections."""
-
 from __future__ import annotations
 
 import contextlib
@@ -10,7 +8,7 @@ _CHUNK_BYTES = 65_536
 
 
 class FlakyPipe:
-    """Forwards connections to a port of this machine until it is closed."""
+    """Forwards connections to a local port until it is closed."""
 
     def __init__(self, target_port: int) -> None:
         self._target = ("127.0.0.1", target_port)
@@ -24,25 +22,24 @@ class FlakyPipe:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Cuts everything and takes no more."""
         self._listener.close()
         self.cut()
 
     def lose_answers(self) -> None:
-        """From now on what the server says is lost, up to the next `cut`."""
+        """Loses the server's bytes until the next ``cut``."""
         self._lost.clear()
         self._loses_answers = True
 
     def wait_lost(self) -> None:
-        """Returns when something was lost. AssertionError after ten seconds."""
+        """Waits until something was lost. AssertionError after ten seconds."""
         assert self._lost.wait(10), "the server said nothing"
 
     def mute_next(self, connections: int) -> None:
-        """On that many of the next connections nothing comes through, either way."""
+        """The next ``connections`` connections pass nothing, either way."""
         self._mute_next = connections
 
     def cut(self) -> None:
-        """Cuts all connections; new ones work, but for those of `mute_next`."""
+        """Cuts all connections; new ones work, except those of ``mute_next``."""
         with self._lock:
             opened, self._open = self._open, []
             self._loses_answers = False

@@ -1,4 +1,4 @@
-"""What the offsets topic tells of the groups whose generations it holds."""
+"""Checks of the group generations in the offsets topic."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -27,11 +27,10 @@ def check_generations(
     *,
     stories: Mapping[str, Callable[[int, int, int], str]] | None = None,
 ) -> None:
-    """The offsets topic holds every assignment that was handed out, and every commit in order.
+    """The offsets topic holds every assignment handed out, and every commit in order.
 
-    `least` says how many generations each group has had at the very least; other groups are not
-    looked at. All consume `topic`. `stories` tell who committed between two offsets of a group's
-    partition.
+    ``least`` names the groups to check, with their minimum of generations. All consume ``topic``.
+    ``stories`` tell who committed between two offsets of a group's partition.
     """
     generations = dict.fromkeys(least, 0)
     offsets: dict[tuple[str, int], int] = {}

@@ -17,14 +17,15 @@ STEP_S = 0.1
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """A topic that is there and led."""
+    """Creates a topic and waits for its leaders."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT_S)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, each: int, first: int = 0) -> None:
-    """`each` records into every partition; the values are `partition:number`, from `first` on."""
-    # Leaders may change meanwhile: what is sent again must not stand there twice.
+    """``each`` records into every partition; the values are ``partition:number``, from ``first``
+    on."""
+    # Leaders may change meanwhile; retries must not write twice.
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "enable.idempotence": True}
     producer = confluent_kafka.Producer(settings)
     for partition in range(partitions):
@@ -34,27 +35,25 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, first: int = 0)
 
 
 class Member(Protocol):
-    """A consumer of a group that does not commit by itself."""
+    """A group member without automatic commits."""
 
     def poll(self) -> list[str]:
-        """Values that came within a moment; also what keeps the membership alive."""
+        """Values that arrived shortly; also keeps the membership alive."""
 
     def assigned(self) -> list[int]:
         """The partitions that it owns."""
 
     def commit(self, offsets: Mapping[int, int], note: str) -> None:
-        """Commits next offsets by partition, and a note with each."""
+        """Commits next offsets by partition, with a note each."""
 
     def committed(self, partition: int) -> tuple[int, str] | None:
-        """Offset and note of the group."""
+        """The group's offset and note."""
 
     def close(self) -> None:
         """Leaves the group (a static member does not)."""
 
 
 class ConfluentMember:
-    """librdkafka."""
-
     def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
         self.events: list[tuple[str, tuple[int, ...]]] = []
         self._topic = topic
@@ -108,11 +107,11 @@ class ConfluentMember:
 
 
 def finish_join(consumer: kafka.KafkaConsumer) -> None:
-    """Has kafka-python's next poll take up a join that the last one did not wait for.
+    """Makes kafka-python's next poll resume a join that the last poll did not wait for.
 
-    3.0.12 forgets it where new metadata were the reason: from its assignment on, the leader sees no
-    reason to join any more, and with a SyncGroup that takes longer than the poll it is left without
-    partitions and heartbeats.
+    3.0.12 forgets a join that new metadata caused: after its assignment the leader sees no reason
+    to join, and if the SyncGroup outlasts the poll the leader has no partitions and sends no
+    heartbeats.
     """
     coordinator = consumer._coordinator
     if coordinator._join_task is not None:
@@ -120,8 +119,6 @@ def finish_join(consumer: kafka.KafkaConsumer) -> None:
 
 
 class KafkaPythonMember:
-    """kafka-python."""
-
     def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
         self._topic = topic
         self._consumer = kafka.KafkaConsumer(
@@ -159,10 +156,10 @@ class KafkaPythonMember:
 
 
 class AioKafkaMember:
-    """aiokafka, in an event loop that turns while it is asked something.
+    """aiokafka, in an event loop that runs only during calls.
 
-    Its start is over when it has been assigned something, for which the other members have to be
-    polled: it goes on in `poll`.
+    Its start ends with an assignment, for which the other members must be polled, so ``poll``
+    continues it.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
@@ -172,7 +169,7 @@ class AioKafkaMember:
         self._starting = self._loop.create_task(self._consumer.start())
 
     async def _make(self, bootstrap: str, group: str) -> Any:
-        """It wants to be made within the loop."""
+        """The consumer must be made within the loop."""
         return aiokafka.AIOKafkaConsumer(
             self._topic,
             bootstrap_servers=bootstrap,
@@ -212,7 +209,7 @@ class AioKafkaMember:
 
     def committed(self, partition: int) -> tuple[int, str] | None:
         place = aiokafka.TopicPartition(self._topic, partition)
-        # Its public method leaves the note out.
+        # The public method omits the note.
         found = self._run(self._consumer._coordinator.fetch_committed_offsets([place]))
         return (found[place].offset, found[place].metadata) if place in found else None
 
@@ -231,14 +228,14 @@ MEMBERS: Mapping[str, Callable[[str, str, str], Member]] = {
 
 
 class Crew:
-    """Members that are polled in turn, each value noted; a context manager that closes them."""
+    """Members polled in turn, with each value noted. The context manager closes them."""
 
     def __init__(self, *members: Member) -> None:
         self.members = list(members)
         self.seen: list[str] = []
 
     def poll_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Polls all members until a condition holds; AssertionError after `TIMEOUT_S`."""
+        """Polls all members until a condition holds; AssertionError after ``TIMEOUT_S``."""
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             shares = [member.assigned() for member in self.members]
@@ -247,7 +244,7 @@ class Crew:
                 self.seen += member.poll()
 
     def owns_all(self, partitions: int, *, each: bool = True) -> bool:
-        """Whether every partition has one owner, and every member (with `each`) owns some."""
+        """Whether every partition has one owner and, with ``each``, every member owns some."""
         shares = [member.assigned() for member in self.members]
         owned = sorted(partition for share in shares for partition in share)
         return owned == list(range(partitions)) and (all(shares) or not each)

@@ -1,4 +1,4 @@
-"""Runs Apache Kafka's own tools: plain `java -cp`, with the jars that `make test` fetched."""
+"""Runs Apache Kafka's own tools: plain ``java -cp``, with the jars that ``make test`` fetched."""
 
 import os
 import subprocess
@@ -9,22 +9,20 @@ KAFKA_JARS = ROOT / ".cache" / "kafka"
 SPARK_JARS = ROOT / ".cache" / "spark"
 _LOGGING = Path(__file__).with_name("log4j.properties")
 
-# What matters here is the time to start: most of these processes live for a second.
+# For a short start: most of these processes live for a second.
 _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 
 
 class ToolFailed(AssertionError):
-    """A tool ended with an error; the message holds its output."""
+    """A tool ended with an error; the message has its output."""
 
 
 def java() -> str:
-    """The `java` of JAVA_HOME, else of PATH."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
 
 def command(main: str, *arguments: str) -> list[str]:
-    """The command line of a main class, or of a single `.java` file."""
     if not any(KAFKA_JARS.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars in {KAFKA_JARS}: run `make .cache/kafka.done`")
     classpath = str(KAFKA_JARS / "*")
@@ -33,7 +31,7 @@ def command(main: str, *arguments: str) -> list[str]:
 
 
 def run(main: str, *arguments: str, stdin: str = "", timeout_s: float = 60.0) -> str:
-    """Runs a main class to its end; its standard output. ToolFailed unless it exits with 0."""
+    """Runs a main class; returns its standard output. ToolFailed unless it exits with 0."""
     done = subprocess.run(
         command(main, *arguments),
         input=stdin,

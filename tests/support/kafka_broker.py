@@ -1,4 +1,4 @@
-"""Apache Kafka itself, one node without ZooKeeper, for what only it can write."""
+"""Apache Kafka itself, one node without ZooKeeper, for what only Kafka can write."""
 
 import subprocess
 from pathlib import Path
@@ -13,9 +13,9 @@ _START_S = 90
 
 
 class KafkaBroker:
-    """A Kafka 3.9.1 broker and controller in `folder`; partition folders lie in `folder/data`.
+    """A Kafka 3.9.1 broker and controller in ``folder``; partition folders are in ``folder/data``.
 
-    `data`: an existing directory to be used as it is, instead of a new one in `folder`.
+    ``data``: an existing data directory to use instead.
     """
 
     def __init__(self, folder: Path, data: Path | None = None) -> None:
@@ -37,7 +37,7 @@ class KafkaBroker:
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
             "log.index.interval.bytes": "512",
-            # As its own quick-start configuration has it; each group would wait for three seconds.
+            # As in Kafka's quick start; by default each group waits three seconds.
             "group.initial.rebalance.delay.ms": "0",
         }
         folder.mkdir(parents=True)
@@ -46,7 +46,6 @@ class KafkaBroker:
 
     @property
     def bootstrap(self) -> str:
-        """For `bootstrap.servers`."""
         return f"127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:

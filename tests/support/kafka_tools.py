@@ -17,18 +17,16 @@ CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
     "replica-verification": f"{_PACKAGE}.ReplicaVerificationTool",
 }
-"""The scripts of Kafka's bin/ without "kafka-" -> their main classes."""
+"""Scripts of Kafka's bin/ without "kafka-" -> their main classes."""
 
 
 class Output(NamedTuple):
-    """What a tool printed, and the status that it ended with."""
-
     text: str
     status: int
 
     @property
     def lines(self) -> list[str]:
-        """Lines that are not empty, with single spaces, without the log's."""
+        """Non-empty lines with single spaces, without log lines."""
         words = (" ".join(line.split()) for line in self.text.splitlines())
         return [line for line in words if line and not re.match(r"(WARN|INFO|ERROR) ", line)]
 

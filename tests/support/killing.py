@@ -1,7 +1,7 @@
-"""Writers that live through the death of their broker, again and again, and know what they wrote.
+"""Writers that survive repeated deaths of their broker and know what they wrote.
 
-`LibraryWriter` is librdkafka; `RawWriter` sends frames by hand, so that it knows every sequence
-that it used: it repeats unanswered batches under the same numbers, and an answered one at times.
+``LibraryWriter`` is librdkafka. ``RawWriter`` sends its own frames, so it knows every sequence that
+it used: it repeats unanswered batches with the same sequences, and sometimes answered ones.
 """
 
 import random
@@ -22,7 +22,7 @@ from tests.support.ledger import Ledger, Place, value
 
 PATIENCE_S = 60.0
 RECONNECT_S = 0.01
-"""How long a client leaves a broker in peace that is not there or not ready."""
+"""A client's pause before it tries an absent broker again."""
 IN_FLIGHT_MAX = 5
 
 NOT_YET = (
@@ -30,20 +30,20 @@ NOT_YET = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""What a partition answers until it is opened."""
+"""A partition's answers until it is open."""
 
 _SEEN_BEFORE = (
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 )
-"""What a repeated batch gets that is not among the five that are remembered."""
+"""The answers to a repeated batch older than the last five."""
 
 
 class Persistent:
-    """A thread that calls `step`; when the broker dies under it, `step` is called again.
+    """A thread that calls ``step``, again after each death of the broker.
 
-    `step` gets on for a while and returns, raises OSError or ConnectionClosed when the connection
-    breaks, and anything else ends the thread and is an error.
+    ``step`` works for a while and returns, or raises OSError or ConnectionClosed when the
+    connection breaks. Any other exception is an error and ends the thread.
     """
 
     def __init__(self, name: str, step: Callable[[], None], ledger: Ledger) -> None:
@@ -55,12 +55,11 @@ class Persistent:
         self._thread.start()
 
     def end(self) -> None:
-        """No step begins any more; waits for the one under way."""
+        """Starts no further step; waits for the one under way."""
         self._ended.set()
         self._thread.join()
 
     def abandon(self) -> None:
-        """No step begins any more."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -76,8 +75,8 @@ class Persistent:
 
 @dataclass(frozen=True)
 class Style:
-    """How a library's writer writes: sizes of values in bytes, records that may wait for an answer,
-    how often it adds to them, options of librdkafka."""
+    """Load of a library's writer: value sizes in bytes, records that may be unanswered, how often
+    it adds records, options of librdkafka."""
 
     size_min: int
     size_max: int
@@ -87,8 +86,6 @@ class Style:
 
 
 class LibraryWriter:
-    """librdkafka's idempotent producer."""
-
     def __init__(
         self, bootstrap: str, number: int, places: Sequence[Place], style: Style, ledger: Ledger
     ) -> None:
@@ -132,7 +129,6 @@ class LibraryWriter:
             self._producer.poll(left_s)
 
     def finish(self) -> None:
-        """Waits until everything was acknowledged."""
         left = self._producer.flush(PATIENCE_S)
         if left:
             self._ledger.note(f"writer {self._number}: {left} records are not acknowledged")
@@ -142,7 +138,7 @@ class LibraryWriter:
             self._ledger.note(f"writer {self._number}: {error}")
             return
         place = (message.topic(), message.partition())
-        if message.offset() is None:  # what it had repeated was there already
+        if message.offset() is None:  # the repeated record was there already
             self._ledger.tell_somewhere(place, self._number, count)
         else:
             self._ledger.tell(place, message.offset(), self._number, count)
@@ -158,14 +154,14 @@ class _Batch:
     """Count of its first record; also its sequence."""
     values: tuple[bytes, ...]
     told: int | None = None
-    """Offset, where it was answered and is sent once more."""
+    """Offset, if it was answered and is sent once more."""
 
 
 class RawWriter:
     """Produce requests by hand to one partition, up to five unanswered.
 
-    With `repeats` it has a producer id and sends what was not answered once more; without, that may
-    be in the log or not.
+    With ``repeats`` it has a producer id and repeats unanswered batches. Without, an unanswered
+    batch may be in the log or not.
     """
 
     def __init__(
@@ -194,32 +190,32 @@ class RawWriter:
         self._is_ending = False
 
     def step(self) -> None:
-        """One connection's life, or a hundred requests."""
         if self._repeats and self._producer[0] < 0:
             self._get_id()
-        # A connection may also have broken before everything was sent again.
+        # The connection may have broken before everything was sent again.
         again = [batch for batch in (*self._waiting, *self._unsent) if batch.told is None]
         self._waiting.clear()
         self._unsent = deque(again if self._repeats else ())
         with wire.Connection(self._bootstrap, PATIENCE_S) as connection:
-            # What was answered already must not be written a second time.
+            # An answered batch must not be written a second time.
             if self._repeats and self._last is not None and random.random() < 0.3:
                 self._send(connection, self._last)
             while self._unsent:
                 self._send(connection, self._unsent.popleft())
             for _ in range(100):
-                # A producer that the log does not know yet may begin with any number.
+                # A producer that the log does not know may begin with any sequence, so one batch
+                # goes first.
                 room = IN_FLIGHT_MAX if self._last is not None else 1
                 while len(self._waiting) < room and not self._is_ending:
                     self._send(connection, self._new_batch())
                 if not self._waiting or not self._receive(connection):
                     break
-                # Requests of several writers are to meet in ever new ways.
+                # Varies how requests of several writers meet.
                 time.sleep(random.random() * self._pause_s)
             self._drain(connection)
 
     def finish(self) -> None:
-        """Sends what was not answered until it is; after the thread's end."""
+        """Sends unanswered batches until they are answered; call after the thread's end."""
         self._is_ending = True
         deadline = time.monotonic() + PATIENCE_S
         while self._repeats and (self._waiting or self._unsent):
@@ -229,7 +225,7 @@ class RawWriter:
             try:
                 self.step()
             except (OSError, wire.ConnectionClosed):
-                # As clients do, before they try again.
+                # Clients pause before a retry.
                 time.sleep(RECONNECT_S)
 
     def _get_id(self) -> None:
@@ -257,7 +253,7 @@ class RawWriter:
         connection.send_frame(wire.header(wire.PRODUCE, 7, batch.first) + body)
 
     def _receive(self, connection: wire.Connection) -> bool:
-        """The oldest request's answer; False when it was not taken, and so is nothing behind it."""
+        """The oldest request's answer. False if it was refused, and so all later ones."""
         error, base_offset = self._answer(connection)
         batch = self._waiting.popleft()
         if error == ErrorCode.NONE:
@@ -278,12 +274,12 @@ class RawWriter:
         finally:
             if self._repeats:
                 self._waiting.extendleft(reversed(refused))
-        # As clients do, before they try again.
+        # Clients pause before a retry.
         time.sleep(RECONNECT_S)
         return False
 
     def _answer_behind_refused(self, connection: wire.Connection) -> list[_Batch]:
-        """The next request's answer; the batch, unless it was taken."""
+        """The next request's answer: its batch, unless it was accepted."""
         error, base_offset = self._answer(connection)
         batch = self._waiting.popleft()
         if error == ErrorCode.NONE:
@@ -296,7 +292,7 @@ class RawWriter:
         return [batch]
 
     def _drain(self, connection: wire.Connection) -> None:
-        """The connection ends in order: everything that was sent over it is answered first."""
+        """Waits for all answers before the connection closes."""
         before = -1
         while self._waiting and len(self._waiting) != before:
             before = len(self._waiting)

@@ -1,6 +1,6 @@
-"""What each broker for itself tells: one hears of a change some milliseconds after another.
+"""What each single broker tells: brokers hear of a change at slightly different times.
 
-librdkafka asks any broker that it knows, so its answer says nothing of the others.
+librdkafka asks any known broker, so its answer says nothing about the others.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _VERSION = 7
 
 
 def told_by(address: str) -> MetadataResponse:
-    """All that one broker knows; raises :class:`OSError` where none answers."""
+    """One broker's metadata; raises :class:`OSError` if it does not answer."""
     with Asker(address) as asker:
         found: MetadataResponse = asker.ask(METADATA, _VERSION, MetadataRequest())
         return found
@@ -22,13 +22,13 @@ def told_by(address: str) -> MetadataResponse:
 def wait_until_each(
     bootstrap: str, tells: Callable[[MetadataResponse], bool], otherwise: str
 ) -> None:
-    """Waits until every broker of a list tells so."""
+    """Waits until ``tells`` holds for every broker of a list."""
     addresses = bootstrap.split(",")
     wait_until(lambda: all(tells(told_by(address)) for address in addresses), otherwise)
 
 
 def leaders_of(told: MetadataResponse, topic: str) -> dict[int, int]:
-    """Leader of each partition by number; empty where the topic is not known."""
+    """Leader of each partition; empty if the topic is unknown."""
     return {
         one.partition_index: one.leader_id
         for found in told.topics

@@ -1,9 +1,9 @@
-"""What producers were told and what readers saw, record by record.
+"""What producers were told and readers saw, record by record.
 
-A record's value begins with the number of its writer and the writer's own count in that partition:
-`b"3 1207 ..."`. A writer that repeats what was not answered (`exact`) must be in the log with
-0, 1, 2, ... without a gap; one that does not may lack what was not acknowledged. Nobody is there
-twice, and what was acknowledged is where the acknowledgement said.
+A record's value begins with its writer's number and the writer's count in that partition: ``b"3
+1207 ..."``. The records of an ``exact`` writer, which repeats what was not answered, are 0, 1, 2,
+... without a gap; other writers may lack unacknowledged records. No record appears twice, and
+acknowledged records are at the acknowledged offsets.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Place = tuple[str, int]
-"""Topic and partition."""
 
 _UNKNOWN = -1
 _COUNT_BITS = 40
 
 
 def value(writer: int, count: int, padding: int = 0) -> bytes:
-    """The value of a record."""
     return b"%d %d " % (writer, count) + bytes(padding)
 
 
 def parse(text: bytes) -> tuple[int, int]:
-    """Writer and count of a record's value."""
     writer, count, _ = text[:40].split(b" ", 2)
     return int(writer), int(count)
 
@@ -41,11 +38,10 @@ class _Partition:
 
 
 class Ledger:
-    """For any thread. `errors` holds whatever contradicts itself."""
+    """Thread-safe. ``errors`` holds contradictions."""
 
     def __init__(self, exact: Iterable[int]) -> None:
         self.acknowledged: Counter[int] = Counter()
-        """By writer."""
         self.read = 0
         self.repeated = 0
         self.errors: list[str] = []
@@ -54,7 +50,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def tell(self, place: Place, offset: int, writer: int, count: int) -> None:
-        """The writer was told that its record is at `offset`."""
+        """The writer's record was acknowledged at ``offset``."""
         packed = writer << _COUNT_BITS | count
         with self._lock:
             found = self._partitions.setdefault(place, _Partition())
@@ -73,7 +69,7 @@ class Ledger:
                 )
 
     def tell_somewhere(self, place: Place, writer: int, count: int) -> None:
-        """The writer was told that its record is there already, and not where."""
+        """The writer's record was acknowledged as a duplicate, without its offset."""
         with self._lock:
             found = self._partitions.setdefault(place, _Partition())
             self.acknowledged[writer] += 1
@@ -81,7 +77,7 @@ class Ledger:
             found.somewhere[writer] = max(count, found.somewhere.get(writer, -1))
 
     def check_complete(self) -> None:
-        """Everything was read: nothing that was acknowledged is missing at the end."""
+        """Everything was read: no acknowledged record may be missing at the end."""
         with self._lock:
             for place, found in self._partitions.items():
                 if len(found.told) > len(found.seen):
@@ -91,7 +87,7 @@ class Ledger:
                         self._fail(f"{place}: {count} of writer {writer} was told and never seen")
 
     def see(self, place: Place, offset: int, text: bytes) -> None:
-        """A reader found the record, in the order of the log."""
+        """A reader saw the record, in log order."""
         writer, count = parse(text)
         packed = writer << _COUNT_BITS | count
         with self._lock:
@@ -116,7 +112,7 @@ class Ledger:
             )
 
     def ends(self) -> dict[Place, int]:
-        """The offset behind the last one acknowledged or seen, by partition."""
+        """The offset after the last acknowledged or seen one, by partition."""
         with self._lock:
             return {
                 place: max(len(found.told), len(found.seen))
@@ -124,13 +120,13 @@ class Ledger:
             }
 
     def seen_up_to(self, place: Place) -> int:
-        """The offset behind the last one that a reader saw."""
+        """The offset after the last one that a reader saw."""
         with self._lock:
             found = self._partitions.get(place)
             return len(found.seen) if found is not None else 0
 
     def compare(self, place: Place, offset: int, text: bytes) -> None:
-        """A record that is read once more, later or by another way, must be what was seen."""
+        """A record read again, or in another way, must be the one seen before."""
         writer, count = parse(text)
         packed = writer << _COUNT_BITS | count
         with self._lock:
@@ -139,7 +135,6 @@ class Ledger:
                 self._fail(f"{place} {offset}: now holds {_named(packed)}")
 
     def note(self, error: str) -> None:
-        """Something else that must not be."""
         with self._lock:
             self._fail(error)
 

@@ -1,4 +1,4 @@
-"""The files of partitions, held against what their readers saw."""
+"""The files of partitions, compared with what their readers saw."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,8 +10,8 @@ NO_PRODUCER_ID = -1
 
 
 def check_files(log_dir: Path, places: Iterable[Place], ledger: Ledger) -> None:
-    """Every batch is whole, offsets and each producer's sequences have no gap and no repetition,
-    each record is the one that a reader found there; what nobody has seen yet may come behind."""
+    """Every batch is whole, offsets and each producer's sequences are gapless and unique, and each
+    record is the one that a reader saw. Unread records may follow."""
     ends = ledger.ends()
     for place in places:
         folder = log_dir / f"{place[0]}-{place[1]}"
@@ -21,7 +21,7 @@ def check_files(log_dir: Path, places: Iterable[Place], ledger: Ledger) -> None:
 
 
 def check_partition(folder: Path, place: Place, ledger: Ledger) -> int:
-    """The same for one; its log end offset."""
+    """The same for one partition; returns its log end offset."""
     segments = sorted(folder.glob("*.log"))
     assert segments, f"{folder} has no segment"
     next_offset = int(segments[0].stem)

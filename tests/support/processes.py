@@ -1,5 +1,3 @@
-"""What /proc tells of processes."""
-
 from __future__ import annotations
 
 import os
@@ -8,7 +6,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process that have not ended."""
+    """A process's running children."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -19,13 +17,11 @@ def children(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
     return _state(pid)[0] not in "ZX"
 
 
 def is_connected(pid: int, port: int) -> bool:
-    """Whether a process has a connection to that port of 127.0.0.1, also one that nobody has
-    accepted yet."""
+    """Whether a process has a connection to that port of 127.0.0.1, even an unaccepted one."""
     remote, established = f"0100007F:{port:04X}", "01"
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{row[9]}]" for row in rows if row[2:4] == [remote, established]}
@@ -37,11 +33,11 @@ def is_connected(pid: int, port: int) -> bool:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """State and parent; X where there is no such process."""
+    """State and parent; X if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return "X", 0
-    # The name before it may hold anything.
+    # The name before it may contain anything.
     state, parent = stat.rpartition(")")[2].split()[:2]
     return state, int(parent)

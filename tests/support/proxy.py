@@ -1,5 +1,3 @@
-"""A proxy that keeps every request frame that clients send."""
-
 from dataclasses import dataclass
 
 from tests.support.watching_proxy import Passing, WatchingProxy
@@ -7,7 +5,7 @@ from tests.support.watching_proxy import Passing, WatchingProxy
 
 @dataclass(frozen=True)
 class Frame:
-    """One request as sent, without its 4-byte length; `label` is the proxy's at that time."""
+    """One request without its 4-byte length; ``label`` is the proxy's at that time."""
 
     label: str
     api_key: int
@@ -16,8 +14,6 @@ class Frame:
 
 
 class CapturingProxy(WatchingProxy):
-    """Keeps the requests in `frames`."""
-
     def __init__(self, target: str, port: int) -> None:
         super().__init__(target, port, self._keep, early=True)
         self.frames: list[Frame] = []

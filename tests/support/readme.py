@@ -1,7 +1,7 @@
-"""The first pages' commands, run as they stand, in their order, in a tree of a newcomer.
+"""Runs the commands of the first pages, in order, in a newcomer's tree.
 
-The tree is on a machine of its own as far as the network goes, where nobody has the pages' ports.
-Only what fetches packages runs outside.
+The tree's network is empty, so the pages' ports are free. Only commands that fetch packages run
+outside.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/using/quick-start.md")
-"""What a newcomer reads first; one goes on where the other ends."""
+"""The newcomer's first pages; one continues the other."""
 _LINE_TIMEOUT_S = 1200.0
 _START_TIMEOUT_S = 90.0
 _END_TIMEOUT_S = 30.0
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FETCHES = re.compile(r"make (?!run\b)|.*\bpip install\b")
-# What goes on until Ctrl-C, and what it prints when there is nothing more to wait for.
+# Commands that run until Ctrl-C -> what they print when ready.
 _STAYS = {
     re.compile(r"make run\b"): "ready in",
     re.compile(r"\S*pyrklog serve\b"): "ready in",
@@ -44,12 +44,11 @@ class Block(NamedTuple):
 
 
 def blocks(markdown: str) -> list[Block]:
-    """All fenced blocks, in their order."""
     return [Block(*match.groups()) for match in _BLOCK.finditer(markdown)]
 
 
 def tracked_copy(target: Path) -> Path:
-    """The checkout's files that git knows or would add, as they are now, with their times."""
+    """Copies the checkout's files that git tracks or would add, with their times."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -58,14 +57,14 @@ def tracked_copy(target: Path) -> Path:
         check=True,
     ).stdout
     for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():  # one that was removed is listed until that is committed
+        if (ROOT / name).is_file():  # a removed file is listed until the removal is committed
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
     return target
 
 
 class Newcomer:
-    """Somebody with a tree, an empty home and the first pages. A context manager.
+    """A tree, an empty home and the first pages. A context manager.
 
     Raises :class:`AssertionError`, with the output, for a command that fails.
     """
@@ -78,9 +77,9 @@ class Newcomer:
         self._network = _Network()
 
     def follow(self, markdown: str) -> list[str]:
-        """Runs each line of each ``sh`` block, and each ``python`` block that needs no Spark.
+        """Runs each line of each ``sh`` block, and each ``python`` block without Spark.
 
-        What was run.
+        Returns what it ran.
         """
         done: list[str] = []
         for block in blocks(markdown):
@@ -94,11 +93,11 @@ class Newcomer:
         return done
 
     def outside(self, line: str) -> str:
-        """Runs a line where packages can be fetched; what it printed."""
+        """Runs a line where packages can be fetched; returns its output."""
         return self._finished(["bash", "-c", line], line)
 
     def run(self, line: str) -> str:
-        """Runs one line as it stands; what it printed so far, of those that go on for ever."""
+        """Runs one line; returns its output, for endless commands the output so far."""
         if _FETCHES.match(line):
             return self.outside(line)
         command = [*self._network.enter(), "bash", "-c", line]
@@ -143,7 +142,7 @@ class Newcomer:
 
 
 class _Terminal:
-    """A command that goes on, in a terminal and session of its own; ends by Ctrl-C."""
+    """A long-running command in its own terminal and session; ends by Ctrl-C."""
 
     def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         self._command = command
@@ -169,7 +168,7 @@ class _Terminal:
                 for line in stream:
                     self._hear(line)
             except OSError:
-                pass  # nobody has the terminal open any more
+                pass  # no process has the terminal open any more
         self._hear(None)
 
     def _hear(self, line: str | None) -> None:
@@ -181,7 +180,7 @@ class _Terminal:
             self._changed.notify_all()
 
     def wait_for(self, text: str) -> str:
-        """All output so far, once some line of it has this text."""
+        """All output so far, once a line has this text."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_over or any(text in line for line in self._lines),
@@ -192,7 +191,6 @@ class _Terminal:
         return output
 
     def interrupt(self) -> None:
-        """Ctrl-C, and the end."""
         os.killpg(self._process.pid, signal.SIGINT)
         try:
             self._process.wait(_END_TIMEOUT_S)
@@ -209,7 +207,7 @@ class _Terminal:
 
 
 class _Network:
-    """A loopback interface of one's own, as long as this object wants it."""
+    """A loopback interface of its own, while this object exists."""
 
     def __init__(self) -> None:
         identity = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -227,17 +225,17 @@ class _Network:
         assert self._keeper.stdout.read(1) == b"?", "no network namespace was made"
 
     def enter(self) -> list[str]:
-        """What, put before a command, runs it there."""
+        """A command prefix that runs a command there."""
         return ["nsenter", f"--target={self._keeper.pid}", *self._flags, "--net", "--"]
 
     def close(self) -> None:
-        """The network goes when its last process has."""
+        """The network ends with its last process."""
         self._keeper.kill()
         self._keeper.communicate()
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Ours with another home; the caches of package managers stay those of this machine."""
+    """Our environment with another home; package managers keep this machine's caches."""
     hidden = ("XDG_", "PYRKLOG_", "VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS")
     found = {name: text for name, text in os.environ.items() if not name.startswith(hidden)}
     mine = Path.home()

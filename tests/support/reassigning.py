@@ -1,4 +1,4 @@
-"""Reassignments asked of one broker, the controller: no other is asked, which may stand still."""
+"""Reassignments by requests to the controller only: other brokers may be paused."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tests.support.asking import Asker
 
 
 def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
-    """Has partition 0 moved there (None: not moved any more), and is told that it begins."""
+    """Requests a move of partition 0 (None cancels) and checks that it is accepted."""
     partition = ReassignablePartition(0, None if replicas is None else list(replicas))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [partition])])
     with Asker(controller) as asker:
@@ -25,7 +25,7 @@ def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
 
 
 def moving(controller: str) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
-    """What moves: replicas, those added, those removed."""
+    """Moves under way: replicas, those added, those removed."""
     with Asker(controller) as asker:
         response = asker.ask(LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
     assert response.error_code == 0, response

@@ -1,10 +1,9 @@
 """The five phases of a rebalance, as frames between members and coordinator.
 
-They are those of the consumer rewrite design (seed 000): the coordinator (1) learns that the
-members change, (2) tells the members, (3) gathers their requests to join, (4) writes the new
-generation and its assignment, (5) answers the members. Wherever it dies, whatever was not answered
-must be asked again, no partition gets two owners in one generation, and nothing committed is
-forgotten. The group has two members, and a third one comes.
+The coordinator (1) learns that the membership changes, (2) tells the members, (3) gathers their
+JoinGroups, (4) writes the new generation and its assignment, (5) answers the members. Wherever it
+dies, unanswered requests must be repeated, no partition gets two owners in one generation, and no
+commit is lost. The group has two members, and a third one joins.
 """
 
 from collections.abc import Callable
@@ -16,20 +15,18 @@ REBALANCE_IN_PROGRESS = 27
 
 
 class Phase:
-    """Says of each frame whether the phase is reached. Counts only once it is armed."""
+    """Decides for each frame whether the phase is reached. Counts only once armed."""
 
     def __init__(self, is_reached: "Condition") -> None:
         self.seen: dict[tuple[bool, int], int] = {}
         self._is_reached = is_reached
 
     def is_reached(self, passing: Passing) -> bool:
-        """Whether this frame is the one."""
         key = (passing.is_request, passing.api_key)
         self.seen[key] = self.seen.get(key, 0) + 1
         return self._is_reached(self, passing)
 
     def requests(self, api_key: int) -> int:
-        """How many requests of an API have passed."""
         return self.seen.get((True, api_key), 0)
 
 
@@ -39,7 +36,7 @@ def _error_of_heartbeat(passing: Passing) -> int:
 
 
 def learns(phase: Phase, passing: Passing) -> bool:
-    """The new member has got its id and joins with it."""
+    """The new member joins with its id."""
     return passing.is_request and phase.requests(JOIN_GROUP) == 2
 
 
@@ -55,7 +52,7 @@ def gathers(phase: Phase, passing: Passing) -> bool:
 
 
 def writes(phase: Phase, passing: Passing) -> bool:
-    """All have asked for their assignment, the leader with all of them in hand."""
+    """All have sent SyncGroup, the leader's with the assignment."""
     return passing.is_request and phase.requests(SYNC_GROUP) == 3
 
 

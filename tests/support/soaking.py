@@ -1,7 +1,7 @@
-"""What a broker's day is made of, in small: clients of every kind, each in a thread of its own.
+"""A small model of a broker's day: clients of every kind, each in a thread of its own.
 
-Each worker repeats a step with a pause between, so that all of them together ask little of the
-machine; what goes wrong in one ends it and is kept in `error`.
+Each worker repeats a step with pauses, so all together load the machine little. An error ends its
+worker and is kept in ``error``.
 """
 
 import random
@@ -33,11 +33,10 @@ SHAPES = (
     ("snappy", 3_000, 60),
     ("gzip", 100, 300),
 )
-"""Codec, size of a record's value in bytes, records a step: about 1.6 MB together."""
+"""Codec, value size in bytes, records a step: about 1.6 MB together."""
 
 
 def topic_of(codec: str) -> str:
-    """Each codec has a topic."""
     return f"soak-{codec}"
 
 
@@ -45,7 +44,7 @@ TOPICS = tuple(sorted({topic_of(codec) for codec, _, _ in SHAPES}))
 
 
 class Worker:
-    """A thread that calls `step` again and again, and `close` in the end."""
+    """A thread that calls ``step`` repeatedly, and ``close`` at the end."""
 
     def __init__(self, name: str, pause_s: float, step: Callable[[], None], close: Any = None):
         self.name = name
@@ -58,15 +57,12 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def end(self) -> None:
-        """Ends after the step that is under way."""
         self._ended.set()
 
     def join(self) -> None:
-        """Waits for the end."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -81,7 +77,7 @@ class Worker:
 
 
 class Load:
-    """All workers; as a context manager it starts them, and ends them at exit."""
+    """All workers; the context manager starts and ends them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.writers = Writers(bootstrap)
@@ -98,7 +94,6 @@ class Load:
         )
 
     def check(self) -> None:
-        """Raises what went wrong in a worker."""
         for worker in self.workers:
             if worker.error is not None:
                 raise AssertionError(f"{worker.name} failed") from worker.error
@@ -116,7 +111,6 @@ class Load:
 
 
 def create_topics(bootstrap: str, options: dict[str, str]) -> None:
-    """The topics that are there throughout."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = [NewTopic(name, PARTITIONS, 1, config=options) for name in (*TOPICS, IDS_TOPIC)]
     for future in admin.create_topics(made).values():
@@ -124,7 +118,7 @@ def create_topics(bootstrap: str, options: dict[str, str]) -> None:
 
 
 class Writers:
-    """An idempotent producer for each shape of records; text for the codecs, noise without one."""
+    """An idempotent producer per shape; text for the codecs, noise without one."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bytes = 0
@@ -136,7 +130,6 @@ class Writers:
         self._producers = [Producer(_producing(bootstrap, codec)) for codec, _, _ in SHAPES]
 
     def step(self) -> None:
-        """A few records of each shape."""
         for producer, (codec, size, count) in zip(self._producers, SHAPES, strict=True):
             source = self._noise if codec == "none" else self._text
             for _ in range(count):
@@ -151,7 +144,6 @@ class Writers:
         assert not self._failed, self._failed[:3]
 
     def close(self) -> None:
-        """Waits until everything was acknowledged."""
         for producer in self._producers:
             assert producer.flush(PATIENCE_S) == 0
         assert not self._failed, self._failed[:3]
@@ -169,21 +161,21 @@ def _producing(bootstrap: str, codec: str) -> dict[str, Any]:
         "compression.type": codec,
         "enable.idempotence": True,
         "linger.ms": 20,
-        # A producer goes on asking for the topics that it knew, and must not bring them back.
+        # A producer keeps asking for topics that it knew, and must not recreate them.
         "allow.auto.create.topics": False,
         "message.timeout.ms": int(PATIENCE_S * 1000),
     }
 
 
 class ProducerIds:
-    """A new producer id at every step: Kafka keeps what each of them wrote last."""
+    """A new producer id at every step: Kafka keeps the last batches of each."""
 
     def __init__(self, bootstrap: str) -> None:
         self._asker = Asker(bootstrap)
         self._connection = wire.Connection(bootstrap, PATIENCE_S)
 
     def step(self) -> None:
-        """Two batches of a producer that is never seen again."""
+        """Two batches of a producer that then disappears."""
         given = self._asker.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest())
         assert given.error_code == 0
         partition = random.randrange(PARTITIONS)
@@ -197,13 +189,12 @@ class ProducerIds:
             assert done.error == 0
 
     def close(self) -> None:
-        """Ends both connections."""
         self._asker.close()
         self._connection.close()
 
 
 class Tail:
-    """A member of a group that reads what is written and commits; offsets rise by one."""
+    """A group member that reads and commits; offsets rise by one."""
 
     def __init__(self, bootstrap: str) -> None:
         self.records = 0
@@ -212,7 +203,6 @@ class Tail:
         self._consumer.subscribe([*TOPICS, IDS_TOPIC])
 
     def step(self) -> None:
-        """What came since the last one."""
         for message in _consumed(self._consumer, 5_000):
             place = (message.topic(), message.partition())
             offset = message.offset()
@@ -222,14 +212,13 @@ class Tail:
         self._consumer.commit(asynchronous=True)
 
     def close(self) -> None:
-        """Leaves the group."""
         assert self.records > 0
         self._consumer.close()
 
 
 class Lag:
-    """Reads from the very beginning, slower than it is written, and begins again where retention
-    has overtaken it."""
+    """Reads from the beginning, slower than the writers, and restarts where retention
+    overtakes it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bytes = 0
@@ -240,11 +229,9 @@ class Lag:
         self._consumer.assign(places)
 
     def step(self) -> None:
-        """A little."""
         self._bytes += sum(len(message.value()) for message in _consumed(self._consumer, 20))
 
     def close(self) -> None:
-        """Ends."""
         assert self._bytes > 0
         self._consumer.close()
 
@@ -271,7 +258,7 @@ def _consumed(consumer: Any, count: int) -> list[Any]:
 
 
 class Groups:
-    """A group comes, reads, commits and leaves; and is deleted."""
+    """A group joins, reads, commits, leaves and is deleted."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -279,7 +266,6 @@ class Groups:
         self._number = 0
 
     def step(self) -> None:
-        """One group's whole life."""
         self._number += 1
         name = f"soak-group-{self._number}"
         consumer = Consumer(
@@ -295,7 +281,7 @@ class Groups:
 
 
 class Topics:
-    """Topics are created, written to and deleted; a few are there at any time."""
+    """Topics are created, written to and deleted; a few exist at any time."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -304,7 +290,7 @@ class Topics:
         self._number = 0
 
     def step(self) -> None:
-        """One comes, and one goes when there are enough."""
+        """Creates one; deletes one if there are enough."""
         self._number += 1
         name = f"soak-passing-{self._number}"
         self._admin.create_topics([NewTopic(name, 3, 1)])[name].result(PATIENCE_S)
@@ -316,7 +302,6 @@ class Topics:
             self._delete(self._names.popleft())
 
     def close(self) -> None:
-        """All of them go."""
         while self._names:
             self._delete(self._names.popleft())
 
@@ -325,14 +310,13 @@ class Topics:
 
 
 class Connections:
-    """Connections that come and go: in order, in the midst of a frame, in the midst of a long poll,
-    or with an answer that nobody takes."""
+    """Connections that end in order, within a frame, within a long poll, or with an
+    unread answer."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
     def step(self) -> None:
-        """One connection's life."""
         with wire.Connection(self._bootstrap, PATIENCE_S) as connection:
             ending = random.randrange(4)
             if ending == 0:
@@ -359,7 +343,6 @@ def _end(connection: wire.Connection) -> int:
 
 
 def _fetch(offset: int, max_wait_ms: int, min_bytes: int) -> bytes:
-    """Fetch version 4 of that partition."""
     place = struct.pack(">iqi", 0, offset, 1 << 20)
     limits = struct.pack(">iiiib", -1, max_wait_ms, min_bytes, 1 << 20, 0)
     topic = wire.string(topic_of("none")) + wire.array([place])

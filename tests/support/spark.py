@@ -1,4 +1,4 @@
-"""Spark with its stock Kafka connector, from the jars that `make test` fetched."""
+"""Spark with its stock Kafka connector, from the jars that ``make test`` fetched."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.support.jvm import SPARK_JARS
 
 
 def start_session(folder: Path) -> Any:
-    """A session of two threads; to be stopped. There is one a process."""
+    """A session with two threads; one per process. The caller stops it."""
     jars = sorted(SPARK_JARS.glob("*.jar"))
     assert len(jars) == 4, f"no jars in {SPARK_JARS}: run `make .cache/spark.done`"
     return (
@@ -27,6 +27,6 @@ def start_session(folder: Path) -> Any:
 
 
 def source(reader: Any, bootstrap: str, topic: str, **options: str) -> Any:
-    """A topic as a table, of a reader of either kind."""
+    """A topic as a table, by a batch or stream reader."""
     settings = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic} | options
     return reader.format("kafka").options(**settings).load()

@@ -1,4 +1,4 @@
-"""``pyrklog log verify`` and other commands, run against a cluster of a test."""
+"""``pyrklog log verify`` and other commands, run against a test's cluster."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ def run(bootstrap: str, *arguments: str, code: int = 0) -> tuple[str, str]:
 
 
 def verify(bootstrap: str, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    """The items of ``log verify``."""
     out, _ = run(bootstrap, "log", "verify", *arguments, "-o", "json", code=code)
     items: list[dict[str, Any]] = json.loads(out)["items"]
     return items
 
 
 def assert_replicas_equal(bootstrap: str, topic: str, count: int) -> None:
-    """Waits until all ``count`` records lie below the high watermarks of all replicas, which are
-    then the same."""
+    """Waits until the high watermarks of all replicas cover ``count`` records, and compares the
+    replicas."""
     found: list[dict[str, Any]] = []
 
     def are_compared() -> bool:

@@ -1,6 +1,6 @@
-"""How a test waits for what it cannot be told: by looking again and again, with a deadline.
+"""Waits for what a test cannot be told: polls, with a deadline.
 
-No test sleeps and takes for granted that something has come about meanwhile.
+No test sleeps and assumes that something has happened.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def wait_until(
     otherwise: str | Callable[[], str],
     seconds: float = PATIENCE_S,
 ) -> T:
-    """Looks until the condition gives something that is true, and returns that; AssertionError
-    with ``otherwise`` where it is late."""
+    """Polls until the condition returns a true value; returns it. AssertionError with ``otherwise``
+    if that takes too long."""
     deadline = time.monotonic() + seconds
     pause_s = _PAUSE_MIN_S
     while not (found := condition()):
@@ -38,8 +38,7 @@ def wait_until(
 def wait_until_serves(
     process: subprocess.Popen[bytes], output: Path, serves: Callable[[], bool], seconds: float
 ) -> None:
-    """Waits for a server that was started; AssertionError with its output where it has ended or is
-    late."""
+    """Waits for a started server; AssertionError with its output if it has ended or is late."""
 
     def is_up() -> bool:
         assert process.poll() is None, output.read_text()

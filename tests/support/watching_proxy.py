@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback interface that shows every frame, both ways, to a function."""
+"""A local TCP proxy that shows every frame, both ways, to a function."""
 
 import struct
 import threading
@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Passing:
-    """A frame without its 4-byte length; `is_request` or else the answer to one."""
+    """A frame without its 4-byte length: a request, or the answer to one."""
 
     is_request: bool
     api_key: int
@@ -27,10 +27,10 @@ Watch = Callable[[Passing], None]
 
 
 class WatchingProxy:
-    """Forwards connections to `target` (HOST:PORT) frame by frame.
+    """Forwards connections to ``target`` (HOST:PORT) frame by frame.
 
-    `watch` is called in the proxy's thread after a frame was forwarded (or before, with `early`);
-    nothing else moves until it returns. A broker behind the proxy must advertise its address.
+    Calls ``watch`` in the proxy's thread after forwarding a frame (before, with ``early``); nothing
+    else moves until it returns. A broker behind the proxy must advertise the proxy's address.
     """
 
     def __init__(self, target: str, port: int, watch: Watch, *, early: bool = False) -> None:
@@ -55,7 +55,7 @@ class WatchingProxy:
         self._thread.join()
 
     def stop(self) -> None:
-        """Soon it listens no more, and all its connections are closed; also called by `watch`."""
+        """Stops listening soon and closes all connections; ``watch`` may call it."""
         assert self._token is not None
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._cancel.cancel)

@@ -1,4 +1,4 @@
-"""Kafka's protocol by hand, for requests that no sane client sends. Big-endian throughout."""
+"""Kafka's protocol by hand, for requests that no sane client sends. Big-endian."""
 
 import socket
 import struct
@@ -16,7 +16,7 @@ _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class ConnectionClosed(Exception):
-    """The peer closed the connection before the reply was whole."""
+    """The peer closed the connection within a reply."""
 
 
 # --- primitives ----------------------------------------------------------------------------------
@@ -52,32 +52,28 @@ def varint(value: int) -> bytes:
 
 
 class Reader:
-    """Takes fields from the front of a reply."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
 
     def take(self, count: int) -> bytes:
-        """The next `count` bytes; ValueError when there are fewer."""
+        """The next ``count`` bytes; ValueError if there are fewer."""
         if count < 0 or self.at + count > len(self.data):
             raise ValueError(f"{count} bytes wanted at {self.at} of {len(self.data)}")
         self.at += count
         return self.data[self.at - count : self.at]
 
     def number(self, code: str) -> int:
-        """One integer by its `struct` code: b, h, i, q."""
+        """One integer by its ``struct`` code: b, h, i, q."""
         value: int
         (value,) = struct.unpack(f">{code}", self.take(struct.calcsize(f">{code}")))
         return value
 
     def string(self) -> str | None:
-        """A nullable string with a 2-byte length."""
         length = self.number("h")
         return None if length < 0 else self.take(length).decode()
 
     def blob(self) -> bytes | None:
-        """Nullable bytes with a 4-byte length."""
         length = self.number("i")
         return None if length < 0 else self.take(length)
 
@@ -90,7 +86,7 @@ class Reader:
 
 
 class Connection:
-    """A blocking connection that sends exactly the bytes it is told to send."""
+    """A blocking connection that sends exactly the given bytes."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 20.0) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -107,7 +103,7 @@ class Connection:
         return self._read(length)
 
     def request(self, api_key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
-        """Sends a request and returns the reply's body after its header."""
+        """Sends a request; returns the reply's body."""
         self._correlation += 1
         self.send_frame(header(api_key, version, self._correlation, flexible=flexible) + body)
         reply = Reader(self.read_frame())
@@ -116,14 +112,13 @@ class Connection:
         return reply.data[5:] if flexible and api_key != API_VERSIONS else reply.data[4:]
 
     def closed_by_peer(self) -> bool:
-        """Waits until the peer closes the connection; False when it sends something instead."""
+        """Waits until the peer closes the connection; False if it sends something instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
             return True
 
     def close(self) -> None:
-        """Closes the socket."""
         self.socket.close()
 
     def __enter__(self) -> Self:
@@ -159,7 +154,6 @@ def header(
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -202,9 +196,9 @@ def record_batch(
     crc: int | None = None,
     length: int | None = None,
 ) -> bytes:
-    """A record batch of format 2; whatever is not None replaces the true value.
+    """A record batch of format 2; arguments other than None replace the true values.
 
-    `producer` is (id, epoch, base sequence); `payload` the bytes after the header.
+    ``producer`` is (id, epoch, base sequence); ``payload`` the bytes after the header.
     """
     if payload is None:
         payload = b"".join(record(delta, None, value) for delta, value in enumerate(values))
@@ -225,8 +219,6 @@ def record_batch(
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """A record batch's header, as stored."""
-
     base_offset: int
     length: int
     leader_epoch: int
@@ -243,7 +235,7 @@ class BatchHeader:
 
 
 def batch_headers(records: bytes) -> list[BatchHeader]:
-    """The headers of all whole batches in `records`."""
+    """The headers of all whole batches in ``records``."""
     found = []
     at = 0
     while at + _BATCH_HEADER.size <= len(records):
@@ -259,16 +251,12 @@ def batch_headers(records: bytes) -> list[BatchHeader]:
 
 @dataclass(frozen=True)
 class Produced:
-    """A partition's answer to Produce."""
-
     error: int
     base_offset: int
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A partition's answer to Fetch."""
-
     error: int
     high_watermark: int
     records: bytes
@@ -331,7 +319,7 @@ def create_topic(
     partitions: int = 1,
     options: Mapping[str, str] | None = None,
 ) -> int:
-    """CreateTopics version 2; the topic's error code. Returns when every partition is led."""
+    """CreateTopics version 2. Returns the topic's error code once every partition has a leader."""
     settings = [string(name) + string(value) for name, value in (options or {}).items()]
     one = string(topic) + struct.pack(">ih", partitions, 1) + array([]) + array(settings)
     body = array([one]) + struct.pack(">i?", 10_000, False)
@@ -346,7 +334,7 @@ def create_topic(
 
 
 def wait_until_led(connection: Connection, topic: str, partition: int = 0) -> None:
-    """Asks until the partition has a leader: after creation and after a start it takes a moment."""
+    """Polls until the partition has a leader, a moment after its creation or a start."""
 
     def is_led() -> bool:
         answer = fetch(connection, topic, 0, partition=partition, max_wait_ms=0)
@@ -356,7 +344,6 @@ def wait_until_led(connection: Connection, topic: str, partition: int = 0) -> No
 
 
 def fetch_batches(bootstrap: str, topic: str, partition: int = 0) -> list[BatchHeader]:
-    """The headers of all batches of a partition, from offset 0 on."""
     found: list[BatchHeader] = []
     with Connection(bootstrap) as connection:
         while True:

@@ -1,5 +1,5 @@
-"""Readers, groups and administrators that live through the death of their broker, and compare what
-they find with what they were told before."""
+"""Readers, groups and administrators that survive their broker's death and compare what they find
+with what they were told before."""
 
 import random
 import time
@@ -60,8 +60,8 @@ def is_fault(error: Any) -> bool:
 
 
 class Reader:
-    """Reads every partition at its end and hands each record to the ledger. An offset that is gone
-    after a kill, though it was shown before, is an error."""
+    """Reads every partition at its end into the ledger. After a kill, an offset that was shown
+    before must still exist."""
 
     def __init__(self, bootstrap: str, places: Sequence[Place], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -71,7 +71,6 @@ class Reader:
         self._consumer.assign([TopicPartition(*place, 0) for place in places])
 
     def step(self) -> None:
-        """What came since the last one."""
         for message in self._consumer.consume(2_000, 0.05):
             if message.error() is None:
                 place = (message.topic(), message.partition())
@@ -80,12 +79,12 @@ class Reader:
                 self._ledger.note(f"reader: {message.error()}")
 
     def close(self) -> None:
-        """Ends."""
         self._consumer.close()
 
 
 class Commits:
-    """Offsets of one group, as sent and acknowledged; what a kill leaves is between the two."""
+    """Sent and acknowledged offsets of one group; after a kill the stored one is
+    between the two."""
 
     def __init__(self, group: str, topic: str, partitions: int, ledger: Ledger) -> None:
         self.group = group
@@ -95,7 +94,7 @@ class Commits:
         self._ledger = ledger
 
     def check(self, asker: Asker) -> bool:
-        """Compares with what the broker says; False while it does not know."""
+        """Compares with the broker's answer; False if it has none yet."""
         acknowledged = list(self.acknowledged)
         wanted = [OffsetFetchRequestTopic(self.topic, list(range(len(self.sent))))]
         answer = asker.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=self.group, topics=wanted))
@@ -113,20 +112,19 @@ class Commits:
 
 
 class Committer:
-    """Commits rising offsets by hand, and asks after every new connection where they are."""
+    """Commits rising offsets by hand, and checks them after every new connection."""
 
     def __init__(self, bootstrap: str, commits: Commits) -> None:
         self._bootstrap = bootstrap
         self._commits = commits
 
     def step(self) -> None:
-        """Up to fifty commits over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
             wait_until(lambda: self._commits.check(asker), "nobody knows the offsets", PATIENCE_S)
             for _ in range(50):
                 partition = random.randrange(len(self._commits.sent))
                 self._commit(asker, partition)
-                # Others are to be served beside it.
+                # Leaves time for the other workers.
                 time.sleep(PAUSE_S)
 
     def _commit(self, asker: Asker, partition: int) -> None:
@@ -145,7 +143,7 @@ class Committer:
 
 
 class Member:
-    """The one member of a group; librdkafka joins again after each kill."""
+    """The only member of a group; librdkafka joins again after each kill."""
 
     def __init__(self, bootstrap: str, commits: Commits, ledger: Ledger) -> None:
         self._commits = commits
@@ -161,7 +159,6 @@ class Member:
         self._consumer.subscribe([commits.topic])
 
     def step(self) -> None:
-        """Reads and commits."""
         ends: dict[int, int] = {}
         for message in self._consumer.consume(500, 0.1):
             if message.error() is None:
@@ -183,7 +180,6 @@ class Member:
                 self._commits.acknowledged[place.partition] = place.offset
 
     def close(self) -> None:
-        """Leaves."""
         self._consumer.close()
 
 
@@ -214,7 +210,7 @@ class PassingTopics:
                 else:
                     self._delete(connection, asker, name)
                 self.changes += 1
-                # The topics are to live for a while: also when the broker is killed.
+                # The topics must live for a while, also when the broker is killed.
                 time.sleep(5 * PAUSE_S)
 
     def _compare(self, listed: set[str]) -> None:
@@ -227,13 +223,13 @@ class PassingTopics:
     def _create(self, connection: wire.Connection, name: str) -> None:
         before, self._states[name] = self._states[name], "unknown"
         code = wire.create_topic(connection, name)
-        # What was not acknowledged may still be under way, be it creation or deletion.
+        # An unacknowledged creation or deletion may still be under way.
         if before == "unlisted" and code == ErrorCode.TOPIC_ALREADY_EXISTS:
             return
         assert code == ErrorCode.NONE, f"{name}: {ErrorCode(code).name}"
         self._lives += 1
         mark = value(99, self._lives, random.randrange(200))
-        # Whether its record is there is not known until it is acknowledged.
+        # Unknown until its record is acknowledged.
         self._states[name] = "doubtful"
         done = wire.produce(connection, name, wire.record_batch([mark]))
         assert done.error == 0, f"{name}, new: {ErrorCode(done.error).name}"
@@ -279,7 +275,7 @@ def _listed(connection: wire.Connection) -> set[str]:
 
 
 class Deleter:
-    """DeleteRecords up to what a reader has seen; the log start never goes further."""
+    """DeleteRecords up to what a reader has seen; the log start must not pass that."""
 
     def __init__(self, bootstrap: str, place: Place, ledger: Ledger) -> None:
         self._bootstrap = bootstrap
@@ -291,7 +287,7 @@ class Deleter:
         """Two deletions over one connection."""
         with Asker(self._bootstrap, PATIENCE_S) as asker:
             for _ in range(2):
-                # Readers and writers are to get on before the next one.
+                # Leaves time for readers and writers.
                 time.sleep(0.3)
                 seen = self._ledger.seen_up_to(self._place)
                 self._delete(asker, random.randrange(self.requested, max(seen, self.requested) + 1))

@@ -52,7 +52,7 @@ def running(
 
 @contextmanager
 def zookeeper(folder: Path) -> Iterator[str]:
-    """A ZooKeeper; its address with a chroot. Kafka waits for it until it answers."""
+    """A ZooKeeper; yields its address with a chroot. Kafka itself waits until it answers."""
     port = free_port()
     settings = [
         f"dataDir={folder / 'zookeeper'}",
@@ -89,7 +89,7 @@ def kafka(
 
 
 def _answers(bootstrap: str) -> bool:
-    """Whether it knows itself and a controller: before that, admin clients may wait for ever."""
+    """Whether it knows itself and a controller: before that, admin clients may hang."""
     try:
         with Asker(bootstrap, timeout_s=2) as asker:
             found = asker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())

@@ -1,4 +1,4 @@
-"""A real ZooKeeper for tests, from the jars in the pyspark package: no download beyond pip."""
+"""A real ZooKeeper for tests, from the jars in the pyspark package: no extra download."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx25
 
 
 class ZooKeeperServer:
-    """One server with a folder and a port of its own; it can be killed and started again."""
+    """One server with a folder and port of its own; it can be killed and restarted."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class ZooKeeperServer:
         host: str = "127.0.0.1",
         wrapper: Sequence[str] = (),
     ) -> None:
-        """With ``certificates`` it also listens at ``secure_address``, where it wants one, too;
-        ``wrapper`` is put before its command and must exec it."""
+        """With ``certificates`` it also listens at ``secure_address``, and requires client
+        certificates there. ``wrapper`` is a command prefix that must exec the command."""
         self.folder = folder
         self.port = free_port()
         self.address = f"{host}:{self.port}"
@@ -73,7 +73,7 @@ class ZooKeeperServer:
         (folder / "zoo.cfg").write_text("".join(f"{line}\n" for line in settings))
 
     def start(self) -> None:
-        """Starts it; returns once it serves."""
+        """Returns once it serves."""
         with (self.folder / "zoo.log").open("ab") as output:
             command = [jvm.java(), *_FLAGS, "-cp", _classpath(), _MAIN]
             self._process = subprocess.Popen(
@@ -93,11 +93,10 @@ class ZooKeeperServer:
             return False
 
     def pause(self) -> None:
-        """It stands still, with its connections open."""
+        """Stops it with its connections open."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """It goes on."""
         self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-//! Answers to what a load generator asks, each appended as a whole frame.
+//! Answers to a load generator, each appended as a whole frame.
 
 use crate::files::Ahead;
 use crate::partition::Found;
@@ -39,9 +39,9 @@ const SPOKEN: [i16; 5] = [
 /// Records that belong into `out` at a position.
 #[derive(Debug)]
 pub struct Records {
-    /// Where in `out`.
+    /// Position in `out`.
     pub at: usize,
-    /// What.
+    /// The records.
     pub found: Found,
 }
 
@@ -63,11 +63,10 @@ fn answer(out: &mut Vec<u8>, request: &RequestHeader<'_>, body: impl FnOnce(&mut
     frame::end(out, start, 0);
 }
 
-/// ApiVersions, for producers that are no generator of ours: what is spoken here, and of
-/// InitProducerId only what needs no tags.
+/// ApiVersions, for foreign producers: what is spoken here, and InitProducerId without tags.
 ///
 /// # Errors
-/// A version that is not known.
+/// An unknown version.
 pub fn api_versions(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Result<()> {
     let version = request.api_version;
     if version > max_version(key::API_VERSIONS) {
@@ -84,10 +83,10 @@ pub fn api_versions(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Resul
     Ok(())
 }
 
-/// InitProducerId: everyone is the same producer, since nobody looks.
+/// InitProducerId: all get the same producer id, because nobody checks it.
 ///
 /// # Errors
-/// A version that is not known.
+/// An unknown version.
 pub fn init_producer_id(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::Result<()> {
     if request.api_version > INIT_PRODUCER_ID_MAX {
         return Err(wrong("InitProducerId with tags is not spoken here"));
@@ -102,10 +101,10 @@ pub fn init_producer_id(out: &mut Vec<u8>, request: &RequestHeader<'_>) -> io::R
     Ok(())
 }
 
-/// Metadata: this program leads all partitions of whatever topic is asked for.
+/// Metadata: this program leads all partitions of every requested topic.
 ///
 /// # Errors
-/// A request that cannot be read, a topic that cannot be made.
+/// An unreadable request, or a topic that cannot be created.
 pub fn metadata(
     out: &mut Vec<u8>,
     request: &RequestHeader<'_>,
@@ -166,7 +165,7 @@ fn described(topic: &Topic) -> MetadataTopic<'_> {
 /// ListOffsets: the first offset in memory, or the end of what can be fetched.
 ///
 /// # Errors
-/// A request that cannot be read.
+/// An unreadable request.
 pub fn list_offsets(
     out: &mut Vec<u8>,
     request: &RequestHeader<'_>,
@@ -217,11 +216,10 @@ pub fn list_offsets(
     Ok(())
 }
 
-/// Produce: appends each batch. `content` is the whole frame behind its length, `decoded` is made to
-/// be used again.
+/// Produce: appends each batch. `content` is the whole frame after its length; `decoded` is reused.
 ///
 /// # Errors
-/// A request that cannot be read.
+/// An unreadable request.
 pub fn produce(
     out: &mut Vec<u8>,
     request: &RequestHeader<'_>,
@@ -237,7 +235,7 @@ pub fn produce(
     let mut writer = ProduceResponseWriter::begin(out, version, decoded.topics.len());
     for topic in &decoded.topics {
         let name = topic.name.text(content);
-        // A connection produces to one topic, as a rule.
+        // A connection usually produces to one topic.
         let known = match last.take().filter(|topic| &*topic.name == name) {
             Some(topic) => topic,
             None => store.topic(name)?,
@@ -277,7 +275,7 @@ pub fn produce(
     Ok(())
 }
 
-/// A topic that is asked for: which of its partitions, from which offsets on.
+/// A requested topic.
 #[derive(Debug)]
 pub struct Asked {
     /// The topic.
@@ -286,19 +284,19 @@ pub struct Asked {
     pub positions: Vec<(usize, i64)>,
 }
 
-/// What a fetch found.
+/// The result of a fetch.
 #[derive(Debug)]
 pub struct Fetched {
-    /// The answer is written but for these.
+    /// Records to insert into the written answer.
     pub records: Vec<Records>,
-    /// What was asked for, where that is one topic, and may wait.
+    /// The request, if it is for one topic and may wait.
     pub asked: Option<Asked>,
 }
 
-/// Fetch: everything around the records, and which records belong where.
+/// Fetch: everything around the records, and the places of the records.
 ///
 /// # Errors
-/// A request that cannot be read, or for a topic that is not there.
+/// An unreadable request, or an unknown topic.
 pub fn fetch(
     out: &mut Vec<u8>,
     request: &RequestHeader<'_>,

@@ -1,5 +1,5 @@
-//! Memory in pieces of one size, used again and again, so that nothing is touched for the first time
-//! once all of it was in use.
+//! Memory in reused pieces of one size: once all were in use, no page is touched for the first
+//! time.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Size of a piece.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Pieces that are free.
+/// The free pieces.
 #[derive(Debug, Default)]
 pub struct Chunks {
     free: Mutex<Vec<Vec<u8>>>,
@@ -22,7 +22,7 @@ impl Chunks {
             .unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES))
     }
 
-    /// Gives a piece back, unless somebody still reads it: it is then freed by the last reader.
+    /// Returns a piece, unless it still has readers: the last one frees it.
     pub fn give_back(&self, chunk: Arc<Vec<u8>>) {
         if let Ok(mut bytes) = Arc::try_unwrap(chunk) {
             bytes.clear();

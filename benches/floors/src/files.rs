@@ -1,6 +1,7 @@
-//! Old records, out of their files: while one piece is sent, the next ones are read by other threads.
+//! Old records from their files: other threads read ahead while one piece is sent.
 //!
-//! As a broker must that leaves the page cache alone: around it, and so into memory of its own.
+//! Reads go around the page cache into memory of its own, as for a broker that leaves the page
+//! cache alone.
 
 use crate::partition::{Found, Partition, Place, range_of};
 use parking_lot::Mutex;
@@ -19,10 +20,10 @@ const THREADS: usize = 2;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Pieces that were read and that nobody came for are forgotten beyond this.
+/// Beyond this, read pieces that nobody fetched are dropped.
 const READY_MAX: usize = 64;
 
-/// A partition, and where a piece of it lies.
+/// A partition, and the position of a piece in it.
 type Key = (*const Partition, u64);
 
 #[derive(Debug)]
@@ -39,14 +40,14 @@ struct Piece {
     found: io::Result<Found>,
 }
 
-/// What one connection reads.
+/// One connection's reads.
 #[derive(Debug)]
 pub struct Ahead {
     orders: Sender<Order>,
     done: Receiver<Piece>,
     ordered: Vec<Key>,
     ready: HashMap<Key, io::Result<Found>>,
-    /// Given out; its memory is used again once it was sent.
+    /// Pieces being sent; their memory is reused afterwards.
     given: Vec<Arc<Vec<u8>>>,
     free: Vec<Vec<u8>>,
 }
@@ -72,8 +73,8 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Whole batches from the one that holds `offset` on, at most `bytes_max` but one at least, out of
-    /// one piece; `None` where no piece holds it.
+    /// Whole batches from the one with `offset` on, at least one and at most `bytes_max`, from one
+    /// piece; `None` if no piece has it.
     ///
     /// # Errors
     /// The disk's.
@@ -167,10 +168,10 @@ fn read_all(ordered: &Mutex<Receiver<Order>>, finished: &Sender<Piece>) {
     }
 }
 
-/// Opens a file to be read around the page cache, where the file system can do that.
+/// Opens a file to be read around the page cache, if the file system can do that.
 ///
 /// # Errors
-/// The file is not there, or not ours.
+/// The file is missing, or not ours.
 pub fn open(path: &Path) -> io::Result<File> {
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
@@ -180,7 +181,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()))
 }
 
-/// Reads the pages that hold a piece.
+/// Reads the pages of a piece.
 fn read(partition: &Partition, place: &Place, mut memory: Vec<u8>) -> io::Result<Found> {
     let first = place.position / PAGE_BYTES * PAGE_BYTES;
     let end = place.position + place.len as u64;

@@ -1,13 +1,12 @@
-//! The least that produce and fetch can cost on a machine: a floor to hold a broker's figures
-//! against.
+//! The least that produce and fetch can cost on a machine: a floor for a broker's figures.
 //!
-//! A program that speaks as much of the protocol as the load generator needs, and of the work of a
-//! broker does only what nobody can leave out. Produce: receive from a socket, find the batch, check
-//! its CRC, copy it to memory that was used before, answer, and write it to its file from another
-//! thread in large pieces. Fetch: send from that memory; at the end of the log the producer's thread
-//! sends to a consumer that waits; what is not in memory any more, if that is asked for, comes out of
-//! the files, read ahead by threads of the connection. It keeps no index, no time index, no producer
-//! state, checks no record, waits for no replica, survives nothing and serves nobody else.
+//! A program that speaks the load generator's part of the protocol and does only a broker's
+//! unavoidable work. Produce: receive from a socket, find the batch, check its CRC, copy it to used
+//! memory, answer, and write it to its file from another thread in large pieces. Fetch: send from
+//! that memory. At the end of the log the producer's thread sends to a waiting consumer. On
+//! request, older data comes from the files, read ahead by the connection's threads. It keeps no
+//! index, time index or producer state, checks no record, waits for no replica, survives nothing
+//! and serves nobody else.
 
 #![forbid(unsafe_code)]
 

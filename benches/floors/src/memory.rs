@@ -1,4 +1,4 @@
-//! What all partitions keep in memory: so many chunks, the oldest forgotten first.
+//! The memory of all partitions: a number of chunks; the oldest are dropped first.
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
 use crate::partition::Partition;
@@ -12,12 +12,12 @@ pub struct Memory {
     chunks: Chunks,
     chunks_max: usize,
     partitions: Mutex<Vec<Arc<Partition>>>,
-    /// One entry a sealed chunk, oldest first: whose it is.
+    /// The partition of each sealed chunk, oldest first.
     kept: Mutex<VecDeque<Arc<Partition>>>,
 }
 
 impl Memory {
-    /// Nothing yet; at most `memory_bytes`, but one chunk at least.
+    /// Empty; at most `memory_bytes`, but at least one chunk.
     pub fn new(memory_bytes: usize) -> Self {
         Self {
             chunks: Chunks::default(),
@@ -27,22 +27,22 @@ impl Memory {
         }
     }
 
-    /// The chunks that are free.
+    /// The free chunks.
     pub fn chunks(&self) -> &Chunks {
         &self.chunks
     }
 
-    /// Takes in the partitions of a new topic.
+    /// Adds the partitions of a new topic.
     pub fn add(&self, partitions: &[Arc<Partition>]) {
         self.partitions.lock().extend_from_slice(partitions);
     }
 
-    /// All partitions there are.
+    /// All partitions.
     pub fn partitions(&self) -> Vec<Arc<Partition>> {
         self.partitions.lock().clone()
     }
 
-    /// Notes a sealed chunk, and forgets the oldest beyond the limit.
+    /// Adds a sealed chunk, and drops the oldest beyond the limit.
     pub fn keep(&self, partition: &Arc<Partition>) {
         let oldest = {
             let mut kept = self.kept.lock();

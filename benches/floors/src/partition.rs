@@ -1,4 +1,4 @@
-//! A partition: the chunk that is being filled, the sealed ones in memory, and its file.
+//! A partition: the chunk being filled, the sealed ones in memory, and its file.
 
 use crate::chunks::{CHUNK_BYTES, Chunks};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Partition {
     file: File,
-    /// The same, to be read around the page cache.
+    /// The same file, to be read around the page cache.
     old_file: File,
     reads_files: bool,
     state: Mutex<State>,
@@ -20,38 +20,38 @@ pub struct Partition {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is being filled; it begins at `chunk_offset` and in the file at `chunk_position`.
+    /// The chunk being filled; it begins at `chunk_offset`, in the file at `chunk_position`.
     chunk: Vec<u8>,
     chunk_offset: i64,
     chunk_position: u64,
     next_offset: i64,
-    /// Whether nothing was appended since the writer last looked.
+    /// Nothing was appended since the writer's last check.
     at_rest: bool,
-    /// What can be fetched, oldest first.
+    /// Fetchable chunks, oldest first.
     sealed: VecDeque<Sealed>,
-    /// Where all that was ever sealed lies, oldest first.
+    /// Places of all chunks ever sealed, oldest first.
     places: Vec<Place>,
 }
 
-/// Where a sealed chunk lies.
+/// The place of a sealed chunk.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What it holds.
+    /// Its offsets.
     pub offsets: Range<i64>,
-    /// Where it begins in its file.
+    /// Its start in the file.
     pub position: u64,
     /// Its length, bytes.
     pub len: usize,
 }
 
-/// Bytes of a partition and their place in its file.
+/// Bytes to write to a partition's file.
 #[derive(Debug)]
 pub struct Job {
     /// Whose file.
     pub partition: Arc<Partition>,
-    /// Where in it.
+    /// Position in the file.
     pub position: u64,
-    /// What to write.
+    /// The bytes.
     pub bytes: Arc<Vec<u8>>,
 }
 
@@ -61,18 +61,18 @@ struct Sealed {
     bytes: Arc<Vec<u8>>,
 }
 
-/// What a fetch finds.
+/// The result of a fetch.
 #[derive(Debug)]
 pub struct Found {
     /// Whole batches: a range of these bytes.
     pub bytes: Arc<Vec<u8>>,
-    /// Which of them.
+    /// The range.
     pub range: Range<usize>,
 }
 
 impl Partition {
-    /// An empty one. `old_file` is the same file, to be read around the page cache; where sealed
-    /// chunks lie in it is kept if `reads_files`.
+    /// An empty one. `old_file` is the same file, to be read around the page cache; places of
+    /// sealed chunks are kept if `reads_files`.
     pub fn new(file: File, old_file: File, reads_files: bool) -> Self {
         Self {
             file,
@@ -92,7 +92,7 @@ impl Partition {
         &self.old_file
     }
 
-    /// The first offset that can be fetched, and the end of those.
+    /// The fetchable offsets.
     pub fn offsets(&self) -> Range<i64> {
         let state = self.state.lock();
         let in_memory = state.sealed.front().map(|sealed| &sealed.offsets);
@@ -101,7 +101,7 @@ impl Partition {
         first.unwrap_or(state.chunk_offset)..state.chunk_offset
     }
 
-    /// Where the piece with `offset` lies, if it is not in memory any more, and the one behind it.
+    /// The places of the piece with `offset`, if it is no longer in memory, and of the next piece.
     pub fn places(&self, offset: i64) -> [Option<Place>; 2] {
         let state = self.state.lock();
         let in_memory = state.sealed.front().map(|sealed| sealed.offsets.start);
@@ -115,8 +115,8 @@ impl Partition {
         })
     }
 
-    /// Copies a batch with this header into the chunk. Returns its base offset, and a job where a
-    /// chunk before it became full.
+    /// Copies a batch with this header into the chunk. Returns its base offset, and a job if the
+    /// chunk before it is full.
     pub fn append(
         self: &Arc<Self>,
         header: &BatchHeader,
@@ -140,7 +140,7 @@ impl Partition {
         (base_offset, full)
     }
 
-    /// Drops the oldest sealed chunk from memory; its bytes.
+    /// Drops the oldest sealed chunk from memory; returns its bytes.
     pub fn forget_oldest(&self) -> Option<Arc<Vec<u8>>> {
         let sealed = self.state.lock().sealed.pop_front();
         sealed.map(|sealed| sealed.bytes)
@@ -151,15 +151,15 @@ impl Partition {
         self.state.lock().next_offset
     }
 
-    /// For the writer: seals a chunk to which nothing was appended since it last asked.
+    /// For the writer: seals a chunk without appends since the last call.
     pub fn seal_at_rest(self: &Arc<Self>) -> Option<Job> {
         let mut state = self.state.lock();
         let rested = std::mem::replace(&mut state.at_rest, true);
         rested.then(|| state.seal(self)).flatten()
     }
 
-    /// Whole batches from the one that holds `offset` on, at most `bytes_max` but one at least;
-    /// `None` where there is nothing (yet, or any more).
+    /// Whole batches from the one with `offset` on, at least one and at most `bytes_max`; `None` if
+    /// there are none (yet, or any more).
     pub fn find(&self, offset: i64, bytes_max: usize) -> Option<Found> {
         let sealed = {
             let state = self.state.lock();
@@ -186,7 +186,7 @@ impl Partition {
     }
 }
 
-/// Whole batches from the one that holds `offset` on, at most `bytes_max` but one at least.
+/// Whole batches from the one with `offset` on, at least one and at most `bytes_max`.
 pub fn range_of(bytes: &[u8], offset: i64, bytes_max: usize) -> Option<Range<usize>> {
     let mut range: Option<Range<usize>> = None;
     for view in Batches::new(bytes).flatten() {

@@ -1,8 +1,8 @@
 //! Many files that grow by small pieces: what a disk can take.
 //!
-//! A broker with little memory and many partitions has a small piece of each when it must write. What
-//! is left of a broker here is the writes alone: no socket, no record, nothing read, no index. Whole
-//! pages go around the page cache from several threads, each with its own files.
+//! A broker with little memory and many partitions writes a small piece of each. Here only the
+//! writes remain: no socket, record, read or index. Threads write whole pages around the page
+//! cache, each to its own files.
 
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 
 const PAGE_BYTES: usize = 4096;
 
-/// What is to be written.
+/// The writes to do.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// Where; it is made.
+    /// The folder, which is created.
     pub folder: PathBuf,
-    /// Into so many files, which are made on the way, each in a folder of its own.
+    /// The number of files, created on the way, each in a folder of its own.
     pub files: usize,
-    /// By so much at a time, in whole pages.
+    /// Bytes of one write, in whole pages.
     pub piece_bytes: usize,
-    /// All of it; what does not fill a piece is left out.
+    /// Bytes in all; the rest that does not fill a piece is left out.
     pub bytes: usize,
     /// Threads that write.
     pub threads: usize,
 }
 
-/// Writes all of it; how long that took, and how many bytes it were.
+/// Writes all of it; returns the time and the number of bytes.
 ///
 /// # Errors
 /// The disk's.
@@ -81,7 +81,7 @@ fn write(work: &Work, thread: usize, threads: usize) -> io::Result<usize> {
     Ok(written)
 }
 
-/// Around the page cache where the file system can do that.
+/// Around the page cache if the file system can do that.
 fn create(folder: &Path) -> io::Result<File> {
     let path = folder.join("00000000000000000000.log");
     let open = |flags: OFlags| {

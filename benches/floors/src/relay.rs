@@ -1,5 +1,5 @@
-//! From a producer to a consumer that waits, for the cases from end to end: the thread that takes a
-//! batch in also sends it out, in the same turn. One consumer a program; its position is where it is.
+//! From a producer to a waiting consumer, for the cases from end to end: the thread that receives a
+//! batch also sends it, in the same turn. One consumer a program; its position is the end.
 
 use parking_lot::Mutex;
 use pyrklog_wire::api::key;
@@ -22,22 +22,22 @@ pub struct Fresh {
     pub topic_id: [u8; 16],
     /// Its partition.
     pub partition: i32,
-    /// As it was produced, with its offset.
+    /// The batch with its offset.
     pub bytes: Vec<u8>,
 }
 
 /// A fetch that waits.
 #[derive(Debug)]
 pub struct Waiting {
-    /// Where its answer goes.
+    /// The destination of the answer.
     pub stream: Arc<TcpStream>,
     /// Version of the request.
     pub version: i16,
-    /// Number of the request.
+    /// Correlation id of the request.
     pub correlation_id: i32,
 }
 
-/// Where more than this waits, nobody reads at the end: it is all left to the files.
+/// Beyond this nobody reads at the end: the files serve the rest.
 const FRESH_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A batch of the topic with this name and id has come: it goes to the consumer that waits, if one does.
+    /// A batch of this topic has come: it goes to the waiting consumer, if there is one.
     ///
     /// # Errors
     /// The consumer is gone.
@@ -87,8 +87,8 @@ impl Relay {
         }
     }
 
-    /// A consumer asks: it gets what has come since, or waits if it stands at the end; false where it
-    /// does not, and nothing has come.
+    /// Sends a consumer what has come, or makes it wait if it is at the end. Returns false if it is
+    /// not, and nothing has come.
     ///
     /// # Errors
     /// The consumer is gone.
@@ -104,7 +104,7 @@ impl Relay {
         Ok(waits)
     }
 
-    /// A consumer is gone: nothing goes to it any more.
+    /// The consumer is gone: sends it nothing more.
     pub fn forget(&self, stream: &Arc<TcpStream>) {
         let mut state = self.state.lock();
         let waiting = &mut state.waiting;
@@ -123,7 +123,7 @@ fn send(waiting: Waiting, fresh: &[Fresh]) -> io::Result<()> {
     (&*waiting.stream).write_all(&out)
 }
 
-/// The answer to a fetch that gets these batches, each under a heading of its own.
+/// The answer to a fetch with these batches, each with a header of its own.
 fn encode(out: &mut Vec<u8>, version: i16, correlation_id: i32, fresh: &[Fresh]) {
     let start = frame::begin(out);
     encode_response_header(out, key::FETCH, version, correlation_id);

@@ -1,4 +1,4 @@
-//! A thread a connection: receive what is there, answer every whole request in it, send once.
+//! A thread per connection: receives, answers every whole request, sends once.
 
 use crate::answers::{self, Asked, Records};
 use crate::files::Ahead;
@@ -16,9 +16,9 @@ use std::time::Duration;
 
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 const FRAME_BYTES_MAX: usize = 100 << 20;
-/// Of old records: a call into the kernel is not interrupted.
+/// For old records: other threads get a turn in between, because a system call is not interrupted.
 const SENT_AT_ONCE_BYTES: usize = 128 << 10;
-/// How long a fetch that finds nothing waits before it says so.
+/// How long a fetch waits before it answers that there is nothing.
 const NOTHING_FOUND: Duration = Duration::from_millis(1);
 
 /// Serves every connection until accepting fails.
@@ -38,7 +38,7 @@ pub fn run(listener: &TcpListener, store: &Arc<Store>) -> io::Result<()> {
     }
 }
 
-/// What a connection keeps from request to request.
+/// A connection's state between requests.
 struct Turn<'a> {
     stream: Arc<TcpStream>,
     store: &'a Store,
@@ -46,9 +46,9 @@ struct Turn<'a> {
     out: Vec<u8>,
     produce: ProduceRequest,
     topic: Option<Arc<Topic>>,
-    /// What the connection reads at the end of.
+    /// The topic whose end the connection reads.
     followed: Option<Arc<Topic>>,
-    /// What it reads from files.
+    /// Its reads from files.
     old: Option<Ahead>,
 }
 
@@ -93,7 +93,7 @@ fn serve(stream: TcpStream, store: &Store, own: SocketAddr) -> io::Result<()> {
 }
 
 impl Turn<'_> {
-    /// How many bytes were consumed, and how long the frame that follows is, if that is known.
+    /// Consumed bytes, and the length of the next frame if it is known.
     fn answer_all(&mut self, received: &[u8]) -> io::Result<(usize, usize)> {
         let mut consumed = 0;
         let wanted = loop {
@@ -144,7 +144,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the answer comes later, or was just sent, from what somebody follows.
+    /// Whether the answer comes later, or was just sent, through a relay.
     fn waits_for_more(
         &mut self,
         asked: Option<Asked>,
@@ -169,7 +169,7 @@ impl Turn<'_> {
         relay.map_or(Ok(false), |relay| relay.ask(waiting, is_at_end))
     }
 
-    /// Sends what is written with the records at their places, from where they lie.
+    /// Sends the written answer with the records at their places, without copying them.
     fn send_with(&mut self, records: &[Records]) -> io::Result<()> {
         let mut pieces = Vec::with_capacity(2 * records.len() + 1);
         let mut from = 0;
@@ -186,7 +186,7 @@ impl Turn<'_> {
                 IoSlice::advance_slices(&mut rest, sent);
             }
         }
-        // Old records give way to other threads.
+        // Old records let other threads run.
         for piece in rest {
             for part in piece.chunks(SENT_AT_ONCE_BYTES) {
                 (&*self.stream).write_all(part)?;

@@ -1,4 +1,4 @@
-//! Topics: batches in memory, the oldest of them forgotten, all of them in a file.
+//! Topics: recent batches in memory, all of them in a file.
 
 use crate::chunks::CHUNK_BYTES;
 use crate::files;
@@ -15,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 
-/// How much of everything.
+/// Limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Partitions of each topic.
     pub partitions: usize,
     /// Memory kept for fetches.
     pub memory_bytes: usize,
-    /// Bytes that may wait for their file.
+    /// Bytes that may wait to be written.
     pub unwritten_bytes: usize,
-    /// Whether what is no longer in memory is read from its file; else it is forgotten.
+    /// Whether fetches read files for what is no longer in memory.
     pub reads_files: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for Limits {
         Self {
             partitions: 6,
             memory_bytes: 700_000_000,
-            // Writing to ext4 pauses for tens of milliseconds now and then: enough to go on meanwhile.
+            // ext4 sometimes pauses for tens of milliseconds: this is enough to continue meanwhile.
             unwritten_bytes: 375_000_000,
             reads_files: false,
         }
@@ -49,7 +49,7 @@ pub struct Topic {
     pub id: [u8; 16],
     /// Its partitions, by index.
     pub partitions: Vec<Arc<Partition>>,
-    /// Once a consumer has asked where the end is: what comes goes to it at once.
+    /// Set once a consumer has asked for the end: new batches go to it at once.
     pub relay: OnceLock<Relay>,
 }
 
@@ -65,10 +65,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store whose files lie in `folder`, which is made if it is missing.
+    /// An empty store with files in `folder`, which is created if missing.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn open(folder: &Path, limits: Limits, caching: Caching) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let memory = Arc::new(Memory::new(limits.memory_bytes));
@@ -83,10 +83,10 @@ impl Store {
         })
     }
 
-    /// The topic of this name, made if there is none.
+    /// The topic of this name, created if missing.
     ///
     /// # Errors
-    /// A file cannot be made; a name that is none for a folder.
+    /// A file cannot be created, or the name is not a folder's.
     pub fn topic(&self, name: &str) -> io::Result<Arc<Topic>> {
         let mut topics = self.topics.lock();
         if let Some(topic) = topics.get(name) {
@@ -127,8 +127,8 @@ impl Store {
             .cloned()
     }
 
-    /// Checks the one batch in `batch`, copies it and returns its base offset; `None` for what is no
-    /// batch, or one with a wrong CRC. Blocks while too much waits for its file.
+    /// Checks the one batch in `batch`, copies it and returns its base offset; `None` if it is not
+    /// a batch or its CRC is wrong. Blocks while too much waits to be written.
     pub fn append(&self, partition: &Arc<Partition>, batch: &[u8]) -> Option<i64> {
         let header = BatchHeader::parse(batch).ok()?;
         if header.total_len() != batch.len() || batch.len() > CHUNK_BYTES {

@@ -1,4 +1,4 @@
-//! Writes what is full behind the answers, in the order in which it became full.
+//! Writes full chunks after their acknowledgement, in the order of filling.
 
 use crate::chunks::CHUNK_BYTES;
 use crate::memory::Memory;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// How long a partition rests before what it has is written though its piece is not full.
+/// After this rest a partition's unfull chunk is written too.
 const REST: Duration = Duration::from_millis(20);
 /// RWF_DONTCACHE of Linux 6.14: the pages leave the page cache once they are written.
 const DROP_BEHIND: u32 = 0x80;
@@ -23,11 +23,11 @@ const DROP_BEHIND: u32 = 0x80;
 pub enum Caching {
     /// They stay in the page cache.
     Keep,
-    /// They leave it, where the kernel and the file system can do that; else they stay.
+    /// They leave it, if the kernel and the file system can do that.
     Drop,
 }
 
-/// Starts the thread; the sender blocks when `unwritten_bytes` wait for it.
+/// Starts the thread; the sender blocks while `unwritten_bytes` wait to be written.
 pub fn start(unwritten_bytes: usize, caching: Caching, memory: Arc<Memory>) -> SyncSender<Job> {
     let (sender, jobs) = sync_channel((unwritten_bytes / CHUNK_BYTES).max(1));
     thread::spawn(move || run(&jobs, caching, &memory));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Serves until the test's process ends; where.
+/// Serves until the test's process ends; returns the address.
 fn start(folder: &Path, partitions: usize) -> String {
     let limits = Limits {
         partitions,
@@ -35,7 +35,7 @@ fn load(address: &str, line: &str) -> Outcome {
     }
 }
 
-/// Waits until the partitions' files hold `bytes`; their content.
+/// Waits until the partitions' files hold `bytes`; returns their content.
 fn wait_for_files(folder: &Path, partitions: usize, bytes: u64) -> Vec<Vec<u8>> {
     let path = |index| folder.join(format!("t-{index}/00000000000000000000.log"));
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -92,7 +92,7 @@ fn the_last_records_are_the_last() {
     let sent = load(&address, "produce --bytes 4M --batch-bytes 16384");
     wait_for_files(folder.path(), 2, sent.tally.bytes);
     let each = u64::from(sent.batch_records);
-    // Half a batch of each partition: the batch that it lies in comes whole.
+    // Half a batch of each partition: a fetch returns its whole batch.
     let read = load(&address, &format!("fetch --last-records {each}"));
     assert_eq!(read.tally.records, 2 * each);
 }

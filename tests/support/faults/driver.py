@@ -1,4 +1,4 @@
-"""The driver of faults: begins them on brokers and what is around them, and undoes them."""
+"""The fault driver: starts faults on brokers and their environment, and undoes them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ CLOCK_STEP_S = 3_600.0
 
 
 class FaultDriver:
-    """Faults that befall one site."""
-
     def __init__(self, site: Site) -> None:
         self._site = site
 
     @contextmanager
     def fault(self, kind: str, *victims: int) -> Iterator[None]:
-        """A fault of these brokers, undone behind the block. KeyError: no such kind, or one that
-        needs a `WiredCluster`."""
+        """A fault of these brokers, undone after the block. Raises KeyError for an unknown kind, or
+        one that needs a ``WiredCluster``."""
         with ExitStack() as undone:
             self._begin(kind, list(victims), undone)
             yield
@@ -38,8 +36,8 @@ class FaultDriver:
             OF_BROKERS[kind](self._site, victims, undone)
 
     def kill_in_start(self, number: int, life_s: float) -> None:
-        """Starts a broker and kills it after so long, unless it listens before. What it ends by
-        itself for is that another one has its directory; BrokerExited: for anything else."""
+        """Starts a broker and kills it after ``life_s``, unless it listens before. It may exit by
+        itself only because another process has its directory. Raises BrokerExited otherwise."""
         try:
             self._site.brokers[number].start(timeout_s=life_s)
         except BrokerExited as error:
@@ -48,7 +46,7 @@ class FaultDriver:
                 raise
 
     def kill_in_starts(self, lives_s: Sequence[tuple[int, float]]) -> None:
-        """The same with several at once, each with the life that stands behind its number."""
+        """The same with several at once, as (broker, seconds)."""
         starts = [threading.Thread(target=self.kill_in_start, args=life) for life in lives_s]
         for start in starts:
             start.start()
@@ -81,7 +79,7 @@ def _kill_all(site: Site, victims: list[int], undone: ExitStack) -> None:
 
 
 def _begin_all(site: Site, numbers: list[int]) -> None:
-    # A broker of a cluster is ready when it knows a controller, so that none waits for another.
+    # A cluster's broker is ready once it knows a controller, so they must start together.
     failures: list[BaseException] = []
 
     def begin(number: int) -> None:
@@ -176,7 +174,7 @@ def _kill_zookeeper(cluster: WiredCluster, _: list[int], undone: ExitStack) -> N
 
 
 def _step_clock(cluster: WiredCluster, victims: list[int], undone: ExitStack) -> None:
-    """Far enough that nothing that compares times of day takes it for a delay; forward and back."""
+    """Forward and back, too far to pass for a delay."""
     for number in victims:
         undone.callback(cluster.clocks[number].step, 0.0)
         cluster.clocks[number].step(CLOCK_STEP_S)
@@ -198,8 +196,8 @@ OF_BROKERS: dict[str, Callable[[Site, list[int], ExitStack], None]] = {
     "machine_crash": _crash,
     "reboot": _reboot,
 }
-"""``machine_crash``: killed, and its shared memory is gone. ``reboot``: killed, and what is there
-is of another boot."""
+"""``machine_crash``: killed, and its shared memory is gone. ``reboot``: killed, and its shared
+memory is from another boot."""
 
 OF_WIRED_CLUSTERS: dict[str, Callable[[WiredCluster, list[int], ExitStack], None]] = {
     "session_cut": _cut_session,

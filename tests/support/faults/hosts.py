@@ -1,8 +1,8 @@
-"""Hosts of a network of their own, on one machine: network namespaces behind a router.
+"""Hosts with a network of their own, on one machine: network namespaces behind a router.
 
-What is cut here is packets: connections stay open at both ends and hear nothing, new ones are tried
-until somebody gives up, as after a pulled cable. Needs Linux, and root or user namespaces; a
-program that `lab` starts has both, and is itself one of the hosts (`HERE`).
+Cuts drop packets: open connections hear nothing, and new ones are tried until a timeout, as after a
+pulled cable. Needs Linux, and root or user namespaces. A program started by ``lab`` has both, and
+is itself one of the hosts (``HERE``).
 """
 
 from __future__ import annotations
@@ -17,37 +17,35 @@ HERE = 200
 """The host on which the program itself runs."""
 
 _RULE = "priority 10"
-"""Before the router looks where to send a packet."""
+"""Before the router's routing decision."""
 
 Pair = tuple[int, int]
-"""Who sends to whom."""
 
 
 def lab(command: Sequence[str]) -> list[str]:
-    """The command, to be run where it may make hosts and mount what only it sees."""
+    """The command, run where it can make hosts and private mounts."""
     identity = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *identity, "--net", "--mount", "--fork", "--kill-child", "--", *command]
 
 
 def refusal() -> str:
-    """Why the kernel allows no such hosts; empty where it does."""
+    """Why the kernel allows no such hosts, or empty."""
     done = subprocess.run(lab(["true"]), capture_output=True, text=True)
     return done.stderr.strip() if done.returncode else ""
 
 
 def address(number: int) -> str:
-    """The host's address."""
     return f"10.77.{number}.1"
 
 
 class Hosts:
-    """Some hosts, and `HERE`. ``close`` ends their names, not what runs on them."""
+    """Some hosts, and ``HERE``. ``close`` removes them, not the processes on them."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         interfaces = [name for _, name in socket.if_nameindex()]
         assert interfaces == ["lo"], f"this is no lab, but a machine with {interfaces}"
         self._cut: set[Pair] = set()
-        # Faults come and go in threads of their own.
+        # Faults run in several threads.
         self._cutting = threading.Lock()
         self._router = _Namespace()
         self._namespaces = {number: _Namespace() for number in numbers}
@@ -72,37 +70,34 @@ class Hosts:
         )
 
     def wrapper(self, number: int) -> list[str]:
-        """What, put before a command, runs it on that host."""
+        """A command prefix that runs a command on that host."""
         return self._namespaces[number].enter()
 
     def cut(self, pairs: Iterable[Pair]) -> None:
-        """Packets of these are lost from now on, in this direction, and nobody is told."""
+        """Drops packets in these directions silently."""
         with self._cutting:
             added = set(pairs) - self._cut
             self._cut |= added
             self._router.ip(*(f"rule add {_blackhole(*pair)}" for pair in sorted(added)))
 
     def join(self, pairs: Iterable[Pair]) -> None:
-        """They arrive again."""
         with self._cutting:
             removed = set(pairs) & self._cut
             self._cut -= removed
             self._router.ip(*(f"rule del {_blackhole(*pair)}" for pair in sorted(removed)))
 
     def reset(self, pairs: Iterable[Pair]) -> None:
-        """Connections of the first with the second of each break, and both ends know; new ones
-        work."""
+        """Breaks the connections of each pair; both ends notice, and new ones work."""
         for source, target in pairs:
             self._namespaces[source].run("ss", "--tcp", "--kill", "dst", address(target))
 
     def close(self) -> None:
-        """Ends the network."""
         for namespace in (*self._namespaces.values(), self._router):
             namespace.close()
 
 
 class _Namespace:
-    """A network namespace, kept by a process that lives as long as this object wants it."""
+    """A network namespace, kept by a process."""
 
     def __init__(self) -> None:
         self._keeper = subprocess.Popen(
@@ -110,7 +105,7 @@ class _Namespace:
         )
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
-        # Once it answers, it is where it belongs.
+        # Its answer shows that it is in its namespace.
         self._keeper.stdin.write(b"?")
         self._keeper.stdin.flush()
         assert self._keeper.stdout.read(1) == b"?", "no network namespace was made"

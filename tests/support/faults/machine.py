@@ -1,4 +1,4 @@
-"""What a machine's end does that a process's end does not, and what only files survive."""
+"""A machine's end, as opposed to a process's: what only files survive."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,8 @@ _PATH = "path="
 
 
 def wait_until_written(folder: Path, end_offset: int) -> None:
-    """Waits until a partition's files hold every record below `end_offset`: the block cache writes
-    them behind the acknowledgement."""
+    """Waits until a partition's files hold every record below ``end_offset``: the block cache
+    writes after the acknowledgement."""
 
     def is_written() -> bool:
         newest = max(folder.glob("*.log"), default=None)
@@ -23,7 +23,6 @@ def wait_until_written(folder: Path, end_offset: int) -> None:
 
 
 def arena_files(data: Path) -> Iterator[Path]:
-    """The files in shared memory that a broker's log directories name."""
     for marker in data.glob(_MARKERS):
         for line in marker.read_text().splitlines():
             if line.startswith(_PATH):
@@ -31,14 +30,13 @@ def arena_files(data: Path) -> Iterator[Path]:
 
 
 def forget_memory(data: Path) -> None:
-    """What the crash of its machine does to a broker that does not run: the shared memory that its
-    log directories name is gone, and their markers stay."""
+    """A crash of a stopped broker's machine: its shared memory is gone, its markers stay."""
     for path in arena_files(data):
         path.unlink(missing_ok=True)
 
 
 def forget_boot(data: Path) -> None:
-    """The next start takes place after a start of the machine: its shared memory is another's."""
+    """The next start follows a reboot: the shared memory is another boot's."""
     for marker in data.glob(_MARKERS):
         lines = marker.read_text().splitlines()
         changed = [f"boot={'0' * 32}" if line.startswith("boot=") else line for line in lines]

@@ -1,8 +1,8 @@
 """Pipes between brokers, and from each to ZooKeeper: TCP connections that can be cut.
 
-A pair that is cut passes nothing and says nothing: connections stay open, and new ones are taken
-and hear nothing, until the pair is joined again and everything arrives. Who speaks to a broker is
-read off the client id of the first request (``broker-2-fetcher-0``, ``controller-3``).
+A cut pair passes nothing: connections stay open, new ones are accepted and silent. Everything
+arrives once the pair is joined. The client id of the first request tells who connects
+(``broker-2-fetcher-0``, ``controller-3``).
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ _ID_AT = 14
 """Length, key, version, correlation id, length of the client id."""
 
 Pair = tuple[int, int]
-"""Who connects to whom."""
 
 
 @dataclass(eq=False)
 class _End:
-    """One socket of a connection, and what is to be sent to it."""
+    """One socket of a connection, and the bytes to send to it."""
 
     socket: socket.socket
     connection: _Connection
     out: bytearray = field(default_factory=bytearray)
     is_ended: bool = False
-    """The other end has closed: so does this one once everything is sent."""
+    """The other end has closed; this one closes once everything is sent."""
 
     @property
     def other(self) -> _End:
@@ -56,8 +55,6 @@ class _Connection:
 
 @dataclass
 class _Gate:
-    """Where connections to a target are taken."""
-
     source: int
     target: int
     port: int
@@ -66,7 +63,7 @@ class _Gate:
 
 
 class Network:
-    """One thread forwards everything; the methods are for any other."""
+    """One thread forwards everything; other threads call the methods."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -81,25 +78,25 @@ class Network:
         self._thread.start()
 
     def gate(self, source: int, target: int, port: int, target_port: int) -> None:
-        """Takes connections to ``target`` at ``port`` from now on. ``source`` is `UNKNOWN` where
-        the first request says who it is."""
+        """Accepts connections to ``target`` at ``port``. With ``source`` = ``UNKNOWN`` the first
+        request names the client."""
         self._call(lambda: self._open(_Gate(source, target, port, target_port, None)))
 
     def refuse(self, target: int) -> None:
-        """Nobody listens there any more: its process is gone."""
+        """Closes the target's ports, as when its process is gone."""
         self._call(lambda: self._close_gates(target))
 
     def accept(self, target: int) -> None:
-        """Somebody listens there again."""
+        """Opens them again."""
         self._call(lambda: self._open_gates(target))
 
     def cut(self, pairs: Iterable[Pair]) -> None:
-        """These say nothing to each other any more, in neither direction of their connections."""
+        """Silences these connections in both directions."""
         cut = set(pairs)
         self._call(lambda: self._set_cut(self._cut | cut))
 
     def join(self, pairs: Iterable[Pair]) -> None:
-        """These hear each other again, also what was said meanwhile."""
+        """Passes traffic again, and what was sent meanwhile."""
         joined = set(pairs)
         self._call(lambda: self._set_cut(self._cut - joined))
 
@@ -109,13 +106,12 @@ class Network:
         self._call(lambda: self._reset(chosen))
 
     def close(self) -> None:
-        """Ends everything."""
         self._commands.put(None)
         self._wake_in.send(b"x")
         self._thread.join()
 
     def _call(self, command: Callable[[], None]) -> None:
-        """Carries it out in the network's thread; returns when it is done."""
+        """Runs it in the network's thread and waits for its end."""
         done = threading.Event()
 
         def carry_out() -> None:
@@ -212,11 +208,11 @@ class Network:
         self._watch(connection.far)
 
     def _watch(self, end: _End) -> None:
-        """Asks for what can be done with this end now."""
+        """Selects the events that the cuts allow."""
         connection = end.connection
         wanted = 0
         if (connection.source, connection.target) not in self._cut:
-            # What comes first says who it is; it is not sent on before.
+            # The first bytes name the client; nothing is forwarded before.
             if end.out and connection.source != UNKNOWN:
                 wanted |= selectors.EVENT_WRITE
             if len(end.other.out) < _BUFFERED_BYTES_MAX and not end.other.is_ended:
@@ -233,7 +229,7 @@ class Network:
     def _move(self, end: _End, events: int) -> None:
         connection = end.connection
         if connection not in self._connections:
-            return  # it was dropped by an event before this one
+            return  # dropped by an earlier event
         try:
             if events & selectors.EVENT_READ:
                 self._receive(end)
@@ -275,7 +271,7 @@ class Network:
 
 
 def _speaker(start: bytes | bytearray) -> int:
-    """Whose connection begins with these bytes; `UNKNOWN` while there are too few."""
+    """The client whose connection begins with these bytes; ``UNKNOWN`` if they are too few."""
     if len(start) < _ID_AT:
         return UNKNOWN
     (length,) = struct.unpack(">h", start[_ID_AT - 2 : _ID_AT])

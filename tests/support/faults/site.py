@@ -1,5 +1,3 @@
-"""What faults befall: brokers by number."""
-
 from __future__ import annotations
 
 from pyrklog.testing import TestBroker
@@ -11,7 +9,6 @@ class Site:
     brokers: dict[int, TestBroker]
 
     def kill(self, number: int) -> None:
-        """Kill -9."""
         self.brokers[number].kill()
 
     def stop(self, number: int) -> None:
@@ -24,8 +21,5 @@ class Site:
 
 
 class Lone(Site):
-    """Brokers that know of no other."""
-
     def __init__(self, *brokers: TestBroker) -> None:
-        """They are counted from 1."""
         self.brokers = dict(enumerate(brokers, 1))

@@ -1,5 +1,3 @@
-"""A time of day of a process's own, which can be set while it runs: a shim that is preloaded."""
-
 from __future__ import annotations
 
 import mmap
@@ -15,10 +13,10 @@ _BYTES = 8
 
 
 class SteppedClock:
-    """The clock of one broker; ``environment`` is what its process needs."""
+    """The clock of one broker; its process needs ``environment``."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Two files in ``folder``, which is made. Needs a C compiler."""
+        """Creates ``folder`` and two files in it. Needs a C compiler."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.clock"
         path.write_bytes(bytes(_BYTES))
@@ -31,7 +29,7 @@ class SteppedClock:
             self._step = mmap.mmap(file.fileno(), _BYTES)
 
     def step(self, seconds: float) -> None:
-        """From now on it is so much ahead of the machine's; 0 is right again."""
+        """Sets the clock this far ahead of the machine's."""
         self._step[:] = struct.pack("=q", round(seconds * 1e9))
 
 

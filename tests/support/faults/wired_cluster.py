@@ -1,4 +1,4 @@
-"""Three brokers whose wires can be cut, to each other and to ZooKeeper; their clocks can be set."""
+"""Three brokers with wires to each other and to ZooKeeper that can be cut, and settable clocks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ OPTIONS: Mapping[str, Any] = {
 
 
 class _PlacedBroker(TestBroker):
-    """A broker with an address of its own."""
-
     host: str
 
     @property
@@ -43,13 +41,11 @@ class _PlacedBroker(TestBroker):
 
 
 class WiredCluster(BrokerCluster):
-    """Brokers that reach each other, and ZooKeeper, over wires that can be cut."""
-
     def __init__(self, server: ZooKeeperServer, chroot: str, folder: Path, network: Wires) -> None:
         self.server = server
         self.network = network
         self.disks: dict[int, Disk] = {}
-        """The log directories' own, by broker; none where nobody may mount one."""
+        """The log directories' file systems, by broker; empty where mounting is impossible."""
         self.clocks: dict[int, SteppedClock] = {}
         self._chroot = chroot
         super().__init__(f"{server.address}/{chroot}", folder, len(NUMBERS), **OPTIONS)
@@ -84,7 +80,6 @@ class WiredCluster(BrokerCluster):
         return broker
 
     def log_dir(self, number: int) -> Path:
-        """The broker's log directory."""
         return self.brokers[number].data / "logs"
 
     def close(self) -> None:
@@ -95,34 +90,31 @@ class WiredCluster(BrokerCluster):
     # --- one broker --------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """Kill -9; its port refuses at once."""
+        """kill -9; its port refuses at once."""
         super().kill(number)
         self.network.refuse(number)
 
     def stop(self, number: int) -> None:
-        """An orderly end."""
         super().stop(number)
         self.network.refuse(number)
 
     def begin(self, number: int) -> None:
-        """Starts one that was killed or stopped."""
         self.network.accept(number)
         self.brokers[number].start(timeout_s=60)
 
     def others(self, number: int) -> list[int]:
-        """All but this one."""
         return [other for other in self.brokers if other != number]
 
     def wires(self, number: int) -> list[Pair]:
-        """All by which the broker reaches anybody, or is reached."""
+        """All wires from and to the broker."""
         between = [pair for n in self.others(number) for pair in ((number, n), (n, number))]
         return [*between, *self.network.outward(number)]
 
 
 @contextmanager
 def wired_cluster(folder: Path, chroot: str) -> Iterator[WiredCluster]:
-    """Three brokers, not started yet, on a ZooKeeper of their own, which is a victim too; all on
-    one host, or each on one of its own where `CHECKER_NETWORK` is ``hosts``."""
+    """Three brokers, not started, on a ZooKeeper of their own, which can also be hit. All run on
+    one host, or each on its own if ``CHECKER_NETWORK`` is ``hosts``."""
     with ExitStack() as ended:
         network: Wires
         if os.environ.get("CHECKER_NETWORK") == "hosts":

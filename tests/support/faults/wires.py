@@ -1,4 +1,4 @@
-"""What carries the traffic of a cluster's brokers: pipes on one host, or a network of hosts."""
+"""The traffic of a cluster's brokers: pipes on one host, or a network of hosts."""
 
 from __future__ import annotations
 
@@ -15,69 +15,63 @@ _BROKERS_PORT = 9093
 
 
 class Place(NamedTuple):
-    """Where a broker lives."""
-
     host: str
     port: int
-    """For clients."""
     inner: int
-    """Where it listens for other brokers."""
+    """Its port for other brokers."""
     shown: int
-    """What other brokers connect to."""
+    """The port that other brokers connect to."""
     zookeeper: str
-    """How it reaches ZooKeeper."""
     wrapper: list[str]
-    """What, before a command, runs it there."""
+    """A command prefix that runs a command there."""
 
 
 class Wires(Protocol):
     """Between brokers, and to ZooKeeper."""
 
     def place(self, number: int, server: ZooKeeperServer) -> Place:
-        """A new broker's."""
+        """The place of a new broker."""
 
     def outward(self, number: int) -> list[Pair]:
-        """All pairs of a broker with anybody but brokers."""
+        """All pairs of a broker with ZooKeeper and clients."""
 
     def cut(self, pairs: Iterable[Pair]) -> None:
-        """The first of each pair does not reach the second any more, and nobody is told."""
+        """The first of each pair no longer reaches the second; neither is told."""
 
     def join(self, pairs: Iterable[Pair]) -> None:
-        """It does again."""
+        """The first reaches the second again."""
 
     def reset(self, pairs: Iterable[Pair]) -> None:
-        """Their connections break; new ones work."""
+        """Breaks their connections; new ones work."""
 
     def refuse(self, target: int) -> None:
-        """Its process is gone: nobody listens there any more."""
+        """The target's process is gone: its ports refuse."""
 
     def accept(self, target: int) -> None:
-        """Somebody listens there again."""
+        """It listens again."""
 
     def close(self) -> None:
         """Ends everything."""
 
 
 class Pipes(Network):
-    """All on one host. What is cut are connections, in both directions, by who made them."""
+    """All on one host. A cut silences the client's connections to the server, both ways."""
 
     def place(self, number: int, server: ZooKeeperServer) -> Place:
-        """See `Wires`."""
         port, inner, shown, to_store = (free_port() for _ in range(4))
         self.gate(UNKNOWN, number, shown, inner)
         self.gate(number, ZOOKEEPER, to_store, server.port)
         return Place("127.0.0.1", port, inner, shown, f"127.0.0.1:{to_store}", [])
 
     def outward(self, number: int) -> list[Pair]:
-        """See `Wires`."""
         return [(number, ZOOKEEPER)]
 
 
 class Cables:
-    """Everybody has a host of his own. What is cut are packets, in one direction."""
+    """One host each. A cut drops packets in one direction."""
 
     def __init__(self, hosts: Hosts) -> None:
-        """``hosts``: of the brokers and `ZOOKEEPER`; closed with this."""
+        """``hosts``: of the brokers and ``ZOOKEEPER``; closed with this."""
         self._hosts = hosts
         self.cut = hosts.cut
         self.join = hosts.join
@@ -85,7 +79,6 @@ class Cables:
         self.close = hosts.close
 
     def place(self, number: int, server: ZooKeeperServer) -> Place:
-        """See `Wires`."""
         return Place(
             address(number),
             _CLIENTS_PORT,
@@ -96,11 +89,10 @@ class Cables:
         )
 
     def outward(self, number: int) -> list[Pair]:
-        """See `Wires`."""
         return [pair for n in (ZOOKEEPER, HERE) for pair in ((number, n), (n, number))]
 
     def refuse(self, target: int) -> None:
-        """Its kernel does that."""
+        """The host's kernel does that."""
 
     def accept(self, target: int) -> None:
-        """Its kernel does that."""
+        """The host's kernel does that."""

@@ -74,7 +74,7 @@ async def test_a_topics_options(running: Running) -> None:
 
 async def test_incremental_changes_leave_the_unnamed_alone(running: Running) -> None:
     assert await alter(running, T, (OP_SET, "max.message.bytes", "77")) is ErrorCode.NONE
-    # In effect when the answer comes.
+    # In effect before the answer.
     log = running.plane.topics["t"].log
     assert (log.max_message_bytes, log.retention_ms) == (77, 1000)
     assert await alter(running, T, (OP_DELETE, "retention.ms", None)) is ErrorCode.NONE
@@ -83,7 +83,7 @@ async def test_incremental_changes_leave_the_unnamed_alone(running: Running) -> 
 
 
 async def test_changes_at_the_same_time_all_count(running: Running) -> None:
-    """Each is made of what the one before it left; none is refused for coming second."""
+    """Each change builds on the one before; none is refused for coming second."""
     names = ("retention.ms", "retention.bytes", "segment.bytes", "flush.messages", "segment.ms")
     codes: list[ErrorCode] = []
 
@@ -99,7 +99,7 @@ async def test_changes_at_the_same_time_all_count(running: Running) -> None:
 
 
 async def test_options_of_a_topic_that_goes_meanwhile(running: Running) -> None:
-    """Whichever comes first, nothing is left behind for a later topic of that name."""
+    """In either order, a later topic of that name inherits nothing."""
     codes: list[ErrorCode] = []
 
     async def change() -> None:
@@ -117,7 +117,7 @@ async def test_options_of_a_topic_that_goes_meanwhile(running: Running) -> None:
 
 
 async def test_options_of_a_topic_that_the_image_still_knows(running: Running) -> None:
-    """Its znode went without the broker having heard of it: it is not tried for ever."""
+    """Its znode is gone but the broker has not heard: the write is not retried for ever."""
     assert isinstance(running.service, Administration)
     image = running.service._metadata.image
     image.set_partitions("gone", b"g" * 16, [PartitionImage(0, 1, 0, (1,), (1,), ())])
@@ -234,7 +234,7 @@ async def test_options_that_kafka_changes_at_run_time_are_kept_without_effect(
 ) -> None:
     assert await alter(running, resource, (OP_SET, name, value)) is ErrorCode.NONE
     mine = (await entries(running, resource))[name]
-    # Kafka shows what has a listener's prefix as read-only, although it may be altered.
+    # Kafka shows options with a listener's prefix as read-only, although they may be altered.
     assert (mine.value, mine.read_only) == (value, name.startswith("listener.name."))
     is_own = resource == BROKER
     assert mine.source == (SOURCE_DYNAMIC_BROKER if is_own else SOURCE_DYNAMIC_DEFAULT_BROKER)
@@ -288,7 +288,7 @@ async def test_broker_options_that_are_refused(
 
 
 async def test_a_password_is_refused_when_it_would_be_kept(running: Running) -> None:
-    """As by a Kafka without ``password.encoder.secret``, which comes to that when it writes."""
+    """Like a Kafka without ``password.encoder.secret``, which fails when it writes."""
     item = ConfigAlteration(OP_SET, "listener.name.x.ssl.key.password", "secret")
     codes = {}
     for validate_only in (True, False):
@@ -325,7 +325,6 @@ async def test_numbers_of_threads_double_or_halve_at_most(
     assert "at least" in await answer(least - 1)
     assert name not in await entries(running, ALL_BROKERS)
     assert await answer(most) == ""
-    # From there on.
     assert await answer(2 * most) == ""
     assert "greater than double" in await answer(4 * most + 1)
 
@@ -335,7 +334,7 @@ async def test_going_back_to_the_default_is_a_change_of_threads_too(running: Run
     for value in ("16", "32"):
         assert await alter(running, BROKER, (OP_SET, name, value)) is ErrorCode.NONE
     assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.INVALID_REQUEST
-    # What all brokers have is nothing to one that has its own.
+    # A broker's own value hides the default of all brokers.
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "1")) is ErrorCode.NONE
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "20")) is ErrorCode.NONE
     assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
@@ -370,7 +369,6 @@ async def test_what_is_set_for_all_brokers_is_shown_of_each(running: Running) ->
 
 
 async def test_options_that_another_broker_left_may_be_secret(running: Running) -> None:
-    """As in Kafka, which keeps options of plug-ins that it does not know."""
     assert isinstance(running.service, Administration)
     path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
     options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}
@@ -386,7 +384,7 @@ async def test_options_that_another_broker_left_may_be_secret(running: Running) 
 
 
 async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
-    """Kafka changes them at run time, too; a bad one that is kept all the same is passed over."""
+    """Kafka changes them at run time. A stored bad value is ignored."""
     changes = {"num.io.threads": "4", "num.replica.fetchers": "2", "max.connections": "77"}
     operations = [(OP_SET, name, value) for name, value in changes.items()]
     async with running_broker(tmp_path) as running:
@@ -412,7 +410,7 @@ async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as running:
         settings = running.plane.settings
         assert settings is not None
-        # What is bad is left out, and nothing else: of the threads all brokers' value is left.
+        # Only the bad value is left out; for the threads the default of all brokers applies.
         assert (settings.reader_threads, settings.max_connections) == (4, 66)
         assert settings.max_connections_per_ip == 2**31 - 1
 
@@ -425,7 +423,7 @@ async def test_doubled_keys_and_resources(running: Running) -> None:
 
 
 async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
-    """For all brokers, then for this one over that; topics without overrides follow at once."""
+    """For all brokers, then this one's value over it; topics without overrides follow at once."""
     await running.created("follows")
     assert await alter(running, ALL_BROKERS, (OP_SET, "log.retention.ms", "5")) is ErrorCode.NONE
     assert running.plane.topics["follows"].log.retention_ms == 5
@@ -473,7 +471,7 @@ async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -
 async def test_throttles_are_options_of_a_broker_while_they_are_set(
     running: Running, name: str
 ) -> None:
-    """As in Kafka: nobody sees them before and after."""
+    """As in Kafka, no reader sees before and after."""
     assert name not in await entries(running, BROKER)
     assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_REQUEST
     assert await alter(running, BROKER, (OP_SET, name, "1000")) is ErrorCode.NONE

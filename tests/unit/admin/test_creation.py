@@ -1,5 +1,3 @@
-"""Checks of new and growing topics, with Kafka's codes."""
-
 from collections.abc import Mapping
 
 import pytest

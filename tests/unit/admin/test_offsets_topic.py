@@ -28,7 +28,7 @@ def offsets_topic(replicas: Replicas, **leaders: int) -> ClusterOffsetsTopic:
 
 
 def test_what_is_led_counts_from_the_epoch_in_which_it_began() -> None:
-    """The image has the next epoch before the plane has: appends must not fail in between."""
+    """The image has the next epoch before the plane: appends must not fail in between."""
     replicas = Replicas(ME)
     replicas.hosted = {
         (OFFSETS_TOPIC, 0): Hosted(ID, 9, True, 5),

@@ -1,5 +1,3 @@
-"""Producer ids never repeat."""
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from pyrklog.metastore.embedded import EmbeddedStore, open_store
 
 
 def ids_of(broker: int, store: EmbeddedStore) -> ProducerIds:
-    """Of a broker whose controller answers at once."""
+    """Ids of a broker whose controller answers at once."""
     session = store.session()
 
     async def ask() -> ProducerIdsResponse:
@@ -49,7 +47,7 @@ async def test_ids_come_in_blocks(store: EmbeddedStore) -> None:
 
 
 async def test_a_restart_begins_a_new_block(store: EmbeddedStore) -> None:
-    """What was left of the block is lost: it may have been given away just before the crash."""
+    """The rest of the block is lost: it may have been handed out just before the crash."""
     assert await ids_of(1, store).next() == 0
     assert await ids_of(1, store).next() == BLOCK_SIZE
 
@@ -71,7 +69,7 @@ async def test_brokers_and_tasks_never_share_an_id(store: EmbeddedStore) -> None
 async def test_a_node_without_a_block_is_the_askers_error_alone(
     store: EmbeddedStore,
 ) -> None:
-    """Clients are told to try again: until somebody mends the node no id is given."""
+    """Clients must retry: no id is handed out until the znode is repaired."""
     session = store.session()
     await session.create(znodes.PRODUCER_ID_BLOCK, b'{"broker":1}')
     assert await take_block(session, 1) is None
@@ -109,7 +107,6 @@ async def test_a_change_of_controllers_is_waited_for(
 async def test_a_controller_that_is_silent_is_not_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Neither by the first that asks nor by those behind."""
     codes = []
     ids = ProducerIds(trio.sleep_forever)
 

@@ -1,4 +1,4 @@
-"""DeleteRecords as the leader of replicas on other brokers answers it, over a fake plane."""
+"""DeleteRecords at the leader of replicas on other brokers, over a fake plane."""
 
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -42,7 +42,6 @@ class Leader:
         self.know(REPLICAS)
 
     def know(self, brokers: Sequence[int], leader: int = 1) -> None:
-        """These brokers live."""
         shown = [BrokerImage(broker, None, []) for broker in brokers]
         self.metadata.image.set_brokers(1, shown)
         partitions = [PartitionImage(i, leader, 0, REPLICAS, REPLICAS, []) for i in (0, 1)]
@@ -50,11 +49,10 @@ class Leader:
         self.metadata.publish()
 
     def lag(self, index: int, starts: dict[int, int]) -> None:
-        """Where the logs of followers start."""
         self.plane.follower_starts["t", index] = starts
 
     def follow(self, index: int, starts: dict[int, int]) -> None:
-        """They say so."""
+        """The same, with the plane's event."""
         self.lag(index, starts)
         self.deletion.log_start_moved("t", index)
 

@@ -1,4 +1,4 @@
-"""What requests write of topics, over an embedded store."""
+"""The store's transactions for topics, over an embedded store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -32,7 +32,6 @@ class Place:
         self.term = term
 
     async def next_term(self) -> Term:
-        """Another broker is elected."""
         stat = await self.store.set(znodes.CONTROLLER_EPOCH, b"2", self.term.epoch_version)
         return Term(2, stat.version)
 
@@ -41,7 +40,7 @@ class Place:
         return codes(await create_topics(self.store, term, topics))
 
     async def replace(self) -> None:
-        """``t`` is deleted, and created anew by the same controller."""
+        """The same controller deletes ``t`` and creates it anew."""
         await self.store.delete(znodes.topic_path("t"))
         assert await self.put(self.term, NEW) == {}
 
@@ -98,7 +97,7 @@ async def test_a_former_controller_adds_no_partitions(place: Place) -> None:
 
 
 async def test_a_later_topic_of_the_name_is_not_deleted(place: Place) -> None:
-    """The first one was deleted while the request was on its way; the second has its version."""
+    """The first one was deleted before the request arrived; the second has its version."""
     await place.put(place.term)
     await place.replace()
     refused = await mark_for_deletion(place.store, place.term, {"t": OLD})

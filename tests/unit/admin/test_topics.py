@@ -106,7 +106,7 @@ async def test_a_deletion_that_takes_long(running: Running) -> None:
     running.plane.hold_tickets()
     (result,) = await running.service.delete_topics([TopicRef("t")], timeout_ms=50)
     assert result.error is ErrorCode.NONE, "clients see it no more"
-    # Its name is taken until its folders have gone.
+    # The name is taken until the folders are gone.
     (again,) = await running.create(TopicSpec("t"), timeout_ms=50)
     assert again.error is ErrorCode.TOPIC_ALREADY_EXISTS
     assert again.message == "Topic 't' is marked for deletion."
@@ -153,7 +153,7 @@ async def test_partitions_are_added(running: Running) -> None:
 
 
 async def test_enlargements_at_the_same_time(running: Running) -> None:
-    """Each is judged by what the others left: it enlarges the topic, or comes too late."""
+    """Each request sees what the others left: it enlarges the topic, or comes too late."""
     await running.created("t", 1)
     errors: list[ErrorCode] = []
 
@@ -254,7 +254,7 @@ async def test_a_partition_that_never_had_a_leader_is_shown_with_its_replicas(
 
 
 async def test_a_former_controller_says_so(running: Running) -> None:
-    """A request that was on its way when another broker was elected."""
+    """The request was under way when another broker was elected."""
     await running.created("t")
     assert isinstance(running.service, Administration)
     store = running.service._metadata._store

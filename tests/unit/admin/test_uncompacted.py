@@ -1,4 +1,4 @@
-"""Nothing is compacted yet: whoever asks for it finds that in the broker's log."""
+"""Compaction does not exist yet: the broker's log says so to those who ask for it."""
 
 import io
 import json
@@ -25,7 +25,6 @@ T = ConfigResource(RESOURCE_TOPIC, "t")
 
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is logged."""
     monkeypatch.setattr(logs, "_sink", logs._Sink())
     out = io.StringIO()
     logs.configure(out)
@@ -33,7 +32,6 @@ def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def told(output: io.StringIO) -> list[list[str]]:
-    """The topics of each line since the last time."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in output.getvalue().splitlines()]
     output.seek(0)
     output.truncate()

@@ -1,4 +1,4 @@
-"""Changes go on to their end when nobody waits for them any more."""
+"""Changes continue to their end after their caller is gone."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ def store_of(running: Running) -> CurrentStore:
 async def slow_writes(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[trio.Event]:
-    """Writes wait for the end of the block, each; the event: the first one has come."""
+    """Each write waits for the end of the block. The event is set at the first one."""
     store = store_of(running)
     write, come, go = store.multis, trio.Event(), trio.Event()
 
@@ -118,11 +118,11 @@ async def test_what_was_begun_is_completed_when_the_client_goes(
 async def test_options_are_changed_in_the_next_session(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the first try went through: made twice, a change comes to the same."""
+    """Even if the first try succeeded: the change is idempotent."""
     store = store_of(running)
     write = store.multis
     answers = [True, False, False]
-    """Whether a write is made whose session ends then."""
+    """For each write, whether it is made before the session ends."""
 
     async def expiring(transactions: Any) -> Any:
         if not answers:
@@ -141,8 +141,6 @@ async def test_options_are_changed_in_the_next_session(
 
 
 class Change:
-    """One that waits to be released."""
-
     def __init__(self) -> None:
         self.release = trio.Event()
         self.is_done = False
@@ -191,7 +189,7 @@ async def test_who_waits_gets_the_result_or_the_error() -> None:
 async def test_one_that_the_store_holds_up_ends_soon_after_its_client(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Later it would overwrite what others have changed since."""
+    """A later retry would overwrite other changes."""
     ended = trio.Event()
 
     async def change() -> None:

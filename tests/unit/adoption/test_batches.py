@@ -1,5 +1,3 @@
-"""Batches of values: what is written is read; what is damaged is named."""
-
 import pytest
 
 from pyrklog.adoption.batches import (
@@ -24,7 +22,7 @@ def test_the_checksum_is_castagnolis() -> None:
 
 
 def test_a_snapshot_that_kafka_wrote() -> None:
-    """The second batch of a `bootstrap.checkpoint` of Kafka 3.9.1: metadata.version 21."""
+    """The second batch of a ``bootstrap.checkpoint`` of Kafka 3.9.1: metadata.version 21."""
     theirs = bytes.fromhex(
         "00000000000000010000004f0000000002a2f25d51000000000000000001a1fc6063ee000001a1fc6063ee"
         "ffffffffffffffffffffffffffff000000013a00000001"

@@ -1,4 +1,4 @@
-"""Kafka's metadata folder, and what partition folders tell: files in, state out."""
+"""Kafka's metadata folder and partition folders: files in, state out."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Metadata records: the state they lead to, and what becomes of broken ones."""
+"""Metadata records: the resulting state, and broken records."""
 
 import struct
 

@@ -1,5 +1,3 @@
-"""Which folders make a topic, and what is said of the others."""
-
 import pytest
 
 from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic

@@ -1,4 +1,4 @@
-"""The cases' own arithmetic: rounds, phases, steps, Java's result, curves, segments."""
+"""The cases' arithmetic: rounds, phases, steps, Java's result, curves, segments."""
 
 import time
 from pathlib import Path

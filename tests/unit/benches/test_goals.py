@@ -1,5 +1,3 @@
-"""Verdicts on figures."""
-
 import pytest
 
 from benches import cases, goals

@@ -1,4 +1,4 @@
-"""The generator of group load, against a real broker and for a moment only."""
+"""The generator of group load, briefly and against a real broker."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +13,6 @@ from tests.support.groups import create_topic
 
 
 class Running:
-    """As much of a benchmark's broker as the cases need."""
-
     name = "pyrklog"
 
     def __init__(self, broker: TestBroker) -> None:
@@ -23,7 +21,6 @@ class Running:
 
 @pytest.fixture
 def running(new_broker: Callable[..., TestBroker]) -> Any:
-    """A broker with the topic that commits are for."""
     broker = new_broker(options={"group.initial.rebalance.delay.ms": 300}).start()
     create_topic(broker.bootstrap, group_cases.TOPIC, 6)
     return Running(broker)

@@ -1,5 +1,3 @@
-"""Growth in alternating pairs, and the interval around it."""
-
 import random
 
 import pytest
@@ -37,8 +35,7 @@ def test_no_growth_of_nothing(pairs: list[tuple[float, float]]) -> None:
 
 
 def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
-    """Of 200 samples of a known distribution about 95 % must; 85 % would be a mistake, 100 % luck
-    that cannot last."""
+    """About 95 % of 200 samples of a known distribution must; 85 % would be a bug, 100 % luck."""
     choices = random.Random(1)
     growth_resamples, growth._RESAMPLES = growth._RESAMPLES, 500
     try:

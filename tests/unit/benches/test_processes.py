@@ -1,5 +1,3 @@
-"""A process with all its descendants, and the machine."""
-
 import os
 import subprocess
 import sys
@@ -10,7 +8,7 @@ import pytest
 
 from benches import process
 
-# A parent and its child, which takes 30 MB; both end with their input.
+# A parent and a child that takes 30 MB; both end with their input.
 _FAMILY = """
 import subprocess, sys
 if len(sys.argv) == 1:

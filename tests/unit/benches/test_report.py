@@ -1,4 +1,4 @@
-"""Figures: what /proc says, what the generator says, ratios, goals, files."""
+"""Figures: /proc, the generator's output, ratios, goals, files."""
 
 import csv
 import json

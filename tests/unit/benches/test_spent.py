@@ -1,4 +1,4 @@
-"""What the benchmark leaves behind while it runs, and afterwards."""
+"""What a benchmark leaves behind, during the run and afterwards."""
 
 from pathlib import Path
 

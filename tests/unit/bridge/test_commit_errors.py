@@ -1,4 +1,4 @@
-"""Two halves answer commits; they must not tell clients different things."""
+"""Both planes answer commits, with the same errors."""
 
 from pyrklog import _core
 from pyrklog.errors import ErrorCode

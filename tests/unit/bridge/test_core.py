@@ -1,4 +1,4 @@
-"""The extension is what its stub says, and refuses what cannot be converted."""
+"""The extension matches its stub and refuses values that it cannot convert."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Events that nobody can take, or that take long, do not stand in the way of others."""
+"""Events that fail or take long do not hold up others."""
 
 from __future__ import annotations
 
@@ -63,8 +63,6 @@ async def test_others_have_a_turn_while_events_take_long(tmp_path: Path, monkeyp
     real = plane._plane
 
     class Ten:
-        """Hands over ten events at once."""
-
         def event_fd(self) -> int:
             return real.event_fd()
 
@@ -80,7 +78,7 @@ async def test_others_have_a_turn_while_events_take_long(tmp_path: Path, monkeyp
         with trio.fail_after(60):
             await all_handed_out.wait()
         nursery.cancel_scope.cancel()
-    # Within a turn of the loop, tasks run in any order.
+    # Tasks run in any order within a turn of the loop.
     assert "event event event" not in " ".join(order)
     monkeypatch.undo()
     plane.abandon()

@@ -1,4 +1,4 @@
-"""Appends to internal topics and reads of them, through the real data plane."""
+"""Appends to internal topics, and reads, through the real data plane."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,8 +48,6 @@ LOG = LogConfig(
 
 
 class Silent:
-    """Nothing but tickets is expected."""
-
     def on_request(self, request: Request) -> None:
         raise AssertionError(request)
 
@@ -122,7 +120,7 @@ def settings(folder: Path) -> PlaneSettings:
 
 @asynccontextmanager
 async def leading(folder: Path) -> AsyncIterator[CorePlane]:
-    """A plane that does not listen yet, and leads the topic's one partition in epoch 5."""
+    """A plane that does not listen yet and leads the topic's one partition in epoch 5."""
     plane = CorePlane(settings(folder))
     partition = PartitionImage(0, 1, 5, [1], [1], [])
     topic = TopicImage(TOPIC, b"\1" * 16, True, LOG, 1, [partition])

@@ -1,4 +1,4 @@
-"""How much memory there is, the limits of memory groups included."""
+"""The amount of memory, with the limits of memory cgroups."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What asks the plane for something while it ends waits to be cancelled, and breaks nothing."""
+"""Calls to an ending plane wait to be cancelled and break nothing."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +14,6 @@ from pyrklog.plane.plane_settings import plane_settings
 
 
 class Listener:
-    """Nobody sends requests here; notices are kept."""
-
     def __init__(self) -> None:
         self.notices: list[str] = []
 

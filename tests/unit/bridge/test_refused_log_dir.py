@@ -1,4 +1,4 @@
-"""A log directory that this user may not change is named, with what to do."""
+"""The error names a log directory that this user may not change, and the fix."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A whole broker in this process: everything real but the plane."""
+"""A whole broker in this process; only the plane is fake."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,15 +15,13 @@ from pyrklog.testing.fake_plane import FakePlane
 
 
 class Running:
-    """A broker that is up."""
-
     def __init__(self, broker: Broker, plane: FakePlane, service: ClusterService) -> None:
         self.broker = broker
         self.plane = plane
         self.service = service
         self.exit_code: int | None = None
         self.crashes = False
-        """Set by a test that wants the broker to end without an orderly end."""
+        """A test sets it to end the broker without a shutdown."""
 
     async def create(self, *specs: TopicSpec, timeout_ms: int = 10_000) -> list[TopicResult]:
         return await self.service.create_topics(
@@ -31,7 +29,7 @@ class Running:
         )
 
     async def created(self, name: str, partitions: int = 1, **configs: str) -> TopicResult:
-        """A topic that exists; option names with underscores for dots."""
+        """Creates a topic; option names have underscores for dots."""
         options: dict[str, str | None] = {k.replace("_", "."): v for k, v in configs.items()}
         (result,) = await self.create(TopicSpec(name, partitions, configs=options))
         assert result.error is ErrorCode.NONE, result.message
@@ -42,7 +40,7 @@ class Running:
 async def running_broker(
     directory: Path, *overrides: str, found: Sequence[FoundPartition] = ()
 ) -> AsyncIterator[Running]:
-    """Starts a broker over ``directory``; stops it in good order at the end."""
+    """Starts a broker over ``directory``; shuts it down at the end."""
     config = load_config(
         flags={"pyrklog.data.dir": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"},
         overrides=overrides,

@@ -1,4 +1,4 @@
-"""What a whole broker does with orders that make no sense, from whomever they come."""
+"""A whole broker and senseless control requests, from any sender."""
 
 from pathlib import Path
 from typing import Any

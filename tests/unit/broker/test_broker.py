@@ -51,7 +51,8 @@ async def test_a_first_start_and_an_orderly_end(tmp_path: Path) -> None:
 async def test_without_the_store_no_controller_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By this ``cluster health`` finds that ZooKeeper is away; metadata names the last one."""
+    """``cluster health`` sees from this that ZooKeeper is away; metadata names the last
+    controller."""
     async with running_broker(tmp_path) as running:
         monkeypatch.setattr(CurrentStore, "is_reachable", False)
         assert running.service.describe_cluster("PLAINTEXT").controller_id == -1
@@ -71,7 +72,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         assert topic.log.retention_ms == 77
         with trio.fail_after(10):
             await running.plane.wait_until(lambda: len(running.plane.led) == 3)
-        # The leader lived on: its epoch stays, and nothing was written for it.
+        # The leader lives on: its epoch stays and is not written again.
         assert {spec.leader_epoch for spec in running.plane.led.values()} == {0}
         assert not any(spec.is_new for spec in running.plane.led.values())
 
@@ -107,13 +108,14 @@ async def test_a_taken_port(tmp_path: Path) -> None:
     )
     with pytest.RaisesGroup(pytest.RaisesExc(TemporaryError, match="19999"), allow_unwrapped=True):
         await Broker(config, make_plane).run()
-    # Nothing of the failed start is in the way of the next one.
+    # The failed start does not block the next one.
     async with running_broker(tmp_path):
         pass
 
 
 async def test_numbers_come_from_the_log_directory(tmp_path: Path) -> None:
-    """The metadata was lost, or the directory was another broker's: it keeps its identity."""
+    """The metadata was lost, or the directory was another broker's: the broker keeps
+    its identity."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "meta.properties").write_text(
         "#Thu Jan 01\nversion=0\nbroker.id=7\ncluster.id=oldClusterOldClusterOl\n"
@@ -135,7 +137,7 @@ async def test_log_directories_of_different_brokers(tmp_path: Path) -> None:
 
 
 async def test_folders_that_nobody_knows_are_left_alone(tmp_path: Path) -> None:
-    """They turned up after the first start, which would have adopted them."""
+    """They appeared after the first start, which would have adopted them."""
     stranger = FoundPartition("old", 0, b"o" * 16, str(tmp_path / "logs"))
     async with running_broker(tmp_path):
         pass
@@ -149,7 +151,7 @@ async def test_folders_that_nobody_knows_are_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_deletion_that_a_crash_interrupted_goes_on(tmp_path: Path) -> None:
-    """Some folders of the topic are left: they go, and its name is free again."""
+    """The topic's remaining folders go, and its name is free again."""
     async with running_broker(tmp_path) as running:
         created = await running.created("t", 2)
         running.plane.hold_tickets()
@@ -161,7 +163,7 @@ async def test_a_deletion_that_a_crash_interrupted_goes_on(tmp_path: Path) -> No
         with trio.fail_after(10):
             await running.plane.wait_until(lambda: len(running.plane.stopped) == 2)
         assert running.plane.stopped == [("t", 0, True), ("t", 1, True)]
-        error = ErrorCode.TOPIC_ALREADY_EXISTS  # until its nodes are gone as well
+        error = ErrorCode.TOPIC_ALREADY_EXISTS  # until its znodes are gone as well
         with trio.fail_after(10):
             while error is ErrorCode.TOPIC_ALREADY_EXISTS:
                 ((_, error, *_),) = await running.create(TopicSpec("t"))
@@ -297,7 +299,7 @@ async def test_a_log_directory_fails_and_others_serve_on(tmp_path: Path) -> None
 
 
 async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
-    """Nothing is left to serve: the broker ends with the code for disks."""
+    """The broker exits with the code for disks."""
     async with running_broker(tmp_path) as running:
         await running.created("t")
         running.plane.fail_log_dir(str(tmp_path / "logs"), [("t", 0)])
@@ -310,7 +312,7 @@ async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
 async def test_a_log_directory_that_is_merely_added_lacks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_added: bool
 ) -> None:
-    """It has no mark of an orderly end, like one that crashed in the last life."""
+    """Like a directory whose last life crashed, it has no mark of a clean shutdown."""
     both = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
     async with running_broker(tmp_path, f"log.dirs={tmp_path / 'a'}" if is_added else both):
         pass
@@ -348,7 +350,7 @@ async def test_a_plane_that_hangs_does_not_hold_up_the_end(
 
 
 async def test_whoever_waits_for_a_topic_learns_that_it_was_deleted(tmp_path: Path) -> None:
-    """Neither its creator nor who enlarges it waits for the time-out."""
+    """Neither its creator nor its enlarger waits for the timeout."""
     async with running_broker(tmp_path) as running:
         await running.created("enlarged")
         running.plane.hold_tickets()

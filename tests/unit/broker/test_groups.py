@@ -78,7 +78,7 @@ async def test_a_first_consumer_finds_a_coordinator_joins_and_commits(tmp_path: 
         log = running.plane.internal_log(OFFSETS_TOPIC)
         assert len(log.records(partition_for("g", 3))) == 2
 
-        # The topic is deleted: its offsets are forgotten.
+        # Deleting the topic forgets its offsets.
         await running.service.delete_topics([TopicRef("t")], timeout_ms=10_000)
         await log.changes.wait_until(lambda: len(log.records(partition_for("g", 3))) == 3)
         wanted = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])

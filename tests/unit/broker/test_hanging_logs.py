@@ -1,4 +1,4 @@
-"""A log volume that hangs, and a reader that reads no more: nobody waits for either."""
+"""Nobody waits for a hanging log volume or a log reader that stopped."""
 
 import io
 import json
@@ -20,7 +20,7 @@ LINES = 5_000
 
 
 class Gate:
-    """A place for lines that takes none until it is opened."""
+    """An output for lines that blocks until it is opened."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -72,7 +72,7 @@ def test_a_place_that_is_gone_harms_nothing() -> None:
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> logs._Sink:
-    """Logs that nobody configured yet."""
+    """Logs before their configuration."""
     fresh = logs._Sink()
     monkeypatch.setattr(logs, "_sink", fresh)
     return fresh
@@ -102,7 +102,7 @@ def test_a_full_pipe_holds_up_nobody(
     for number in range(LINES):
         log.info("numbered", number=number)
     assert not logs.flush(0.01), "the pipe takes 64 kB"
-    # Between two that were dropped others may have been taken, since the writer empties a list.
+    # The writer empties a list, so lines between two dropped ones may be kept.
     received, dropped = b"", 0
     numbers: list[int] = []
     while len(numbers) + dropped < LINES:
@@ -121,7 +121,6 @@ def test_a_full_pipe_holds_up_nobody(
 
 
 def _parsed(line: str, format_: str) -> tuple[str, int]:
-    """The event, and the number that comes with it."""
     if format_ == "json":
         fields = json.loads(line)
         event = fields["event"]
@@ -134,7 +133,7 @@ def _parsed(line: str, format_: str) -> tuple[str, int]:
 
 
 def test_a_process_whose_output_nobody_reads_ends() -> None:
-    """As long as it takes, and not for ever: an orderly end waits a second for its last lines."""
+    """A clean shutdown waits a second for its last lines, not for ever."""
     program = (
         "from pyrklog.base import logs\n"
         "logs.configure()\n"
@@ -161,7 +160,7 @@ def test_the_last_lines_are_there_after_an_end() -> None:
 
 def test_a_state_change_log_whose_volume_hangs_holds_up_no_controller(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    os.mkfifo(path)  # whoever opens it to write waits for a reader
+    os.mkfifo(path)  # opening it to write waits for a reader
     log = StateChangeLog(tmp_path)
     for number in range(100):
         log.write("partition_state", {"number": number})

@@ -1,4 +1,4 @@
-"""What a person or a program reads of a broker: log lines, banner, who holds a port."""
+"""A broker's output for people and programs: log lines, banner, who holds a port."""
 
 import io
 import json
@@ -20,7 +20,6 @@ from pyrklog.start.folders import warn_of_full_disks
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> logs._Sink:
-    """Logs that nobody configured yet."""
     fresh = logs._Sink()
     monkeypatch.setattr(logs, "_sink", fresh)
     return fresh
@@ -152,7 +151,7 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path: Path) ->
     (process / "fd").mkdir(parents=True)
     (process / "comm").write_text("java\n")
     for name in range(8):
-        (process / "fd" / str(name)).touch()  # no link can be read any more
+        (process / "fd" / str(name)).touch()  # the link is no longer readable
         (process / "fd" / str(name + 8)).symlink_to(f"socket:[{70 + name}]")
     assert port_holder(0x2384, tmp_path) == "java pid 4121"
 

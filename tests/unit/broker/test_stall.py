@@ -1,4 +1,4 @@
-"""A broker that stood still judges nobody before it has heard what came meanwhile."""
+"""After a stall a broker handles what arrived meanwhile before it expires sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_heartbeats_that_came_during_a_stall_count(
                 stage.send(HEARTBEAT, 0, HeartbeatRequest(name, 1, me.member_id))
                 for name, me in groups.items()
             ]
-            # No task has run since they came.
+            # No task has run since they arrived.
             autojump_clock.jump(6 * SESSION_SECONDS)
             for number in numbers:
                 answer = await stage.answer(HEARTBEAT, 0, number)
@@ -34,7 +34,7 @@ async def test_heartbeats_that_came_during_a_stall_count(
         await trio.sleep(SESSION_SECONDS / 2)
         states = {stage.rig.coordinator.manager.describe_group(name).state for name in groups}
         assert states == {"Stable"}
-        # Who is silent after it is still taken out.
+        # A member that stays silent afterwards is still removed.
         await trio.sleep(SESSION_SECONDS + 2)
         states = {stage.rig.coordinator.manager.describe_group(name).state for name in groups}
         assert states == {"Empty"}
@@ -43,7 +43,6 @@ async def test_heartbeats_that_came_during_a_stall_count(
 async def test_who_was_silent_before_a_stall_does_not_live_for_ever(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Also where the broker stalls again and again."""
     async with staged() as stage:
         await stage.rig.enter("g")
         await trio.testing.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Hand-made histories with every anomaly planted, and sound ones without any."""
+"""Hand-made histories with every anomaly, and sound ones without."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ A, B, C, D = (value_of(1, count) for count in range(4))
 
 
 def plain() -> Script:
-    """Four records, one reader, one member that has committed half of them."""
+    """Four records, one reader, and one member that committed half of them."""
     script = Script()
     for offset, value in enumerate((A, B, C, D)):
         script.sent(value, offset)
@@ -316,7 +316,7 @@ def test_the_group_is_told_what_was_committed() -> None:
 
 
 def simulate(seed: int, count: int) -> tuple[list[Op], dict[int, int]]:
-    """A log and clients of it that do nothing wrong: (operations, the log)."""
+    """A log and correct clients of it: (operations, the log)."""
     source = random.Random(seed)
     script, log = Script(), dict[int, int]()
     counts = dict.fromkeys(WRITERS, 0)
@@ -391,7 +391,7 @@ PLANTED: dict[str, tuple[Callable[[Sequence[Op], dict[int, int]], None], set[str
 def test_what_is_planted_in_a_sound_history_is_found(plant: str, terms: tuple[int, int]) -> None:
     ops, log = simulate(*terms)
     told = Script()
-    # Somebody must have seen what is changed.
+    # Somebody must have seen the changed records.
     for number in range(2):
         log[len(log)] = value_of(7, number)
         told.sent(value_of(7, number), len(log) - 1)

@@ -1,4 +1,4 @@
-"""Which clients of the checker are given up: those that do not come back, not those that fail."""
+"""The checker gives up clients that do not return, not those that fail."""
 
 import threading
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Wires that pass everything, nothing, and everything again."""
-
 from __future__ import annotations
 
 import socket
@@ -15,8 +13,6 @@ SILENCE_S = 0.2
 
 
 class Peer:
-    """A broker that is only its port."""
-
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(10)
@@ -134,7 +130,7 @@ def test_a_target_that_is_gone_refuses(network: Network, peer: Peer) -> None:
 
 
 def test_one_that_has_ended_when_there_is_more_to_send_to_it(network: Network, peer: Peer) -> None:
-    """Readable and writable in one turn: what is read ends the connection before it is written."""
+    """Readable and writable in one turn: the read ends the connection before the write."""
     port = free_port()
     network.gate(2, ZOOKEEPER, port, peer.port)
     with connect(port) as near, peer.accept() as far:

@@ -1,11 +1,11 @@
-"""What a producer's reports tell of where its records are."""
+"""The offsets of records according to a producer's reports."""
 
 from tests.checker.clients import Places
 from tests.checker.history import NONE
 
 
 def test_a_repetition_whose_place_is_not_known_has_none() -> None:
-    """Two of three records each, and one of one; librdkafka counts on from -1 in each."""
+    """Two batches of three records and one of one; librdkafka counts from -1 in each."""
     places = Places(1)
     told = [7, 8, None, 0, 1, None, None, 0, 1, 20, 21]
     found = [places.reported(0, offset) for offset in told]
@@ -13,7 +13,7 @@ def test_a_repetition_whose_place_is_not_known_has_none() -> None:
 
 
 def test_the_first_records_of_a_partition_are_where_they_are() -> None:
-    """Of another partition, or of no repetition."""
+    """In another partition, or without a repetition."""
     places = Places(2)
     assert [places.reported(0, offset) for offset in (0, 1, 2)] == [0, 1, 2]
     assert places.reported(1, -1) == NONE

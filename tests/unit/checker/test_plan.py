@@ -1,4 +1,4 @@
-"""Plans of faults: the seed decides, and nothing else."""
+"""Only the seed decides a plan of faults."""
 
 import pytest
 
@@ -68,5 +68,5 @@ def test_the_crash_of_a_machine_is_the_only_fault_of_its_round() -> None:
 
 
 def test_every_kind_can_be_carried_out() -> None:
-    # The other fault is of a machine that runs again at once.
+    # ``reboot`` is for a machine that runs again at once.
     assert {*OF_BROKERS, *OF_WIRED_CLUSTERS} - {"reboot"} == KINDS.keys()

@@ -1,4 +1,4 @@
-"""Replicas that differ are told apart; those that do not are not."""
+"""The comparison reports replicas that differ, and no others."""
 
 import struct
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The structure check catches what it promises to catch, and nothing else."""
-
 from pathlib import Path
 
 import pytest

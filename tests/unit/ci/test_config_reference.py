@@ -1,4 +1,4 @@
-"""configuration.md is what ci/config_reference.py makes of the options that act."""
+"""configuration.md equals the output of ci/config_reference.py."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Links between the pages, and from code to them, lead somewhere."""
+"""Links between pages, and from code to pages, exist."""
 
 import re
 import subprocess
@@ -20,12 +20,12 @@ DOCS = [path for path in FILES if path.is_relative_to(ROOT / "docs") and path.su
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 CODE = [path for path in FILES if path.suffix in (".py", ".pyi", ".rs")]
 IN_CODE = re.compile(r"(?<![\w./-])(?:docs/)?([a-z][a-z-]*\.md)\b")
-"""Code names a page by its file name alone: ``cluster.md``, section 7."""
+"""Code names a page by its file name: ``cluster.md``, section 7."""
 MADE_BY_BENCHES = {"table.md"}
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of the page's headings."""
+    """GitHub's anchors of the page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]

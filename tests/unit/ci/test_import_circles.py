@@ -1,5 +1,3 @@
-"""Circles of imports are found in Rust and Python, and what is none is not taken for one."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""promises.md names tests; each of them exists."""
-
 import re
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `make` installs is what pyproject.toml declares."""
+"""``make`` installs what pyproject.toml declares."""
 
 import tomllib
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The tour names files and functions that exist."""
-
 import re
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, usage, and what it says where nobody is at home."""
+"""The command line as a whole: help, usage, and errors without a broker."""
 
 import os
 import socket
@@ -19,7 +19,6 @@ from pyrklog.cli.hints import _OF_COMMANDS
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address of this machine at which nobody listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"

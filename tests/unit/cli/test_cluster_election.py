@@ -1,4 +1,4 @@
-"""Elections against a made-up cluster: what is asked for, and what is made of the answers."""
+"""Elections against a made-up cluster: requests, and the use of their answers."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
 
 Answers = Mapping[tuple[str, int], int | None]
-"""Leader that comes of the election, or None for the error below."""
+"""The elected leader, or None for the error below."""
 
 
 class FakeCluster:

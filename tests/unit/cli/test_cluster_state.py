@@ -140,7 +140,7 @@ def test_too_few_in_sync_for_acks_all() -> None:
     one = state((1, [1, 2, 3], [1], 2), brokers=(1,))
     assert kinds(one)[0] == ("below_min_isr", None, ["t-0"])
     assert "acks=all is refused" in examine(one)[0].what
-    # No more are asked for than there are replicas.
+    # The minimum cannot exceed the number of replicas.
     assert kinds(state((1, [1, 2], [1, 2], 3))) == []
 
 
@@ -176,14 +176,14 @@ def test_information_comes_last() -> None:
     ("partition", "reason"),
     [
         ((1, [1, 2, 3], [1, 2, 3], 2), None),
-        ((2, [2, 1, 3], [2, 3], 2), None),  # it is not in sync: nothing is lost with it
+        ((2, [2, 1, 3], [2, 3], 2), None),  # it is not in sync, so nothing is lost with it
         ((1, [1, 2, 3], [1, 2], 2), "below_min_isr"),
         ((2, [1, 2, 3], [1, 2], 2), "below_min_isr"),
         ((1, [1, 2], [1, 2], 3), "below_min_isr"),  # two of two are needed
         ((1, [1, 2], [1, 2], 1), None),
         ((1, [1], [1], 1), "leaderless"),
         ((1, [1, 2], [1], 1), "leaderless"),
-        ((1, [1, 4], [1, 4], 1), "leaderless"),  # 4 is dead, though still among those in sync
+        ((1, [1, 4], [1, 4], 1), "leaderless"),  # 4 is dead, though still in the ISR
         ((2, [2], [2], 1), None),
         ((-1, [4], [4], 1), None),
     ],
@@ -211,7 +211,7 @@ def test_a_broker_that_does_not_answer() -> None:
     one = state(WELL, (2, [2, 3], [2, 3], 1), silent=(3,))
     assert kinds(one) == [("silent", 3, [])]
     assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
-    # It is of no help to others, whatever is said of it.
+    # A silent broker does not help others, even if the metadata lists it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
 
 

@@ -1,4 +1,4 @@
-"""Whose word counts among brokers that tell different things, asked by their own protocol."""
+"""The choice among brokers with different metadata, over their own protocol."""
 
 import socket
 import struct
@@ -79,7 +79,7 @@ API_VERSIONS_KEY = 18
 
 
 class FakeBroker:
-    """Answers what these commands ask; without ``told`` it takes connections and is silent."""
+    """Answers these commands' requests; without ``told`` it accepts connections and is silent."""
 
     def __init__(self) -> None:
         self.told: MetadataResponse | None = None
@@ -87,7 +87,7 @@ class FakeBroker:
         self.log_dirs: list[DescribeLogDirsResult] = []
         self.log_dirs_version = 4
         self.controller: int | None = None
-        """As DescribeCluster tells it; None: as metadata does."""
+        """In answers to DescribeCluster; None: as in metadata."""
         self.silent: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -216,7 +216,7 @@ def test_directories_that_take_no_records_are_told(new_broker: Callable[[], Fake
         DescribeLogDirsResult(56, "/lost"),
         DescribeLogDirsResult(29, "/not-for-you"),
     ]
-    # A Kafka that tells no bytes.
+    # An old Kafka that does not report bytes.
     old.log_dirs = [DescribeLogDirsResult(0, "/well"), DescribeLogDirsResult(56, "/lost")]
     old.log_dirs_version = 1
     connection = Connection(settings(one))

@@ -22,7 +22,7 @@ class Message:
 
 
 class FakeConnection(Connection):
-    """Brokers are there or not, whoever asks."""
+    """Brokers are there or not, for every caller."""
 
     def __init__(self) -> None:
         self.is_cut_off = False
@@ -34,7 +34,8 @@ class FakeConnection(Connection):
 
 
 class FakeConsumer:
-    """Hands out what is next; `says_cut_off`: in that call librdkafka says that nobody is there."""
+    """Returns what is next. ``says_cut_off``: in that call librdkafka says that all brokers are
+    down."""
 
     def __init__(self, connection: FakeConnection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""``pyrklog dev`` and ``cluster`` where there is nothing to work on, or nothing sensible."""
+"""``pyrklog dev`` and ``cluster`` without anything to work on, or with senseless input."""
 
 import os
 from pathlib import Path

@@ -111,7 +111,7 @@ def test_a_bug_is_one_line_that_says_so(
 def test_an_argument_that_is_no_text_is_the_users_mistake() -> None:
     @guarded
     def command(name: str, values: list[str]) -> None:
-        assert values == ["a\udcff"]  # a record's bytes may be any
+        assert values == ["a\udcff"]  # a record may have any bytes
 
     command(name="a", values=["a\udcff"])
     with pytest.raises(typer.Exit) as caught:
@@ -191,7 +191,7 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
     advice = "names have up to 249 letters"
     assert advice in (cli_error(refused, "topic a/b", topic="a/b").fix or "")
     assert advice in (cli_error(refused, "x", topic="a" * 250).fix or "")
-    # Without a text of the broker's nobody knows why.
+    # Without the broker's text the reason is unknown.
     assert cli_error(refused, "topic b", topic="b").fix == "`pyrklog topic create b` tells why"
     reason = "A log directory holds folders of an older topic 'b'; move them away first."
     told = cli_error(KafkaError(KafkaError.TOPIC_EXCEPTION, reason), "topic b", topic="b")

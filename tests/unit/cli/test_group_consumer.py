@@ -1,4 +1,4 @@
-"""Which offsets a member of a group still has to commit."""
+"""The offsets that a group member still has to commit."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +9,6 @@ from pyrklog.cli.options import Settings
 
 
 class _Consumer:
-    """Keeps what it is to commit."""
-
     def __init__(self) -> None:
         self.committed: list[dict[tuple[str, int], int]] = []
 

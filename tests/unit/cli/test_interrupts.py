@@ -1,4 +1,5 @@
-"""Ctrl-C: noted during calls into librdkafka, raised behind them; the second one ends all."""
+"""Ctrl-C: noted during calls into librdkafka and raised after them; a second one ends
+the process."""
 
 import os
 import signal
@@ -128,7 +129,7 @@ def test_ctrl_c_before_there_is_a_command(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class _Output:
-    """Standard output whose reader presses Ctrl-C as soon as it has seen something."""
+    """Standard output whose reader presses Ctrl-C once it has seen something."""
 
     def __init__(self) -> None:
         self.buffer = self
@@ -142,7 +143,7 @@ class _Output:
 
 
 def test_what_has_been_seen_counts_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else a member of a group would not commit it."""
+    """Otherwise a group member would not commit it."""
     output = _Output()
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(records, "from_message", lambda message: message)

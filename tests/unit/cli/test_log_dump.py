@@ -1,4 +1,4 @@
-"""``pyrklog log dump`` over rows of our own making; the rows themselves are tested in Rust."""
+"""``pyrklog log dump`` over made-up rows; Rust tests cover the rows themselves."""
 
 import csv
 import io

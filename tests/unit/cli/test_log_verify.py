@@ -1,5 +1,3 @@
-"""What ``log verify`` makes of its options and of what it found."""
-
 import pytest
 
 from pyrklog.cli.failures import CliError, Exit

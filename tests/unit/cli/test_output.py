@@ -1,5 +1,3 @@
-"""Tables and formats for programs."""
-
 import csv
 import io
 import json

@@ -18,7 +18,7 @@ FIRST, SECOND = ("t", 0), ("t", 1)
 
 
 class Cluster:
-    """A connection to a cluster that refuses each place with its errors first."""
+    """A cluster that first answers each partition with its errors."""
 
     def __init__(self, timeout_s: float = 60.0, **errors: list[ErrorCode]) -> None:
         self.settings = SimpleNamespace(timeout_s=timeout_s)

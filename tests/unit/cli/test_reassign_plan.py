@@ -93,7 +93,7 @@ def test_every_plan_is_a_plan(
         assert len(replicas) == len(set(replicas)) == len(current[place])
         assert set(replicas) <= brokers
     if not balance:
-        # What may stay stays.
+        # A replica that may stay stays.
         for place, replicas in plan.items():
             assert set(current[place]) & brokers <= set(replicas)
     elif current:

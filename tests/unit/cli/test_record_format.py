@@ -22,12 +22,10 @@ BARE = RECORD._replace(key=None, value=None, headers=(), timestamp_ms=None, lead
 
 
 def bounds(topic: str, partition: int) -> Bounds:
-    """Bounds that say where they were asked for."""
     return Bounds(start=partition, last_stable=len(topic), high_watermark=99)
 
 
 def written(source: str, record: Record = RECORD, null: bytes = b"") -> bytes:
-    """What a format makes of a record."""
     return RecordFormat(source, null=null, bounds=bounds).write(record)
 
 
@@ -105,7 +103,7 @@ def test_formats_that_mean_nothing(source: str, complaint: str) -> None:
 
 
 def _is_plain(text: str) -> bool:
-    # Braces right behind a verb belong to the verb.
+    # Braces right after a verb belong to the verb.
     return "%" not in text and "\\" not in text and not text.startswith("{")
 
 

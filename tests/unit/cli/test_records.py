@@ -57,7 +57,6 @@ def test_lines_that_are_no_record(line: bytes, complaint: str) -> None:
 
 
 def read(reader: LineReader, *lines: bytes) -> list[InputRecord]:
-    """The records of some lines."""
     return list(reader.records(lines))
 
 

@@ -12,7 +12,7 @@ Log = Sequence[BatchDigest]
 
 
 def log_of(sizes: Sequence[int], epoch: int = 0) -> list[BatchDigest]:
-    """Batches of so many records each, with contents of their own."""
+    """Batches of so many records each, all different."""
     batches, offset = [], 0
     for number, size in enumerate(sizes):
         batches.append(BatchDigest(offset, offset + size - 1, epoch, 1000 + number))
@@ -24,7 +24,7 @@ class Replicas:
     """Brokers that digest as rust/storage/src/replica_digest.rs does, a few batches at a time."""
 
     def __init__(self, logs: Mapping[int, Log], damaged: Mapping[int, int] | None = None) -> None:
-        """``damaged``: where a broker's log cannot be followed any more."""
+        """``damaged``: the offset from which a broker's log is unreadable."""
         self._logs = logs
         self._damaged = damaged or {}
         self.asked = 0
@@ -151,5 +151,5 @@ def test_any_difference_is_found_with_few_questions() -> None:
         found = first_difference(replicas, 0, log[-1].last_offset + 1, 1)
         assert found is not None
         assert (found.offset, found.brokers) == (log[index].base_offset, [2])
-        # Pieces up to the one that differs, its halves, and what is there.
+        # The pieces up to the different one, its halves, and its content.
         assert replicas.asked <= len(log) / PIECE_BATCHES + 1 + 6 + 2

@@ -1,4 +1,4 @@
-"""``pyrklog serve``: options read without typer, and what they become."""
+"""``pyrklog serve``: options parsed without typer."""
 
 import json
 import subprocess
@@ -16,7 +16,6 @@ from pyrklog.testing.broker import free_port
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own."""
     command = [sys.executable, "-m", "pyrklog", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -132,7 +131,7 @@ def test_an_empty_directory_name_is_not_the_default() -> None:
 
 @pytest.mark.parametrize("option", ["--zookeeper", "--adopt-zookeeper", "--broker-id"])
 def test_a_variable_that_is_not_set_is_not_the_default(option: str) -> None:
-    """A broker that is alone by mistake would take records that no other one has."""
+    """A broker without its cluster by mistake would take records that no other one has."""
     done = run("serve", option, "", "--check")
     assert done.returncode == 78
     assert done.stderr.startswith(f"error: {option} takes ")
@@ -177,7 +176,6 @@ def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) 
 
 @pytest.mark.parametrize("is_member", [False, True])
 def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member: bool) -> None:
-    """At once, and not again at each try; and then how the start ended."""
     nowhere = f"127.0.0.1:{free_port()}"
     if is_member:
         (tmp_path / "data" / "logs").mkdir(parents=True)

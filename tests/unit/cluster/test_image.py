@@ -1,5 +1,3 @@
-"""The image: what the plane is handed, and nothing twice."""
-
 import pytest
 
 from pyrklog.cluster.image import GAP_MAX, LEADER_NONE, ClusterImage

@@ -1,4 +1,4 @@
-"""Run-time options as a broker hears of them, over the embedded store."""
+"""Run-time options reach a broker, over the embedded store."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ OPTIONS = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
 
 
 class Meddling(CurrentStore):
-    """A store in which a broker option is set right behind the first read of a path."""
+    """A store in which a broker option is set right after the first read of a path."""
 
     def __init__(self, session: EmbeddedSession, path: str) -> None:
         super().__init__(session)
@@ -75,7 +75,7 @@ async def test_no_broker_option_is_lost_that_is_set_during_a_start(
 async def test_a_watcher_that_fails_looks_again(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Somebody removes /config/changes and puts it there again."""
+    """Somebody removes /config/changes and creates it again."""
     store = await open_store(tmp_path)
     session = store.session()
     await create_paths(session, znodes.PERSISTENT_PATHS)
@@ -148,7 +148,7 @@ async def test_a_controller_that_has_gone_is_not_told_to_clients(tmp_path: Path)
     told = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(metadata.follow_controller, changes, lambda: seen)
-        # Nobody; the next one; nobody again, as far as a broker knows that cannot look.
+        # None; the next one; and none again for a broker that cannot read the store.
         for controller, is_there in ((1, True), (-1, True), (2, True), (-1, False), (2, True)):
             seen, away.is_there = controller, is_there
             changes.notify()

@@ -1,4 +1,4 @@
-"""What brokers ask the controller arrives as it was sent, in every version."""
+"""Brokers' requests to the controller survive encoding, in every version."""
 
 import pytest
 

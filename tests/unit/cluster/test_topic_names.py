@@ -1,5 +1,3 @@
-"""Topic names."""
-
 import pytest
 
 from pyrklog.cluster.topic_names import TopicNames, wrong_with_name

@@ -1,5 +1,3 @@
-"""Requests that no controller sends."""
-
 import pytest
 
 from pyrklog.cluster.requests import (

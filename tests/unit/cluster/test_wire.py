@@ -1,4 +1,4 @@
-"""The controller's requests over the wire: what one broker says is what the other hears."""
+"""The controller's requests survive encoding and decoding."""
 
 import pytest
 

@@ -1,5 +1,3 @@
-"""Listeners against what is advertised for them."""
-
 import socket
 
 import pytest

@@ -1,5 +1,3 @@
-"""Where values come from, and what is said of keys that mean nothing here."""
-
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,4 @@
-"""Directories that must not be used as they are given."""
+"""Directories that must not be used as configured."""
 
 import sqlite3
 from pathlib import Path
@@ -12,14 +12,13 @@ from pyrklog.metastore import znodes
 
 
 def logs(path: Path, cluster_id: str = "c") -> Path:
-    """A log directory that was used."""
     path.mkdir(parents=True)
     (path / "meta.properties").write_text(f"version=0\nbroker.id=1\ncluster.id={cluster_id}\n")
     return path
 
 
 def store(path: Path, cluster_id: str | None = "c") -> Path:
-    """A metadata store; without an id one that does not tell."""
+    """A metadata store; None leaves its cluster id out."""
     path.mkdir(parents=True)
     file = sqlite3.connect(path / "store.db")
     file.execute("CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB)")

@@ -1,5 +1,3 @@
-"""Java's properties syntax."""
-
 import pytest
 
 from pyrklog.config.properties import PropertiesError, Property, parse_properties

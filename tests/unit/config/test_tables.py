@@ -35,7 +35,7 @@ def test_no_name_stands_twice() -> None:
 def test_topic_options_fall_back_to_broker_options() -> None:
     fallbacks = {fallback.name for item in TOPIC_TABLE for fallback in item.fallbacks}
     assert fallbacks <= OPTIONS.keys()
-    # Every broker default of a topic option is the default of one.
+    # Every topic default of the broker belongs to a topic option.
     assert {option.name for option in LOG_OPTIONS} <= fallbacks
 
 

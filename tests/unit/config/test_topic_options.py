@@ -1,5 +1,3 @@
-"""Topic options over the broker's defaults, and how they are described."""
-
 import pytest
 
 from pyrklog.config.broker import BrokerConfig

@@ -1,5 +1,3 @@
-"""``zookeeper.connect``, and what else names a server."""
-
 import pytest
 
 from pyrklog.base.hosts import host_and_port

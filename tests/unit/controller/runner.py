@@ -1,7 +1,7 @@
-"""Runs the controller's machine without clock, store or network, and writes down what it does.
+"""Runs the controller's machine without clock, store or network, and records its effects.
 
-The store is a dictionary; requests to brokers are collected. :meth:`Runner.run` returns the
-effects as short lines, so that a scenario reads like a script.
+The store is a dictionary; requests to brokers are collected. :meth:`Runner.run` returns the effects
+as short lines, so that a scenario reads like a script.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,12 +62,10 @@ def live(*ids: int, epoch: int = 100) -> dict[int, LiveBroker]:
 
 
 class CrashedError(Exception):
-    """The controller is gone in the middle of a procedure."""
+    """The controller crashes in the middle of a procedure."""
 
 
 class Runner:
-    """A controller with its surroundings."""
-
     def __init__(
         self,
         *,
@@ -77,11 +75,10 @@ class Runner:
     ) -> None:
         self.controller = Controller(CONTROLLER, epoch, delete_topic_enable=delete_topic_enable)
         self.topics: dict[str, TopicAssignment] = {}
-        """The topics' znodes, where a test looks at them."""
+        """The topics' znodes, for tests that check them."""
         self.to_reassign: dict[TopicPartition, tuple[int, ...]] | None = None
-        """/admin/reassign_partitions."""
         self.actions_left: int | None = None
-        """Writes and requests until the controller crashes; None = it does not."""
+        """Writes and requests until the controller crashes; None = never."""
         self.states: dict[TopicPartition, tuple[Leadership, int]] = {}
         self.unclean = frozenset(unclean)
         self.minimums: dict[str, int] = {}
@@ -99,13 +96,12 @@ class Runner:
         topics: Mapping[str, TopicAssignment] | None = None,
         to_delete: Iterable[str] = (),
     ) -> list[str]:
-        """The controller takes over what ``self.states`` holds."""
         self.topics.update(topics or {})
         snapshot = Snapshot(dict(self.topics), dict(self.states), list(to_delete))
         return self.run(self.controller.start(brokers, snapshot))
 
     def successor(self) -> "Runner":
-        """The next controller, not yet started; it finds what this one has written."""
+        """The next controller, not yet started, over what this one has written."""
         runner = Runner(unclean=self.unclean, epoch=self.controller.state.epoch + 1)
         runner.topics, runner.states = self.topics, self.states
         runner.to_reassign, runner.minimums = self.to_reassign, self.minimums
@@ -118,7 +114,6 @@ class Runner:
             self.actions_left -= 1
 
     def run(self, steps: Steps) -> list[str]:
-        """Runs a procedure to its end; one line an effect."""
         lines: list[str] = []
         result: object = None
         while True:
@@ -222,7 +217,7 @@ class Runner:
         return self.run(self.controller.leader_and_isr_answered(broker, response))
 
     def ends_answered(self, broker: int, last_epoch: int, offset: int) -> list[str]:
-        """The broker answers its last LeaderAndIsr: its logs, which nobody leads, reach so far."""
+        """The broker answers its last LeaderAndIsr with its log ends; nobody leads."""
         request = self.last(broker, LeaderAndIsrRequest)
         assert isinstance(request, LeaderAndIsrRequest)
         infos = {(t.topic, p.partition): p for t in request.topics for p in t.partitions}
@@ -236,7 +231,6 @@ class Runner:
         return self.run(self.controller.leader_and_isr_answered(broker, response))
 
     def wait_over(self) -> list[str]:
-        """The last wait of unclean brokers is over."""
         return self.run(self.controller.unclean_wait_over(self.waits[-1]))
 
     def stop_answered(self, broker: int, error: ErrorCode = ErrorCode.NONE) -> list[str]:
@@ -248,12 +242,11 @@ class Runner:
         return self.run(self.controller.stop_replica_answered(broker, response))
 
     def leadership(self, topic: str, partition: int) -> str:
-        """What the store holds of a partition."""
         return shown(self.states[(topic, partition)][0])
 
 
 def assigned(item: PartitionAssignment) -> str:
-    """An assignment on its way: "4,5,1 +4,5 -1"."""
+    """An assignment as text: "4,5,1 +4,5 -1"."""
     parts = [",".join(map(str, item.replicas))]
     parts += ["+" + ",".join(map(str, item.adding))] if item.adding else []
     parts += ["-" + ",".join(map(str, item.removing))] if item.removing else []

@@ -27,12 +27,10 @@ from tests.unit.controller.runner import assignment, request_line
 
 
 class Brokers:
-    """Brokers that obey at once and write down what they were told."""
-
     def __init__(self) -> None:
         self.told: list[str] = []
         self.numbers: list[int] = []
-        """Of the UpdateMetadata."""
+        """The numbers of UpdateMetadata."""
         self.changed = trio.Event()
 
     def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
@@ -56,13 +54,11 @@ class Brokers:
 
 
 def _minimum(_topic: str, overrides: Mapping[str, str] | None) -> int | None:
-    """A broker that knows of no topic's options what it does not read."""
+    """None stands for a topic whose overrides the broker has not read."""
     return None if overrides is None else int(overrides.get("min.insync.replicas", "1"))
 
 
 class Cluster:
-    """One store, several brokers with a driver each."""
-
     def __init__(self, store: EmbeddedStore, directory: Path) -> None:
         self.store = store
         self.directory = directory

@@ -1,4 +1,4 @@
-"""What administrators ask the controller, over the embedded store."""
+"""Administrators' requests to the controller, over the embedded store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -92,7 +92,7 @@ async def test_the_legacy_znodes_are_watched(cluster: Cluster, nursery: trio.Nur
     session = cluster.sessions[1]
     wanted = znodes.encode_reassignments({T0: (2, 1), ("u", 0): (1,)})
     for content in (b"{", b'{"version":1}', wanted):
-        # What cannot be read stays, and is looked at again when it changes.
+        # An unreadable znode stays, and is read again when it changes.
         if await session.exists(znodes.REASSIGN_PARTITIONS) is None:
             await session.create(znodes.REASSIGN_PARTITIONS, content)
         else:
@@ -107,7 +107,6 @@ async def test_the_legacy_znodes_are_watched(cluster: Cluster, nursery: trio.Nur
         b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
     )
     await cluster.brokers.wait_told("lead t-0:2@3")
-    # The next ones are seen as well.
     await session.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({T0: (1, 2)}))
     await cluster.brokers.wait_told("lead t-0:2@4")
     await session.create(
@@ -120,7 +119,7 @@ async def test_the_legacy_znodes_are_watched(cluster: Cluster, nursery: trio.Nur
 async def test_partitions_that_are_added_at_the_same_time_stay(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between our look at the topic's znode and our write another one has written it."""
+    """Another process writes the topic's znode between our read and our write."""
     await cluster.create_topic("t", (1,))
     session = cluster.sessions[1]
     await session.create(znodes.CONTROLLER_EPOCH, b"1")

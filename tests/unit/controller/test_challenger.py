@@ -1,4 +1,4 @@
-"""A broker that observes the controller's port: when it deposes it, and when it must not."""
+"""A broker observes the controller's port: when it deposes, and when it must not."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -46,7 +46,6 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 async def register(store: EmbeddedStore, broker: int, address: Address) -> EmbeddedSession:
-    """A broker that listens there, or does not."""
     session = store.session()
     registration = znodes.BrokerRegistration(
         [("CLIENTS", "nowhere", 1), (LISTENER, *address)],
@@ -60,7 +59,7 @@ async def register(store: EmbeddedStore, broker: int, address: Address) -> Embed
 
 
 async def lead(session: EmbeddedSession, broker: int = CONTROLLER) -> Incumbent:
-    """Makes a broker controller, in the place of whoever is."""
+    """Makes a broker the controller, in place of the present one."""
     is_there = await session.exists(znodes.CONTROLLER) is not None
     gone: list[Operation] = [Delete(znodes.CONTROLLER)] if is_there else []
     epoch = int((await session.get(znodes.CONTROLLER_EPOCH)).data)
@@ -91,7 +90,6 @@ async def nothing(_frame: bytes) -> bytes | None:
 
 
 async def until_marked(store: EmbeddedStore, broker: int) -> None:
-    """Returns when the broker has told that it is refused."""
     session = store.session()
     with trio.fail_after(30):
         while True:
@@ -103,7 +101,6 @@ async def until_marked(store: EmbeddedStore, broker: int) -> None:
 
 
 async def until_unmarked(store: EmbeddedStore, broker: int) -> None:
-    """Returns when it is not refused any more."""
     session = store.session()
     with trio.fail_after(30):
         while True:
@@ -116,7 +113,7 @@ async def until_unmarked(store: EmbeddedStore, broker: int) -> None:
 
 @asynccontextmanager
 async def challenging(one: Challenger, incumbent: Incumbent) -> AsyncIterator[trio.Event]:
-    """It runs, and must not depose anybody; the event is /controller's watch."""
+    """Runs ``one``, which must not depose anybody; the event is /controller's watch."""
     moved = trio.Event()
 
     async def run() -> None:
@@ -169,7 +166,7 @@ async def test_it_is_deposed_when_it_ends_and_not_as_long_as_it_listens(
 async def test_time_outs_are_no_refusals(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are: a controller that stands still, or is cut off, does not answer."""
+    """However many: a controller that stands still, or is cut off, does not answer."""
     monkeypatch.setattr(port_monitor, "LATER_SECONDS", 0)
     tries = 0
     enough = trio.Event()
@@ -194,7 +191,7 @@ async def test_time_outs_are_no_refusals(
 async def test_one_refusal_is_not_enough_for_one_observer(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark goes when a connection stands again."""
+    """The mark goes when a connection succeeds again."""
     monkeypatch.setattr(port_monitor, "REFUSAL_SECONDS", 3)
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
@@ -221,7 +218,7 @@ async def test_one_refusal_of_each_of_two_observers_is_enough(store: EmbeddedSto
         term = await depose(challenger(third, THIRD), incumbent)
         assert term is not None
         assert await controller(store) == THIRD
-        # The first learns of it, and takes its mark away.
+        # The first learns of it and removes its mark.
         moved.set()
         await until_unmarked(store, OTHER)
 
@@ -245,13 +242,13 @@ async def test_what_was_refused_in_another_term_does_not_count(
 
 
 async def test_the_address_of_another_life_tells_nothing(store: EmbeddedStore) -> None:
-    """The registration that is there is not of the session by which it is controller."""
+    """The present registration belongs to another session than the controller's."""
     first = await register(store, CONTROLLER, await free_address())
     incumbent = await lead(first)
     await first.delete(znodes.broker_path(CONTROLLER))
     await register(store, CONTROLLER, await free_address())
     async with challenging(challenger(store.session()), incumbent):
-        # Were it observed, it would have been deposed by then.
+        # An observed one would have been deposed by then.
         twin = await lead(await register(store, THIRD, await free_address()), THIRD)
         assert await depose(challenger(store.session(), 4), twin) is not None
         assert await store.session().exists(znodes.refused_path(OTHER)) is None
@@ -290,13 +287,13 @@ async def test_a_broker_between_two_sessions_deposes_nobody(store: EmbeddedStore
             while not peer.connections:
                 await trio.testing.wait_all_tasks_blocked(0.01)
             current.lose()
-        # Another one, which has a session, finds it dead meanwhile.
+        # Another one, with a session, finds it dead meanwhile.
         assert await depose(challenger(store.session(), THIRD), incumbent) is not None
         assert await controller(store) == THIRD
 
 
 class Meddled(CurrentStore):
-    """Something happens just before the transaction that deposes."""
+    """Runs something just before the deposing transaction."""
 
     def __init__(self, session: EmbeddedSession) -> None:
         super().__init__(session)
@@ -309,7 +306,7 @@ class Meddled(CurrentStore):
 
 
 async def test_a_controller_that_has_changed_meanwhile_stays(store: EmbeddedStore) -> None:
-    """The new one has the same name and version, and is another one all the same."""
+    """The new one has the same name and version, but is another controller."""
     first = await register(store, CONTROLLER, await free_address())
     incumbent = await lead(first)
     meddled = Meddled(store.session())
@@ -321,7 +318,7 @@ async def test_a_controller_that_has_changed_meanwhile_stays(store: EmbeddedStor
     assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"5"
     assert await session.exists(znodes.DEPOSED) is None
     assert await session.children(znodes.REFUSED) == []
-    # So does one that had changed before it looked.
+    # The same if it had changed before the read.
     assert await depose(challenger(store.session()), incumbent) is None
 
 
@@ -408,7 +405,7 @@ async def register_others(store: EmbeddedStore, *brokers: int) -> None:
 
 
 async def test_a_controller_that_is_silent_to_a_majority_is_deposed(store: EmbeddedStore) -> None:
-    """As a process that is stopped: its port takes connections, and nothing is answered."""
+    """Like a stopped process: its port accepts connections, and nothing is answered."""
     peer = FakePeer(no_answer)
     async with peer.listening():
         assert peer.address is not None

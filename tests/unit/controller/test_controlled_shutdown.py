@@ -1,4 +1,4 @@
-"""Brokers that are about to end, as the controller's own broker knows them."""
+"""Brokers in controlled shutdown, as the controller's broker knows them."""
 
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from tests.unit.controller.stage import Cluster
 async def test_brokers_that_are_about_to_end_are_known(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    """To whoever places replicas; until they have gone."""
     store = await open_store(tmp_path / "meta")
     await create_paths(store.session(), znodes.PERSISTENT_PATHS)
     cluster = Cluster(store, tmp_path)

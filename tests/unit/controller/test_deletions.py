@@ -1,4 +1,4 @@
-"""Deletions of topics whose replicas are out of reach."""
+"""Deletions of topics whose replicas are unreachable."""
 
 from tests.unit.controller.runner import Runner, assignment, live
 
@@ -8,7 +8,7 @@ def created(runner: Runner, replicas: tuple[int, ...]) -> None:
 
 
 def test_a_deletion_waits_for_a_dead_broker_only_with_its_end() -> None:
-    """As in Kafka: clients are told at once, and the space of live brokers is given back."""
+    """As in Kafka: clients are told at once, and live brokers free the space."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, (1, 2, 3))

@@ -58,7 +58,6 @@ async def state(cluster: Cluster, topic: str, partition: int) -> dict[str, objec
 
 
 async def wait_gone(session: EmbeddedSession, path: str) -> None:
-    """Returns when there is no node at ``path``."""
     with trio.fail_after(10):
         while True:
             changed = trio.Event()
@@ -68,7 +67,6 @@ async def wait_gone(session: EmbeddedSession, path: str) -> None:
 
 
 async def wait_childless(session: EmbeddedSession, path: str) -> None:
-    """Returns when the node has no children."""
     with trio.fail_after(10):
         while True:
             changed = trio.Event()
@@ -175,7 +173,7 @@ async def test_what_an_earlier_term_of_the_session_left_is_no_controller(
 
 
 class Slow(CurrentStore):
-    """A store that does not tell the states of partitions for a while."""
+    """A store that withholds the states of partitions for a while."""
 
     def __init__(self, session: EmbeddedSession) -> None:
         super().__init__(session)
@@ -192,7 +190,7 @@ class Slow(CurrentStore):
 def told_of(
     *leaderships: tuple[Leadership, int], topic_id: bytes = b"i" * 16
 ) -> list[TopicPartitions]:
-    """What a broker was told of the partitions of t: their leaderships and versions."""
+    """A broker's knowledge of t's partitions: leaderships and versions."""
     infos = [
         PartitionInfo(
             partition=index,
@@ -228,7 +226,7 @@ async def led_by_one(cluster: Cluster) -> None:
 async def test_what_it_was_told_before_is_enough_for_the_first_elections(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Leaders are there before a single state has been read; then everything is compared."""
+    """Leaders are elected before any state is read; the states are compared afterwards."""
     await led_by_one(cluster)
     store = Slow(cluster.sessions[2])
     known = (Leadership(1, 4, (1, 2), 1), 0)
@@ -250,7 +248,7 @@ async def test_what_it_was_told_before_is_enough_for_the_first_elections(
 async def test_memories_that_have_become_wrong_are_refused(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Partition 0 has another ISR since, partition 1 was only thought to be led by broker 1."""
+    """Partition 0 has another ISR by now; partition 1 was not led by broker 1."""
     await led_by_one(cluster)
     session = cluster.sessions[2]
     await session.multi(
@@ -270,7 +268,7 @@ async def test_memories_that_have_become_wrong_are_refused(
 async def test_a_topic_of_the_same_name_is_not_the_one_that_is_remembered(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Its states' versions may be those of the old one's."""
+    """Its states may have the same versions as the old one's."""
     await led_by_one(cluster)
     store = Slow(cluster.sessions[2])
     known = (Leadership(1, 4, (1, 2), 1), 0)
@@ -352,7 +350,7 @@ async def test_a_failed_log_directory_is_looked_into(
 async def test_a_controller_that_was_replaced_writes_nothing(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Another broker raised the epoch while this one believed itself in charge."""
+    """Another broker raised the epoch while this one thought it was the controller."""
     session = await cluster.register(1)
     driver = cluster.driver(1)
     await nursery.start(driver.run)
@@ -368,7 +366,7 @@ async def test_a_controller_that_was_replaced_writes_nothing(
 async def test_a_bug_ends_the_term_and_not_the_broker(
     cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next term begins afresh, and does what the failed one left."""
+    """The next term starts anew and finishes the failed one's work."""
     session = await cluster.register(1)
     driver = cluster.driver(1)
     await nursery.start(driver.run)
@@ -443,7 +441,7 @@ async def test_an_answer_of_a_broker_s_earlier_life_does_not_end_a_deletion(
 
 
 async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
-    """Whoever deletes /controller asks for a new election."""
+    """Deleting /controller requests a new election."""
     session = await cluster.register(1)
     driver = cluster.driver(1)
     await nursery.start(driver.run)
@@ -457,7 +455,7 @@ async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nu
 async def test_what_a_crash_left_half_done_is_finished(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Some parents of the partitions' states are there already: the rest is written one by one."""
+    """Some parents of the states exist already: the rest is written one by one."""
     session = await cluster.register(1)
     await cluster.create_topic("t", (1,), (1,), (1,))
     for path in (
@@ -548,7 +546,6 @@ def test_the_state_change_log_is_given_up_when_it_cannot_be_written(tmp_path: Pa
 
 
 def make_and_mark(name: str) -> list[Operation]:
-    """A topic that is to be deleted at once."""
     data = znodes.encode_topic(assignment((1,)))
     return [Create(znodes.topic_path(name), data), Create(znodes.delete_topic_path(name))]
 
@@ -556,7 +553,7 @@ def make_and_mark(name: str) -> list[Operation]:
 async def test_a_topic_marked_while_a_controller_reads_is_deleted(
     cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made and marked between the reads of topics and of marks."""
+    """It is created and marked between the reads of topics and of marks."""
     session = await cluster.register(1)
     read_topics = ControllerDriver._read_topics
 
@@ -574,7 +571,7 @@ async def test_a_topic_marked_while_a_controller_reads_is_deleted(
 async def test_a_mark_that_is_seen_before_its_topic_is_kept(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """The event of an earlier mark is before that of the topic."""
+    """The event of an earlier mark precedes the topic's."""
     session = await cluster.register(1)
     driver = cluster.driver(1)
     await nursery.start(driver.run)

@@ -84,7 +84,7 @@ def test_who_takes_the_place_of_unclean_replicas() -> None:
 
 
 def started(*brokers: int, minimum: int = 2, unclean_topics: tuple[str, ...] = ()) -> Runner:
-    """Partition 0 of t is on 1, 2 and 3; the ISR is who lives."""
+    """Partition 0 of t is on 1, 2 and 3; the ISR is the live ones."""
     runner = Runner(unclean=unclean_topics)
     runner.minimums = {"t": minimum}
     runner.start(live(*brokers))
@@ -190,7 +190,7 @@ def test_the_last_in_sync_comes_back_unclean_and_the_others_are_dead() -> None:
     living(runner, 1, 2)
     living(runner, 1)
     runner.run(runner.controller.brokers_changed(unclean(1)))
-    # Nobody leaves while nobody leads.
+    # The ISR does not shrink without a leader.
     assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 1 eligible 2 unclean 1"
     runner.run(runner.controller.brokers_changed({**live(1, 3, epoch=200)}))
     assert runner.leadership("t", 0) == "leader -1 epoch 4 isr 1 eligible 2 unclean 1"

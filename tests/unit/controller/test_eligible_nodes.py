@@ -1,4 +1,4 @@
-"""Eligible leader replicas in the store: beside the state, in its transaction, and gone with it."""
+"""Eligible leader replicas in the store: beside the state, in its transaction, deleted with it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -97,7 +97,6 @@ async def test_they_are_void_when_somebody_else_has_written_the_state(
     await write(session, ALONE, 0)
     await session.set(znodes.state_path(*KEY), znodes.encode_state(ALONE))
     assert await found(session) == ()
-    # What is left of them is in nobody's way.
     assert await write(session, ALONE, 2) == 3
     assert await found(session) == (2,)
 
@@ -128,7 +127,7 @@ async def test_they_go_with_their_topic(session: EmbeddedSession) -> None:
 
 
 async def test_a_topic_of_the_same_name_inherits_none(session: EmbeddedSession) -> None:
-    """Somebody removes a topic's nodes by hand, and knows of none but Kafka's."""
+    """Somebody removes a topic's znodes by hand, but only Kafka's."""
     await write(session, ALL, -1)
     await write(session, ALONE, 0)
     for path in (

@@ -49,7 +49,7 @@ class Life:
         self.is_over = trio.Event()
 
     def act(self) -> bool:
-        """Takes one away; False when there is none left."""
+        """Counts an action; False when none is left."""
         if not self.left:
             self.is_over.set()
             return False
@@ -58,7 +58,7 @@ class Life:
 
 
 class DyingStore(CurrentStore):
-    """The way to the store of a broker that dies: from then on nothing is answered."""
+    """A dying broker's connection to the store: no answers after its death."""
 
     def __init__(self, session: EmbeddedSession, life: Life) -> None:
         super().__init__(session)
@@ -96,7 +96,7 @@ class DyingStore(CurrentStore):
         self, transactions: Sequence[Sequence[Operation]]
     ) -> list[list[OperationResult] | MetastoreError]:
         await self._act()
-        # Transactions that are sent together may be done in part.
+        # Concurrent transactions may be done in part.
         outcomes: list[list[OperationResult] | MetastoreError] = []
         for one in transactions:
             outcomes += await super().multis([one])
@@ -106,7 +106,7 @@ class DyingStore(CurrentStore):
 
 
 class DyingBrokers(Brokers):
-    """What a dying controller says, as long as it says something."""
+    """A dying controller's requests, until its death."""
 
     def __init__(self, life: Life, heard: Brokers) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ KEPT = {
 
 
 async def furnish(session: EmbeddedSession) -> None:
-    """What an earlier controller left behind: something for each step of a take-over."""
+    """An earlier controller's leftovers: something for each step of a take-over."""
     for name, (replicas, leadership) in TOPICS.items():
         adding = {0: (THIRD,)} if name in MOVING else {}
         removing = {0: (NEXT,)} if name in MOVING else {}
@@ -161,7 +161,7 @@ async def furnish(session: EmbeddedSession) -> None:
 
 
 def everybody_catches_up(controller: Controller) -> Steps:
-    """What leaders ask for when their followers have everything."""
+    """The leaders' requests once their followers have everything."""
     for partition in list(controller.state.moving()):
         leadership = partition.leadership
         assert leadership is not None
@@ -254,13 +254,14 @@ async def die_after(actions: int, directory: Path) -> bool:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A directory that no disk holds up: a hundred stores are opened here."""
+    """A directory in memory: a hundred stores are opened here."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as path:
         yield Path(path)
 
 
 async def test_a_controller_dies_at_each_step_of_taking_over(in_memory: Path) -> None:
-    """Watches, elections, metadata, orders, reassignments, deletions: the next one goes on."""
+    """Watches, elections, metadata, control requests, reassignments, deletions: the next controller
+    continues."""
     deaths = 0
     while await die_after(deaths, in_memory / str(deaths)):
         deaths += 1
@@ -272,7 +273,7 @@ def lose_broker(runner: Runner) -> None:
 
 
 def test_a_controller_dies_at_each_step_of_a_brokers_fail_over() -> None:
-    """Which partitions it had, their leaders, ISRs and epochs, then LeaderAndIsr."""
+    """Its partitions, their leaders, ISRs and epochs, then LeaderAndIsr."""
     replicas = [(3, 1), (3, 2), (1, 3), (2, 3), (3,), (1, 2)]
     crashes = 0
     while True:

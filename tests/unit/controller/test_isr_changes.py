@@ -1,5 +1,3 @@
-"""AlterPartition and ControlledShutdown at the controller."""
-
 import pytest
 
 from pyrklog.base import pieces
@@ -19,7 +17,7 @@ UNKNOWN = -1
 
 
 def started(*brokers: int) -> Runner:
-    """Topic t with one partition on 1, 2, 3; the ISR is who lives."""
+    """Topic t with one partition on 1, 2, 3; the ISR is the live ones."""
     runner = Runner()
     runner.start(live(*brokers))
     new = {"t": assignment((1, 2, 3))}
@@ -64,7 +62,7 @@ def test_a_member_leaves_and_comes_back() -> None:
 def test_what_is_written_already_is_a_success() -> None:
     runner = started(1, 2, 3)
     ask(runner, change(1, 2))
-    # The same again, as after an answer that was lost: its partition epoch is old by now.
+    # A retry after a lost answer, with an old partition epoch.
     results, lines = ask(runner, change(2, 1))
     assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 1, 0)]
     assert lines == []
@@ -162,7 +160,7 @@ def test_the_last_in_sync_hands_over_to_one_that_is_eligible() -> None:
 
 
 def test_many_partitions_are_handed_over_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orders go out with each piece, so that the leaver sees that it goes on."""
+    """Each piece sends its requests, so that the broker sees progress."""
     monkeypatch.setattr(pieces, "PARTITIONS_A_TURN", 2)
     runner = Runner()
     runner.start(live(1, 2))

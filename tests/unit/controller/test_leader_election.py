@@ -1,5 +1,3 @@
-"""Elections over every kind of candidate."""
-
 from pyrklog.controller.leader_election import (
     Candidates,
     offline_election,

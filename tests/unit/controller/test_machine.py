@@ -36,13 +36,12 @@ def created(runner: Runner, **topics: list[tuple[int, ...]]) -> list[str]:
 
 
 def test_an_empty_cluster_of_one() -> None:
-    """The only broker learns that it is there; there is nothing to lead."""
     runner = Runner()
     assert runner.start(live(1)) == ["1 <- metadata brokers 1"]
 
 
 def test_a_single_node_starts_again_without_a_write() -> None:
-    """The leaders live, so nothing is due: ten thousand partitions cost no write."""
+    """The leaders live, so ten thousand partitions cost no write."""
     runner = Runner()
     runner.states = {("t", p): (Leadership(1, 3, (1,), EPOCH - 1), 5) for p in (0, 1)}
     assert runner.start(live(1), {"t": assignment((1,), (1,))}) == [
@@ -56,7 +55,7 @@ def test_a_single_node_starts_again_without_a_write() -> None:
 
 
 def test_a_crash_between_topic_and_states_is_made_good() -> None:
-    """The topic's znode is there, its partitions' states are not: they get their first leaders."""
+    """The topic's znode exists, its states do not: the partitions get their first leaders."""
     runner = Runner()
     assert runner.start(live(1), {"t": assignment((1,))}) == [
         "write t-0 leader 1 epoch 0 isr 1",
@@ -83,7 +82,7 @@ def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
 
 
 def test_taking_over_without_any_member_waits_for_either() -> None:
-    """Both have lost their sessions: nobody leads, and either may."""
+    """Both sessions have ended: nobody leads, and either may."""
     runner = Runner()
     runner.states = {
         ("t", 0): (Leadership(2, 4, (1, 2), EPOCH - 1), 9),
@@ -103,7 +102,8 @@ def test_taking_over_without_any_member_waits_for_either() -> None:
 
 
 def test_a_topic_is_created() -> None:
-    """First live replica leads, ISR = the live ones; each is told once, as a new partition."""
+    """The first live replica leads, the ISR is the live ones; each hears of a new
+    partition once."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     assert created(runner, t=[(1, 2), (2, 4)]) == [
@@ -207,7 +207,6 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
 
 
 def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
-    """None of them leaves the ISR, and the first that comes back leads."""
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
@@ -220,7 +219,7 @@ def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
 
 
 def test_a_quick_restart_shows_in_the_broker_epoch() -> None:
-    """Its registration is back before the loss was seen: death and birth all the same."""
+    """It registers again before its loss was seen: still a death and a birth."""
     runner = Runner()
     runner.start(live(1, 2))
     created(runner, t=[(2, 1)])
@@ -271,15 +270,13 @@ def test_changed_endpoints_are_told_to_all() -> None:
 
 
 def metadata_told(runner: Runner, broker: int) -> list[tuple[int, bool]]:
-    """Number, and whether it names every topic, of each UpdateMetadata to a broker; what was sent
-    is forgotten."""
+    """(number, names every topic) of each UpdateMetadata to a broker; forgets what was sent."""
     told = [r for b, r in runner.sent if b == broker and isinstance(r, UpdateMetadataRequest)]
     runner.sent.clear()
     return [(request.number, request.is_full) for request in told]
 
 
 def fullness(runner: Runner, broker: int) -> set[bool]:
-    """Whether they name every topic."""
     return {is_full for _, is_full in metadata_told(runner, broker)}
 
 
@@ -319,7 +316,7 @@ def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
 
 
 def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
-    """Whoever does not find it there would take it for deleted."""
+    """A broker that misses it in the image would take it for deleted."""
     runner = Runner()
     runner.start(live(1), {"unled": assignment((9,)), "marked": assignment((9,))}, ["marked"])
     (told,) = (r for _, r in runner.sent if isinstance(r, UpdateMetadataRequest) and r.is_full)
@@ -347,7 +344,7 @@ def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:
 
 
 def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
-    """The broker is asked for its replicas; those it cannot serve leave, the others stay."""
+    """The broker is asked about its replicas; those it cannot serve leave, the others stay."""
     runner = Runner()
     runner.start(live(1, 2))
     created(runner, t=[(2, 1)])
@@ -460,7 +457,7 @@ def test_a_broker_dies_while_it_deletes() -> None:
 
 
 def test_a_broker_begins_anew_while_another_deletes() -> None:
-    """The simulation's seed 783: its replica had to wait for the other's, and waited for ever."""
+    """The simulation's seed 783: its replica waited for the other's for ever."""
     runner = Runner()
     runner.start(live(1, 2))
     created(runner, t=[(1, 2)])

@@ -1,4 +1,4 @@
-"""Where replicas go. The examples are worked through by hand from Kafka's rule."""
+"""Placement of replicas. The examples follow Kafka's rule by hand."""
 
 from collections import Counter
 

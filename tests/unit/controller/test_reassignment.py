@@ -1,4 +1,4 @@
-"""Reassignments as seed 000 (part 2) and cluster.md, section 6, describe them."""
+"""Reassignments as in seed 000 (part 2) and cluster.md, section 6."""
 
 import pytest
 
@@ -23,7 +23,7 @@ Wanted = dict[TopicPartition, tuple[int, ...] | None]
 
 
 def cluster(*replicas: tuple[int, ...], brokers: tuple[int, ...] = (1, 2, 3, 4, 5, 6)) -> Runner:
-    """A controller of these brokers; topic ``t`` is led by the heads, all replicas in sync."""
+    """A controller of these brokers; the first replicas lead topic ``t``, all are in sync."""
     runner = Runner()
     assigned = replicas or (OLD,)
     for index, members in enumerate(assigned):
@@ -39,7 +39,6 @@ def alter(runner: Runner, wanted: Wanted) -> tuple[list[str], dict[TopicPartitio
 
 
 def move(runner: Runner, wanted: Wanted) -> list[str]:
-    """As :func:`alter`, where everything is accepted."""
     lines, results = alter(runner, wanted)
     assert {key: one.error for key, one in results.items()} == dict.fromkeys(wanted, ErrorCode.NONE)
     return lines
@@ -53,7 +52,6 @@ def refused(runner: Runner, wanted: Wanted) -> ErrorCode:
 
 
 def in_sync(runner: Runner, *isr: int, partition: int = 0) -> list[str]:
-    """The leader asks for this ISR, and gets it."""
     found = runner.controller.state.partition(("t", partition))
     assert found is not None
     assert found.leadership is not None
@@ -85,7 +83,7 @@ def znode(runner: Runner) -> tuple[object, ...]:
 
 
 def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
-    """Each write and order: topic znode first, then who leads and is in sync, topic znode last."""
+    """Each write and request: topic znode first, then leader and ISR, topic znode last."""
     runner = cluster()
     assert without_metadata(move(runner, {T0: NEW})) == [
         "assign t-0 4,5,6,1,2,3 +4,5,6 -1,2,3",
@@ -102,7 +100,6 @@ def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
     info = told.topics[0].partitions[0]
     assert (info.replicas, info.adding, info.removing) == ((4, 5, 6, 1, 2, 3), NEW, OLD)
     assert znode(runner) == ((4, 5, 6, 1, 2, 3), NEW, OLD)
-    # Some have caught up: nothing happens until all have.
     assert without_metadata(in_sync(runner, 1, 2, 3, 4, 5)) == [
         "write t-0 leader 1 epoch 4 isr 1,2,3,4,5"
     ]
@@ -128,7 +125,7 @@ def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
     partition = runner.controller.state.partition(T0)
     assert partition is not None
     assert partition.replica_states == dict.fromkeys(NEW, ReplicaState.ONLINE)
-    # Everybody is told at the end, those who have nothing of it any more as well.
+    # At the end all are told, even those without a replica.
     assert runner.run(runner.controller.brokers_changed(live(*OLD, *NEW))) == []
 
 
@@ -231,7 +228,7 @@ def test_partitions_of_a_topic_are_written_together() -> None:
 
 
 def finish(runner: Runner) -> None:
-    """What brokers do until nothing moves: those assigned catch up."""
+    """Brokers' part until nothing moves: the assigned replicas catch up."""
     partition = runner.controller.state.partition(T0)
     assert partition is not None
     if partition.is_moving:
@@ -270,7 +267,7 @@ def crash_and_go_on(actions: int) -> bool:
     assert znode(second) == (NEW, (), ()), before
     leadership, _ = second.states[T0]
     assert (leadership.leader, set(leadership.isr)) == (4, set(NEW))
-    # What the znode no longer names was told to go before.
+    # Replicas that the znode no longer names were stopped before.
     assert deleted(first, second) == set(OLD)
     return True
 
@@ -279,7 +276,7 @@ def test_the_next_controller_ends_what_this_one_began_wherever_it_crashed() -> N
     crashes = 0
     while crash_and_go_on(crashes):
         crashes += 1
-    # Of each znode, each order and each line to each broker: none is left out.
+    # Each znode and each request to each broker is covered.
     assert crashes > 40
 
 
@@ -332,7 +329,7 @@ def test_a_reassignment_is_cancelled() -> None:
 
 
 def test_a_reassignment_is_replaced_by_another() -> None:
-    """What only the first one added goes at once; what both want stays as it is."""
+    """What only the first one added goes at once; what both name stays."""
     runner = cluster()
     move(runner, {T0: (4, 5)})
     assert without_metadata(move(runner, {T0: (5, 6)})) == [
@@ -352,7 +349,7 @@ def test_a_reassignment_is_replaced_by_another() -> None:
 
 
 def test_a_cancellation_may_not_lose_what_was_acknowledged() -> None:
-    """The old replicas died, a new one leads alone: it cannot be sent away."""
+    """The old replicas died; the new one leads alone and must stay."""
     runner = cluster((1,), brokers=(1, 2, 3))
     move(runner, {T0: (2, 3)})
     in_sync(runner, 1, 2)
@@ -360,7 +357,7 @@ def test_a_cancellation_may_not_lose_what_was_acknowledged() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 5 isr 2"
     assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert refused(runner, {T0: (3,)}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    # It ends as it began: the dead replica is forgotten.
+    # The move is undone: the dead replica is forgotten.
     in_sync(runner, 2, 3)
     assert znode(runner) == ((2, 3), (), ())
     assert deleted(runner) == set()
@@ -423,7 +420,7 @@ def test_a_target_that_dies_is_waited_for() -> None:
 
 
 def test_the_last_target_came_into_the_isr_and_died() -> None:
-    """All targets are in sync but none lives: nobody is told to go before one is back."""
+    """All targets are in sync but dead: nobody is removed before one is back."""
     runner = cluster((1, 2), brokers=(1, 2, 3))
     runner.states[T0] = (Leadership(-1, 6, (3,), EPOCH), 9)
     runner.topics["t"] = runner.topics["t"]._replace(
@@ -440,7 +437,7 @@ def test_the_last_target_came_into_the_isr_and_died() -> None:
 
 
 def test_a_replica_on_a_dead_broker_is_forgotten() -> None:
-    """As in Kafka: its log stays there until the partition is given to that broker again."""
+    """As in Kafka: its log stays there until the partition is assigned to that broker again."""
     runner = cluster()
     runner.run(runner.controller.brokers_changed(live(1, 2, 4)))
     move(runner, {T0: (1, 4)})
@@ -562,7 +559,7 @@ def test_the_next_controller_finds_the_znode() -> None:
     ids=["nobody in sync lives", "no replica lives", "nobody ever led"],
 )
 def test_another_order_waits_for_no_leader(isr: tuple[int, ...] | None, lives: int) -> None:
-    """Nothing moves, so no later event would come back to it, and the znode would stay."""
+    """Nothing moves, so no later event would lead back to it, and the znode would stay."""
     runner = Runner()
     if isr is not None:
         runner.states[T0] = (Leadership(-1, 3, isr, EPOCH - 1), 5)

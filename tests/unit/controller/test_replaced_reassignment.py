@@ -1,4 +1,4 @@
-"""Reassignments that others replace, or that are cancelled, while brokers come and go."""
+"""Reassignments that are replaced or cancelled while brokers come and go."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_another_leads_before_one_that_was_added_in_vain_goes() -> None:
 
 
 def led_by_an_added_one() -> Runner:
-    """t-0 moves from 1 and 2 to 3 and 4; 1, which led, was away, and 3 has led since."""
+    """t-0 moves from 1 and 2 to 3 and 4; 3 leads, because the leader 1 was away."""
     runner = cluster((1, 2), brokers=(1, 2, 3, 4, 5))
     move(runner, {T0: (3, 4)})
     in_sync(runner, 1, 2, 3)
@@ -48,7 +48,7 @@ def crashes_after(actions: int, first: Runner, targets: tuple[int, ...] | None) 
 
 
 def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) -> bool:
-    """One controller crashes, and another goes on; False: it did not crash."""
+    """One controller crashes and another continues; False: it did not crash."""
     first = led_by_an_added_one()
     has_crashed = crashes_after(actions, first, targets)
     (replicas, _, _), (leadership, _) = znode(first), first.states[T0]
@@ -64,7 +64,7 @@ def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) ->
 def test_nobody_leads_who_is_no_replica_wherever_a_controller_crashes(
     targets: tuple[int, ...] | None,
 ) -> None:
-    """Kafka writes the znode before those that it does not name any more are out of the ISR."""
+    """Kafka writes the znode while removed replicas are still in the ISR."""
     crashes = 0
     while crash_while_it_is_replaced(crashes, targets):
         crashes += 1
@@ -72,7 +72,7 @@ def test_nobody_leads_who_is_no_replica_wherever_a_controller_crashes(
 
 
 def half_way() -> Runner:
-    """t-0 moves from 1 and 2 to 3 and 4, of which 3 is in sync."""
+    """t-0 moves from 1 and 2 to 3 and 4; 3 is in sync."""
     runner = cluster((1, 2), brokers=(1, 2, 3, 4))
     move(runner, {T0: (3, 4)})
     in_sync(runner, 1, 2, 3)
@@ -109,7 +109,7 @@ def test_it_is_not_cancelled_when_no_old_replica_lives(dead: tuple[int, ...]) ->
     assert refused(runner, {T0: None}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert znode(runner) == ((3, 4, 1, 2), (3, 4), (1, 2))
     assert deleted(runner) == set()
-    # It can be once one is back in sync.
+    # The cancellation is possible once one is back in sync.
     runner.run(runner.controller.brokers_changed(live(2, *alive)))
     in_sync(runner, 3, 2)
     move(runner, {T0: None})
@@ -127,7 +127,7 @@ def test_it_is_not_cancelled_when_the_old_replicas_directories_have_failed() -> 
 
 
 class Contended(dict[TopicPartition, tuple[Leadership, int]]):
-    """States that somebody else writes again before each write."""
+    """States that are rewritten before each write."""
 
     def get(self, key: TopicPartition, _default: object = None) -> tuple[Leadership, int]:
         leadership, version = self[key]
@@ -136,7 +136,7 @@ class Contended(dict[TopicPartition, tuple[Leadership, int]]):
 
 
 def test_who_is_in_sync_and_dead_does_not_count_for_a_cancellation() -> None:
-    """The old replicas are in the ISR yet: that they died could not be written."""
+    """The old replicas are still in the ISR: their death could not be written."""
     runner = half_way()
     runner.states = Contended(runner.states)
     runner.run(runner.controller.brokers_changed(live(3, 4)))
@@ -146,7 +146,7 @@ def test_who_is_in_sync_and_dead_does_not_count_for_a_cancellation() -> None:
 
 
 def an_added_one_is_eligible() -> Runner:
-    """As :func:`half_way`, then 2 and 3 were away: 1 is in sync, both are eligible."""
+    """:func:`half_way`, then 2 and 3 were away: 1 is in sync, both are eligible."""
     runner = half_way()
     runner.minimums = {"t": 2}
     runner.run(runner.controller.brokers_changed(live(1, 4)))
@@ -157,7 +157,6 @@ def an_added_one_is_eligible() -> Runner:
 
 
 def crash_while_an_eligible_one_goes(actions: int) -> bool:
-    """Over a cancellation; False: it did not crash."""
     first = an_added_one_is_eligible()
     has_crashed = crashes_after(actions, first, None)
     leadership, _ = first.states[T0]

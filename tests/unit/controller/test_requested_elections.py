@@ -1,4 +1,4 @@
-"""ElectLeaders: who is elected, who is refused, and what the topic's options have to say."""
+"""ElectLeaders: elected and refused partitions, and the topic's options."""
 
 from collections.abc import Sequence
 
@@ -64,7 +64,6 @@ def test_all_partitions() -> None:
 
 
 def test_unclean_whatever_the_topics_option_says() -> None:
-    """The option is off, and is not even asked for."""
     runner = runner_with(((9, 2, 3), -1, (9,)), ((1, 2), 1, (1,)), ((9, 8), -1, (9,)))
     assert elect(runner, UNCLEAN, None) == (
         ["failed t-2", "write t-0 leader 2 epoch 4 isr 2 recovering"],

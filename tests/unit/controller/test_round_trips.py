@@ -1,4 +1,4 @@
-"""How often a controller waits for the store before it acts; each time costs a round trip."""
+"""How often a controller waits for the store; each wait costs a round trip."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -21,13 +21,11 @@ from tests.unit.controller.stage import Cluster
 TOPICS = 5_000
 ROUND_TRIP_S = 0.002
 UNTIL_A_DEATH_IS_ACTED_ON = 20
-"""Brokers, states and options of what it led, writes, and what was under way."""
+"""Brokers, states and options of what it led, writes, and work under way."""
 OF_A_DELETION = 15
 
 
 class Distant(CurrentStore):
-    """A store that is a round trip away."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         super().__init__(session)
         self.calls = 0
@@ -79,7 +77,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def test_a_death_is_acted_on_before_thousands_of_topics_are_looked_at(
     cluster: Cluster, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    """The connection was lost for a moment: whatever was watched has to be looked at again."""
+    """The connection was lost briefly: everything watched must be read again."""
     first = await cluster.register(1)
     second = await cluster.register(2)
     topics = [
@@ -92,7 +90,7 @@ async def test_a_death_is_acted_on_before_thousands_of_topics_are_looked_at(
     driver = cluster.driver(1, store=store)
     await nursery.start(driver.run)
     cluster.store.watches.fire_all()
-    # The brokers are looked at, and then the topics: the death comes in the midst of that.
+    # Brokers are read, then topics: the death falls in between.
     store.has_read_brokers = trio.Event()
     await store.has_read_brokers.wait()
     await trio.sleep(5 * ROUND_TRIP_S)
@@ -101,7 +99,6 @@ async def test_a_death_is_acted_on_before_thousands_of_topics_are_looked_at(
     while not any("lead t0-0:1@1" in line for line in cluster.brokers.told):
         await trio.sleep(ROUND_TRIP_S)
         assert store.calls - before < UNTIL_A_DEATH_IS_ACTED_ON, "it waits for the topics"
-    # And then they are looked at.
     plan = znodes.encode_topic(assignment((1,), (1,), topic_id=(7).to_bytes(16)))
     await first.set(znodes.topic_path("t7"), plan)
     while not any("lead t7-1:1@0 new" in line for line in cluster.brokers.told):

@@ -1,4 +1,4 @@
-"""What the driver makes of a broker that deposes the controller, and of being deposed."""
+"""The driver when a broker deposes the controller, and when it is deposed itself."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -34,7 +34,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def depose(session: EmbeddedSession, broker: int) -> Term:
-    """A broker takes the place of whoever is controller."""
     seen = await session.get(znodes.CONTROLLER)
     incumbent = Incumbent(znodes.decode_controller(seen.data), seen.stat)
     await session.create(znodes.refused_path(broker), b"", ephemeral=True)
@@ -47,8 +46,6 @@ async def depose(session: EmbeddedSession, broker: int) -> Term:
 
 
 class Told:
-    """Deposes when a test says so."""
-
     def __init__(self, session: EmbeddedSession, broker: int) -> None:
         self.now = trio.Event()
         self.seen: list[int] = []
@@ -70,7 +67,7 @@ async def until(driver: ControllerDriver, condition: Callable[[], bool]) -> None
 async def test_who_is_deposed_steps_down_and_is_fenced(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """Its session goes on, and it follows the new controller like everybody else."""
+    """Its session continues, and it follows the new controller."""
     await cluster.register(1)
     second = await cluster.register(2)
     first_driver = cluster.driver(1)
@@ -95,7 +92,7 @@ async def test_who_is_deposed_steps_down_and_is_fenced(
 async def test_what_the_deposed_one_led_moves_before_it_is_suspected_by_its_port(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
-    """By what the new controller remembers. These controllers have no observers."""
+    """From the new controller's memory. These controllers have no observers."""
     await cluster.register(1)
     second = await cluster.register(2)
     await nursery.start(cluster.driver(1).run)
@@ -145,7 +142,6 @@ class BeforeDeletion(CurrentStore):
 async def led_and_failed(
     cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> BeforeDeletion:
-    """Broker 1's term fails while broker 2 deposes it."""
     store = BeforeDeletion(await cluster.register(1), await cluster.register(2))
     driver = cluster.driver(1, store=store)
     await nursery.start(driver.run)

@@ -1,5 +1,3 @@
-"""The state-change log as its file is read again."""
-
 import json
 from pathlib import Path
 

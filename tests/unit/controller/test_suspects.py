@@ -1,4 +1,4 @@
-"""What follows from a broker whose port refuses connections, and what does not."""
+"""The consequences of a broker whose port refuses connections."""
 
 from pyrklog.cluster.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.cached_states import leaderless
@@ -31,7 +31,7 @@ def test_leaderships_move_and_the_suspect_leaves_the_isr_and_hears_of_it() -> No
 
 
 def test_nothing_happens_where_no_other_replica_is_in_sync() -> None:
-    """Not even where the topic would allow an unclean election."""
+    """Not even if the topic allows an unclean election."""
     runner = started(("t", (2, 3), 2, (2,)), ("u", (2,), 2, (2,)), unclean={"t", "u"})
     assert runner.run(runner.controller.suspect(2)) == []
     assert runner.leadership("t", 0) == "leader 2 epoch 4 isr 2"
@@ -40,7 +40,7 @@ def test_nothing_happens_where_no_other_replica_is_in_sync() -> None:
 def test_a_suspect_is_the_last_to_be_elected() -> None:
     runner = started(("t", (1, 2, 3), 1, (1, 2, 3)), ("u", (1, 2), 1, (1, 2)))
     runner.run(runner.controller.suspect(2))
-    # Sets of both partitions hold without it; it comes back into one of them by itself.
+    # It left both ISRs, and then returns to one by itself.
     leadership, version = runner.states["t", 0]
     runner.states["t", 0] = (leadership._replace(isr=(1, 2, 3)), version)
     partition = runner.controller.state.partition(("t", 0))
@@ -91,7 +91,7 @@ def test_what_is_being_deleted_stays_as_it_is() -> None:
 
 
 def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
-    """By compare-and-set: what the controller remembers may be old."""
+    """By compare-and-set: the controller's memory may be old."""
     runner = started(("t", (2, 3, 1), 2, (2, 3, 1)))
     runner.states["t", 0] = (Leadership(2, 4, (2, 1), EPOCH), 10)
     lines = runner.run(runner.controller.suspect(2))
@@ -99,12 +99,11 @@ def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
 
 
 def _info(isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionInfo:
-    """Broker 2 leads."""
     return PartitionInfo(0, EPOCH - 1, 2, 4, isr, 9, replicas, (), (), (), False, RECOVERED)
 
 
 def test_a_deposed_controller_is_suspected_from_the_first_election_on() -> None:
-    """Before the store is read; it hears of it as the others do."""
+    """Before the store is read. It learns of it like the others."""
     runner = Runner()
     topics = {"t": assignment((2, 3, 1)), "u": assignment((2,))}
     runner.states = {

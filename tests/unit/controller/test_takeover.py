@@ -1,4 +1,4 @@
-"""When a broker may depose a controller, as tables; and that the transaction is one election."""
+"""Tables of when a broker may depose a controller; the transaction is one election."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,7 +39,7 @@ NOW_MS = 1_000_000
         (1, 0, False),
         (2, 0, True),
         (1, 1, True),
-        # Whom it does not refuse itself believes nobody.
+        # Without a refusal of its own a broker believes nobody.
         (0, 2, False),
     ],
 )
@@ -69,7 +69,7 @@ def test_silence_counts_where_a_majority_hears_it(
 ) -> None:
     evidence = Evidence(0, 0, NOW_MS, None, Silence(others, registered))
     assert evidence.is_suspected is expected
-    # A refusal of its own is a sign as well, and one alone no proof either.
+    # Its own refusal counts as a sign, but is not enough alone.
     refused = Evidence(1, 0, NOW_MS, None, Silence(others, registered))
     assert refused.is_suspected is expected
 
@@ -77,19 +77,17 @@ def test_silence_counts_where_a_majority_hears_it(
 @pytest.mark.parametrize(
     ("ago_ms", "unproven", "is_proven", "expected_ms"),
     [
-        # Whoever was deposed last was dead indeed.
+        # The controller deposed last was really dead.
         (100, 1, True, 0),
         (100, 5, True, 0),
-        # It still lives, or nobody knows yet.
+        # It still lives, or that is not known yet.
         (0, 1, False, 6_000),
         (5_999, 1, False, 1),
         (6_000, 1, False, 0),
-        # Again and again: twice as long each time.
         (6_000, 2, False, 6_000),
         (0, 3, False, 24_000),
         (0, 7, False, 384_000),
         (0, 40, False, 384_000),
-        # The store's clock was set back.
         (-5_000, 1, False, 6_000),
     ],
 )
@@ -112,7 +110,7 @@ def test_a_row_of_deposals_is_counted_until_one_is_proven() -> None:
 
 
 def test_another_term_of_the_same_broker_is_another_controller() -> None:
-    """The version of /controller is 0 in each term: it tells nothing."""
+    """/controller has version 0 in each term, so its version does not help."""
     stat = Stat(0, 7, 7, 100, 0, 0)
     incumbent = Incumbent(1, stat)
     assert incumbent.is_still(Node(b"", stat))
@@ -133,7 +131,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 class Scene:
-    """Broker 1 is controller in epoch 4; broker 2, whom it refuses, has looked at that."""
+    """Broker 1, controller in epoch 4, refuses broker 2, which has read that state."""
 
     def __init__(self, first: EmbeddedSession, second: EmbeddedSession) -> None:
         self.first = first
@@ -149,7 +147,7 @@ class Scene:
         self.incumbent = Incumbent(1, (await self.first.get(znodes.CONTROLLER)).stat)
 
     async def elect_again(self) -> None:
-        """Broker 1 loses its place, and takes it again: another term, the same versions."""
+        """Broker 1 loses its place and regains it: another term, the same versions."""
         data = znodes.encode_controller(1, 0)
         await self.first.multi(
             [
@@ -208,7 +206,7 @@ async def test_a_later_term_of_the_same_broker_is_not_replaced(scene: Scene) -> 
 
 
 async def test_nobody_is_elected_where_nobody_leads_any_more(scene: Scene) -> None:
-    """That is for the ordinary election."""
+    """That is the ordinary election's task."""
     await scene.first.delete(znodes.CONTROLLER)
     before = await scene.content()
     with pytest.raises(NoNodeError):

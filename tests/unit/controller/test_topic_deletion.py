@@ -1,4 +1,4 @@
-"""The nodes of topics that are deleted, with a crash after each write, on the embedded store."""
+"""Deletions of topic znodes, with a crash after each write, on the embedded store."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -64,7 +64,6 @@ class Meddling(CurrentStore):
 
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[EmbeddedSession]:
-    """A store with two topics that are marked."""
     store = await open_store(tmp_path / "meta")
     session = store.session()
     await create_paths(session, (*znodes.PERSISTENT_PATHS, *znodes.OWN_PATHS))
@@ -94,12 +93,11 @@ def own_nodes(topic: str) -> list[str]:
 
 
 async def standing(session: EmbeddedSession, topic: str) -> list[bool]:
-    """Which of topic, options and mark are there."""
     return [node is not None for node in await session.get_many(own_nodes(topic))]
 
 
 async def create_again(session: EmbeddedSession, topic: str) -> bool:
-    """As CreateTopics does it: options and topic in one transaction; False where it is refused."""
+    """Like CreateTopics: options and topic in one transaction; False if it is refused."""
     path = znodes.topic_config_path(topic)
     operations = [
         Create(path, znodes.encode_config(NEW_OPTIONS)),
@@ -113,7 +111,7 @@ async def create_again(session: EmbeddedSession, topic: str) -> bool:
 
 
 async def go_on(session: EmbeddedSession) -> list[str]:
-    """The next controller deletes what is marked; the topics that had been created again before."""
+    """The next controller deletes what is marked; returns topics that had been recreated before."""
     created = [topic for topic in TOPICS if await create_again(session, topic)]
     await delete_topics(session, Term(1, 0), await session.children(znodes.DELETE_TOPICS))
     return created
@@ -133,7 +131,7 @@ async def test_wherever_it_crashes_a_topic_stands_with_its_mark_or_not_at_all(
         for topic in TOPICS:
             assert len(set(await standing(session, topic))) == 1, (crashes, topic)
         created = await go_on(session)
-        # Who could create it has it as it was created; nothing of the others is left.
+        # Recreated topics are as created; nothing of the others is left.
         for topic in TOPICS:
             there = topic in created
             assert await standing(session, topic) == [there, there, False], (crashes, topic)
@@ -157,7 +155,7 @@ async def test_wherever_it_crashes_a_topic_stands_with_its_mark_or_not_at_all(
 async def test_a_node_that_somebody_else_deletes_is_not_missed(
     session: EmbeddedSession, kind: int
 ) -> None:
-    """Before it begins, and between its last look and its write."""
+    """Before it begins, and between its last read and its write."""
     paths = [own_nodes(topic)[kind] for topic in TOPICS]
     if kind:
         await session.delete(paths[1])

@@ -1,4 +1,4 @@
-"""How much a procedure does before others get a turn: counted in calls, not measured in time."""
+"""The work of a procedure between two turns of the loop, counted in calls, not in time."""
 
 import sys
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from tests.unit.controller.runner import assignment, live
 BROKERS = 3
 PARTITIONS_OF_TOPIC = 100
 CALLS_A_PARTITION = 40
-"""Of a turn, of which there is one for so many partitions."""
+"""In a turn, for each partition of its piece."""
 SEARCH_CALLS_A_PARTITION = 5
-"""Of all partitions: to find those that concern a procedure, all are looked through at once."""
+"""For each partition of the cluster: the search for those concerned covers all at once."""
 
 
 def replicas_of(index: int) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def replicas_of(index: int) -> tuple[int, int]:
 
 
 def cluster(partitions: int) -> Snapshot:
-    """Topics of a hundred partitions with two replicas each, all of them led."""
+    """Topics of a hundred partitions with two replicas each, all with leaders."""
     each = [replicas_of(index) for index in range(PARTITIONS_OF_TOPIC)]
     names = [f"topic-{number}" for number in range(partitions // PARTITIONS_OF_TOPIC)]
     topics = {name: assignment(*each, topic_id=name.encode().ljust(16)) for name in names}
@@ -39,7 +39,7 @@ def cluster(partitions: int) -> Snapshot:
 
 
 def turns(steps: Steps) -> list[int]:
-    """Calls in each turn of a procedure, as its driver takes turns."""
+    """Calls in each turn of a procedure, by its driver's rule of turns."""
     calls = effects = 0
     counted: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Brokers that may lack acknowledged records: nobody elects them as if they had all."""
+"""Brokers that may lack acknowledged records are not elected as if they had all."""
 
 from collections.abc import Mapping
 
@@ -69,7 +69,7 @@ def test_the_one_with_the_most_is_that_of_the_latest_epoch() -> None:
 
 def test_an_unclean_broker_comes_back_as_a_follower() -> None:
     runner = started(live(1, 3), 1, (1, 2, 3))
-    # It was gone for so short that it is still in the ISR.
+    # It was away so briefly that it is still in the ISR.
     runner.states["t", 0] = (Leadership(1, 5, (1, 2, 3), EPOCH), 11)
     partition = runner.controller.state.partition(("t", 0))
     assert partition is not None
@@ -77,12 +77,11 @@ def test_an_unclean_broker_comes_back_as_a_follower() -> None:
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
     assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "forget unclean 2"]
     assert not runner.controller.state.brokers[2].is_unclean
-    # What is registered has not changed otherwise.
     assert runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)})) == []
 
 
 def test_the_first_that_is_back_after_a_power_cut_does_not_lead() -> None:
-    """All were in sync, all are gone; a clean one leads when it comes, whichever it is."""
+    """All were in sync, all are gone; a clean one leads when it returns, whichever it is."""
     runner = started(unclean(1), 1, (1, 2, 3))
     assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2,3 unclean 1"
     assert runner.ends_answered(1, 3, 90) == []
@@ -115,7 +114,7 @@ def test_one_that_never_comes_is_waited_for_as_long_as_too_few_are_unclean() -> 
         runner.wait_over()
         state = runner.states["t", 0][0]
         assert (state.leader, state.leader_epoch) == ((1, 7) if epoch == 7 else (-1, 6)), minimum
-        # The third may have everything, where the high watermark stands still.
+        # The third may have everything, because the high watermark does not move.
         assert state.eligible == ((3,) if minimum == 2 else ()), minimum
 
 
@@ -140,7 +139,7 @@ def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2)}))
     assert runner.run(runner.controller.leader_and_isr_answered(1, early)) == []
     runner.ends_answered(2, 3, 90)
-    # It goes, and comes again: in order this time, and it lacks what it lacked.
+    # It ends in order and returns, but still lacks the same records.
     runner.run(runner.controller.brokers_changed(live(1, epoch=200)))
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **live(2, epoch=300)}))
     assert runner.leadership("t", 0) == "leader -1 epoch 7 isr 1,2 unclean 1,2"
@@ -195,7 +194,7 @@ def test_a_topic_that_allows_it_does_not_wait() -> None:
     runner = Runner(unclean=["t"])
     runner.states = {("t", 0): (Leadership(1, 4, (2, 1), EPOCH), 9)}
     runner.start({**live(3), **unclean(1)}, {"t": assignment((3, 2, 1))})
-    # One that lacks something is better than one that was not in sync.
+    # A replica that lacks something is better than one that was not in sync.
     assert runner.leadership("t", 0) == "leader 1 epoch 6 isr 1 recovering"
 
 
@@ -242,7 +241,7 @@ def test_a_new_controller_finds_an_unclean_leader() -> None:
 
 
 def test_a_new_controller_finds_an_unclean_follower_of_a_dead_leader() -> None:
-    """It is no candidate, and the dead leader stays the one that has everything."""
+    """It is no candidate; the dead leader remains the one that has everything."""
     runner = started({**live(3), **unclean(2)}, 1, (1, 2))
     assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2 unclean 2"
     runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)}))
@@ -250,7 +249,7 @@ def test_a_new_controller_finds_an_unclean_follower_of_a_dead_leader() -> None:
 
 
 def test_the_only_member_leads_on_in_a_new_epoch() -> None:
-    """What it has lost, and what takes its place, are in different epochs (KIP-320)."""
+    """Lost records and their replacements are in different epochs (KIP-320)."""
     runner = started({**live(2), **unclean(1)}, 1, (1,))
     assert runner.leadership("t", 0) == "leader 1 epoch 5 isr 1"
     request = runner.last(1, LeaderAndIsrRequest)

@@ -1,4 +1,4 @@
-"""The demo's own arithmetic: cutting the year, statistics, the comparison, the chart's figures."""
+"""The demo's arithmetic: cutting the year, statistics, the comparison, the chart's figures."""
 
 import itertools
 import json

@@ -1,5 +1,3 @@
-"""The files that a cluster's processes read."""
-
 from pathlib import Path
 
 import pytest

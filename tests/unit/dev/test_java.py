@@ -1,4 +1,4 @@
-"""Where Java and the jars are found, in made-up trees, and which command brings what is missing."""
+"""The search for Java and the jars in made-up trees, and the command proposed for missing ones."""
 
 import shlex
 import sys
@@ -91,7 +91,7 @@ def test_the_jars_of_a_checkout_come_first_once_all_are_there(tmp_path: Path) ->
     of_checkout = jars(tmp_path / ".cache" / "zookeeper", JARS)
     find = packages(pyspark=tmp_path / "pyspark")
     assert sorted(java.zookeeper_classpath(find, tmp_path).split(":")) == sorted(of_pyspark)
-    (tmp_path / ".cache" / "zookeeper.done").touch()  # what make leaves behind a whole download
+    (tmp_path / ".cache" / "zookeeper.done").touch()  # make creates it after a complete download
     assert sorted(java.zookeeper_classpath(find, tmp_path).split(":")) == sorted(of_checkout)
 
 
@@ -108,7 +108,7 @@ def test_a_pyspark_without_zookeeper_is_told(tmp_path: Path) -> None:
 
 
 def fix(environment: dict[str, str], find: Find, root: Path) -> list[str]:
-    """The words of the one command that is proposed."""
+    """The words of the proposed command."""
     with pytest.raises(DevError) as caught:
         java.require(environment, find, root)
     assert "\n" not in str(caught.value.fix)
@@ -129,7 +129,7 @@ def test_one_command_brings_what_is_missing_wherever_the_user_stands(tmp_path: P
     root = tmp_path / "check out"
     root.mkdir()
     assert fix(path, pip, root) == [*install, "pyspark==4.2.0"]
-    # Of an environment that has no pip.
+    # Of an environment without pip.
     uv = ["uv", "pip", "install", "--python", sys.executable, "pyspark==4.2.0"]
     assert fix(path, packages(), root) == uv
     program(binaries / "y" / "mvn").rename(binaries / "mvn")

@@ -1,4 +1,4 @@
-"""The network between brokers: what is cut passes nothing and refuses nothing, and is mended."""
+"""The network between brokers: a cut passes nothing, refuses nothing, and is mended."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from pyrklog.testing.broker import free_port
 from tests.support.waiting import wait_until
 
 QUIET_S = 0.3
-"""How long nothing comes where nothing may come."""
+"""How long silence is watched."""
 
 
 class Net:
@@ -47,7 +47,7 @@ class Net:
         write_whole(self.place.folder / ROUTES_FILE, content)
 
     def isolate(self, *brokers: int) -> None:
-        """These are cut off from now on, and no others."""
+        """Cuts off these brokers, and no others."""
         self._write(list(brokers))
         self.process.send_signal(signal.SIGHUP)
         self._until_applied()
@@ -62,7 +62,6 @@ class Net:
         wait_until(self.is_open, "nobody listens")
 
     def is_open(self) -> bool:
-        """Whether a connection is taken."""
         try:
             socket.create_connection(("127.0.0.1", self.port)).close()
         except ConnectionRefusedError:
@@ -70,19 +69,18 @@ class Net:
         return True
 
     def connect(self) -> tuple[socket.socket, socket.socket]:
-        """Both ends of a connection through the network."""
         near = self.open(b"hello")
         return near, self.accept(b"hello")
 
     def open(self, greeting: bytes) -> socket.socket:
-        """One end, which says this."""
+        """One end, which sends ``greeting``."""
         near = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         self.opened.append(near)
         near.sendall(greeting)
         return near
 
     def accept(self, greeting: bytes) -> socket.socket:
-        """The connection that says this; others were only looking."""
+        """The connection that sends ``greeting``; others were probes."""
         assert self.server is not None
         while True:
             far, _ = self.server.accept()
@@ -93,7 +91,7 @@ class Net:
             far.close()
 
     def claim(self, number: int) -> None:
-        """From now on this test is that broker's process."""
+        """Makes this test that broker's process."""
         for node in self.nodes:
             node.process = processes.identify(os.getpid()) if node.number == number else None
         self.place.save(Cluster("net", 19092, self.nodes))
@@ -122,8 +120,7 @@ def comes_nothing(end: socket.socket) -> bool:
 
 
 def ends(end: socket.socket) -> bool:
-    """Whether the connection comes to its end: in good order or, where bytes were still on their
-    way, by a reset."""
+    """Whether the connection ends: in order, or by a reset if bytes were under way."""
     try:
         return end.recv(1) == b""
     except ConnectionResetError:
@@ -184,7 +181,7 @@ def test_a_broker_that_is_cut_off_reaches_nobody_but_others_do(net: Net) -> None
     net.listen()
     net.claim(1)
     near, far = net.connect()
-    net.claim(2)  # connections made from now on are another's
+    net.claim(2)  # new connections belong to another broker
     other, other_far = net.connect()
     net.isolate(1)
     near.sendall(b"x")

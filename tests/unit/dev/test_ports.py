@@ -1,4 +1,4 @@
-"""Ports: no two of a cluster are the same, and whoever holds one is named."""
+"""A cluster's ports differ, and the holder of a taken port is named."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Processes are found again, and nobody else's process is ever signalled."""
+"""Processes are found again, and foreign processes are never signalled."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def test_it_is_paused_goes_on_and_ends(start: object) -> None:
     assert processes.send(process, signal.SIGSTOP)
     wait_until(lambda: processes.is_paused(process), "it goes on")
     assert processes.is_running(process)
-    # An orderly end reaches one that is paused, too.
+    # A shutdown also reaches a paused process.
     assert processes.end(process, 30)
     assert not processes.is_running(process)
     assert not processes.send(process, signal.SIGTERM)
@@ -75,7 +75,7 @@ def test_a_process_has_ended_when_its_last_thread_has(start: object) -> None:
         daemon = start([sys.executable, "-S", "-c", threads])  # type: ignore[operator]
         until_up(daemon)
         assert processes.kill(daemon.process)
-        # The parent is told of an end when all is over.
+        # The parent sees the end when all is over.
         assert daemon.exit_code() == -signal.SIGKILL
 
 

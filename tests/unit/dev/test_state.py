@@ -1,4 +1,4 @@
-"""What is kept of clusters, and what is said of files that are not as they should be."""
+"""Saved clusters, and messages about damaged files."""
 
 import fcntl
 import os
@@ -85,7 +85,7 @@ def test_the_root_is_xdgs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dev_root({}) == Path("/home/x/.local/share/pyrklog/dev")
     assert dev_root({"XDG_DATA_HOME": ""}) == Path("/home/x/.local/share/pyrklog/dev")
     assert dev_root({"XDG_DATA_HOME": "/d"}) == Path("/d/pyrklog/dev")
-    # XDG has relative ones ignored.
+    # XDG requires ignoring relative ones.
     assert dev_root({"XDG_DATA_HOME": "d"}) == Path("/home/x/.local/share/pyrklog/dev")
 
 
@@ -96,7 +96,7 @@ def test_the_state_of_a_node_is_that_of_its_very_process(tmp_path: Path) -> None
     daemon = Daemon(
         [sys.executable, "-S", "-c", "input()"], tmp_path, tmp_path / "log", dict(os.environ)
     )
-    # Its standard input is empty, so it ends by itself; it stays in /proc until it is asked for.
+    # It ends by itself with its empty input, and stays in /proc until it is reaped.
     assert processes.wait_ended(daemon.process, 30)
     node.process = daemon.process
     assert one.state_of(node) == "dead"

@@ -1,7 +1,7 @@
-"""Plays events to one group and keeps the books: replies, timers, appends, and what must hold.
+"""Plays events to one group and records replies, timers and appends.
 
-After each event the invariants are checked: every token is answered once, every timer that runs has
-its reason, there is one leader, and a stable member owns what the leader gave it.
+Invariants checked after each event: every token is answered once, every running timer has its
+reason, there is one leader, and a stable member owns what the leader gave it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NONE = ErrorCode.NONE
 
 
 class Play:
-    """One group. ``auto_append`` lets appends succeed at once; else they wait for a test."""
+    """One group. Appends succeed at once with ``auto_append``, else when a test says so."""
 
     def __init__(
         self,
@@ -61,17 +61,14 @@ class Play:
         self.auto_append = auto_append
         self.replies: dict[int, Any] = {}
         self.timers: dict[tuple[Timer, str], int] = {}
-        """Running timers and when they end."""
         self.appends: list[Append] = []
-        """Appends under way."""
         self.log: list[tuple[int, bytes, bytes | None]] = []
-        """What has been appended: (offset, key, value)."""
+        """Appended records: (offset, key, value)."""
         self.headers: list[dict[bytes, bytes]] = []
-        """Of each record that has been appended."""
         self.notices: list[Notice] = []
         self.asked: set[int] = set()
         self.given: dict[tuple[int, str], bytes] = {}
-        """(generation, member) -> the assignment of the leader whose SyncGroup was taken."""
+        """(generation, member) -> the assignment of the leader's accepted SyncGroup."""
         self._token = 0
         self._fresh = 0
 
@@ -212,7 +209,7 @@ class Play:
         return token
 
     def commit_error(self, *args: Any, **kwargs: Any) -> ErrorCode:
-        """Commits, and the one error that all partitions got."""
+        """Commits; returns the one error of all partitions."""
         result = self.replies[self.commit(*args, **kwargs)]
         assert isinstance(result, CommitResult)
         [error] = set(result.errors.values())
@@ -235,7 +232,7 @@ class Play:
     # --- short cuts ------------------------------------------------------------------------------
 
     def stable(self, count: int = 1, **join: Any) -> list[str]:
-        """A stable group of so many members; their ids, the leader first."""
+        """A stable group of so many members; returns their ids, the leader first."""
         tokens = [self.join(client=f"c{i}", **join) for i in range(count)]
         while self.group.initial_delay is not None:
             self.fire(Timer.INITIAL_DELAY)
@@ -244,7 +241,7 @@ class Play:
         return ids
 
     def settle(self, ids: Sequence[str]) -> None:
-        """Everybody syncs; each member is assigned its own id."""
+        """All sync; each member is assigned its own id."""
         leader = self.group.members.leader
         for member_id in [*(m for m in ids if m != leader), leader]:
             self.sync(member_id, {m: m.encode() for m in ids} if member_id == leader else {})
@@ -253,12 +250,10 @@ class Play:
     # --- other events ----------------------------------------------------------------------------
 
     def fire(self, timer: Timer, member_id: str = "") -> None:
-        """The timer ends."""
         self.now_ms = max(self.now_ms, self.timers.pop((timer, member_id)))
         self.take(self.machine.timer_fired(timer, member_id, self.now_ms))
 
     def finish_append(self, error: ErrorCode = NONE, index: int = 0) -> None:
-        """An append under way is over."""
         append = self.appends.pop(index)
         base = -1
         if error is NONE:
@@ -271,7 +266,7 @@ class Play:
         self.take(effects)
 
     def take(self, effects: Effects) -> None:
-        """Carries out effects, then checks what must hold."""
+        """Carries out effects, then checks the invariants."""
         for effect in effects:
             match effect:
                 case Reply(token, result):
@@ -292,7 +287,7 @@ class Play:
             self.finish_append()
 
     def reloaded(self) -> Play:
-        """The same group as another broker finds it in the log."""
+        """The same group as another broker loads it from the log."""
         other = Play(self.machine.group.settings, group_id=self.machine.group_id)
         loader = PartitionLoader()
         records = [InternalRecord(*record) for record in self.log]

@@ -30,8 +30,6 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class Rig:
-    """A coordinator and what it stands on."""
-
     def __init__(self, topic: FakeTopic, settings: GroupSettings, options: GroupOptions) -> None:
         self.topic = topic
         self.log = FakeLog(topic.led.get)
@@ -41,7 +39,7 @@ class Rig:
         self.coordinator = self.make()
 
     def make(self) -> GroupCoordinator:
-        """A coordinator without memory, such as another broker's."""
+        """A coordinator with nothing loaded, such as another broker's."""
         return GroupCoordinator(
             self.settings,
             self.options,
@@ -63,7 +61,6 @@ class Rig:
         return await self.coordinator.sync(request).wait()
 
     async def enter(self, group: str = "g", **more: Any) -> JoinResult:
-        """Joins, alone, and syncs."""
         me = await self.join(group=group, **more)
         assert (await self.sync(me, group)).error is NONE
         return me
@@ -81,7 +78,6 @@ class Rig:
         return result.errors[("t", 0)]
 
     async def forget(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are gone."""
         self.coordinator.note_deleted(partitions)
         await self.coordinator.forget_deleted()
 
@@ -94,7 +90,7 @@ class Rig:
 
     @asynccontextmanager
     async def made_anew(self) -> AsyncIterator[None]:
-        """Another broker coordinates from now on, and has read what was written."""
+        """Another broker becomes coordinator and loads the log."""
         self.coordinator = self.make()
         async with trio.open_nursery() as nursery:
             await nursery.start(self.coordinator.run)
@@ -103,7 +99,7 @@ class Rig:
             nursery.cancel_scope.cancel()
 
     async def loaded(self) -> None:
-        """Returns when all that is led is served."""
+        """Returns once all led partitions are served."""
         await self.coordinator.changes.wait_until(self._serves_what_it_leads)
 
     def _serves_what_it_leads(self) -> bool:

@@ -33,7 +33,7 @@ async def test_the_first_member_waits_for_others(autojump_clock: trio.testing.Mo
             nursery.start_soon(member)
             await trio.sleep(1)
             nursery.start_soon(member)
-        # The second one prolonged the wait of 3 s by as much again.
+        # The second one doubled the wait of 3 s.
         assert trio.current_time() - began == pytest.approx(6)
         assert [result.generation for result in results] == [1, 1]
         assert sum(len(result.members) for result in results) == 2
@@ -197,7 +197,6 @@ async def test_leadership_lost_while_loading_is_no_leadership(
 
 
 async def joining_while(rig: Rig, moves: Callable[[], None]) -> ErrorCode:
-    """What somebody who joins is told when the partition moves meanwhile."""
     results = []
 
     async def member() -> None:
@@ -217,7 +216,6 @@ async def test_who_waits_for_a_coordinator_that_resigns_is_told(
     async with running() as rig:
         told = await joining_while(rig, lambda: rig.topic.resign(0))
         assert told is ErrorCode.NOT_COORDINATOR
-        # Timers of groups that have moved away are gone, too.
         assert len(rig.coordinator._timers) == 0
 
 
@@ -367,7 +365,7 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
         kept = CommitRequest("kept", -1, "", None, {("u", 0): Offset(6)})
         assert (await rig.coordinator.commit(kept).wait()).errors == {("u", 0): NONE}
         for is_open in (False, True):
-            # Another broker led in between; the next load lasts until the log gives way.
+            # Another broker led in between; the next load waits until the log is released.
             rig.log.hold()
             rig.topic.opening.add(0)
             rig.topic.resign(0)
@@ -384,7 +382,7 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
             assert rig.committed() == -1
             _, found = rig.coordinator.manager.fetch_offsets("kept", None, require_stable=False)
             assert [one.offset for one in found.values()] == [6]
-            # It is created anew, and read: what was deleted before says nothing of it.
+            # It is recreated and loaded; earlier deletions do not affect it.
             assert await rig.commit(7) is NONE
             rig.topic.lead(0, epoch=10 + is_open)
             await trio.testing.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""A bug in one group, or in what is done for it, costs that group: all others are served."""
+"""A bug in one group, or in work for it, costs only that group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 @pytest.fixture
 def break_group(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """From now on an event of the group BAD raises when it is half done."""
+    """Makes events of the group BAD raise half-way."""
 
     def plant(name: str) -> None:
         real = getattr(GroupMachine, name)
@@ -44,14 +44,13 @@ def break_group(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 async def refused(asking: Awaitable[Any]) -> ErrorCode:
-    """The code of a request that is refused as a whole."""
     with pytest.raises(ApiError) as raised:
         await asking
     return raised.value.code
 
 
 async def is_aside(rig: Rig) -> None:
-    """BAD answers nothing but that it has no coordinator; GOOD serves."""
+    """BAD answers only that it has no coordinator; GOOD serves."""
     nobody = MemberHeartbeat(BAD, 1, "nobody")
     assert rig.coordinator.heartbeat(nobody) is ASIDE
     assert (await rig.join(group=BAD)).error is ASIDE
@@ -149,7 +148,7 @@ async def test_an_append_that_is_over(
 async def test_an_append_of_a_group_that_is_here_anew(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What fails belongs to what was known of it before another broker led in between."""
+    """The failure belongs to the state before another broker led in between."""
     async with running(settings=AT_ONCE) as rig:
         rig.log.hold()
         async with trio.open_nursery() as nursery:

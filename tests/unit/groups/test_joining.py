@@ -1,4 +1,4 @@
-"""JoinGroup: who gets in, who waits, what makes a group rebalance."""
+"""JoinGroup: who joins, who waits, what starts a rebalance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_id_that_nobody_was_given_is_unknown() -> None:
 
 
 def test_an_id_that_no_answer_could_hold_is_refused() -> None:
-    """The leader is told all ids, and the group's record has them: neither could be encoded."""
+    """The leader's answer and the group's record have all ids: neither could be encoded."""
     play = Play()
     [first] = play.stable()
     for v4 in (False, True):
@@ -44,7 +44,7 @@ def test_an_id_that_no_answer_could_hold_is_refused() -> None:
             assert (refused.error, refused.member_id) == (ErrorCode.INVALID_REQUEST, "")
     assert (play.state_name, list(play.group.members)) == ("Stable", [first])
     assert not play.group.pending_ids
-    # "-1" behind it.
+    # Its id is the client id and "-1".
     longest = play.join(client="c" * (0x7FFF - 2))
     assert longest not in play.replies
     assert play.state_name == "PreparingRebalance"
@@ -111,7 +111,7 @@ def test_who_is_late_is_left_behind_and_another_one_leads() -> None:
 
 
 def test_a_vanished_member_never_hangs_the_rebalance() -> None:
-    """Its session ends while the others wait, well before the rebalance time-out."""
+    """Its session ends while the others wait, well before the rebalance timeout."""
     play = Play()
     [first, second] = play.stable(2)
     token = play.join(first)

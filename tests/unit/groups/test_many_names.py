@@ -1,7 +1,6 @@
-"""Requests that name very many offsets, groups or keys: others have their turn meanwhile.
+"""Others get turns during requests that name very many offsets, groups or keys.
 
-(One such request held up heartbeats and the controller's requests for seconds, hundreds of them for
-minutes.)
+One such request once held up heartbeats and the controller's requests for seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def _named(*topics: OffsetFetchRequestTopic, group: str = "g") -> OffsetFetchReq
 async def _answered(
     rig: Rig, key: int, version: int, request: Any, count: Callable[[], int]
 ) -> tuple[Any, int]:
-    """The answer, and by how much the count grew between two turns at most."""
+    """The answer, and the largest growth of the count between two turns."""
     begun = _begin(rig, key, version, request)
     assert isinstance(begun, Later)
     assert count() == 0, "the loop has it in one turn"
@@ -78,7 +77,7 @@ async def test_offsets_that_are_named(spread: bool) -> None:
         if spread:
             topics = [OffsetFetchRequestTopic(f"t-{i}", [0]) for i in range(MANY)]
         else:
-            # Who names a partition again gets it once.
+            # A partition named twice is answered once.
             topics = [
                 OffsetFetchRequestTopic("t", [*range(MANY), 1]),
                 OffsetFetchRequestTopic("t", [1]),

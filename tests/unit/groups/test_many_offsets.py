@@ -1,7 +1,6 @@
-"""Groups with very many offsets: others have their turn while these are answered, read or
-forgotten.
+"""Others get turns while groups with very many offsets are answered, loaded or forgotten.
 
-Nothing here is timed: counted is how much happens between two turns of the loop.
+Nothing here is timed: the tests count the work between two turns of the loop.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ async def _commit(rig: Rig, group: str, offsets: dict[TopicPartition, Offset]) -
 
 
 def _offsets(count: int) -> dict[TopicPartition, Offset]:
-    """Of two topics, the second of which begins in the middle of a page."""
+    """Of two topics; the second begins in the middle of a page."""
     half = count // 2 + 7
     names = [("a", i) for i in range(half)] + [("b", i) for i in range(count - half)]
     return {name: Offset(number) for number, name in enumerate(names)}
@@ -193,7 +192,7 @@ async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
             nursery.start_soon(rig.forget, [("t", 0)])
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
-            # Another broker led in between: the groups are read anew.
+            # Another broker led in between: the groups are loaded anew.
             rig.topic.lead(0, epoch=5)
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()

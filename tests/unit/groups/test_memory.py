@@ -1,4 +1,4 @@
-"""What groups and members make the coordinator remember has one bound over all groups."""
+"""The coordinator's memory for groups and members has one bound over all groups."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
 
 
 def _error(outcome: GroupEffects, token: int) -> ErrorCode | None:
-    """Of the reply; None where there is none yet."""
     for effect in outcome.effects:
         if isinstance(effect, Reply) and effect.token == token:
             error: ErrorCode = getattr(effect.result, "error", ErrorCode.NONE)
@@ -75,7 +74,7 @@ def _error(outcome: GroupEffects, token: int) -> ErrorCode | None:
 
 
 def _join(manager: GroupManager, request: JoinRequest) -> ErrorCode | None:
-    """The code of the answer, the wait for the first members over."""
+    """The answer's code after the initial rebalance delay."""
     machine, effects = manager.join(request, 1, 0)
     effects = list(effects)
     if machine is not None and any(isinstance(effect, SetTimer) for effect in effects):
@@ -84,7 +83,6 @@ def _join(manager: GroupManager, request: JoinRequest) -> ErrorCode | None:
 
 
 def _fill(manager: GroupManager, host: str = "/h") -> list[str]:
-    """A group of one member each, until none is let in any more: their names."""
     names: list[str] = []
     while True:
         name = f"g{len(names)}{host}"
@@ -109,7 +107,6 @@ def _fill_to_the_end(manager: GroupManager) -> None:
 def _assign(
     manager: GroupManager, generation: int, leader: str, given: dict[str, bytes], group: str = "g"
 ) -> ErrorCode | None:
-    """The code of the leader's SyncGroup, whose record is written at once."""
     request = SyncRequest(group, generation, leader, assignments=given)
     machine, effects = manager.sync(request, 7, 0)
     assert machine is not None
@@ -130,7 +127,7 @@ def test_members_of_all_groups_share_one_bound_and_make_room_when_they_leave() -
     assert MAX_BYTES // 2 // (one_bytes + 400) <= len(names) <= MAX_BYTES // 2 // one_bytes
     assert manager.memory_pool.used_bytes <= MAX_BYTES // 2
     assert f"g{len(names)}/h" not in manager.groups, "nothing is left of who was refused"
-    # Who is in may say the same again, and less, but not more.
+    # A present member may repeat its metadata or shorten it, but not extend it.
     for size, code in ((METADATA_BYTES, ErrorCode.NONE), (5, ErrorCode.NONE), (100_000, NO_ROOM)):
         said = [("range", bytes(size))]
         assert _join(manager, _request(names[0], "1", member_id="c-0", protocols=said)) is code
@@ -165,7 +162,7 @@ def test_an_assignment_that_finds_no_room_is_not_taken() -> None:
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     done = machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
     assert _error(GroupEffects(machine, done), 4) is ErrorCode.NONE
-    # Counted twice: a member may come to name in its metadata what it was given.
+    # Counted twice: a member may later name its assignment in its metadata.
     assert manager.memory_pool.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
 
 
@@ -303,7 +300,7 @@ def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
     assert set(codes) == {NO_ROOM}
     assert manager.memory_pool.of_host("/h") <= MAX_BYTES // 2
     assert _join(manager, _request("g", "0", client_host="/other")) is ErrorCode.NONE
-    # Who has founded a group may commit to it on and on.
+    # The founder of a group may always commit to it.
     request = CommitRequest("simple-0", -1, "", None, {("t", 0): Offset(2)}, client_host="/h")
     assert manager.commit(request, 9, 0).group is not None
 
@@ -327,7 +324,7 @@ def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> N
 
 
 def _with_groups_of_the_log() -> GroupManager:
-    """Groups without members that take all there is."""
+    """Loaded groups without members that take all the memory."""
     manager = _manager()
     manager.unload(0)
     manager.begin_load(0, 1)
@@ -401,7 +398,6 @@ def test_the_reserve_does_not_multiply_while_most_members_leave_and_come() -> No
         manager.join(_request("g", str(number), protocols=small), number, 0)
     assert len(manager.groups["g"].group.members) == count
     assert share.reserved_bytes == settled_bytes
-    # Beyond as many as there were each brings its part.
     manager.join(_request("g", "30", protocols=small), 30, 0)
     assert share.reserved_bytes == settled_bytes + 2 * 1_500
 

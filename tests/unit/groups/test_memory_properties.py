@@ -1,8 +1,8 @@
-"""Whatever members of several hosts do with little memory: the bound holds, and who is in stays in.
+"""With little memory and members of several hosts: the bound holds, and members stay.
 
-What a running group could assign once it can assign again, and a member may say again what it said
-in the last generation, whoever has taken memory in between. A running group whose members are
-replaced takes no more for it, so that others get in as before.
+A running group can always repeat its last assignment, and a member its metadata of the last
+generation, whatever others have taken meanwhile. Replacing a running group's members takes no more
+memory, so that others can join as before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOM_BYTES = 10_000
 
 
 class LittleMemory(RuleBasedStateMachine):
-    """Two groups, members of three hosts; writes are safe at once."""
+    """Two groups, members of three hosts; writes succeed at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,12 +42,12 @@ class LittleMemory(RuleBasedStateMachine):
         self.manager.finish_load(0, [], 0)
         self.fresh = 0
         self.others: list[tuple[str, int]] = []
-        """Hosts whose groups are not played, and what they take."""
+        """Hosts whose groups are not played, and their memory."""
         self.answers: dict[int, Any] = {}
         self.running: dict[str, dict[str, int]] = {}
-        """Of each group: what its last assignment gave whom."""
+        """group -> member -> size of its last assignment."""
         self.said: dict[tuple[str, str], int] = {}
-        """What a member said in the last generation that got an assignment."""
+        """(group, member) -> metadata size in the last generation with an assignment."""
 
     def _take(self, outcome: GroupEffects) -> None:
         machine, effects = outcome
@@ -96,7 +96,7 @@ class LittleMemory(RuleBasedStateMachine):
 
     @rule(group=GROUPS, sizes=st.none() | SIZES)
     def all_join_again(self, group: str, sizes: int | None, promised: bool = False) -> None:
-        """None: with what each said in the last generation."""
+        """None: each repeats its metadata of the last generation."""
         machine = self._machine(group)
         if machine is None:
             return
@@ -149,7 +149,7 @@ class LittleMemory(RuleBasedStateMachine):
         machine = self._machine(group)
         if machine is None or machine.group.state is not GroupState.STABLE:
             return
-        if twice:  # before there is an assignment, the next rebalance begins
+        if twice:  # the next rebalance begins before there is an assignment
             self.all_join_again(group, None, promised=True)
             self.all_join_again(group, 0, promised=True)
         if leaves:
@@ -161,8 +161,7 @@ class LittleMemory(RuleBasedStateMachine):
 
     @rule(group=GROUPS, hosts=st.lists(HOSTS, max_size=3), size=SIZES)
     def all_but_one_are_replaced(self, group: str, hosts: list[str], size: int) -> None:
-        """Of as many members as there are, the new ones among them, each says what another one
-        said, from the same host."""
+        """Each present member, old or new, takes over another one's metadata from the same host."""
         for host in hosts:
             self._join(group, host, 0)
         self.a_whole_rebalance(group, 0, size)
@@ -199,7 +198,7 @@ class LittleMemory(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(group=GROUPS, data=st.data())
     def the_leader_assigns_what_there_was(self, group: str, data: st.DataObject) -> None:
-        """To whoever is there now, in one lump: what members have left others get."""
+        """To the present members, in one lump: they inherit what others left."""
         total = sum(self.running.get(group, {}).values())
         machine = self._machine(group)
         if machine is None or group not in self.running or not len(machine.group.members):
@@ -209,7 +208,7 @@ class LittleMemory(RuleBasedStateMachine):
         assert error in (None, ErrorCode.NONE)
 
     def _assign(self, group: str, given: dict[str, int], size: int) -> ErrorCode | None:
-        """The code of the leader's answer; None where nobody waits for an assignment."""
+        """The code of the leader's answer; None if nobody waits for an assignment."""
         machine = self._machine(group)
         if machine is None or machine.group.state is not GroupState.COMPLETING:
             return None

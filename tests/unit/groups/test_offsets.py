@@ -22,7 +22,6 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 def at_state(play: Play, state: str) -> str:
-    """A member of a group in this state."""
     if state == "Empty":
         return "ghost"
     first, second = play.stable(2)

@@ -49,7 +49,7 @@ from pyrklog.protocol.group_records import (
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        # As Java's String.hashCode gives them.
+        # Values of Java's String.hashCode.
         ("", 0),
         ("a", 97),
         ("my-group", -1_906_497_762),

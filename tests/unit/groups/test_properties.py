@@ -1,4 +1,4 @@
-"""Any order of events: the harness's invariants hold after each one, and nobody waits for ever."""
+"""Any order of events: the invariants hold after each one, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOPICS = st.dictionaries(
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Clients that make every mistake, timers that end whenever they like, appends that fail."""
+    """Clients that make every mistake, timers that end at any time, appends that fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class AnyOrder(RuleBasedStateMachine):
         return member_id
 
     def _bury(self) -> None:
-        """A group that has ended owes nothing; the next one begins."""
+        """A dead group owes nothing; the next one begins."""
         if self.play.state is GroupState.DEAD:
             _check_settled(self.play)
             self.play = _new_play()

@@ -1,4 +1,4 @@
-"""Static members: they come back without a rebalance, and fence who they were (KIP-345)."""
+"""Static members return without a rebalance, and fence their former selves (KIP-345)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_who_comes_back_before_it_has_synced_still_has_to(syncs: bool) -> None:
 
 
 def test_older_clients_are_shown_the_leaders_old_id() -> None:
-    """So that a leader which comes back does not assign: a stable group would not listen."""
+    """A returning leader must not assign: a stable group would not listen."""
     play = Play()
     leader, _ = static_group(play)
     back = play.joined(play.join(instance="a"))

@@ -1,4 +1,4 @@
-"""SyncGroup, LeaveGroup, and what becomes of an assignment that cannot be written."""
+"""SyncGroup, LeaveGroup, and assignments that cannot be written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.groups.harness import NONE, Play
 
 
 def completing(play: Play, count: int = 2) -> list[str]:
-    """Members of a generation that has no assignment yet, the leader first."""
+    """Members of a generation without an assignment yet, the leader first."""
     tokens = [play.join() for _ in range(count)]
     while play.group.initial_delay is not None:
         play.fire(Timer.INITIAL_DELAY)
@@ -77,7 +77,7 @@ def test_a_rebalance_overtakes_the_assignment() -> None:
 
 
 def test_a_leader_that_assigns_twice_is_heard_once() -> None:
-    """Otherwise members would be told one assignment, and the log would keep the other."""
+    """Otherwise the members' assignment would differ from the log's."""
     play = Play(auto_append=False)
     leader, follower = completing(play)
     first = play.sync(leader, {leader: b"1", follower: b"2"})

@@ -1,8 +1,8 @@
-"""The consumer design replayed: four consumers and three partitions, and the two state machines.
+"""The consumer design replayed: four consumers, three partitions, and the two state machines.
 
-The walk-through: one consumer reads all three partitions; with two, one reads two of them; with
-three, each reads one; the fourth gets nothing. Then they go, one after the other, and those who
-stay take over. N = size of the sorted partitions / size of the sorted consumers, rounded up.
+One consumer reads all three partitions; of two, one reads two; of three, each reads one; the fourth
+gets nothing. Then they leave one by one, and the others take over. N = size of the sorted
+partitions / size of the sorted consumers, rounded up.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PARTITIONS = (0, 1, 2)
 
 
 def ranges(consumers: list[str]) -> dict[str, list[int]]:
-    """What the leader computes: consumer i gets partitions i*N to (i+1)*N-1."""
+    """The leader's rule: consumer i gets partitions i*N to (i+1)*N-1."""
     each = ceil(len(PARTITIONS) / len(consumers))
     names = sorted(consumers)
     return {name: list(PARTITIONS[i * each : (i + 1) * each]) for i, name in enumerate(names)}
 
 
 class Cluster:
-    """Consumers that do what clients do: join, sync, obey heartbeats."""
+    """Consumers that behave like clients: join, sync, obey heartbeats."""
 
     def __init__(self) -> None:
         self.play = Play()
@@ -125,20 +125,17 @@ def test_the_consumers_state_machine() -> None:
     play.fire(Timer.INITIAL_DELAY)
     me = play.joined(token).member_id
     play.sync(me, {me: b"all"})
-    # Part of a group: heartbeats are answered.
     assert play.heartbeat(me) is NONE
-    # Somebody else comes: consumption stops, offsets are committed, and it joins again.
+    # Another member comes: consumption stops, offsets are committed, and it joins again.
     other = play.join(client="b")
     assert play.heartbeat(me) is ErrorCode.REBALANCE_IN_PROGRESS
     assert play.commit_error({("t", 0): 5}, me, generation=1) is NONE
     again = play.join(me)
     assert play.joined(again).generation == 2
-    # Its old generation counts no more.
     assert play.heartbeat(me, generation=1) is ErrorCode.ILLEGAL_GENERATION
     assert play.commit_error({("t", 0): 6}, me, generation=1) is ErrorCode.ILLEGAL_GENERATION
     play.settle([me, play.joined(other).member_id])
     assert play.committed() == {("t", 0): 5}
-    # Down.
     assert play.leave(me) == [NONE]
     assert play.heartbeat(me) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -151,12 +148,12 @@ def test_the_coordinators_state_machine() -> None:
     play.fire(Timer.SESSION, second)
     assert play.state_name == "PreparingRebalance"
     assert play.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
-    # All have joined: the generation counts up and ids are given; it ends with the assignment.
+    # All have joined: the generation rises and ids are given; the assignment ends it.
     play.join(first)
     assert play.state_name == "CompletingRebalance"
     play.sync(first, {first: b"everything"})
     assert play.state_name == "Stable"
-    # Another broker takes over: it catches up from the log, and the group goes on undisturbed.
+    # Another broker takes over: it loads the log, and the group continues undisturbed.
     other = play.reloaded()
     assert other.state_name == "Stable"
     assert other.generation == play.generation
@@ -166,7 +163,7 @@ def test_the_coordinators_state_machine() -> None:
 
 
 def test_fail_over_before_the_assignment_was_written() -> None:
-    """The new coordinator knows the old generation only; whoever is ahead of it joins again."""
+    """The new coordinator knows only the old generation; members ahead of it join again."""
     play = Play()
     [first, second] = play.stable(2)
     play.auto_append = False

@@ -1,4 +1,4 @@
-"""How much happens between two turns of the loop: nothing is timed."""
+"""Work between two turns of the loop, counted instead of timed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import trio
 
 @contextmanager
 def counted(target: Any, name: str) -> Iterator[Callable[[], int]]:
-    """Counts calls of a method."""
     method, calls = getattr(target, name), 0
 
     def counting(*args: Any, **more: Any) -> Any:
@@ -27,8 +26,8 @@ def counted(target: Any, name: str) -> Iterator[Callable[[], int]]:
 
 
 async def most_between_turns(count: Callable[[], int], done: trio.Event) -> int:
-    """By how much a count grows between two turns of this task, at most: another task may have two
-    turns in between."""
+    """The largest growth of a count between two turns of this task. Another task may have two turns
+    in between."""
     most, seen = 0, count()
     while not done.is_set():
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""A control plane that answers what it was told to, and remembers what it was asked."""
+"""A control plane with prepared answers that records its calls."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -31,8 +31,6 @@ from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
 @dataclass
 class FakeSession:
-    """A client on this machine."""
-
     connection: int = 1
     principal: str = "User:ANONYMOUS"
     host: str = "127.0.0.1"
@@ -54,8 +52,8 @@ class FakeRequest:
 class FakeService:
     """Implements :class:`pyrklog.handlers.service.ClusterService`.
 
-    ``answers`` maps a method's name to what it returns, or to an :class:`ApiError` that it raises;
-    ``calls`` lists (name, positional arguments, keyword arguments).
+    ``answers`` maps a method's name to its result, or to an :class:`ApiError` to raise; ``calls``
+    lists (name, positional arguments, keyword arguments).
     """
 
     node_id = 1
@@ -72,12 +70,10 @@ class FakeService:
         return answer
 
     def asked(self, name: str) -> Any:
-        """The first argument of the only call of ``name``."""
         (arguments,) = [a for called, a, _ in self.calls if called == name]
         return arguments[0]
 
     def options(self, name: str) -> dict[str, Any]:
-        """The keyword arguments of the only call of ``name``."""
         (options,) = [o for called, _, o in self.calls if called == name]
         return options
 
@@ -219,14 +215,14 @@ class FakeService:
 
 
 class ReplicaOrders:
-    """Takes orders and never answers."""
+    """Accepts requests and never answers."""
 
     def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
         pass
 
 
 class FakeController:
-    """Refuses what brokers ask; answers administrators from ``answers``, by the method's name.
+    """Refuses brokers' requests; answers administrators from ``answers``, by method name.
 
     ``asked`` lists (name, argument). Without an answer another broker is the controller.
     """

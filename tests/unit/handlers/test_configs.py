@@ -1,5 +1,3 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
-
 import pytest
 
 from pyrklog.config.entry import (

@@ -1,4 +1,4 @@
-"""Decoded requests of the control plane take a bounded part of the memory, however many come."""
+"""The control plane's decoded requests take bounded memory, however many arrive."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ ROOM = 3 * BODY * EXPANSION
 
 
 class Requests:
-    """Each is decoded, held until it is let go, and given back."""
-
     def __init__(self) -> None:
         self.decoding = Decoding(ROOM)
         self.decoded: list[int] = []
@@ -46,7 +44,6 @@ async def test_no_more_are_decoded_than_there_is_room_for(autojump_clock: object
             nursery.start_soon(requests.hold, number)
         await trio.testing.wait_all_tasks_blocked()
         assert len(requests.decoded) == 3
-        # Small ones of others pass.
         nursery.start_soon(requests.hold, 77, SMALL_BYTES)
         await trio.testing.wait_all_tasks_blocked()
         assert requests.decoded[3:] == [77]
@@ -68,7 +65,7 @@ async def test_one_that_is_larger_than_the_room_goes_alone(autojump_clock: objec
 
 
 async def test_others_have_a_turn_between_any_two(autojump_clock: object) -> None:
-    """A hundred that are handed over together do not stop the loop for all of their time."""
+    """A hundred requests handed over together do not block the loop."""
     order: list[str] = []
     requests = Requests()
     requests.go.set()
@@ -86,7 +83,7 @@ async def test_others_have_a_turn_between_any_two(autojump_clock: object) -> Non
         nursery.start_soon(beside)
         for number in range(20):
             nursery.start_soon(requests.hold, number)
-    # Within a turn of the loop, tasks run in any order.
+    # Tasks run in any order within a turn of the loop.
     assert "decode decode decode" not in " ".join(order)
     assert order.count("decode") == 20
 

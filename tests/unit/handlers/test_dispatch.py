@@ -1,5 +1,3 @@
-"""The table of handlers, and what happens to requests that fit nowhere."""
-
 import subprocess
 import sys
 from typing import Any
@@ -81,7 +79,7 @@ async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]
 
 
 def test_what_another_broker_may_name_is_bounded_too() -> None:
-    """Any client can say that it is one: three bytes a topic would be millions of objects."""
+    """Any client can claim to be a broker: three bytes a topic would make millions of objects."""
     handlers = make_handlers(FakeService(), memory_bytes=1 << 20)
 
     def request(topics: int) -> FakeRequest:
@@ -136,8 +134,6 @@ def test_modules_of_subjects_are_imported_when_needed() -> None:
 
 
 class Interrupted(FakeService):
-    """A broker whose session with the store ends while it answers."""
-
     def _answer(self, name: str, *arguments: Any, **options: Any) -> Any:
         raise SessionExpiredError("/")
 
@@ -157,7 +153,7 @@ class Interrupted(FakeService):
     ids=lambda message: type(message).__name__,
 )
 async def test_who_asks_while_a_session_ends_may_ask_again(message: Any) -> None:
-    """It is no fault of the request, and clients try NOT_CONTROLLER again."""
+    """The request is fine, and clients retry NOT_CONTROLLER."""
     (api,) = (api for api, _ in REQUESTS if api.request is type(message) and api.versions[1] == _)
     version = api.versions[1]
     request = FakeRequest(api.key, version, api.encode_request(message, version))
@@ -169,7 +165,7 @@ async def test_who_asks_while_a_session_ends_may_ask_again(message: Any) -> None
 
 
 class NoTopic:
-    """A coordinator that cannot make its topic, as the session with the store ends."""
+    """A coordinator that cannot create its topic, because the store's session ends."""
 
     async def find(self, _group: str, _listener: str) -> Any:
         raise SessionExpiredError("/")

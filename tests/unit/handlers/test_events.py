@@ -1,4 +1,4 @@
-"""An exception while an event is handled is the end of that event only."""
+"""An exception in the handling of an event ends only that event."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ COMMIT = 8
 
 
 class Broken:
-    """Handlers of which those named in ``failing`` raise."""
-
     def __init__(self, failing: dict[str, Exception]) -> None:
         self.asked: list[str] = []
         self._failing = failing
@@ -41,8 +39,6 @@ class Broken:
 
 
 class BrokenReplication:
-    """Raises at whatever it is told."""
-
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
 

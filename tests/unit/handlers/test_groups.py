@@ -49,8 +49,6 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class Client:
-    """Asks the handlers."""
-
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         topics = [TopicInfo("t", bytes(16), 2, False)]
@@ -72,7 +70,6 @@ class Client:
         return await self.ask(SYNC, version, request)
 
     async def enter(self, version: int = 5) -> str:
-        """A lone member of a stable group."""
         joined = await self.join(version, group_instance_id="i")
         assert joined.error_code == 0
         assert (await self.sync(5, joined.generation_id, joined.member_id)).error_code == 0
@@ -263,7 +260,7 @@ async def test_a_time_to_live_without_end_is_kept(autojump_clock: trio.testing.M
 async def test_every_version_of_fetch_says_that_this_is_not_the_coordinator(
     version: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Version 1 has no place for the group's error but the partitions (KAFKA-19439)."""
+    """Version 1 can carry the group's error only in the partitions (KAFKA-19439)."""
     async with running(FakeTopic(1, {})) as rig:
         topics = [OffsetFetchRequestTopic("t", [0, 1])]
         group = OffsetFetchRequestGroup("g", topics=topics)

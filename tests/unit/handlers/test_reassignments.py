@@ -121,7 +121,7 @@ async def test_of_all_partitions_only_those_are_told_that_needed_a_leader() -> N
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_another_broker_elects(named: bool) -> None:
-    """Each partition says it, and the whole does not: Java's client gives all up at that."""
+    """Only the partitions carry the error: with a top-level one, Java's client gives up."""
     request = ElectLeadersRequest(topic_partitions=[ElectedTopic("t", [0, 1])] if named else None)
     fake = FakeService(topics=[TopicInfo("t", b"i" * 16, 2, False)])
     response = await ask(fake, ELECT, 2 if named else 0, request)

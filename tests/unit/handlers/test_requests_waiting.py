@@ -1,4 +1,4 @@
-"""Requests that wait: what they leave to others, how long they wait, and with what they end."""
+"""Waiting requests: their effect on others, their time limit, and their end."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class AbsentStore(FakeService):
-    """A control plane whose metadata store does not answer."""
-
     def _answer(self, name: str, argument: Any) -> Any:
         raise AssertionError("it is asked for what needs no store")
 
@@ -51,7 +49,7 @@ class AbsentStore(FakeService):
 
 
 class Stage:
-    """A plane with few places, and what answers its events."""
+    """A plane with few places, and the handlers of its events."""
 
     def __init__(self, rig: Rig, handlers: Handlers, nursery: trio.Nursery) -> None:
         self.rig = rig
@@ -83,7 +81,7 @@ class Stage:
         return find_api(key).decode_response(self.plane.replies[number], version)
 
     async def heartbeat(self, member_id: str, group: str = "bystander") -> ErrorCode:
-        """Of a member of the first generation; to be answered without waiting for anything."""
+        """From a member of the first generation; must be answered at once."""
         before = trio.current_time()
         number = self.send(HEARTBEAT, 0, HeartbeatRequest(group, 1, member_id))
         answer = await self.answer(HEARTBEAT, 0, number)
@@ -166,7 +164,7 @@ async def test_what_waits_for_an_absent_store_keeps_no_heartbeat_out_and_ends(
         await trio.testing.wait_all_tasks_blocked()
         assert len(stage.plane.parked) == 0
         assert await stage.heartbeat(me.member_id) is ErrorCode.NONE
-        # All of them are in, though there are fewer places.
+        # All are in, though there are fewer places.
         await stage.plane.wait_until(lambda: len(stage.plane.parked) == MANY)
         assert trio.current_time() - began <= 2 * PLACE_SECONDS + 0.01
         answer = await stage.answer(key, version, numbers[-1])
@@ -183,7 +181,7 @@ async def test_what_waits_ends_with_its_connection(
     async with staged(None if key != CREATE_TOPICS else AbsentStore()) as stage:
         stage.rig.log.hold()
         protocols = [JoinGroupRequestProtocol("range", b"")]
-        # Nobody is answered before the first member has joined again, which it does not.
+        # Nobody is answered before the first member joins again, which it does not.
         first = stage.rig.coordinator.join(
             JoinRequest("g", "", None, "c", "/h", 100_000, 100_000, "consumer", PROTOCOLS)
         )
@@ -243,7 +241,7 @@ async def test_the_memory_of_what_waits_is_bounded(
 async def test_joins_are_taken_in_the_order_of_their_arrival(
     is_loaded: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The first of a group's members leads it. Trio begins tasks of one moment in any order."""
+    """The group's first member leads it. Trio starts tasks of one moment in any order."""
     protocols = [JoinGroupRequestProtocol("range", b"")]
     settings = GroupSettings(initial_rebalance_delay_ms=100)
     async with running(settings=settings) as rig, trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: what reaches the control plane and what returns."""
+"""CreateTopics, DeleteTopics, CreatePartitions: calls of the control plane, and answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Clients that want transactions are refused, and the broker's log says so, now and then."""
+"""Transactional clients are refused; the broker's log says so, at limited rate."""
 
 from typing import Any
 
@@ -16,8 +16,6 @@ COORDINATOR, PRODUCER_ID = 10, 22
 
 
 class Log:
-    """What was told, as (client id, transactional id)."""
-
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
@@ -27,8 +25,6 @@ class Log:
 
 
 class Clock:
-    """Seconds, set by the test."""
-
     now = 0.0
 
 

@@ -1,4 +1,4 @@
-"""A store that goes on from one session to the next."""
+"""A store that survives the end of its sessions."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -46,8 +46,6 @@ async def test_what_is_asked_between_sessions_waits_for_the_next(opened: Embedde
 
 
 class Ending:
-    """A session that ends during each call."""
-
     session_id = 0
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:

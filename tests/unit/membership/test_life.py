@@ -1,4 +1,4 @@
-"""Whether a broker's logs have all that they had in its last life."""
+"""Whether a broker's logs have everything of its last life."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_a_directory_that_is_merely_added_lacks_nothing() -> None:
 
 @pytest.mark.parametrize("used", [(), ("b",)])
 def test_a_directory_of_the_last_life_counts_though_it_is_empty(used: tuple[str, ...]) -> None:
-    """It crashed, or an empty disk is in the place of a lost one."""
+    """It crashed, or an empty disk replaces a lost one."""
     assert not whole(["a", "b"], "a", *used, a=CLEAN, b=CRASHED)
 
 

@@ -1,4 +1,4 @@
-"""Registration, and what happens at the end of a session."""
+"""Registration, and the end of a session."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ PATH = znodes.broker_path(3)
 
 
 class Cluster:
-    """A store, the sessions that were begun, and a part that counts its starts."""
+    """A store, the sessions begun, and a part that counts its starts."""
 
     def __init__(self, opened: EmbeddedStore) -> None:
         self.opened = opened
@@ -163,7 +163,7 @@ async def test_whatever_fails_in_a_later_session_is_tried_again(
     failure: Exception,
     where: str,
 ) -> None:
-    """A second expiry while the chroot is looked at; certificates that are being replaced."""
+    """Another expiry during the check of the chroot, or while certificates are replaced."""
     member = await cluster.member()
     connect = cluster.connect
     failures = 3
@@ -233,7 +233,7 @@ async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: C
 
     async def hasty(task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
-        # Its session is lost without a word to anyone else yet.
+        # Its session is lost; nobody else is told yet.
         await cluster.sessions[0].close()
         try:
             await member.store.set("/x", b"")
@@ -308,7 +308,7 @@ async def test_a_store_that_does_not_let_it_register_again_is_asked_again(
 
 
 async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> None:
-    """The epoch that it is asked about is that of its last registration."""
+    """The question is about the epoch of its last registration."""
     await create_paths(cluster.opened.session(), znodes.OWN_PATHS)
     asked: list[LastLife] = []
 
@@ -346,7 +346,7 @@ async def test_a_broker_that_may_lack_records_says_so_in_its_registration(
 
 
 async def test_a_process_is_asked_once(cluster: Cluster) -> None:
-    """In its later sessions it has what it appended itself."""
+    """In later sessions it has what it appended itself."""
     session = cluster.opened.session()
     await create_paths(session, znodes.OWN_PATHS)
     await session.create(znodes.life_path(3))
@@ -360,7 +360,7 @@ async def test_a_process_is_asked_once(cluster: Cluster) -> None:
 
 
 class Forgetful(CurrentStore):
-    """A store that loses the answer of the first registration, which has happened."""
+    """A store that loses the answer to the first registration, which took effect."""
 
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         outcomes = await super().multis(transactions)

@@ -1,5 +1,3 @@
-"""What a broker tells its ZooKeeper client of the configuration."""
-
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from pyrklog.membership.store_connection import _address
 def test_files_are_found_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watchdog does not run in the directory in which the broker was started."""
+    """The watchdog does not run in the broker's start directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     config = load_config(

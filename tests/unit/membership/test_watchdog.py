@@ -1,4 +1,4 @@
-"""The process that ends a dead broker's session, against a server that speaks ZooKeeper's words."""
+"""The process that ends a dead broker's session, against a fake ZooKeeper server."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ PROGRAM = Path(watchdog.__file__)
 
 
 class Server:
-    """Answers connections with a session time-out, 0 for a session that is not there any more."""
+    """Answers connections with a session timeout, 0 for an expired session."""
 
     def __init__(self, timeout_ms: int, *, hangs_up: int = 0) -> None:
         self._timeout_ms = timeout_ms
@@ -83,7 +83,8 @@ def session(*ports: int, timeout_ms: int = 10_000) -> str:
 
 
 def watch(told: str) -> int:
-    """The broker tells this, and its end of the pipe closes; the watchdog's exit code."""
+    """Passes ``told``, then closes the broker's end of the pipe; returns the watchdog's
+    exit code."""
     command = [sys.executable, "-I", "-S", str(PROGRAM)]
     return subprocess.run(command, input=told, text=True, timeout=60, check=False).returncode
 

@@ -1,5 +1,3 @@
-"""Stores for the tests of the metadata store."""
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that runs as long as the tests do; each has a chroot of its own there."""
+    """One ZooKeeper for all tests; each has a chroot of its own."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server
@@ -20,7 +18,6 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKe
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
-    """An open embedded store in a directory of its own."""
     opened = await open_store(tmp_path / "meta")
     yield opened
     await opened.close()

@@ -1,6 +1,6 @@
-"""What every metadata store must do: the promises of ``metastore/interface.py``.
+"""The promises of ``metastore/interface.py``, for every metadata store.
 
-A store under test is an object that opens sessions; another kind joins ``STORES``.
+A store under test opens sessions; ``STORES`` lists the kinds.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class StoreUnderTest:
 
 
 async def told(session: Metastore) -> None:
-    """Whatever has happened before, the session's watches were called for: as before any read."""
+    """Returns after the session's watches for earlier events: any read waits for them."""
     await session.exists("/")
 
 
@@ -77,7 +77,7 @@ async def embedded(directory: Path) -> AsyncIterator[StoreUnderTest]:
 
 @asynccontextmanager
 async def zookeeper(server: ZooKeeperServer) -> AsyncIterator[StoreUnderTest]:
-    """A tree of its own on a server that the tests share."""
+    """A tree of its own on a shared server."""
     address = ZooKeeperAddress(f"{server.address}/{uuid4()}", 10_000, 10_000)
     opened: list[ZooKeeperSession] = []
 
@@ -126,8 +126,6 @@ async def store(stores: StoreUnderTest) -> Metastore:
 
 
 class Heard:
-    """A watch that keeps what it was called with."""
-
     def __init__(self) -> None:
         self.events: list[WatchEvent] = []
 
@@ -381,7 +379,7 @@ async def test_independent_transactions_fail_alone(store: Metastore) -> None:
 
 
 async def test_writers_at_the_same_time(stores: StoreUnderTest) -> None:
-    """Twenty tasks compare and set one counter; none of their steps is lost."""
+    """Twenty tasks increment one counter by compare-and-set; no step is lost."""
     await (await stores.session()).create("/n", b"0")
 
     async def step() -> None:

@@ -1,4 +1,4 @@
-"""The embedded store's own promises: what a restart finds, and what it says of a bad file."""
+"""The embedded store's own promises: the state after a restart, and errors for bad files."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ async def test_persistent_nodes_survive_and_ephemeral_ones_do_not(tmp_path: Path
     store = await open_store(tmp_path)
     session = store.session()
     assert await session.get("/a") == before
-    # The ephemeral node took number 0, and its number went with it only in memory.
+    # The ephemeral node took number 0, which was released only in memory.
     assert await session.children("/a") == ["s_0000000001"]
     assert await session.create("/a/s_", sequence=True) == "/a/s_0000000002"
     await session.create("/later")
@@ -44,7 +44,7 @@ async def test_persistent_nodes_survive_and_ephemeral_ones_do_not(tmp_path: Path
 async def test_a_process_that_dies_loses_nothing_acknowledged(
     tmp_path: Path, store: EmbeddedStore
 ) -> None:
-    """A copy of the files, taken without closing, is what kill -9 leaves."""
+    """A copy of the open files is what kill -9 leaves."""
     session = store.session()
     for number in range(50):
         await session.create(f"/n{number}", str(number).encode())
@@ -75,7 +75,7 @@ async def test_zxids_never_repeat_though_only_ephemerals_were_made(tmp_path: Pat
 
 
 async def test_a_second_broker_is_told_who_holds_the_directory(store: EmbeddedStore) -> None:
-    # fcntl locks are a process's own, so the second one must be another process.
+    # fcntl locks belong to a process, so the second holder must be another process.
     program = (
         "import sys, pathlib\n"
         "from pyrklog.metastore.database import Database\n"
@@ -167,7 +167,7 @@ async def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
 
 @pytest.fixture
 def foreign() -> Iterator[Path]:
-    """A folder that anybody may enter; a test may give up being root."""
+    """A folder open to all users; a test may drop root."""
     folder = Path(tempfile.mkdtemp(prefix="pyrklog-test-"))
     folder.chmod(0o777)
     before = os.geteuid()
@@ -203,7 +203,7 @@ async def test_a_disk_that_is_full_at_the_first_start(
     assert caught.value.exit_code == 74
     assert str(_database_file(tmp_path)) in caught.value.what
     monkeypatch.undo()
-    await _filled(tmp_path)  # what failed holds no lock
+    await _filled(tmp_path)  # the failed one holds no lock
 
 
 async def test_a_full_disk_refuses_and_goes_on(

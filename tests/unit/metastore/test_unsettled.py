@@ -1,4 +1,4 @@
-"""Did it happen? Transactions whose answer was lost."""
+"""Whether transactions with lost answers took effect."""
 
 import pytest
 
@@ -34,8 +34,8 @@ REGISTRATION: list[Operation] = [Create("/ids/1", b"", True), Set("/ids/1", b"{}
     [
         ([Set("/a", b"new", 4)], {"/a": node(b"new", 5)}, True),
         ([Set("/a", b"new", 4)], {"/a": node(b"old", 4)}, False),
-        ([Set("/a", b"new", 4)], {"/a": node(b"new", 6)}, False),  # somebody came after us
-        ([Set("/a", b"new", 4)], {"/a": node(b"other", 5)}, False),  # somebody was faster
+        ([Set("/a", b"new", 4)], {"/a": node(b"new", 6)}, False),  # another write came after ours
+        ([Set("/a", b"new", 4)], {"/a": node(b"other", 5)}, False),  # another write came first
         ([Set("/a", b"new", 4)], {"/a": None}, False),
         ([Set("/a", b"new")], {"/a": node(b"new", 9)}, True),
         ([Create("/a", b"x")], {"/a": node(b"x")}, True),

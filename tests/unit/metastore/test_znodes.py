@@ -1,4 +1,4 @@
-"""Kafka's znodes: what Kafka writes we read, and the other way round."""
+"""Kafka's znodes: we read what Kafka writes, and the reverse."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sessions with a real ZooKeeper whose connection is lost, or that is not there."""
+"""Sessions with a real ZooKeeper whose connection is lost, or that is absent."""
 
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -49,7 +49,6 @@ def chroot() -> str:
 
 @pytest.fixture
 async def session(pipe: FlakyPipe, chroot: str) -> AsyncIterator[ZooKeeperSession]:
-    """Through the pipe."""
     opened = await connect(address(pipe.port, chroot))
     yield opened
     await opened.close()
@@ -59,7 +58,7 @@ async def session(pipe: FlakyPipe, chroot: str) -> AsyncIterator[ZooKeeperSessio
 async def witness(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> AsyncIterator[ZooKeeperSession]:
-    """Another session with the same tree, whose connection is not lost."""
+    """Another session with the same tree, and a stable connection."""
     opened = await connect(address(zookeeper_server.port, chroot))
     yield opened
     await opened.close()
@@ -106,7 +105,7 @@ async def test_a_session_outlives_its_connection(
 async def test_a_session_outlives_connections_on_which_nobody_answers(
     witness: ZooKeeperSession, pipe: FlakyPipe, chroot: str
 ) -> None:
-    """A ZooKeeper that is just starting may take connections and say nothing on them."""
+    """A starting ZooKeeper may accept connections and be silent."""
     where = ZooKeeperAddress(f"127.0.0.1:{pipe.port}{chroot}", 9_000, 10_000)
     session = await connect(where)
     await session.create("/mine", b"x", ephemeral=True)
@@ -143,7 +142,7 @@ async def _set_once(session: ZooKeeperSession) -> None:
 async def test_no_two_brokers_get_the_same_number(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
-    """The first one's answer is lost, and a second one is given the next number meanwhile."""
+    """The first one's answer is lost, and a second one gets the next number meanwhile."""
     await create_paths(witness, [znodes.BROKER_SEQUENCE])
     numbers: list[int] = []
 
@@ -187,7 +186,7 @@ async def _ephemeral_of(port: int, chroot: str, timeout_ms: int) -> ZooKeeperSes
 
 
 def _is_gone_within(port: int, path: str, seconds: float) -> bool:
-    """Looked at by a client of its own; blocks."""
+    """Polls with a client of its own; blocks."""
     client = KazooClient(f"127.0.0.1:{port}")
     client.start()
     gone = threading.Event()
@@ -203,7 +202,8 @@ def _is_gone_within(port: int, path: str, seconds: float) -> bool:
 async def test_a_loop_that_stands_still_loses_its_session(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> None:
-    """Another broker is to be controller then; kazoo's thread alone would go on for ever."""
+    """Another broker must become controller; kazoo's thread alone would keep the
+    session for ever."""
     port = zookeeper_server.port
     session = await _ephemeral_of(port, chroot, 1_500)
     # No checkpoint from here on: the loop stands still.
@@ -220,7 +220,7 @@ async def test_a_loop_that_goes_on_in_time_keeps_its_session(
     session = await _ephemeral_of(port, chroot, 6_000)
     for _ in range(3):
         assert not _is_gone_within(port, f"{chroot}/mine", 3.0)
-        # Its turn, in which it gives the sign that it was asked for.
+        # In its turn the loop gives the sign of life.
         await trio.testing.wait_all_tasks_blocked()
     assert session.is_reachable
     await session.close()

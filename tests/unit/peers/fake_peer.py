@@ -1,4 +1,4 @@
-"""A broker on the loopback interface that answers as a test says."""
+"""A local broker with a test's answers."""
 
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,12 +10,10 @@ import trio
 from pyrklog.peers.connection import Address
 
 Answer = Callable[[bytes], Awaitable[bytes | None]]
-"""From a request's frame to its answer's, both without their length; None closes."""
+"""Maps a request's frame to its answer's, both without length; None closes."""
 
 
 class FakePeer:
-    """Takes connections while it listens."""
-
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.address: Address | None = None
@@ -61,7 +59,7 @@ API_VERSIONS = 18
 
 
 def with_probes(answer: Answer) -> Answer:
-    """Answers what observers ask, and all else as ``answer`` does."""
+    """Answers observers' probes, and all else as ``answer`` does."""
 
     async def probed(frame: bytes) -> bytes | None:
         if struct.unpack_from(">h", frame) == (API_VERSIONS,):
@@ -72,7 +70,7 @@ def with_probes(answer: Answer) -> Answer:
 
 
 async def free_address() -> Address:
-    """Where nobody listens."""
+    """An address without a listener."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address: Address = listener.socket.getsockname()[:2]
     await listener.aclose()

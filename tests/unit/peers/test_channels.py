@@ -1,4 +1,4 @@
-"""The controller's ways to the brokers of a cluster, as brokers come and go."""
+"""The controller's channels to a cluster's brokers, as brokers come and go."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,8 +27,6 @@ LISTENER = "INTERNAL"
 
 
 class Own:
-    """The controller's own broker."""
-
     def __init__(self) -> None:
         self.asked: list[ControlRequest] = []
 
@@ -37,8 +35,6 @@ class Own:
 
 
 class Obedient:
-    """A broker that takes every order."""
-
     def __init__(self) -> None:
         self.broker_epochs: list[int] = []
 
@@ -124,7 +120,7 @@ def test_a_broker_without_that_listener_has_no_address() -> None:
 
 
 async def test_a_broker_that_two_get_no_answer_from_is_suspected_and_no_other() -> None:
-    """The controller and one of the others are most of three."""
+    """The controller and one other are a majority of three."""
     told: list[tuple[int, bool]] = []
     suspected = trio.Event()
 

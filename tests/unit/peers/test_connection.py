@@ -1,4 +1,4 @@
-"""A connection to another broker, against one that behaves, and ones that do not."""
+"""A connection to another broker, to a correct one and to faulty ones."""
 
 import errno
 import struct
@@ -68,7 +68,7 @@ async def test_nobody_listens() -> None:
 
 
 def failing(number: int) -> OSError:
-    return OSError(number, "one address")  # of the class that belongs to the number
+    return OSError(number, "one address")  # of the number's class
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def failing(number: int) -> OSError:
         ([errno.EADDRNOTAVAIL, errno.ECONNREFUSED], True),
         ([errno.ENETUNREACH, errno.ECONNREFUSED], True),
         ([errno.ENETUNREACH], False),
-        # Somebody may listen at the other address, and be slow or far away.
+        # A slow or distant broker may listen at the other address.
         ([errno.ETIMEDOUT, errno.ECONNREFUSED], False),
         ([errno.ECONNREFUSED, errno.EHOSTUNREACH], False),
         ([errno.ETIMEDOUT], False),
@@ -194,6 +194,6 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next_one() -> None:
     "address", [("a..b", 9092), ("x" * 70, 9092), ("a\0b", 9092), ("", 70_000)]
 )
 async def test_an_address_that_is_none_is_an_unreachable_broker(address: Address) -> None:
-    """Another broker advertises what it likes; whoever connects to it must not end by that."""
+    """A broker may advertise anything; others must survive connecting to it."""
     with pytest.raises(PeerError):
         await call(connection(address), b"")

@@ -1,5 +1,3 @@
-"""Requests find the controller, wherever it is."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,8 +36,6 @@ NOTHING = AlterPartitionRequest(ME, 5, [])
 
 
 class Controller:
-    """Answers with a code, here or over the wire."""
-
     def __init__(self, code: ErrorCode) -> None:
         self.code = code
         self.asked = 0
@@ -73,8 +69,6 @@ class Controller:
 
 
 class Bench:
-    """A link whose controller changes."""
-
     def __init__(self, metadata: Metadata) -> None:
         self.controller_id = -1
         self.own = Controller(ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""Bodies of UpdateMetadata: made once for all brokers, in turns."""
+"""Bodies of UpdateMetadata: encoded once for all brokers, in turns."""
 
 import itertools
 from collections.abc import Generator
@@ -32,7 +32,6 @@ def request(told: list[TopicPartitions], number: int = 1) -> UpdateMetadataReque
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Turns of each body that was made."""
     counted: list[int] = []
     pieces = wire.metadata_pieces
 

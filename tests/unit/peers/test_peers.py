@@ -1,4 +1,4 @@
-"""The in-sync replicas of a broker, as they are kept while something fails."""
+"""A broker's in-sync replicas during failures."""
 
 import io
 import json
@@ -33,8 +33,6 @@ GOOD, BAD = b"g" * 16, b"b" * 16
 
 
 class Failing:
-    """A controller that fails with requests that name one topic."""
-
     def __init__(self) -> None:
         self.written: list[tuple[bytes, tuple[int, ...]]] = []
 

@@ -1,4 +1,4 @@
-"""What a broker's port and its answers tell of its process."""
+"""What a broker's port and answers show of its process."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,8 +16,6 @@ TRUSTED, SUSPECTED = True, False
 
 
 class Told:
-    """What the observer said."""
-
     def __init__(self) -> None:
         self.said: list[bool] = []
         self._changed = trio.Event()
@@ -108,7 +106,7 @@ LIMIT = 0.25
 
 
 class Broker:
-    """A broker on a clock that jumps: it answers at once, unless it stands still."""
+    """A broker on a clock that jumps: it answers at once unless it stands still."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.questions = 0
@@ -143,8 +141,6 @@ class Broker:
 
 
 class Others:
-    """What other brokers say."""
-
     def __init__(self, agrees: bool) -> None:
         self.agrees = agrees
         self.asked_at: list[float] = []
@@ -191,12 +187,11 @@ async def test_a_silence_that_others_hear_makes_a_suspect_within_a_second(
         await told.wait(SUSPECTED)
         assert trio.current_time() - stopped < 0.7
         assert not watcher.is_answering
-        # And trusted again when it has answered for a while.
         broker.go_on()
         await trio.sleep(port_monitor.TRUST_SECONDS - 1)
         assert told.said == [SUSPECTED]
         await told.wait(SUSPECTED, TRUSTED)
-        # What it had taken was no business: the next silence is heard as soon.
+        # The silence before was not business, so the next one is noticed as fast.
         broker.stop()
         stopped = trio.current_time()
         await told.wait(SUSPECTED, TRUSTED, SUSPECTED)
@@ -259,8 +254,8 @@ async def test_without_others_silence_is_a_sign_only(
 async def test_an_observer_that_stood_still_itself_has_heard_nothing(
     monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock
 ) -> None:
-    """Its clock jumps by half a minute while a question is under way; the answer waits to be read
-    and comes behind the look."""
+    """Its clock jumps by half a minute during a question; the unread answer comes after
+    the check."""
     broker, others = Broker(monkeypatch), Others(True)
     told = Told()
     watcher = PortMonitor(lambda: ("somewhere", 1), told, agreed=others, client_id="broker-1")

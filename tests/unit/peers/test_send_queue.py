@@ -1,4 +1,4 @@
-"""The controller's queue to one broker: in order, until it is delivered."""
+"""The controller's queue to one broker: in order, until delivered."""
 
 import struct
 
@@ -28,8 +28,6 @@ def stop(partition: int) -> StopReplicaRequest:
 
 
 class Obedient:
-    """Takes every order, unless it is to fail first."""
-
     def __init__(self, failures: int = 0) -> None:
         self.partitions: list[int] = []
         self._failures = failures
@@ -52,8 +50,6 @@ class Obedient:
 
 
 class Controller:
-    """Posts, and waits for answers."""
-
     def __init__(self, address: Address | None) -> None:
         self.address = address
         connection = PeerConnection(lambda: self.address, client_id="1", timeout_seconds=20)
@@ -117,8 +113,6 @@ async def test_a_broker_that_comes_later_gets_what_was_meant_for_it() -> None:
 
 
 class Told:
-    """Takes every UpdateMetadata."""
-
     def __init__(self) -> None:
         self.requests: list[UpdateMetadataRequest] = []
 
@@ -143,14 +137,15 @@ async def test_what_no_message_can_carry_is_left_out_and_the_rest_is_told() -> N
     async with peer.listening(), trio.open_nursery() as nursery:
         controller = Controller(peer.address)
         nursery.start_soon(controller.queue.run)
-        # An epoch of more than 32 bits is nowhere left out: nothing of that request can be sent.
+        # No part can be left out to fix an epoch of more than 32 bits: none of that request is
+        # sent.
         controller.order(metadata("never")._replace(controller_epoch=2**40))
         controller.order(metadata("good", "half a \ud800 character"))
         controller.order(metadata("good"))
         await controller.wait_for(2)
         nursery.cancel_scope.cancel()
     assert [[topic.topic for topic in told.topics] for told in broker.requests] == [["good"]] * 2
-    # A message that named all topics would end the one that is left out.
+    # A message with all topics would delete the one left out.
     assert [told.is_full for told in broker.requests] == [False, True]
     assert controller.answers == [ErrorCode.NONE] * 2
     assert len(controller.queue) == 0

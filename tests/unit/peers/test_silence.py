@@ -1,4 +1,4 @@
-"""When an unanswered question is silence, and when it is business."""
+"""When an unanswered question means silence, and when a busy broker."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_a_question_waits_from_its_first_asking_to_its_answer() -> None:
     silence = Silence()
     assert (silence.is_waiting, silence.seconds(7.0)) == (False, 0.0)
     silence.asked(10.0)
-    # A connection that could not be made is asked for again: the broker was silent all the time.
+    # A failed connection is retried: the broker was silent all the time.
     silence.asked(11.0)
     assert (silence.is_waiting, silence.seconds(12.0)) == (True, 2.0)
     silence.answered(12.5)

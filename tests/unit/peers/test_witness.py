@@ -1,4 +1,4 @@
-"""What a broker says of a third one, and what the controller makes of it."""
+"""Brokers' statements about a third one, and the controller's conclusion."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ async def test_a_broker_that_answers_has_answered() -> None:
 
 
 async def test_a_broker_that_takes_connections_and_answers_nothing_is_silent() -> None:
-    """As a process that is stopped: the kernel takes its connections on."""
+    """Like a stopped process: the kernel still accepts its connections."""
     peer = FakePeer(no_answer)
     async with peer.listening():
         assert await look(peer.address) is SILENT
@@ -126,7 +126,7 @@ async def test_a_witness_that_stood_still_itself_has_heard_nothing(
 @pytest.mark.parametrize(
     ("registered", "answering", "expected"),
     [
-        # Of two brokers nobody knows which one is cut off.
+        # Of two brokers either may be cut off.
         (2, [], False),
         (3, [], False),
         (3, [3], True),
@@ -159,8 +159,6 @@ def test_one_answer_outweighs_all_silence(outcomes: Sequence[Outcome], expected:
 
 
 class Asked:
-    """A broker that is asked about others."""
-
     def __init__(self, outcome: int) -> None:
         self.outcome = outcome
         self.requests: list[ObserveBrokerRequest] = []

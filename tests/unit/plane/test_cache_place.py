@@ -1,4 +1,4 @@
-"""Where the block cache lies."""
+"""The place of the block cache."""
 
 from pathlib import Path
 

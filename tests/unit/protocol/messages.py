@@ -28,7 +28,7 @@ from pyrklog.protocol.to_controller import (
 from pyrklog.protocol.verification import REPLICA_DIGEST, STATE_CHANGES
 
 EXAMPLES = int(os.environ.get("PROTOCOL_EXAMPLES", "5"))
-"""Of each message in each version; `make test-long` tries more."""
+"""Per message and version; ``make test-long`` tries more."""
 
 INTER_BROKER: tuple[Api[Any, Any], ...] = (
     LEADER_AND_ISR,
@@ -39,7 +39,7 @@ INTER_BROKER: tuple[Api[Any, Any], ...] = (
     ALLOCATE_PRODUCER_IDS,
 )
 OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES, OBSERVE_BROKER)
-"""Kafka has none of these."""
+"""APIs that Kafka does not have."""
 
 Case = tuple[Api[Any, Any], str, int]
 
@@ -54,13 +54,12 @@ def _cases(apis: Iterable[Api[Any, Any]]) -> list[Case]:
 
 
 CASES = _cases(api for api in map(find_api, API_KEYS) if api not in INTER_BROKER + OURS)
-"""What clients say and hear."""
+"""Clients' messages."""
 
 ALL_CASES = CASES + _cases(INTER_BROKER + OURS)
 
 
 def ids(cases: Iterable[Case]) -> list[str]:
-    """How the tests of these cases are called."""
     return [f"{api.name}-{kind}-v{version}" for api, kind, version in cases]
 
 
@@ -75,7 +74,6 @@ _INTEGERS = {
 
 
 def values(wire: WireType, version: int) -> st.SearchStrategy[Any]:
-    """Any value of a wire type."""
     match wire:
         case Fixed("?"):
             return st.booleans()
@@ -112,13 +110,11 @@ def _field(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
 
 
 def encode(api: Api[Any, Any], kind: str, message: Message, version: int) -> bytes:
-    """Encodes a request or a response."""
     write = api.encode_request if kind == "request" else api.encode_response
     return write(message, version)
 
 
 def decode(api: Api[Any, Any], kind: str, body: bytes, version: int) -> Message:
-    """Decodes a request or a response."""
     read = api.decode_request if kind == "request" else api.decode_response
     message: Message = read(body, version)
     return message

@@ -1,4 +1,4 @@
-"""Our codecs against kafka-python's, which is generated from Kafka's own schemas."""
+"""Our codecs against kafka-python's, which come from Kafka's own schemas."""
 
 import importlib
 from typing import Any
@@ -11,13 +11,12 @@ from pyrklog.protocol.api import Api
 from pyrklog.protocol.fields import NO_UUID, Message, field_table
 from tests.unit.protocol.messages import CASES, EXAMPLES, decode, encode, ids, messages
 
-# kafka-python turns a bit set into a set of bit numbers under another name; its bytes are compared.
+# kafka-python gives a bit set another name and a set of bit numbers; only the bytes are compared.
 _RENAMED = {"cluster_authorized_operations", "authorized_operations"}
 _MODULES = tuple(f"kafka.protocol.{name}" for name in ("admin", "producer", "metadata", "consumer"))
 
 
 def their_class(api: Api[Any, Any], kind: str) -> Any:
-    """kafka-python's class of a message."""
     name = f"{api.name}{kind.capitalize()}"
     for module in map(importlib.import_module, _MODULES):
         if hasattr(module, name):
@@ -26,7 +25,7 @@ def their_class(api: Api[Any, Any], kind: str) -> Any:
 
 
 def assert_same_values(ours: Message, theirs: Any, version: int) -> None:
-    """Each field that the version carries has one value on both sides."""
+    """Each field of the version has the same value on both sides."""
     for spec in field_table(type(ours)):
         if spec.in_version(version) and spec.name not in _RENAMED:
             left, right = getattr(ours, spec.name), getattr(theirs, spec.name)

@@ -1,4 +1,4 @@
-"""Bytes written by hand: what a hostile or a newer peer may send."""
+"""Hand-written bytes, as from a hostile or newer peer."""
 
 import struct
 from typing import Any
@@ -26,7 +26,7 @@ from pyrklog.protocol.topics import (
 
 
 class Pair(Message):
-    """Two fields of fixed width around one that is not."""
+    """Two fields of fixed width around a variable one."""
 
     first: Int32
     name: Str
@@ -167,7 +167,7 @@ def test_error_codes_are_kafkas() -> None:
     classes: list[Any] = [cls for cls in vars(theirs).values() if hasattr(cls, "errno")]
     numbers = {cls.errno: cls.retriable for cls in classes if isinstance(cls.errno, int)}
     assert {code.value for code in ErrorCode} == set(range(-1, 128))
-    # Kafka's own table calls a corrupt message retriable; kafka-python does not.
+    # Kafka's table calls a corrupt message retriable; kafka-python does not.
     differing = {n for n, retriable in numbers.items() if ErrorCode(n).retriable != retriable}
     assert differing == {ErrorCode.CORRUPT_MESSAGE}
     assert ErrorCode.NOT_CONTROLLER.retriable

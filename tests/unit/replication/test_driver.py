@@ -1,4 +1,4 @@
-"""The broker's end of the controller's orders, with a fake plane."""
+"""The broker's side of control requests, with a fake plane."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -34,7 +34,6 @@ BROKERS = [BrokerImage(1, None, [("PLAINTEXT", "here", 9092)])]
 
 
 def topic(name: str, *epochs: int, leader: int = 1, topic_id: bytes = b"1" * 16) -> TopicPartitions:
-    """A topic whose partition p is in epoch ``epochs[p]``."""
     infos = [
         PartitionInfo(p, 1, leader, epoch, (1,), 0, (1,), (), (), (), False, 0)
         for p, epoch in enumerate(epochs)
@@ -43,8 +42,6 @@ def topic(name: str, *epochs: int, leader: int = 1, topic_id: bytes = b"1" * 16)
 
 
 class Bench:
-    """A replication driver with a fake plane and a real embedded store."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         self.session = session
         self.plane = FakePlane()
@@ -95,8 +92,8 @@ async def bench(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Bench]:
 
 
 async def test_orders_wait_until_the_broker_is_registered(bench: Bench) -> None:
-    """A process that has just begun does not take orders for the one before it, whose requests to
-    the controller may still be under way."""
+    """A new process must not obey requests to its predecessor, whose own requests to the controller
+    may still be under way."""
     fresh = Bench(bench.session)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fresh.driver.run)
@@ -123,7 +120,7 @@ async def test_metadata_then_leadership(bench: Bench) -> None:
 
 
 async def test_leadership_before_metadata(bench: Bench) -> None:
-    """Kafka's controllers send a new topic's leadership first; the plane must know it even so."""
+    """Kafka's controllers send a new topic's leadership first."""
     await bench.lead(topic("t", 0))
     assert ("t", 0) in bench.plane.led
 
@@ -176,7 +173,7 @@ async def test_losing_leadership_stops_serving(bench: Bench) -> None:
 
 
 async def test_deletion_and_a_new_topic_of_the_same_name(bench: Bench) -> None:
-    """The new topic is led only when the old one's folders have gone."""
+    """The new topic has a leader only once the old one's folders are gone."""
     await bench.metadata_of(topic("t", 0))
     await bench.lead(topic("t", 0))
     assert await bench.metadata_of(topic("t", 0, leader=-2)) is ErrorCode.NONE
@@ -229,7 +226,6 @@ def numbered(number: int, *topics: TopicPartitions, epoch: int = 1) -> UpdateMet
 
 @pytest.fixture
 def deleted(bench: Bench) -> list[tuple[str, int]]:
-    """What was announced as deleted."""
     found: list[tuple[str, int]] = []
 
     def announce(partitions: Sequence[TopicPartition]) -> None:
@@ -285,7 +281,7 @@ async def test_another_topic_of_the_name_that_nobody_leads_does_not_keep_it(
 async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
-    """Its options are those of the new one."""
+    """Its options are the new topic's."""
     await bench.metadata_of(topic("t", 0, 0))
     await bench.session.create(
         znodes.topic_config_path("t"), znodes.encode_config({"retention.ms": "5"})
@@ -300,7 +296,7 @@ async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
 async def test_a_full_message_that_is_late_ends_nothing(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
-    """It came twice, and does not know of the topic that was created in between."""
+    """The repeated request does not know the topic created in between."""
     await bench.ask(full(1))
     await bench.ask(numbered(2, topic("t", 0)))
     assert await bench.ask(full(1)) is ErrorCode.NONE
@@ -320,13 +316,13 @@ async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench:
         (told,) = bench.plane.topics["t"].partitions
         assert (told.leader, told.leader_epoch) == (2, 1)
         assert bench.metadata.image.brokers == later
-    # The same once more is as if it came once.
+    # The same request again has no further effect.
     await bench.ask(numbered(2, topic("t", 1, leader=2))._replace(brokers=later))
     assert bench.metadata.image.brokers == later
 
 
 async def test_whoever_registers_anew_counts_anew(bench: Bench) -> None:
-    """A store that was restored from a copy has the same epochs once more."""
+    """A store restored from a copy repeats epochs."""
     await bench.ask(numbered(9, topic("t", 0)))
     bench.driver.registered(8)
     await bench.ask(numbered(1, topic("t", 1, leader=2)))
@@ -359,7 +355,7 @@ async def test_a_late_order_does_not_bring_a_deleted_topic_back(
 async def test_partitions_may_be_deleted_one_after_another(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
-    """As a controller tells of one whose ISR changes while its topic waits to be deleted."""
+    """A controller reports an ISR change while the topic waits for its deletion."""
     await bench.metadata_of(topic("t", 0, 0))
     (first, _) = topic("t", 0, 0, leader=-2).partitions
     await bench.metadata_of(TopicPartitions("t", b"1" * 16, [first]))

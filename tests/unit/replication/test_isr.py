@@ -1,4 +1,4 @@
-"""The ISR as a leader sees it: one change at a time, and the high watermark never too far."""
+"""The ISR as a leader sees it: one change at a time, and the high watermark never too high."""
 
 import pytest
 from hypothesis import given
@@ -138,7 +138,7 @@ class WrittenByController:
         return self.committed
 
     def remove(self, broker: int) -> None:
-        """A broker died: the controller takes it out, in a new leader epoch."""
+        """The controller removes a dead broker, in a new leader epoch."""
         isr, leader_epoch, partition_epoch = self.committed[:3]
         staying = tuple(one for one in isr if one != broker)
         self.committed = Committed(staying, leader_epoch + 1, partition_epoch + 1)
@@ -157,7 +157,7 @@ STEPS = st.lists(
 def test_the_high_watermark_waits_for_every_member_that_the_controller_has_written(
     steps: list[tuple[str, int]],
 ) -> None:
-    """Whoever is elected from the written ISR has all that the leader has shown in its epoch."""
+    """Any replica elected from the written ISR has all that the leader has shown in its epoch."""
     written = WrittenByController(Committed((1, 2), 3, 5))
     state = InSyncReplicas(LEADER, written.committed)
     under_way: Proposal | None = None

@@ -1,4 +1,4 @@
-"""From what the plane says of followers to requests for the controller, and back."""
+"""From the plane's reports on followers to requests for the controller, and back."""
 
 from collections.abc import Mapping
 
@@ -64,7 +64,7 @@ class Bench:
         self.keeper.leads("t", ID, info)
 
     def told(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What the plane was told last: members, written."""
+        """The plane's last ISR: members, written."""
         return self.plane.isrs.pop(KEY)
 
     def answer(self, asked: Mapping[TopicPartition, Proposal], result: IsrChangeResult) -> bool:
@@ -90,7 +90,7 @@ def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
 
 
 def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
-    """Nothing is heard of a member's epoch after it has joined."""
+    """A member's epoch is not reported after it has joined."""
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     assert bench.answer(bench.keeper.proposals, written(ME, OTHER))
@@ -100,7 +100,7 @@ def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
 
 
 def test_who_is_not_known_to_live_is_asked_for_later_all_the_same() -> None:
-    """The controller knows better: what it told of the live brokers may have come out of order."""
+    """The controller knows better: its lists of live brokers may arrive out of order."""
     bench = Bench()
     bench.live.discard(OTHER)
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
@@ -232,7 +232,7 @@ def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> Non
 
 
 def test_whom_others_have_joined_is_recovered_also_when_it_is_alone_again() -> None:
-    """Otherwise nobody who leaves would be eligible: a later election could lose records."""
+    """Otherwise no leaving replica would be eligible: a later election could lose records."""
     bench = Bench()
     bench.lead((ME,), 6, 9, recovery_state=1)
     bench.keeper.caught_up(KEY, 6, OTHER, 77)

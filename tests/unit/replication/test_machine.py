@@ -1,4 +1,4 @@
-"""Which orders of the controller a broker follows."""
+"""Which control requests a broker obeys."""
 
 from pyrklog.cluster.requests import (
     EPOCH_DURING_DELETE,
@@ -70,7 +70,6 @@ def stop(
 
 
 def hosting() -> Replicas:
-    """A broker that leads t-0 in epoch 5 and serves it."""
     replicas = Replicas(ME)
     replicas.broker_epoch = 10
     decision = told(replicas, info(leader_epoch=5))
@@ -115,7 +114,7 @@ def test_leader_epochs_fence() -> None:
 
 
 def test_a_leader_that_stays_one_serves_on() -> None:
-    """Another broker has left the ISR: no reason to let go of what is coordinated here."""
+    """Another broker left the ISR: coordinators here stay."""
     replicas = hosting()
     decision = told(replicas, info(leader_epoch=6))
     assert replicas.serving_since(KEY) == 5
@@ -167,7 +166,7 @@ def test_a_log_that_does_not_open() -> None:
     replicas.done(decision.lead, [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE])
     assert not replicas.is_serving(KEY)
     assert replicas.is_serving(("t", 1))
-    # Whatever comes next, the directory has failed until the broker starts again.
+    # The directory stays failed until the broker restarts.
     again = told(replicas, info(leader_epoch=1))
     assert again.errors == {KEY: ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -210,12 +209,12 @@ def test_stopping() -> None:
 
 
 def test_stopping_what_was_never_hosted() -> None:
-    """A folder may be there all the same: the plane is asked to delete it."""
+    """A folder may exist all the same: the plane is asked to delete it."""
     assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
 
 
 def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None:
-    """The simulation's seed 12: it would lead an empty log in an epoch that is over."""
+    """The simulation's seed 12: it would lead an empty log in a past epoch."""
     replicas = hosting()
     stop(replicas, 7)
     stop(replicas, 8, delete=True)
@@ -232,7 +231,7 @@ def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None
 
 
 def test_a_deletion_of_a_topic_that_is_gone_leaves_the_next_one_of_its_name() -> None:
-    """It was sent once more over another connection, and done; then the first one came."""
+    """The request was repeated over another connection and obeyed; then the first one arrived."""
     replicas = hosting()
     gone = stop(replicas, EPOCH_DURING_DELETE, delete=True, topic_id=b"u" * 16)
     assert (gone.errors, gone.stop) == ({KEY: ErrorCode.NONE}, [])

@@ -1,4 +1,4 @@
-"""Orders that a broker cannot carry out: one of them must not keep it from the others."""
+"""A control request that a broker cannot carry out must not block the others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,8 +29,6 @@ NO_PORT = BrokerImage(2, None, [("PLAINTEXT", "there", 70_000)])
 
 
 class Failing:
-    """A session of which some calls fail, one after another."""
-
     def __init__(self, session: EmbeddedSession) -> None:
         self.failures: list[Exception] = []
         self._session = session
@@ -158,7 +156,7 @@ async def test_an_order_that_fails_may_come_again(bench: Bench, failing: Failing
 async def test_options_that_cannot_be_read_are_read_again(
     bench: Bench, failing: Failing, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A topic that is served with the broker's retention instead of its own may lose records."""
+    """A topic served with the broker's retention instead of its own may lose records."""
     path = znodes.topic_config_path("t")
     await failing._session.create(path, znodes.encode_config({"retention.ms": "-1"}))
     failing.failures += [StoreFailedError("no access")] * 3

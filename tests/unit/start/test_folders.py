@@ -1,4 +1,4 @@
-"""Folders beside the metadata: what a start says of those that are missing."""
+"""Folders and metadata: messages at a start about missing ones."""
 
 import io
 import json
@@ -20,7 +20,6 @@ ID = b"a" * 16
 
 @pytest.fixture
 def image() -> ClusterImage:
-    """A topic of three partitions, led here."""
     image = ClusterImage(TopicDefaults(load_config()))
     image.set_partitions("t", ID, [PartitionImage(i, 1, 0, (1,), (1,), ()) for i in range(3)])
     return image
@@ -28,7 +27,6 @@ def image() -> ClusterImage:
 
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What is logged."""
     monkeypatch.setattr(logs, "_sink", logs._Sink())
     out = io.StringIO()
     logs.configure(out)
@@ -41,7 +39,6 @@ def told(output: io.StringIO) -> dict[str, dict[str, Any]]:
 
 
 def compare(image: ClusterImage, log_dir: Path, *, known: bool) -> frozenset[str]:
-    """Only partition 0 has its folder."""
     found = [FoundPartition("t", 0, ID, str(log_dir))]
     return compare_folders(1, found, image, [], [log_dir], {log_dir} if known else set())
 
@@ -72,7 +69,7 @@ def test_folders_that_held_records_are(
 def test_a_directory_that_cannot_tell_is_taken_for_a_loss(
     image: ClusterImage, output: io.StringIO, tmp_path: Path, content: str | None
 ) -> None:
-    """It is new, in the place of a lost one; or its notes are damaged or were never made."""
+    """The directory replaces a lost one, or its notes are damaged or missing."""
     if content is not None:
         (tmp_path / HIGH_WATERMARKS).write_text(content)
     compare(image, tmp_path, known=content is None or "t" in content)

@@ -1,4 +1,4 @@
-"""Who a broker is, whatever of its files is new or old."""
+"""A broker's identity, with any combination of new and old files."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_meta_properties_of_both_versions(tmp_path: Path) -> None:
 
 async def test_the_number_is_remembered(store: EmbeddedSession) -> None:
     assert await choose_node_id(-1, [directory("/a", 7, None)], store) == 7
-    # Whatever the log directories say later, the metadata is broker 7's.
+    # The metadata is broker 7's, whatever the log directories say later.
     assert await choose_node_id(-1, [directory("/a", 77, None)], store) == 7
     assert await choose_node_id(7, [], store) == 7
     with pytest.raises(ConfigError, match=r"belongs to broker 7, but broker\.id is 8"):
@@ -63,7 +63,7 @@ async def test_the_first_number(store: EmbeddedSession) -> None:
         await choose_node_id(-1, two, store)
     with pytest.raises(ConfigError, match="/b belongs to broker 2, but this is broker 1"):
         await choose_node_id(1, two, store)
-    assert await choose_node_id(2, two[1:], store) == 2  # what was refused left nothing behind
+    assert await choose_node_id(2, two[1:], store) == 2  # the refused attempt left nothing behind
 
 
 async def test_the_default_number(store: EmbeddedSession) -> None:

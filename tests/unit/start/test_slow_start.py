@@ -1,5 +1,3 @@
-"""A start that takes long says what it has to say."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -16,7 +14,6 @@ from pyrklog.start.slow_start import tell_slow_start
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done to the log, in order."""
     done: list[str] = []
     monkeypatch.setattr(logs, "load", lambda: done.append("load"))
     monkeypatch.setattr(logs, "ensure_configured", lambda: done.append("configured"))

@@ -1,4 +1,4 @@
-"""Log directories are those of a broker which is alone, or of one in a cluster."""
+"""Log directories belong to a lone broker, or to one in a cluster."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_a_members_directories_are_refused_to_one_that_is_alone(log_dirs: list[P
 def test_a_directory_that_comes_with_others_is_known(
     log_dirs: list[Path], before: str | None, after: str | None
 ) -> None:
-    """Where the metadata directory lies follows from the first log directory."""
+    """The first log directory decides where the metadata directory is."""
     note_standing(log_dirs[1:], before)
     check(log_dirs, before)
     with pytest.raises(ConfigError):
@@ -94,7 +94,6 @@ def test_a_store_without_notes_is_that_of_one_that_is_alone(log_dirs: list[Path]
     with pytest.raises(ConfigError) as refused:
         check(log_dirs, ZOOKEEPER)
     assert str(store) in str(refused.value.fix)
-    # It has been in a cluster since.
     note_standing(log_dirs[:1], ZOOKEEPER)
     check(log_dirs, ZOOKEEPER)
 
@@ -102,7 +101,7 @@ def test_a_store_without_notes_is_that_of_one_that_is_alone(log_dirs: list[Path]
 def test_a_directory_that_cannot_be_written_to_stops_nothing(
     log_dirs: list[Path],
 ) -> None:
-    (log_dirs[0] / (NOTE + ".tmp")).mkdir()  # nobody writes to that, root neither
+    (log_dirs[0] / (NOTE + ".tmp")).mkdir()  # not even root can write to it
     note_standing([log_dirs[0], log_dirs[1] / "none", log_dirs[1]], ZOOKEEPER)
     assert not (log_dirs[0] / NOTE).exists()
     assert (log_dirs[1] / NOTE).exists()
