@@ -167,6 +167,7 @@ class AnyOrder(RuleBasedStateMachine):
         partitions = [(topic, 0), (topic, 1)]
         effects = self.play.machine.delete_offsets(partitions, self.play.token(), self.play.now_ms)
         self.play.take(effects)
+        self._bury()
 
     @precondition(lambda self: self.play.generation > 1)
     @rule()
