@@ -34,8 +34,8 @@ def test_a_tree_is_refused_for_one_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "page.md").write_text("good\nthe roster of a group\n")
+    (tmp_path / "docs" / "README.md").write_text("good\nthe roster of a group\n")
     (tmp_path / "CHANGELOG.md").write_text("the roster is gone\n")
     monkeypatch.setattr("sys.argv", ["old_words.py", str(tmp_path)])
     assert old_words.main() == 1
-    assert capsys.readouterr().out == 'docs/page.md:2: "roster": say "members"\n'
+    assert capsys.readouterr().out == 'docs/README.md:2: "roster": say "members"\n'
