@@ -24,7 +24,7 @@ NAMES = {
     "challenger": "takeover",
     "roster": "members",
     "alteration": "config change",
-    "asker": "ClientContext",
+    "verifier": "ClientContext",
     "taken up": "reattached",
 }
 # What no sentence begins with or needs: a plain one has a subject.

@@ -212,7 +212,7 @@ class Workload:
         wait_until(is_told, "nobody says what is committed", BACK_WITHIN_S)
         for place in found:
             offset = max(place.offset, 0)
-            self.history.add("asker", "committed", "ok", place.partition, offset=offset)
+            self.history.add("verifier", "committed", "ok", place.partition, offset=offset)
         consumer.close()
 
     def abandon(self) -> None:

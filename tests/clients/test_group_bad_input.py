@@ -36,9 +36,9 @@ from pyrklog.protocol.offsets import (
     OffsetFetchRequestTopic,
 )
 from pyrklog.testing import TestBroker
-from tests.support.asking import Asker
 from tests.support.groups import create_topic
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.raw_client import RawClient
 
 TOPIC = "known"
 SESSION_MS, REBALANCE_MS = 30_000, 60_000
@@ -61,14 +61,14 @@ def bootstrap(
 
 
 @pytest.fixture
-def client(bootstrap: str, topic: str) -> Iterator[Asker]:
+def client(bootstrap: str, topic: str) -> Iterator[RawClient]:
     """Knows the coordinator of the group ``topic``."""
-    with Asker(bootstrap) as asker:
-        asker.await_coordinator(topic)
-        yield asker
+    with RawClient(bootstrap) as raw:
+        raw.await_coordinator(topic)
+        yield raw
 
 
-def join(client: Asker, group: str, version: int = 3, **changes: Any) -> Any:
+def join(client: RawClient, group: str, version: int = 3, **changes: Any) -> Any:
     fields: dict[str, Any] = {
         "group_id": group,
         "session_timeout_ms": SESSION_MS,
@@ -79,7 +79,9 @@ def join(client: Asker, group: str, version: int = 3, **changes: Any) -> Any:
     return client.ask(JOIN_GROUP, version, JoinGroupRequest(**fields | changes))
 
 
-def sync(client: Asker, group: str, me: Any, assignment: bytes = b"mine", **changes: Any) -> int:
+def sync(
+    client: RawClient, group: str, me: Any, assignment: bytes = b"mine", **changes: Any
+) -> int:
     fields: dict[str, Any] = {
         "group_id": group,
         "generation_id": me.generation_id,
@@ -90,7 +92,7 @@ def sync(client: Asker, group: str, me: Any, assignment: bytes = b"mine", **chan
     return code
 
 
-def member(client: Asker, group: str) -> Any:
+def member(client: RawClient, group: str) -> Any:
     """The one member of a stable group."""
     me = join(client, group)
     assert me.error_code == 0
@@ -98,14 +100,14 @@ def member(client: Asker, group: str) -> Any:
     return me
 
 
-def heartbeat(client: Asker, group: str, generation: int, member_id: str) -> int:
+def heartbeat(client: RawClient, group: str, generation: int, member_id: str) -> int:
     request = HeartbeatRequest(group, generation, member_id)
     code: int = client.ask(HEARTBEAT, 3, request).error_code
     return code
 
 
 def commit(
-    client: Asker,
+    client: RawClient,
     group: str,
     generation: int = -1,
     member_id: str = "",
@@ -127,7 +129,7 @@ def commit(
     return [codes[(topic, index)] for topic, index, _ in partitions]
 
 
-def test_wrong_generations_and_unknown_members(client: Asker, topic: str) -> None:
+def test_wrong_generations_and_unknown_members(client: RawClient, topic: str) -> None:
     me = member(client, topic)
     now = me.generation_id
     for generation in (now - 1, now + 1, -1, 2**31 - 1):
@@ -147,12 +149,12 @@ def test_wrong_generations_and_unknown_members(client: Asker, topic: str) -> Non
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 1, 5_999, 1_800_001, 2**31 - 1, -(2**31)])
-def test_absurd_session_time_outs(client: Asker, topic: str, session_ms: int) -> None:
+def test_absurd_session_time_outs(client: RawClient, topic: str, session_ms: int) -> None:
     answer = join(client, topic, session_timeout_ms=session_ms)
     assert answer.error_code == CODE.INVALID_SESSION_TIMEOUT
 
 
-def test_groups_that_cannot_be(client: Asker, topic: str) -> None:
+def test_groups_that_cannot_be(client: RawClient, topic: str) -> None:
     assert join(client, "").error_code == CODE.INVALID_GROUP_ID
     assert heartbeat(client, "", 1, "m") == CODE.INVALID_GROUP_ID
     none = CODE.INCONSISTENT_GROUP_PROTOCOL
@@ -170,7 +172,7 @@ def test_groups_that_cannot_be(client: Asker, topic: str) -> None:
     assert (described.error_code, described.group_state) == (0, "Dead")
 
 
-def test_more_than_a_record_may_hold(client: Asker, topic: str) -> None:
+def test_more_than_a_record_may_hold(client: RawClient, topic: str) -> None:
     """The generation does not fit into a batch of ``__consumer_offsets``: its members are told, and
     other groups continue."""
     other = member(client, f"{topic}-other")
@@ -183,7 +185,7 @@ def test_more_than_a_record_may_hold(client: Asker, topic: str) -> None:
     assert commit(client, f"{topic}-third", again.generation_id, again.member_id) == [0]
 
 
-def test_commits_of_what_is_not_there_or_too_long(client: Asker, topic: str) -> None:
+def test_commits_of_what_is_not_there_or_too_long(client: RawClient, topic: str) -> None:
     unknown, long = CODE.UNKNOWN_TOPIC_OR_PARTITION, CODE.OFFSET_METADATA_TOO_LARGE
     me = member(client, topic)
     partitions = (
@@ -205,6 +207,6 @@ def test_commits_of_what_is_not_there_or_too_long(client: Asker, topic: str) -> 
     assert sorted(found) == [(0, 7), (1, -1), (2, -1)]
 
 
-def test_key_types_that_nobody_knows(client: Asker) -> None:
+def test_key_types_that_nobody_knows(client: RawClient) -> None:
     answer = client.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("g", key_type=9))
     assert answer.error_code == CODE.INVALID_REQUEST

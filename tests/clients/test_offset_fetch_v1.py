@@ -21,8 +21,8 @@ from pyrklog.protocol.offsets import (
     OffsetFetchRequestTopic,
 )
 from pyrklog.testing import TestBroker
-from tests.support.asking import Asker
 from tests.support.groups import create_topic
+from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
 TOPIC, GROUP = "t", "old-consumers"
@@ -46,7 +46,7 @@ def broker() -> Iterator[TestBroker]:
 def test_a_coordinator_that_loads_never_answers_no_offset(broker: TestBroker) -> None:
     places = [OffsetCommitRequestPartition(index, 42) for index in range(PARTITIONS)]
     request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC, places)])
-    with Asker(broker.bootstrap) as client:
+    with RawClient(broker.bootstrap) as client:
         client.await_coordinator(GROUP)
         for _ in range(COMMITS):
             answer = client.ask(OFFSET_COMMIT, 8, request)
@@ -66,7 +66,7 @@ def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
     """Its answers until it has loaded; never an uncommitted offset, or none."""
     wanted = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, list(range(PARTITIONS)))])
     seen: set[ErrorCode] = set()
-    with Asker(broker.bootstrap) as client:
+    with RawClient(broker.bootstrap) as client:
 
         def has_loaded() -> bool:
             for one in client.ask(OFFSET_FETCH, 1, wanted).topics[0].partitions:
@@ -81,7 +81,7 @@ def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
 
 def test_kafka_python_as_of_then(broker: TestBroker) -> None:
     """It uses version 1 with old brokers, and continues where it stopped."""
-    with Asker(broker.bootstrap) as client:
+    with RawClient(broker.bootstrap) as client:
         client.await_coordinator(GROUP)
 
     def consumer() -> kafka.KafkaConsumer:

@@ -31,11 +31,11 @@ from pyrklog.protocol.group_records import (
 from pyrklog.protocol.groups import HEARTBEAT, JOIN_GROUP, HeartbeatRequest
 from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from pyrklog.testing.broker import free_port
-from tests.support.asking import Asker
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import create, in_sync, leaders
 from tests.support.generations import check_generations
 from tests.support.groups import ConfluentMember, Crew, KafkaPythonMember, Member, fill
+from tests.support.raw_client import RawClient
 from tests.support.rebalance_phases import PHASES, Condition, Phase
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.watching_proxy import Passing, WatchingProxy
@@ -143,16 +143,16 @@ def all_tests(
     running = Watched(cluster)
     try:
         cluster.start()
-        with Asker(cluster.brokers[1].bootstrap) as asker:
-            wait_until(lambda: _is_found(asker), "there is no offsets topic")
+        with RawClient(cluster.brokers[1].bootstrap) as raw:
+            wait_until(lambda: _is_found(raw), "there is no offsets topic")
         yield running
     finally:
         running.close()
 
 
-def _is_found(asker: Asker) -> bool:
+def _is_found(raw: RawClient) -> bool:
     """Whether a coordinator is found; the first request creates the topic."""
-    found = asker.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("first"))
+    found = raw.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("first"))
     return bool(found.error_code == ErrorCode.NONE)
 
 
@@ -277,10 +277,10 @@ def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
         assert second.committed(shares[0][0]) == (4, "before the kill")
         (generation,) = {beat.generation for beat in before.seen[victim]}
         heir = leaders(watched.admin, OFFSETS_TOPIC)[partition_for(group, OFFSETS_PARTITIONS)]
-        with Asker(watched.cluster.brokers[heir].bootstrap) as asker:
+        with RawClient(watched.cluster.brokers[heir].bootstrap) as raw:
             for beat in before.seen[victim]:
                 request = HeartbeatRequest(group, generation, beat.member_id)
-                assert asker.ask(HEARTBEAT, 2, request).error_code == ErrorCode.NONE
+                assert raw.ask(HEARTBEAT, 2, request).error_code == ErrorCode.NONE
 
 
 def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
@@ -305,8 +305,8 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
     others: set[int] = set()
     offset = -1
     with ExitStack() as closed:
-        askers = {
-            heir: closed.enter_context(Asker(watched.cluster.brokers[heir].bootstrap))
+        raw_clients = {
+            heir: closed.enter_context(RawClient(watched.cluster.brokers[heir].bootstrap))
             for heir in heirs
         }
         watched.kill(victim)
@@ -314,14 +314,14 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
         while offset < 0:
             # Without a pause: a load is short.
             assert time.monotonic() < deadline, told
-            for heir, asker in askers.items():
-                error, found = _fetch_offset(asker, topic)
+            for heir, raw in raw_clients.items():
+                error, found = _fetch_offset(raw, topic)
                 if error not in (ErrorCode.NOT_COORDINATOR, *told[heir][-1:]):
                     told[heir].append(error)
                 if error == ErrorCode.NONE:
                     offset = found
                 if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    others.add(_fetch_offset(asker, elsewhere[heir])[0])
+                    others.add(_fetch_offset(raw, elsewhere[heir])[0])
     assert sorted(told.values()) == [
         [],
         [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE],
@@ -388,10 +388,10 @@ def _commit_many(watched: Watched, group: str, place: int) -> None:
     assert not failed
 
 
-def _fetch_offset(asker: Asker, group: str) -> tuple[int, int]:
+def _fetch_offset(raw: RawClient, group: str) -> tuple[int, int]:
     """Error and committed offset of partition 0 of topic "t"."""
     request = OffsetFetchRequest(group, [OffsetFetchRequestTopic("t", [0])])
-    answer = asker.ask(OFFSET_FETCH, 5, request)
+    answer = raw.ask(OFFSET_FETCH, 5, request)
     if answer.error_code != ErrorCode.NONE:
         return answer.error_code, -1
     (one,) = answer.topics[0].partitions

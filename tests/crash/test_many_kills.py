@@ -21,12 +21,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.plane.offline import drain_arena, list_arenas
 from pyrklog.testing import TestBroker
-from tests.support.asking import Asker
 from tests.support.faults.driver import FaultDriver
 from tests.support.faults.site import Lone
 from tests.support.killing import LibraryWriter, Persistent, RawWriter, Style
 from tests.support.ledger import Ledger, Place
 from tests.support.log_files import check_files
+from tests.support.raw_client import RawClient
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.witnesses import (
     Commits,
@@ -201,9 +201,9 @@ class Campaign:
 
     def compare_commits(self) -> None:
         """Compares both groups' offsets with the acknowledged commits."""
-        with Asker(self.bootstrap) as asker:
+        with RawClient(self.bootstrap) as raw:
             for commits in self.commits:
-                wait_until(partial(commits.check, asker), "nobody knows the offsets")
+                wait_until(partial(commits.check, raw), "nobody knows the offsets")
         assert self.committed() > self._committed, "no group has got on"
 
     def delete_topics(self) -> None:

@@ -22,7 +22,7 @@ from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from pyrklog.testing import TestBroker
 from tests.faults.fuzzing import EXAMPLES, damaged, finds, run
-from tests.support.asking import Asker
+from tests.support.raw_client import RawClient
 from tests.unit.groups.rig import running
 from tests.unit.handlers.fake_service import FakeRequest, FakeService, make_handlers
 from tests.unit.protocol.messages import messages
@@ -125,7 +125,7 @@ def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPat
 # --- a broker ------------------------------------------------------------------------------------
 
 
-def _answer(client: Asker, frame: Frame) -> bytes | None:
+def _answer(client: RawClient, frame: Frame) -> bytes | None:
     """None if the broker closes the connection, or still waits for other members."""
     try:
         return client.exchange(find_api(frame.key), frame.version, frame.body)
@@ -140,7 +140,7 @@ def test_a_broker_outlives_frames_of_every_api(tmp_path: Path) -> None:
     probe_body = find_api(60).encode_request(find_api(60).request(), 0)
     probe = Frame(60, 0, probe_body, is_whole=True)
     with TestBroker(tmp_path / "data", options=options) as broker:
-        client, other = Asker(broker.bootstrap, ANSWER_S), Asker(broker.bootstrap)
+        client, other = RawClient(broker.bootstrap, ANSWER_S), RawClient(broker.bootstrap)
 
         answered = []
 

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdRequest
 from tests.support import wire
-from tests.support.asking import Asker
 from tests.support.ledger import Ledger, Place, value
+from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
 RECONNECT_S = 0.01
@@ -229,8 +229,8 @@ class RawWriter:
                 time.sleep(RECONNECT_S)
 
     def _get_id(self) -> None:
-        with Asker(self._bootstrap, PATIENCE_S) as asker:
-            given = asker.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest())
+        with RawClient(self._bootstrap, PATIENCE_S) as raw:
+            given = raw.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest())
             if given.error_code == ErrorCode.NONE:
                 self._producer = (given.producer_id, given.producer_epoch)
             else:

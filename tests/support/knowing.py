@@ -6,7 +6,7 @@ librdkafka asks any known broker, so its answer says nothing about the others.
 from collections.abc import Callable
 
 from pyrklog.protocol.metadata import METADATA, MetadataRequest, MetadataResponse
-from tests.support.asking import Asker
+from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
 _VERSION = 7
@@ -14,8 +14,8 @@ _VERSION = 7
 
 def told_by(address: str) -> MetadataResponse:
     """One broker's metadata; raises :class:`OSError` if it does not answer."""
-    with Asker(address) as asker:
-        found: MetadataResponse = asker.ask(METADATA, _VERSION, MetadataRequest())
+    with RawClient(address) as raw:
+        found: MetadataResponse = raw.ask(METADATA, _VERSION, MetadataRequest())
         return found
 
 

@@ -10,15 +10,15 @@ from pyrklog.protocol.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.support.asking import Asker
+from tests.support.raw_client import RawClient
 
 
 def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
     """Requests a move of partition 0 (None cancels) and checks that it is accepted."""
     partition = ReassignablePartition(0, None if replicas is None else list(replicas))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [partition])])
-    with Asker(controller) as asker:
-        response = asker.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request)
+    with RawClient(controller) as raw:
+        response = raw.ask(ALTER_PARTITION_REASSIGNMENTS, 0, request)
     assert response.error_code == 0, response
     codes = [one.error_code for answer in response.responses for one in answer.partitions]
     assert codes == [0], response
@@ -26,8 +26,8 @@ def move(controller: str, topic: str, replicas: Sequence[int] | None) -> None:
 
 def moving(controller: str) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
     """Moves under way: replicas, those added, those removed."""
-    with Asker(controller) as asker:
-        response = asker.ask(LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
+    with RawClient(controller) as raw:
+        response = raw.ask(LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
     assert response.error_code == 0, response
     return {
         (topic.name, one.partition_index): (

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdRequest
 from tests.support import wire
-from tests.support.asking import Asker
+from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
 PARTITIONS = 4
@@ -171,7 +171,7 @@ class ProducerIds:
     """A new producer id at every step: Kafka keeps the last batches of each."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._asker = Asker(bootstrap)
+        self._asker = RawClient(bootstrap)
         self._connection = wire.Connection(bootstrap, PATIENCE_S)
 
     def step(self) -> None:

@@ -26,9 +26,9 @@ from pyrklog.protocol.records import (
 )
 from pyrklog.protocol.topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.support import wire
-from tests.support.asking import Asker
 from tests.support.killing import NOT_YET, PATIENCE_S
 from tests.support.ledger import Ledger, Place, value
+from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until
 
 COORDINATOR_NOT_YET = (
@@ -93,11 +93,11 @@ class Commits:
         self.sent = [-1] * partitions
         self._ledger = ledger
 
-    def check(self, asker: Asker) -> bool:
+    def check(self, raw: RawClient) -> bool:
         """Compares with the broker's answer; False if it has none yet."""
         acknowledged = list(self.acknowledged)
         wanted = [OffsetFetchRequestTopic(self.topic, list(range(len(self.sent))))]
-        answer = asker.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=self.group, topics=wanted))
+        answer = raw.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=self.group, topics=wanted))
         if answer.error_code in COORDINATOR_NOT_YET:
             return False
         assert answer.error_code == ErrorCode.NONE
@@ -119,15 +119,15 @@ class Committer:
         self._commits = commits
 
     def step(self) -> None:
-        with Asker(self._bootstrap, PATIENCE_S) as asker:
-            wait_until(lambda: self._commits.check(asker), "nobody knows the offsets", PATIENCE_S)
+        with RawClient(self._bootstrap, PATIENCE_S) as raw:
+            wait_until(lambda: self._commits.check(raw), "nobody knows the offsets", PATIENCE_S)
             for _ in range(50):
                 partition = random.randrange(len(self._commits.sent))
-                self._commit(asker, partition)
+                self._commit(raw, partition)
                 # Leaves time for the other workers.
                 time.sleep(PAUSE_S)
 
-    def _commit(self, asker: Asker, partition: int) -> None:
+    def _commit(self, raw: RawClient, partition: int) -> None:
         commits = self._commits
         offset = commits.sent[partition] + random.randrange(1, 9)
         commits.sent[partition] = offset
@@ -135,7 +135,7 @@ class Committer:
         request = OffsetCommitRequest(
             group_id=commits.group, topics=[OffsetCommitRequestTopic(commits.topic, [one])]
         )
-        code = asker.ask(OFFSET_COMMIT, 6, request).topics[0].partitions[0].error_code
+        code = raw.ask(OFFSET_COMMIT, 6, request).topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
             commits.acknowledged[partition] = offset
         else:
@@ -198,7 +198,7 @@ class PassingTopics:
         """Over one connection: compares the list with what was acknowledged, then changes it."""
         with (
             wire.Connection(self._bootstrap, PATIENCE_S) as connection,
-            Asker(self._bootstrap, PATIENCE_S) as asker,
+            RawClient(self._bootstrap, PATIENCE_S) as raw,
         ):
             self._compare(_listed(connection))
             for _ in range(10):
@@ -208,7 +208,7 @@ class PassingTopics:
                 if self._states[name] in ("absent", "unlisted"):
                     self._create(connection, name)
                 else:
-                    self._delete(connection, asker, name)
+                    self._delete(connection, raw, name)
                 self.changes += 1
                 # The topics must live for a while, also when the broker is killed.
                 time.sleep(5 * PAUSE_S)
@@ -238,14 +238,14 @@ class PassingTopics:
         self._states[name] = "present"
         self._marks[name] = mark
 
-    def _delete(self, connection: wire.Connection, asker: Asker, name: str) -> None:
+    def _delete(self, connection: wire.Connection, raw: RawClient, name: str) -> None:
         if self._states[name] == "present":
             wire.wait_until_led(connection, name)
             records = wire.fetch(connection, name, 0).records
             if self._marks[name] not in records:
                 self._ledger.note(f"{name} has lost its record")
         before, self._states[name] = self._states[name], "unknown"
-        answer = asker.ask(DELETE_TOPICS, 3, DeleteTopicsRequest(topic_names=[name]))
+        answer = raw.ask(DELETE_TOPICS, 3, DeleteTopicsRequest(topic_names=[name]))
         code = answer.responses[0].error_code
         if before == "doubtful" and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return
@@ -285,17 +285,17 @@ class Deleter:
 
     def step(self) -> None:
         """Two deletions over one connection."""
-        with Asker(self._bootstrap, PATIENCE_S) as asker:
+        with RawClient(self._bootstrap, PATIENCE_S) as raw:
             for _ in range(2):
                 # Leaves time for readers and writers.
                 time.sleep(0.3)
                 seen = self._ledger.seen_up_to(self._place)
-                self._delete(asker, random.randrange(self.requested, max(seen, self.requested) + 1))
+                self._delete(raw, random.randrange(self.requested, max(seen, self.requested) + 1))
 
-    def _delete(self, asker: Asker, offset: int) -> None:
+    def _delete(self, raw: RawClient, offset: int) -> None:
         self.requested = offset
         topic = DeleteRecordsTopic(self._place[0], [DeleteRecordsPartition(self._place[1], offset)])
-        found = asker.ask(DELETE_RECORDS, 1, DeleteRecordsRequest([topic])).topics[0].partitions[0]
+        found = raw.ask(DELETE_RECORDS, 1, DeleteRecordsRequest([topic])).topics[0].partitions[0]
         if found.error_code in NOT_YET:
             return
         assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code).name

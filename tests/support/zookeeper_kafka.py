@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from pyrklog.testing.broker import free_port
 from tests.support import jvm
-from tests.support.asking import Asker
+from tests.support.raw_client import RawClient
 from tests.support.waiting import wait_until_serves
 
 _START_S = 90
@@ -91,8 +91,8 @@ def kafka(
 def _answers(bootstrap: str) -> bool:
     """Whether it knows itself and a controller: before that, admin clients may hang."""
     try:
-        with Asker(bootstrap, timeout_s=2) as asker:
-            found = asker.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+        with RawClient(bootstrap, timeout_s=2) as raw:
+            found = raw.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
     except OSError:
         return False
     return found.controller_id >= 0 and bool(found.brokers)

@@ -302,13 +302,13 @@ def test_a_commit_without_an_answer_may_be_there_or_not(begins: int) -> None:
 
 def test_the_group_is_told_less_than_was_acknowledged() -> None:
     script = plain()
-    script.add("asker", "committed", "ok", offset=1)
+    script.add("verifier", "committed", "ok", offset=1)
     assert kinds(script) == {"forgotten"}
 
 
 def test_the_group_is_told_what_was_committed() -> None:
     script = plain()
-    script.add("asker", "committed", "ok", offset=2)
+    script.add("verifier", "committed", "ok", offset=2)
     assert kinds(script) == set()
 
 

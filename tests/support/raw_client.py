@@ -13,7 +13,7 @@ from pyrklog.protocol.groups import HEARTBEAT, HeartbeatRequest
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
-class Asker:
+class RawClient:
     def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._address = (host, int(port))
