@@ -46,7 +46,7 @@ impl<'a> RequestHeader<'a> {
         let client_id = reader.classic_nullable_string()?;
         let mut position = reader.position();
         let served = api::lookup(api_key).is_some_and(|row| row.advertises(api_version));
-        if served && api::request_header_is_flexible(api_key, api_version) {
+        if served && api::is_flexible(api_key, api_version) {
             let mut tags = Reader::at(frame, position, true);
             tags.skip_tags()?;
             position = tags.position();
@@ -64,7 +64,7 @@ impl<'a> RequestHeader<'a> {
 
     /// Appends the header (load generator, tests).
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let flexible = api::request_header_is_flexible(self.api_key, self.api_version);
+        let flexible = api::is_flexible(self.api_key, self.api_version);
         let mut writer = Writer::new(out, flexible);
         writer.i16(self.api_key);
         writer.i16(self.api_version);

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use pyrklog_log::Log;
-use pyrklog_wire::fetch::{
-    FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchPartition, FetchRequestToWrite, FetchTopicToWrite};
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -112,8 +110,8 @@ impl Session {
             })
             .collect();
         let indexes: Vec<i32> = dropped.iter().map(|(_, index)| *index).collect();
-        let forgotten: Vec<ForgottenTopicToWrite<'_>> = runs(&dropped, |key| key.0)
-            .map(|(id, range)| ForgottenTopicToWrite {
+        let forgotten: Vec<FetchTopicToWrite<'_, i32>> = runs(&dropped, |key| key.0)
+            .map(|(id, range)| FetchTopicToWrite {
                 name: "",
                 id,
                 partitions: &indexes[range],
