@@ -8,6 +8,7 @@ mod errors;
 mod events;
 mod image;
 mod internal;
+mod keywords;
 mod log_config;
 mod member_requests;
 mod offsets;
