@@ -427,16 +427,13 @@ fn framed(
     client_id: &str,
     encode: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut frame = vec![0; 4];
-    RequestHeader {
+    let header = RequestHeader {
         api_key,
         api_version,
         correlation_id,
         client_id: Some(client_id),
-    }
-    .encode(&mut frame);
-    encode(&mut frame);
-    let len = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
-    frame[..4].copy_from_slice(&len.to_be_bytes());
+    };
+    let mut frame = Vec::new();
+    header.encode_frame(&mut frame, encode);
     frame
 }

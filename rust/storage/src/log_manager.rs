@@ -161,10 +161,7 @@ impl LogManager {
         }
         let mut outbox = self.outbox();
         let mut partitions = Vec::new();
-        for partition in self.registry.load().partitions() {
-            if !Arc::ptr_eq(&partition.dir, dir) {
-                continue;
-            }
+        for partition in self.registry.load().partitions_in(dir) {
             partitions.push((partition.topic.name.to_string(), partition.index));
             let mut state = partition.lock();
             if matches!(state.role, Role::Leader | Role::Follower) {
@@ -194,12 +191,35 @@ impl LogManager {
             partition.dir.unmute(&mut outbox);
             outbox.deliver(self);
         }
+        self.partition_error(
+            &failed.topic,
+            failed.index,
+            "partition_offline",
+            failed.reason,
+        );
+    }
+
+    /// Tells the operator about a log directory.
+    pub fn dir_notice(
+        &self,
+        dir: &LogDirState,
+        event: &'static str,
+        level: &'static str,
+        reason: String,
+    ) {
+        let log_dir = dir.path().display().to_string();
+        let fields = vec![("log_dir", log_dir), ("reason", reason)];
+        self.events.notice(event, level, fields);
+    }
+
+    /// Tells the operator of an error in a partition.
+    pub fn partition_error(&self, topic: &str, index: i32, event: &'static str, reason: String) {
         let fields = vec![
-            ("topic", failed.topic.to_string()),
-            ("partition", failed.index.to_string()),
-            ("reason", failed.reason),
+            ("topic", topic.to_owned()),
+            ("partition", index.to_string()),
+            ("reason", reason),
         ];
-        self.events.notice("partition_offline", "error", fields);
+        self.events.notice(event, "error", fields);
     }
 
     /// Something found no space left in `dir`: it takes no records until its writer finds some. What

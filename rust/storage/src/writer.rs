@@ -174,11 +174,8 @@ impl Writer {
             drop(state);
         }
         if let Some(reason) = failure {
-            let reason = format!(
-                "writing {}-{}: {reason}",
-                partition.topic.name, partition.index
-            );
-            self.logs.fail_dir(&self.dir, reason);
+            self.logs
+                .fail_dir(&self.dir, format!("writing {partition}: {reason}"));
         } else if completed.rolled {
             self.dir.syncer.rolled(partition);
         }

@@ -10,6 +10,7 @@
 
 use crate::api;
 use crate::error::Result;
+use crate::frame;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -62,7 +63,15 @@ impl<'a> RequestHeader<'a> {
         ))
     }
 
-    /// Appends the header (load generator, tests).
+    /// Appends a whole frame with this header and the body that `body` appends. Panics beyond 2 GiB.
+    pub fn encode_frame(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = frame::begin(out);
+        self.encode(out);
+        body(out);
+        frame::end(out, start, 0);
+    }
+
+    /// Appends the header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flexible = api::is_flexible(self.api_key, self.api_version);
         let mut writer = Writer::new(out, flexible);

@@ -217,7 +217,9 @@ impl Following {
                 followed.backoff_ms = longer(followed.backoff_ms, cluster);
                 followed.until_ms = mono_ms() + followed.backoff_ms;
                 if let Some(reason) = reason {
-                    append_response::tell(&self.services, &partition, "replica_refused", &reason);
+                    let (topic, index) = (&partition.topic.name, partition.index);
+                    self.services
+                        .partition_error(topic, index, "replica_refused", reason);
                 }
             }
             Taken::Fenced => {

@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use pyrklog_log::SegmentBytes;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::net::outlet::Line;
 use crate::net::send_path::{Bulk, Method, Sender, Stop, bulk_out, copy_out};
+use pyrklog_base::clock::timespec;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_requests::out_queue::OutQueue;
@@ -108,17 +110,11 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
     let mut sent_here = 0;
     loop {
         let before = work.out.len();
-        let socket = work.socket.as_fd();
+        let line = Line::new(work.socket.as_fd());
         work.stop = match work.method {
             Method::Copy => {
-                copy_out(
-                    socket,
-                    &mut work.out,
-                    buffer,
-                    Sender::Reader(id),
-                    usize::MAX,
-                )
-                .stop
+                let sender = Sender::Reader(id);
+                copy_out(&line, &mut work.out, buffer, sender, usize::MAX).stop
             }
             Method::Bulk | Method::Sendfile => {
                 let bulk = Bulk {
@@ -126,9 +122,10 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
                     windows: work.method == Method::Bulk,
                     ahead: &ahead,
                 };
-                bulk_out(socket, &mut work.out, buffer, &bulk, &mut work.window_bytes)
+                bulk_out(&line, &mut work.out, buffer, &bulk, &mut work.window_bytes)
             }
         };
+        drop(line);
         worker.step();
         work.step.begin();
         let sent = before - work.out.len();
@@ -148,9 +145,5 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
 /// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
 fn wait_writable(socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::OUT)];
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
-    };
-    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+    matches!(poll(&mut fds, Some(&timespec(SOCKET_PATIENCE_MS))), Ok(1..))
 }
