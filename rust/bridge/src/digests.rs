@@ -5,7 +5,17 @@ use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 
 /// (base offset, last offset, leader epoch, CRC).
-type Batch = (i64, i64, i32, u32);
+pub type Batch = (i64, i64, i32, u32);
+
+/// One as its Python object.
+pub fn row(batch: api::DigestedBatch) -> Batch {
+    (
+        batch.base_offset,
+        batch.last_offset,
+        batch.leader_epoch,
+        batch.crc,
+    )
+}
 
 /// `TicketOutcome::ReplicaDigest`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -36,14 +46,7 @@ pub fn digest_done(py: Python<'_>, ticket: u64, digest: api::ReplicaDigest) -> P
         digest: digest.digest,
         batches: digest.batches,
         damaged_offset: digest.damaged_offset,
-        first: digest.first.map(|batch| {
-            (
-                batch.base_offset,
-                batch.last_offset,
-                batch.leader_epoch,
-                batch.crc,
-            )
-        }),
+        first: digest.first.map(row),
     }
     .into_py_any(py)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::{Closed, api};
 
 use crate::config::PlaneConfig;
 use crate::errors;
@@ -29,6 +29,14 @@ impl From<&Arc<pyrklog_dataplane::DataPlane>> for DataPlane {
 }
 
 type Found = (String, i32, Option<api::TopicId>, String);
+
+/// Calls a command that a plane refuses after its end.
+fn command<T: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> Result<T, Closed> + Send,
+) -> PyResult<T> {
+    py.detach(call).map_err(errors::closed)
+}
 
 #[pymethods]
 impl DataPlane {
@@ -80,8 +88,7 @@ impl DataPlane {
         specs: Vec<Bound<'_, LeaderSpec>>,
     ) -> PyResult<api::TicketId> {
         let specs = inner(&specs, |spec| &spec.0);
-        py.detach(|| self.0.become_leaders(specs))
-            .map_err(errors::closed)
+        command(py, || self.0.become_leaders(specs))
     }
 
     fn become_followers(
@@ -90,8 +97,7 @@ impl DataPlane {
         specs: Vec<Bound<'_, FollowerSpec>>,
     ) -> PyResult<api::TicketId> {
         let specs = inner(&specs, |spec| &spec.0);
-        py.detach(|| self.0.become_followers(specs))
-            .map_err(errors::closed)
+        command(py, || self.0.become_followers(specs))
     }
 
     fn log_ends(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<Option<(i32, i64)>> {
@@ -152,8 +158,7 @@ impl DataPlane {
             delete,
         };
         let specs = specs.into_iter().map(spec).collect();
-        py.detach(|| self.0.stop_partitions(specs))
-            .map_err(errors::closed)
+        command(py, || self.0.stop_partitions(specs))
     }
 
     fn delete_records(
@@ -161,8 +166,7 @@ impl DataPlane {
         py: Python<'_>,
         targets: Vec<(String, i32, i64)>,
     ) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.delete_records(targets))
-            .map_err(errors::closed)
+        command(py, || self.0.delete_records(targets))
     }
 
     /// The code is 0 without an error.
@@ -176,8 +180,7 @@ impl DataPlane {
     }
 
     fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.describe_log_dirs())
-            .map_err(errors::closed)
+        command(py, || self.0.describe_log_dirs())
     }
 
     #[pyo3(signature = (
@@ -206,12 +209,8 @@ impl DataPlane {
             expected_epoch,
             producer,
         };
-        let records = &records;
-        py.detach(|| {
-            self.0
-                .append_internal(&append, records.iter().map(borrowed))
-        })
-        .map_err(errors::closed)
+        let records = records.iter().map(borrowed);
+        command(py, || self.0.append_internal(&append, records))
     }
 
     #[pyo3(signature = (
@@ -240,9 +239,8 @@ impl DataPlane {
             producer: None,
         };
         let commits = inner(&commits, |commit| &commit.0);
-        py.detach(|| self.0.append_commits(&append, commits))
+        command(py, || self.0.append_commits(&append, commits))
             .map(|batch| CommitBatch(Arc::downgrade(&batch)))
-            .map_err(errors::closed)
     }
 
     fn time_out_commits(&self, py: Python<'_>, batch: &Bound<'_, CommitBatch>) {
@@ -260,8 +258,9 @@ impl DataPlane {
         offset: i64,
         max_bytes: usize,
     ) -> PyResult<api::TicketId> {
-        py.detach(|| self.0.read_internal(topic, partition, offset, max_bytes))
-            .map_err(errors::closed)
+        command(py, || {
+            self.0.read_internal(topic, partition, offset, max_bytes)
+        })
     }
 
     #[pyo3(signature = (topic, partition, start, end, *, max_bytes))]
@@ -279,8 +278,7 @@ impl DataPlane {
             end,
             max_bytes,
         };
-        py.detach(|| self.0.replica_digest(topic, partition, range))
-            .map_err(errors::closed)
+        command(py, || self.0.replica_digest(topic, partition, range))
     }
 
     fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {

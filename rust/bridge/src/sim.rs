@@ -7,6 +7,7 @@ use pyrklog_dataplane::sim::{self, FetchTurn};
 use pyrklog_log::disk::testing;
 
 use crate::config::PlaneConfig;
+use crate::digests;
 use crate::errors;
 use crate::plane::DataPlane;
 
@@ -184,21 +185,12 @@ impl SimPlane {
     }
 
     /// (base offset, last offset, leader epoch, checksum) of each batch.
-    fn batches(&self, topic: &str, index: i32) -> PyResult<Vec<(i64, i64, i32, u32)>> {
+    fn batches(&self, topic: &str, index: i32) -> PyResult<Vec<digests::Batch>> {
         let batches = self
             .0
             .batches(topic, index)
             .map_err(PyValueError::new_err)?;
-        let row = |batch: &sim::BatchView| {
-            let sim::BatchView {
-                base_offset,
-                last_offset,
-                leader_epoch,
-                crc,
-            } = *batch;
-            (base_offset, last_offset, leader_epoch, crc)
-        };
-        Ok(batches.iter().map(row).collect())
+        Ok(batches.into_iter().map(digests::row).collect())
     }
 
     fn shut_down(&mut self) -> bool {

@@ -35,9 +35,10 @@ use crate::shutdown;
 use crate::sim::frame_thread::FrameThread;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::api::{DigestedBatch, PlaneConfig};
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::block_cache::arena_of;
+use pyrklog_storage::internal_read::read_whole;
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;
 
@@ -55,19 +56,6 @@ pub struct PartitionView {
     pub offsets: Option<(i64, i64, i64, i64)>,
     /// Whom the high watermark waits for, as the leader sees it.
     pub members: Vec<i32>,
-}
-
-/// A batch of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchView {
-    /// First offset.
-    pub base_offset: i64,
-    /// Last offset.
-    pub last_offset: i64,
-    /// Leader epoch.
-    pub leader_epoch: i32,
-    /// Checksum, which offsets and epoch are not part of.
-    pub crc: u32,
 }
 
 /// What a fetcher does next.
@@ -274,17 +262,8 @@ impl SimPlane {
         }
         self.correlation_id += 1;
         let correlation_id = self.correlation_id;
-        let client_id = "fetcher";
-        let frame = framed(
-            key::FETCH,
-            FETCH_VERSION,
-            correlation_id,
-            client_id,
-            |out| {
-                following.ask(cluster, &wanted, out);
-            },
-        );
-        FetchTurn::Send(frame)
+        let ask = |out: &mut Vec<u8>| following.ask(cluster, &wanted, out);
+        FetchTurn::Send(framed(key::FETCH, FETCH_VERSION, correlation_id, ask))
     }
 
     /// The answer to a fetcher's request, without its length. `exchange` sends the leader a whole frame
@@ -314,9 +293,7 @@ impl SimPlane {
             let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
                 ask_ends(broker, partition, leader_epoch, |request| {
                     let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
-                    let asked = framed(key, version, 0, "fetcher", |out| {
-                        request.encode(out, version)
-                    });
+                    let asked = framed(key, version, 0, |out| request.encode(out, version));
                     let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
                     let (_, body) = parse_response_header(&frame, key, version)
                         .map_err(|error| LinkError::Malformed(error.to_string()))?;
@@ -354,7 +331,7 @@ impl SimPlane {
     }
 
     /// The batches of a partition's log up to its durability gate. Errors: a sentence.
-    pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<BatchView>, String> {
+    pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<DigestedBatch>, String> {
         let Some(partition) = self.network.registry.partition(topic, index) else {
             return Ok(Vec::new());
         };
@@ -369,19 +346,12 @@ impl SimPlane {
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
             let slice = slice.map_err(|error| error.to_string())?;
-            let mut bytes = vec![0; slice.len()];
-            let mut done = 0;
-            while done < bytes.len() {
-                match slice.read_at(done, &mut bytes[done..]) {
-                    Ok(count) if count > 0 => done += count,
-                    outcome => return Err(format!("reading at {offset}: {outcome:?}")),
-                }
-            }
+            let bytes = read_whole(&slice, Wait::Blocking).map_err(|error| error.to_string())?;
             let before = offset;
             for batch in Batches::new(&bytes) {
                 let header = batch.map_err(|error| error.to_string())?.header;
                 offset = header.next_offset();
-                found.push(BatchView {
+                found.push(DigestedBatch {
                     base_offset: header.base_offset,
                     last_offset: header.last_offset(),
                     leader_epoch: header.partition_leader_epoch,
@@ -419,19 +389,18 @@ impl SimPlane {
     }
 }
 
-/// A whole frame, with its length.
+/// A fetcher's whole frame, with its length.
 fn framed(
     api_key: i16,
     api_version: i16,
     correlation_id: i32,
-    client_id: &str,
     encode: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
     let header = RequestHeader {
         api_key,
         api_version,
         correlation_id,
-        client_id: Some(client_id),
+        client_id: Some("fetcher"),
     };
     let mut frame = Vec::new();
     header.encode_frame(&mut frame, encode);

@@ -37,6 +37,7 @@ use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
 use pyrklog_control::policy::{self, Operation, Resource};
 use pyrklog_replica::partition::DoubtWaiter;
 use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::reader_queue::Kind;
 
 /// The replica id of a consumer; any other one sees to the log's end.
 const CONSUMER_REPLICA_ID: i32 = -1;
@@ -163,7 +164,7 @@ fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries
     while let Some(first) = queries.first() {
         let dir = first.dir;
         let queries = queries.extract_if(.., |query| query.dir == dir).collect();
-        let queue = readers.for_look_up(dir);
+        let queue = readers.for_kind(dir, Kind::LookUp);
         if !readers.queue(queue).accepts(cx.now.mono_ms) {
             continue;
         }

@@ -12,6 +12,7 @@ use crate::log_dir::{LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
+use crate::reader_queue::Kind;
 use crate::syncer_queue::FailedPartition;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
@@ -268,7 +269,7 @@ impl Delivery for LogManager {
     }
 
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
-        let queue = self.readers.for_internal(work.dir);
+        let queue = self.readers.for_kind(work.dir, Kind::Internal);
         let job = Box::new(InternalReadJob {
             work,
             registry: Arc::clone(&self.registry),

@@ -15,7 +15,7 @@ use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_requests::out_queue::OutQueue;
 use pyrklog_storage::reader_pool::ReaderPool;
-use pyrklog_storage::reader_queue::{Job, ReaderWorker, Step};
+use pyrklog_storage::reader_queue::{Job, Kind, ReaderWorker, Step};
 
 /// How long a reader waits for a full socket before it turns to other work.
 const SOCKET_PATIENCE_MS: i64 = 5;
@@ -96,9 +96,10 @@ impl Job for ReadAhead {
 fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
     let id = worker.queue.id;
     let readers = Arc::clone(&work.readers);
+    let ahead_queue = readers.for_kind(usize::from(id.dir), Kind::Ahead);
     let ahead = |bytes: &SegmentBytes, position: u64| {
         let job = Box::new(ReadAhead(bytes.clone(), position));
-        if let Err(job) = readers.submit(readers.for_ahead(id), job) {
+        if let Err(job) = readers.submit(ahead_queue, job) {
             job.0.forget_ahead(job.1);
         }
     };
