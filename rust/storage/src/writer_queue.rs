@@ -189,8 +189,7 @@ impl<T> WriterQueue<T> {
     }
 
     /// Whether a writer has been at one job for too long.
-    pub fn is_hanging(&self) -> bool {
-        let now_ms = mono_ms();
+    pub fn is_hanging(&self, now_ms: i64) -> bool {
         let hangs = |job: &Step| job.age_ms(now_ms).is_some_and(|age_ms| age_ms > HANG_MS);
         self.jobs.iter().any(hangs)
     }
