@@ -34,7 +34,6 @@ use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
-use pyrklog_control::policy::{self, Operation, Resource};
 use pyrklog_replica::partition::DoubtWaiter;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_queue::Kind;
@@ -87,7 +86,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         asked_ms: now_ms,
         doubtful: Vec::new(),
     };
-    let queries = look_all(cx, client, &request, &mut work);
+    let queries = look_all(cx, &request, &mut work);
     hand_over(cx, place, &mut work, queries);
     let waiter = DoubtWaiter { place, wait };
     work.ask_followers(waiter, &work.doubtful, &mut cx.outbox);
@@ -101,7 +100,6 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
 /// Answers what can be answered at once; returns the look-ups that remain.
 fn look_all(
     cx: &Context,
-    client: &ClientContext,
     request: &ListOffsetsRequest<'_>,
     work: &mut ListOffsetsWork,
 ) -> Vec<Query> {
@@ -111,7 +109,7 @@ fn look_all(
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, client, topic.name, wanted, work)
+                look(cx, topic.name, wanted, work)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -193,16 +191,11 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
 
 fn look(
     cx: &Context,
-    client: &ClientContext,
     topic: &str,
     wanted: &ListOffsetsPartition,
     work: &ListOffsetsWork,
 ) -> Result<Found, ErrorCode> {
     let (isolation, api_version) = (work.isolation, work.api_version);
-    let resource = Resource::Topic(topic);
-    if !policy::authorize(&cx.image, &client.principal, Operation::Describe, resource) {
-        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
-    }
     if !is_known(wanted.timestamp, api_version) {
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
