@@ -4,11 +4,11 @@ use std::path::Path;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
 use crate::digests::{self, ReplicaDigestDone};
-use crate::internal::{self, InternalReadDone};
+use crate::internal;
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
 /// `api::Session`.
@@ -21,44 +21,6 @@ pub struct Session {
     listener: String,
 }
 
-/// `api::ControlRequest`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct Request {
-    id: u64,
-    api_key: i16,
-    api_version: i16,
-    session: Py<Session>,
-    body: Py<PyBytes>,
-}
-
-/// `Event::TopicsMissing`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct TopicsMissing {
-    id: u64,
-    topics: Vec<String>,
-    session: Py<Session>,
-}
-
-/// `Event::ClientGone`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct ClientGone {
-    id: u64,
-}
-
-/// `TicketOutcome::Partitions`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct PartitionsDone {
-    ticket: u64,
-    errors: Vec<i16>,
-}
-
-/// `TicketOutcome::DeleteRecords`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct RecordsDeleted {
-    ticket: u64,
-    results: Vec<(i16, i64)>,
-}
-
 /// `api::LogDirDescription`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct LogDirDescription {
@@ -69,87 +31,116 @@ pub struct LogDirDescription {
     partitions: Vec<(String, i32, i64, i64)>,
 }
 
-/// `TicketOutcome::LogDirs`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct LogDirsDescribed {
-    ticket: u64,
-    log_dirs: Vec<Py<LogDirDescription>>,
-}
+/// Declares the class of an event: its fields can be read, and taken by position in `match`
+/// statements.
+macro_rules! event_class {
+    ($($(#[$attribute:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
+        $(#[$attribute])*
+        #[pyclass(frozen, get_all, module = "pyrklog._core")]
+        pub struct $name {
+            $(pub $field: $type,)*
+        }
 
-/// `TicketOutcome::InternalAppended`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct InternalAppended {
-    ticket: u64,
-    error: i16,
-    base_offset: i64,
-}
-
-/// `TicketOutcome::Shutdown`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct ShutdownDone {
-    ticket: u64,
-    clean: bool,
-}
-
-/// `Event::FollowerCaughtUp`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct FollowerCaughtUp {
-    topic: String,
-    partition: i32,
-    leader_epoch: i32,
-    broker: i32,
-    broker_epoch: i64,
-}
-
-/// `Event::FollowerLogStart`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct FollowerLogStart {
-    topic: String,
-    partition: i32,
-}
-
-/// `Event::LogDirFailed`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct LogDirFailed {
-    path: String,
-    reason: String,
-    partitions: Vec<(String, i32)>,
-}
-
-/// `Event::Notice`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct Notice {
-    event: &'static str,
-    fields: Py<PyDict>,
-    level: &'static str,
-}
-
-/// Lets `match` statements take an event's fields by position, in the order of the stub.
-macro_rules! match_args {
-    ($($class:ident: $($field:literal)+;)+) => {$(
         #[pymethods]
-        impl $class {
+        impl $name {
             #[classattr]
             fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-                Ok(PyTuple::new(py, [$($field),+])?.unbind())
+                Ok(PyTuple::new(py, [$(stringify!($field)),*])?.unbind())
             }
         }
-    )+};
+    )*};
 }
 
-match_args! {
-    Request: "id" "api_key" "api_version" "session" "body";
-    TopicsMissing: "id" "topics" "session";
-    ClientGone: "id";
-    PartitionsDone: "ticket" "errors";
-    RecordsDeleted: "ticket" "results";
-    LogDirsDescribed: "ticket" "log_dirs";
-    InternalAppended: "ticket" "error" "base_offset";
-    ShutdownDone: "ticket" "clean";
-    FollowerCaughtUp: "topic" "partition" "leader_epoch" "broker" "broker_epoch";
-    FollowerLogStart: "topic" "partition";
-    LogDirFailed: "path" "reason" "partitions";
-    Notice: "event" "fields" "level";
+event_class! {
+    /// `api::ControlRequest`.
+    Request {
+        id: u64,
+        api_key: i16,
+        api_version: i16,
+        session: Py<Session>,
+        body: Py<PyBytes>,
+    }
+
+    /// `Event::TopicsMissing`.
+    TopicsMissing {
+        id: u64,
+        topics: Vec<String>,
+        session: Py<Session>,
+    }
+
+    /// `Event::ClientGone`.
+    ClientGone {
+        id: u64,
+    }
+
+    /// `TicketOutcome::Partitions`.
+    PartitionsDone {
+        ticket: u64,
+        errors: Vec<i16>,
+    }
+
+    /// `TicketOutcome::DeleteRecords`.
+    RecordsDeleted {
+        ticket: u64,
+        results: Vec<(i16, i64)>,
+    }
+
+    /// `TicketOutcome::LogDirs`.
+    LogDirsDescribed {
+        ticket: u64,
+        log_dirs: Vec<Py<LogDirDescription>>,
+    }
+
+    /// `TicketOutcome::InternalAppended`.
+    InternalAppended {
+        ticket: u64,
+        error: i16,
+        base_offset: i64,
+    }
+
+    /// `TicketOutcome::Shutdown`.
+    ShutdownDone {
+        ticket: u64,
+        clean: bool,
+    }
+
+    /// `Event::FollowerCaughtUp`.
+    FollowerCaughtUp {
+        topic: String,
+        partition: i32,
+        leader_epoch: i32,
+        broker: i32,
+        broker_epoch: i64,
+    }
+
+    /// `Event::FollowerLogStart`.
+    FollowerLogStart {
+        topic: String,
+        partition: i32,
+    }
+
+    /// `Event::LogDirFailed`.
+    LogDirFailed {
+        path: String,
+        reason: String,
+        partitions: Vec<(String, i32)>,
+    }
+
+    /// `Event::Notice`.
+    Notice {
+        event: &'static str,
+        fields: Py<PyDict>,
+        level: &'static str,
+    }
+
+    /// `TicketOutcome::InternalRead`.
+    InternalReadDone {
+        ticket: u64,
+        error: i16,
+        batches: Py<PyList>,
+        next_offset: i64,
+        end_offset: i64,
+    }
 }
 
 /// The return type of `drain_events`: the union of all event classes.

@@ -3,8 +3,10 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
 use pyrklog_dataplane::api;
+
+use crate::events::InternalReadDone;
 
 /// Key, value and headers, whose bytes stay Python's.
 pub type Record = (
@@ -35,25 +37,6 @@ pub struct InternalBatch {
     is_control: bool,
     records: Py<PyList>,
     damage: Option<String>,
-}
-
-/// `TicketOutcome::InternalRead`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct InternalReadDone {
-    ticket: u64,
-    error: i16,
-    batches: Py<PyList>,
-    next_offset: i64,
-    end_offset: i64,
-}
-
-#[pymethods]
-impl InternalReadDone {
-    #[classattr]
-    fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-        let fields = ["ticket", "error", "batches", "next_offset", "end_offset"];
-        Ok(PyTuple::new(py, fields)?.unbind())
-    }
 }
 
 /// The result of a read as its Python object.

@@ -39,16 +39,16 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirDescription,
-        LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session,
-        ShutdownDone, TopicsMissing,
+        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, InternalReadDone,
+        LogDirDescription, LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted,
+        Request, Session, ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
     use crate::image::{
         BrokerImage, FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage,
     };
     #[pymodule_export]
-    use crate::internal::{InternalBatch, InternalReadDone};
+    use crate::internal::InternalBatch;
     #[pymodule_export]
     use crate::log_config::LogConfig;
     #[pymodule_export]
