@@ -72,20 +72,20 @@ impl SimPlane {
     }
 
     fn connect(&mut self) -> u64 {
-        self.0.connect()
+        self.0.clients.connect()
     }
 
     /// False where the connection is gone.
     fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
-        self.0.send(connection, frame)
+        self.0.clients.send(connection, frame)
     }
 
     fn disconnect(&mut self, connection: u64) {
-        self.0.disconnect(connection);
+        self.0.clients.disconnect(connection);
     }
 
     fn run_network(&mut self) {
-        self.0.run_network();
+        self.0.clients.run();
     }
 
     fn due_ms(&self) -> Option<i64> {
@@ -93,7 +93,7 @@ impl SimPlane {
     }
 
     fn take_answers(&mut self, py: Python<'_>) -> Answers {
-        let answers = self.0.take_answers().into_iter();
+        let answers = self.0.clients.take_replies().into_iter();
         let bytes = |frame: Vec<u8>| PyBytes::new(py, &frame).unbind();
         answers
             .map(|(connection, frame)| (connection, frame.map(bytes)))

@@ -1,7 +1,7 @@
 //! A plane without threads, on a disk in memory, that a simulation drives by hand.
 //!
 //! What threads do elsewhere is done here by whoever calls, one piece at a time and at the time that
-//! was set last: clients' requests ([`SimPlane::run_network`]), a writer's turn
+//! was set last: clients' requests ([`FrameThread::run`]), a writer's turn
 //! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
 //! ([`SimPlane::sync`]). Frames of clients and of followers are handed in and out as bytes: no socket,
 //! no file descriptor.
@@ -18,9 +18,9 @@ use pyrklog_log::disk::testing::MemDisk;
 use pyrklog_log::{Isolation, Log, Wait};
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::Batches;
-use pyrklog_wire::frame::LENGTH_LEN;
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
 
+pub use frame_thread::FrameThread;
 pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
@@ -32,7 +32,6 @@ use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
-use crate::sim::frame_thread::FrameThread;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::{DigestedBatch, PlaneConfig};
@@ -75,7 +74,8 @@ pub struct SimPlane {
     plane: Arc<DataPlane>,
     network: Arc<Network>,
     replicas: Arc<ReplicaManager>,
-    clients: FrameThread,
+    /// Its clients: [`FrameThread::run`] serves them until there is nothing to do at this time.
+    pub clients: FrameThread,
     writers: Vec<Writer>,
     syncers: Vec<Syncer>,
     caches: Vec<(Arc<Arena>, Janitor)>,
@@ -128,29 +128,6 @@ impl SimPlane {
         &self.plane
     }
 
-    // --- connections --------------------------------------------------------------------------
-
-    /// A client connects; its number.
-    pub fn connect(&mut self) -> u64 {
-        self.clients.connect()
-    }
-
-    /// A client sends a whole frame, with its length; false where its connection is gone.
-    pub fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
-        let content = frame.get(LENGTH_LEN..).unwrap_or_default();
-        self.clients.send(connection, content.to_vec())
-    }
-
-    /// A client is gone.
-    pub fn disconnect(&mut self, connection: u64) {
-        self.clients.disconnect(connection);
-    }
-
-    /// Serves connections until there is nothing to do at this time.
-    pub fn run_network(&mut self) {
-        self.clients.run();
-    }
-
     /// When a connection's time is over, or something is to be written later; `None` while there is
     /// neither.
     pub fn due_ms(&self) -> Option<i64> {
@@ -160,11 +137,6 @@ impl SimPlane {
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
         let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
         network_ms.into_iter().chain(later_ms).min()
-    }
-
-    /// Whole answers, without their lengths; `None` for a connection that was closed.
-    pub fn take_answers(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
-        self.clients.take_replies()
     }
 
     // --- disk -----------------------------------------------------------------------------------
