@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 use pyrklog_log::config::UnknownOption;
 
+use crate::classes::keyword_class;
 use crate::errors::unknown_option;
-use crate::keywords::keyword_class;
 
 keyword_class! {
     /// `api::PlaneConfig`.

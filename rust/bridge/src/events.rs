@@ -4,11 +4,12 @@ use std::path::Path;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
+use crate::classes::event_class;
 use crate::digests::{self, ReplicaDigestDone};
-use crate::internal;
+use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
 /// `api::Session`.
@@ -29,26 +30,6 @@ pub struct LogDirDescription {
     total_bytes: i64,
     usable_bytes: i64,
     partitions: Vec<(String, i32, i64, i64)>,
-}
-
-/// Declares the class of an event: its fields can be read, and taken by position in `match`
-/// statements.
-macro_rules! event_class {
-    ($($(#[$attribute:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
-        $(#[$attribute])*
-        #[pyclass(frozen, get_all, module = "pyrklog._core")]
-        pub struct $name {
-            $(pub $field: $type,)*
-        }
-
-        #[pymethods]
-        impl $name {
-            #[classattr]
-            fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-                Ok(PyTuple::new(py, [$(stringify!($field)),*])?.unbind())
-            }
-        }
-    )*};
 }
 
 event_class! {
@@ -131,15 +112,6 @@ event_class! {
         event: &'static str,
         fields: Py<PyDict>,
         level: &'static str,
-    }
-
-    /// `TicketOutcome::InternalRead`.
-    InternalReadDone {
-        ticket: u64,
-        error: i16,
-        batches: Py<PyList>,
-        next_offset: i64,
-        end_offset: i64,
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 
-use crate::keywords::keyword_class;
+use crate::classes::keyword_class;
 use crate::log_config::LogConfig;
 
 keyword_class! {

@@ -6,7 +6,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 use pyrklog_dataplane::api;
 
-use crate::events::InternalReadDone;
+use crate::classes::event_class;
 
 /// Key, value and headers, whose bytes stay Python's.
 pub type Record = (
@@ -37,6 +37,17 @@ pub struct InternalBatch {
     is_control: bool,
     records: Py<PyList>,
     damage: Option<String>,
+}
+
+event_class! {
+    /// `TicketOutcome::InternalRead`.
+    InternalReadDone {
+        ticket: u64,
+        error: i16,
+        batches: Py<PyList>,
+        next_offset: i64,
+        end_offset: i64,
+    }
 }
 
 /// The result of a read as its Python object.

@@ -1,6 +1,7 @@
 //! The Python module pyrklog._core: the only crate that knows pyo3. No logic.
 
 mod arenas;
+mod classes;
 mod config;
 mod digests;
 mod dump;
@@ -8,7 +9,6 @@ mod errors;
 mod events;
 mod image;
 mod internal;
-mod keywords;
 mod log_config;
 mod member_requests;
 mod offsets;
@@ -39,16 +39,16 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, InternalReadDone,
-        LogDirDescription, LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted,
-        Request, Session, ShutdownDone, TopicsMissing,
+        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirDescription,
+        LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session,
+        ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
     use crate::image::{
         BrokerImage, FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage,
     };
     #[pymodule_export]
-    use crate::internal::InternalBatch;
+    use crate::internal::{InternalBatch, InternalReadDone};
     #[pymodule_export]
     use crate::log_config::LogConfig;
     #[pymodule_export]

@@ -3,8 +3,8 @@
 use pyrklog_log as log;
 use pyrklog_log::config::timestamp_type;
 
+use crate::classes::keyword_class;
 use crate::errors::unknown_option;
-use crate::keywords::keyword_class;
 
 keyword_class! {
     /// `pyrklog_log::LogConfig`.

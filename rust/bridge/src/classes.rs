@@ -1,4 +1,4 @@
-//! Classes that Python makes from one keyword a field.
+//! Classes that are declared by their fields alone.
 
 /// Declares a class around a Rust type: its keywords, which are the fields, with a conversion
 /// behind `=`. The keywords of `with` make the fields behind its `=>`.
@@ -27,4 +27,24 @@ macro_rules! keyword_class {
     };
 }
 
-pub(crate) use keyword_class;
+/// Declares the class of an event: its fields can be read, and taken by position in `match`
+/// statements.
+macro_rules! event_class {
+    ($($(#[$attribute:meta])* $name:ident { $($field:ident: $type:ty,)* })*) => {$(
+        $(#[$attribute])*
+        #[pyo3::pyclass(frozen, get_all, module = "pyrklog._core")]
+        pub struct $name {
+            $(pub $field: $type,)*
+        }
+
+        #[pyo3::pymethods]
+        impl $name {
+            #[classattr]
+            fn __match_args__(py: Python<'_>) -> PyResult<Py<pyo3::types::PyTuple>> {
+                Ok(pyo3::types::PyTuple::new(py, [$(stringify!($field)),*])?.unbind())
+            }
+        }
+    )*};
+}
+
+pub(crate) use {event_class, keyword_class};
