@@ -11,6 +11,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use crate::clock::timespec;
 use crate::ids::NEVER_MS;
 
 /// See the module. Watch it edge-triggered; it is never read.
@@ -42,13 +43,9 @@ impl Alarm {
             return Ok(());
         }
         // At zero it would never ring.
-        let at_ms = due_ms.max(1);
         let new = Itimerspec {
             it_interval: Timespec::default(),
-            it_value: Timespec {
-                tv_sec: at_ms / 1000,
-                tv_nsec: at_ms % 1000 * 1_000_000,
-            },
+            it_value: timespec(due_ms.max(1)),
         };
         timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &new)?;
         self.set_ms = due_ms;
@@ -72,10 +69,7 @@ mod tests {
     /// Whether it rings within `within_ms`.
     fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {
         let mut events = Vec::with_capacity(1);
-        let timeout = Timespec {
-            tv_sec: within_ms / 1000,
-            tv_nsec: within_ms % 1000 * 1_000_000,
-        };
+        let timeout = timespec(within_ms);
         epoll::wait(epoll, spare_capacity(&mut events), Some(&timeout)).unwrap();
         !events.is_empty()
     }

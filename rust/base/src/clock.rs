@@ -63,7 +63,7 @@ use simulated::{monotonic, realtime};
 mod simulated {
     use std::cell::Cell;
 
-    use super::{ClockId, Timespec, clock_gettime};
+    use super::{ClockId, Timespec, clock_gettime, timespec};
 
     /// The wall clock at a simulation's start.
     const WALL_AHEAD_MS: i64 = 1_700_000_000_000;
@@ -87,12 +87,13 @@ mod simulated {
         let now_ms = NOW_MS.get().map(|now_ms| now_ms + WALL_AHEAD_MS);
         now_ms.map_or_else(|| clock_gettime(ClockId::Realtime), timespec)
     }
+}
 
-    fn timespec(milliseconds: i64) -> Timespec {
-        Timespec {
-            tv_sec: milliseconds / 1000,
-            tv_nsec: milliseconds % 1000 * 1_000_000,
-        }
+/// A time or a duration, as the system takes it.
+pub fn timespec(milliseconds: i64) -> Timespec {
+    Timespec {
+        tv_sec: milliseconds / 1000,
+        tv_nsec: milliseconds % 1000 * 1_000_000,
     }
 }
 

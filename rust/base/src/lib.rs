@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alarm;
+pub mod by_host;
 pub mod clock;
 pub mod hash;
 pub mod ids;

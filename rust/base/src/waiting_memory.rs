@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::hash::FastMap;
+use crate::by_host::ByHost;
 
 /// Memory of a waiting request besides its body: its task and what that has made of the body.
 pub const REQUEST_FIXED_BYTES: usize = 16 * 1024;
@@ -17,13 +17,7 @@ pub const REQUEST_FIXED_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct WaitingMemory {
     max_bytes: usize,
-    used: Mutex<Used>,
-}
-
-#[derive(Debug, Default)]
-struct Used {
-    bytes: usize,
-    by_host: FastMap<IpAddr, usize>,
+    used: Mutex<ByHost>,
 }
 
 /// Memory of one request, returned on drop.
@@ -48,7 +42,7 @@ impl WaitingMemory {
     pub fn charge(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Option<Charge> {
         let bytes = body_bytes + REQUEST_FIXED_BYTES;
         let mut used = self.used.lock();
-        let has_room = used.bytes == 0 || used.leaves_room(host, bytes, self.max_bytes);
+        let has_room = used.total() == 0 || self.leaves_room(&used, host, bytes);
         has_room.then(|| {
             used.add(host, bytes);
             self.counted(host, bytes)
@@ -73,38 +67,23 @@ impl WaitingMemory {
     /// Whether requests of `host` that cannot be refused later must not begin.
     pub fn is_full_for(&self, host: IpAddr) -> bool {
         let used = self.used.lock();
-        used.bytes > 0 && !used.leaves_room(host, REQUEST_FIXED_BYTES, self.max_bytes)
+        used.total() > 0 && !self.leaves_room(&used, host, REQUEST_FIXED_BYTES)
+    }
+
+    /// Whether `host`, with `bytes` more, has no more than it leaves free.
+    fn leaves_room(&self, used: &ByHost, host: IpAddr, bytes: usize) -> bool {
+        used.of(host) + bytes <= self.max_bytes.saturating_sub(used.total() + bytes)
     }
 
     /// Bytes in use.
     pub fn used_bytes(&self) -> usize {
-        self.used.lock().bytes
-    }
-}
-
-impl Used {
-    /// Whether `host`, with `bytes` more, has no more than it leaves free.
-    fn leaves_room(&self, host: IpAddr, bytes: usize, max_bytes: usize) -> bool {
-        let of_host = self.by_host.get(&host).copied().unwrap_or(0) + bytes;
-        of_host <= max_bytes.saturating_sub(self.bytes + bytes)
-    }
-
-    fn add(&mut self, host: IpAddr, bytes: usize) {
-        self.bytes += bytes;
-        *self.by_host.entry(host).or_insert(0) += bytes;
+        self.used.lock().total()
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut used = self.memory.used.lock();
-        used.bytes -= self.bytes;
-        if let Some(of_host) = used.by_host.get_mut(&self.host) {
-            *of_host -= self.bytes;
-            if *of_host == 0 {
-                used.by_host.remove(&self.host);
-            }
-        }
+        self.memory.used.lock().subtract(self.host, self.bytes);
     }
 }
 
@@ -132,7 +111,7 @@ mod tests {
         assert_eq!(memory.used_bytes(), 3 * REQUEST_FIXED_BYTES + 15);
         drop((two, forced));
         assert_eq!(memory.used_bytes(), 0);
-        assert!(memory.used.lock().by_host.is_empty());
+        assert!(memory.used.lock().is_empty());
     }
 
     #[test]

@@ -5,7 +5,17 @@ use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 
 /// (base offset, last offset, leader epoch, CRC).
-type Batch = (i64, i64, i32, u32);
+pub type Batch = (i64, i64, i32, u32);
+
+/// One as its Python object.
+pub fn row(batch: api::DigestedBatch) -> Batch {
+    (
+        batch.base_offset,
+        batch.last_offset,
+        batch.leader_epoch,
+        batch.crc,
+    )
+}
 
 /// (error code, leader epoch, log start offset, high watermark, log end offset, next offset, digest,
 /// batches, damaged offset, first batch).
@@ -20,14 +30,7 @@ pub struct ReplicaDigestDone {
 
 /// A digest as its Python object.
 pub fn digest_done(py: Python<'_>, ticket: u64, digest: api::ReplicaDigest) -> PyResult<Py<PyAny>> {
-    let first = digest.first.map(|batch| {
-        (
-            batch.base_offset,
-            batch.last_offset,
-            batch.leader_epoch,
-            batch.crc,
-        )
-    });
+    let first = digest.first.map(row);
     let digest = (
         digest.error_code,
         digest.leader_epoch,

@@ -7,6 +7,7 @@ use pyrklog_dataplane::sim::{self, FetchTurn};
 use pyrklog_log::disk::testing;
 
 use crate::config::plane_config;
+use crate::digests;
 use crate::errors;
 use crate::plane::DataPlane;
 
@@ -71,20 +72,20 @@ impl SimPlane {
     }
 
     fn connect(&mut self) -> u64 {
-        self.0.connect()
+        self.0.clients.connect()
     }
 
     /// False where the connection is gone.
     fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
-        self.0.send(connection, frame)
+        self.0.clients.send(connection, frame)
     }
 
     fn disconnect(&mut self, connection: u64) {
-        self.0.disconnect(connection);
+        self.0.clients.disconnect(connection);
     }
 
     fn run_network(&mut self) {
-        self.0.run_network();
+        self.0.clients.run();
     }
 
     fn due_ms(&self) -> Option<i64> {
@@ -92,7 +93,7 @@ impl SimPlane {
     }
 
     fn take_answers(&mut self, py: Python<'_>) -> Answers {
-        let answers = self.0.take_answers().into_iter();
+        let answers = self.0.clients.take_replies().into_iter();
         let bytes = |frame: Vec<u8>| PyBytes::new(py, &frame).unbind();
         answers
             .map(|(connection, frame)| (connection, frame.map(bytes)))
@@ -184,21 +185,12 @@ impl SimPlane {
     }
 
     /// (base offset, last offset, leader epoch, checksum) of each batch.
-    fn batches(&self, topic: &str, index: i32) -> PyResult<Vec<(i64, i64, i32, u32)>> {
+    fn batches(&self, topic: &str, index: i32) -> PyResult<Vec<digests::Batch>> {
         let batches = self
             .0
             .batches(topic, index)
             .map_err(PyValueError::new_err)?;
-        let row = |batch: &sim::BatchView| {
-            let sim::BatchView {
-                base_offset,
-                last_offset,
-                leader_epoch,
-                crc,
-            } = *batch;
-            (base_offset, last_offset, leader_epoch, crc)
-        };
-        Ok(batches.iter().map(row).collect())
+        Ok(batches.into_iter().map(digests::row).collect())
     }
 
     fn shut_down(&mut self) -> bool {

@@ -14,7 +14,6 @@ pub mod internal_read_work;
 pub mod offset_commit;
 pub mod offset_table;
 pub mod outbox;
-pub mod policy;
 pub mod request_channel;
 pub mod statistics;
 pub mod tickets;

@@ -32,7 +32,7 @@ impl Counter {
 }
 
 /// Counters of one network thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ThreadStatistics {
     /// Bytes received.
     pub received_bytes: Counter,
@@ -64,49 +64,36 @@ pub struct ThreadStatistics {
     pub protocol_errors: Counter,
     /// Connections closed as idle.
     pub idle_closed: Counter,
-    requests: [Counter; API_KEYS],
+    requests: Requests,
 }
 
-impl Default for ThreadStatistics {
-    fn default() -> ThreadStatistics {
-        ThreadStatistics {
-            received_bytes: Counter::default(),
-            sent_bytes: Counter::default(),
-            produced_bytes: Counter::default(),
-            fetched_bytes_cached: Counter::default(),
-            fetched_bytes_copy: Counter::default(),
-            fetched_bytes_sendfile: Counter::default(),
-            fetched_bytes_window: Counter::default(),
-            fetched_bytes_inline: Counter::default(),
-            muted: Counter::default(),
-            connections: Counter::default(),
-            connections_moved: Counter::default(),
-            worked_ns: Counter::default(),
-            heavy_requests: Counter::default(),
-            protocol_errors: Counter::default(),
-            idle_closed: Counter::default(),
-            requests: std::array::from_fn(|_| Counter::default()),
-        }
+/// One counter an API.
+#[derive(Debug)]
+struct Requests([Counter; API_KEYS]);
+
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Requests {
+    fn of(&self, api_key: i16) -> Option<&Counter> {
+        self.0.get(usize::try_from(api_key).ok()?)
     }
 }
 
 impl ThreadStatistics {
     /// Counts a request.
     pub fn request(&self, api_key: i16) {
-        if let Some(counter) = usize::try_from(api_key)
-            .ok()
-            .and_then(|key| self.requests.get(key))
-        {
+        if let Some(counter) = self.requests.of(api_key) {
             counter.add(1);
         }
     }
 
     /// Requests of an API so far.
     pub fn requests(&self, api_key: i16) -> u64 {
-        usize::try_from(api_key)
-            .ok()
-            .and_then(|key| self.requests.get(key))
-            .map_or(0, Counter::get)
+        self.requests.of(api_key).map_or(0, Counter::get)
     }
 }
 

@@ -83,11 +83,8 @@ pub fn registered(services: &Arc<Services>) {
                 let dir = Arc::clone(dir);
                 move |services: &Arc<Services>| {
                     if let Err(error) = dir.files.registered() {
-                        let fields = vec![
-                            ("log_dir", dir.path().display().to_string()),
-                            ("reason", format!("writing down the registration: {error}")),
-                        ];
-                        services.events.notice("log_dir_note", "warning", fields);
+                        let reason = format!("writing down the registration: {error}");
+                        services.dir_notice(&dir, "log_dir_note", "warning", reason);
                     }
                 }
             }),
@@ -147,10 +144,7 @@ fn describe(services: &Services, dir: &Arc<LogDirState>) -> LogDirDescription {
         return failed(dir.path());
     }
     let mut partitions = Vec::new();
-    for partition in services.registry.load().partitions() {
-        if !Arc::ptr_eq(&partition.dir, dir) {
-            continue;
-        }
+    for partition in services.registry.load().partitions_in(dir) {
         if let Some(log) = &partition.lock().log {
             let size_bytes = i64::try_from(log.size_bytes()).unwrap_or(i64::MAX);
             partitions.push((

@@ -22,49 +22,36 @@ use pyrklog_control::image::{Image, TopicState};
 use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
-use pyrklog_storage::log_loader::{Command, Gathering, with};
+use pyrklog_storage::log_loader::{Command, Gathering};
 use pyrklog_storage::log_manager::SpaceListener;
 
 /// What the controller wants of one partition.
 #[derive(Debug)]
 struct Order {
-    topic: String,
-    partition: i32,
     /// `None`: this broker.
     leader: Option<i32>,
-    leader_epoch: i32,
-    replicas: Vec<i32>,
-    isr: Vec<i32>,
-    is_new: bool,
-    is_held: bool,
+    spec: LeaderSpec,
 }
 
 /// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
 pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
-    let order = |spec: LeaderSpec| Order {
-        topic: spec.topic,
-        partition: spec.partition,
-        leader: None,
-        leader_epoch: spec.leader_epoch,
-        replicas: spec.replicas,
-        isr: spec.isr,
-        is_new: spec.is_new,
-        is_held: spec.is_held,
-    };
+    let order = |spec| Order { leader: None, spec };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
 /// Makes this broker follow others; see [`crate::DataPlane::become_followers`].
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
-        topic: spec.topic,
-        partition: spec.partition,
         leader: Some(spec.leader),
-        leader_epoch: spec.leader_epoch,
-        replicas: spec.replicas,
-        isr: spec.isr,
-        is_new: spec.is_new,
-        is_held: false,
+        spec: LeaderSpec {
+            topic: spec.topic,
+            partition: spec.partition,
+            leader_epoch: spec.leader_epoch,
+            replicas: spec.replicas,
+            isr: spec.isr,
+            is_new: spec.is_new,
+            is_held: false,
+        },
     };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
@@ -94,18 +81,14 @@ fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
     }
     let commands = due.into_iter().map(|(index, partition)| {
         let gathering = Arc::clone(&gathering);
-        Command {
-            key: (Arc::clone(&partition.topic.name), partition.index),
-            dir: partition.dir.index,
-            run: with(replicas, move |replicas| {
-                let code = load(replicas, &partition);
-                if is_injected(Fault::TruncateToHighWatermark) {
-                    to_high_watermark(&replicas.logs, &partition);
-                }
-                Arc::clone(&replicas.fetchers).follow(&partition);
-                gathering.done(&replicas.events, index, code.0);
-            }),
-        }
+        Command::about(partition, replicas, move |replicas, partition| {
+            let code = load(replicas, partition);
+            if is_injected(Fault::TruncateToHighWatermark) {
+                to_high_watermark(&replicas.logs, partition);
+            }
+            Arc::clone(&replicas.fetchers).follow(partition);
+            gathering.done(&replicas.events, index, code.0);
+        })
     });
     replicas.loader.submit(commands);
     ticket
@@ -124,27 +107,27 @@ fn take_up(
     image: &Image,
     held: &HostedPartitions,
     fresh: &mut Fresh,
-    order: &Order,
+    Order { leader, spec }: &Order,
     now_ms: i64,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
-        .topic(&order.topic)
+        .topic(&spec.topic)
         .ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    if order.partition < 0 {
+    if spec.partition < 0 {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
-    let key = (order.topic.clone(), order.partition);
+    let key = (spec.topic.clone(), spec.partition);
     let known = held
-        .partition(&order.topic, order.partition)
+        .partition(&spec.topic, spec.partition)
         .filter(|partition| partition.topic.id == wanted.id)
         .or_else(|| fresh.partitions.get(&key));
     let partition = match known {
         Some(partition) => Arc::clone(partition),
         None => {
-            let dir = choose_dir(replicas, order)?;
+            let dir = choose_dir(replicas, spec)?;
             let topic = topic_of(held, fresh, wanted);
             let node_id = replicas.config.node_id;
-            let partition = Arc::new(Partition::new(topic, order.partition, dir, node_id));
+            let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
             fresh.partitions.insert(key, Arc::clone(&partition));
             partition
         }
@@ -152,16 +135,16 @@ fn take_up(
     let mut outbox = replicas.outbox();
     let mut state = partition.lock();
     let decision = LeaderAndIsr {
-        leader: order.leader,
-        leader_epoch: order.leader_epoch,
-        replicas: &order.replicas,
-        isr: &order.isr,
-        is_held: order.is_held,
+        leader: *leader,
+        leader_epoch: spec.leader_epoch,
+        replicas: &spec.replicas,
+        isr: &spec.isr,
+        is_held: spec.is_held,
     };
     if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
-    if order.leader.is_some() {
+    if leader.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
     // Who leads on has all that it appended: whoever waits for it goes on waiting, as in Kafka.
@@ -182,20 +165,17 @@ fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> 
     }
 }
 
-fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
-    if let Some(index) = replicas
-        .partition_dirs
-        .dir_of(&order.topic, order.partition)
-    {
+fn choose_dir(replicas: &ReplicaManager, spec: &LeaderSpec) -> Result<Arc<LogDirState>, ErrorCode> {
+    if let Some(index) = replicas.partition_dirs.dir_of(&spec.topic, spec.partition) {
         return Ok(Arc::clone(&replicas.dirs[index]));
     }
-    if !order.is_new && replicas.has_failed_dir() {
+    if !spec.is_new && replicas.has_failed_dir() {
         // It may lie in the directory that cannot be read: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
     let chosen = replicas
         .partition_dirs
-        .choose(&order.topic, order.partition, &replicas.dirs);
+        .choose(&spec.topic, spec.partition, &replicas.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
@@ -262,18 +242,14 @@ pub fn load_again(replicas: &Arc<ReplicaManager>, partitions: Vec<Arc<Partition>
         }
         is_wanted
     };
-    let commands = partitions
-        .into_iter()
-        .filter(is_wanted)
-        .map(|partition| Command {
-            key: (Arc::clone(&partition.topic.name), partition.index),
-            dir: partition.dir.index,
-            run: with(replicas, move |replicas| {
-                load(replicas, &partition);
-                Arc::clone(&replicas.fetchers).follow(&partition);
-            }),
-        });
-    replicas.loader.submit(commands);
+    let load_one = |partition| {
+        Command::about(partition, replicas, |replicas, partition| {
+            load(replicas, partition);
+            Arc::clone(&replicas.fetchers).follow(partition);
+        })
+    };
+    let wanted = partitions.into_iter().filter(is_wanted);
+    replicas.loader.submit(wanted.map(load_one));
 }
 
 fn outcome(partition: &Partition) -> ErrorCode {
@@ -316,10 +292,7 @@ fn finish_transition(
 }
 
 fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {
-    let reason = format!(
-        "opening {}-{}: {error}",
-        partition.topic.name, partition.index
-    );
+    let reason = format!("opening {partition}: {error}");
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
         OpenError::Io(_) if !error.may_pass() => {
@@ -343,12 +316,8 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
         replicas.events.notice(notice, "warning", fields);
         return ErrorCode::NONE;
     }
-    let fields = vec![
-        ("topic", partition.topic.name.to_string()),
-        ("partition", partition.index.to_string()),
-        ("reason", reason),
-    ];
-    replicas.events.notice("partition_offline", "error", fields);
+    let (topic, index) = (&partition.topic.name, partition.index);
+    replicas.partition_error(topic, index, "partition_offline", reason);
     code
 }
 

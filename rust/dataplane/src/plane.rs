@@ -276,10 +276,7 @@ impl DataPlane {
     /// # Errors
     /// The plane was shut down.
     pub fn become_leaders(&self, specs: Vec<LeaderSpec>) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = leadership::become_leaders(&self.replicas, specs);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| leadership::become_leaders(&self.replicas, specs))
     }
 
     /// This broker follows others in these partitions: opens, recovers or creates their logs, then
@@ -289,10 +286,7 @@ impl DataPlane {
     /// # Errors
     /// The plane was shut down.
     pub fn become_followers(&self, specs: Vec<FollowerSpec>) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = leadership::become_followers(&self.replicas, specs);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| leadership::become_followers(&self.replicas, specs))
     }
 
     /// The in-sync replicas of a partition that this broker leads in this epoch: `isr` is what the
@@ -363,10 +357,7 @@ impl DataPlane {
     /// # Errors
     /// The plane was shut down.
     pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = stopping::stop_partitions(&self.replicas, specs);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| stopping::stop_partitions(&self.replicas, specs))
     }
 
     /// Moves log start offsets: (topic, partition, offset; -1 = high watermark). Completes as
@@ -375,10 +366,7 @@ impl DataPlane {
     /// # Errors
     /// The plane was shut down.
     pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = housekeeping::delete_records(&self.network.services, &targets);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| housekeeping::delete_records(&self.network.services, &targets))
     }
 
     /// Sizes of directories and partitions. Completes as [`TicketOutcome::LogDirs`].
@@ -386,10 +374,7 @@ impl DataPlane {
     /// # Errors
     /// The plane was shut down.
     pub fn describe_log_dirs(&self) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = housekeeping::describe_log_dirs(&self.network.services);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| housekeeping::describe_log_dirs(&self.network.services))
     }
 
     /// Appends one batch to a partition of an internal topic that this broker leads. It is built
@@ -415,10 +400,7 @@ impl DataPlane {
         append: &InternalAppend<'_>,
         records: impl IntoIterator<Item = impl Into<NewRecord<'r>>>,
     ) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        let ticket = internal_append::append_internal(&self.network.services, append, records);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| internal_append::append_internal(&self.network.services, append, records))
     }
 
     /// Appends staged offset commits as one batch, in order, to their groups' partition of
@@ -433,10 +415,7 @@ impl DataPlane {
         append: &InternalAppend<'_>,
         commits: Vec<Arc<OffsetCommit>>,
     ) -> Result<Arc<CommitBatch>, Closed> {
-        let closed = self.open_for_commands()?;
-        let batch = internal_append::append_commits(&self.network.services, append, commits);
-        drop(closed);
-        Ok(batch)
+        self.command(|| internal_append::append_commits(&self.network.services, append, commits))
     }
 
     /// Tells the clients of commits that are not answered yet REQUEST_TIMED_OUT.
@@ -463,14 +442,17 @@ impl DataPlane {
         offset: i64,
         max_bytes: usize,
     ) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
+        self.command(|| {
+            self.start_readers();
+            begin_internal_read::read_internal(&self.network, topic, partition, offset, max_bytes)
+        })
+    }
+
+    /// The control plane may read before it listens.
+    fn start_readers(&self) {
         if let Err(error) = self.threads.start_readers(&self.network) {
             self.tell_of_threads(&error);
         }
-        let ticket =
-            begin_internal_read::read_internal(&self.network, topic, partition, offset, max_bytes);
-        drop(closed);
-        Ok(ticket)
     }
 
     fn tell_of_threads(&self, error: &io::Error) {
@@ -480,7 +462,8 @@ impl DataPlane {
             .notice("threads_failed", "error", fields);
     }
 
-    fn open_for_commands(&self) -> Result<parking_lot::MutexGuard<'_, bool>, Closed> {
+    /// Carries a command out, behind those before it.
+    fn command<T>(&self, act: impl FnOnce() -> T) -> Result<T, Closed> {
         let closed = self.is_closed.lock();
         if *closed {
             return Err(Closed);
@@ -488,7 +471,7 @@ impl DataPlane {
         if let Err(error) = self.threads.start_storage(&self.network) {
             self.tell_of_threads(&error);
         }
-        Ok(closed)
+        Ok(act())
     }
 
     /// Counters by name.

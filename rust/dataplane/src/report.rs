@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use pyrklog_arena::ArenaStatistics;
 use pyrklog_wire::api::TABLE;
 
 use crate::net::network::Network;
 use pyrklog_base::clock::mono_ms;
+use pyrklog_control::statistics::{Counter, ThreadStatistics};
 use pyrklog_storage::block_cache;
 
 /// All of them; `requests.<API>` for each API of the table.
@@ -16,13 +18,9 @@ pub fn statistics(network: &Network) -> Vec<(String, u64)> {
     internal(network, &mut all);
     queues(network, &mut all);
     let counters = &network.statistics;
-    all.extend(
-        TABLE
-            .iter()
-            // Nobody counts what our own tools ask.
-            .filter(|row| !row.is_private)
-            .map(|row| (format!("requests.{}", row.name), counters.requests(row.key))),
-    );
+    // Nobody counts what our own tools ask.
+    let apis = TABLE.iter().filter(|row| !row.is_private);
+    all.extend(apis.map(|row| (format!("requests.{}", row.name), counters.requests(row.key))));
     all
 }
 
@@ -40,21 +38,15 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         partitions += 1;
     }
     let sessions = network.sessions.lock().statistics();
+    let dirs = &network.dirs;
+    let unwritten_bytes = dirs.iter().map(|dir| dir.unwritten_bytes()).sum();
+    let muted = dirs.iter().map(|dir| dir.muted.depth(0).waiting).sum();
+    let parked_bytes = network.channel.waiting_memory().used_bytes();
     let gauges = [
         ("connections", network.limits.total()),
         ("partitions", partitions),
-        (
-            "unwritten_bytes",
-            network.dirs.iter().map(|dir| dir.unwritten_bytes()).sum(),
-        ),
-        (
-            "connections_parked",
-            network
-                .dirs
-                .iter()
-                .map(|dir| dir.muted.depth(0).waiting)
-                .sum(),
-        ),
+        ("unwritten_bytes", unwritten_bytes),
+        ("connections_parked", muted),
         ("purgatory_produce", produce_waiters),
         ("purgatory_fetch", fetch_waiters),
         ("purgatory_internal", internal_waiters),
@@ -62,10 +54,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         ("control_queue_placeless", control.placeless),
         ("control_queue_parked", control.parked),
         ("control_queue_waiting", control.waiting),
-        (
-            "control_queue_parked_bytes",
-            network.channel.waiting_memory().used_bytes(),
-        ),
+        ("control_queue_parked_bytes", parked_bytes),
         ("event_queue_depth", network.events.waiting()),
         ("reader_queue_depth", network.readers.waiting()),
         ("validation_waiting", network.validators.waiting()),
@@ -78,11 +67,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         ("fetch_sessions", sessions.sessions),
         ("fetch_session_partitions", sessions.partitions),
     ];
-    all.extend(
-        gauges
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value as u64)),
-    );
+    all.extend(gauges.map(|(name, value)| (name.to_owned(), value as u64)));
     all.push(("fetch_session_evictions".to_owned(), sessions.evictions));
     for (side, quota) in [
         ("leader", &network.quotas.leader),
@@ -94,44 +79,32 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
     cache(network, all);
 }
 
+type OfArena = fn(&ArenaStatistics) -> u64;
+type OfThread = fn(&ThreadStatistics) -> &Counter;
+
+/// Statistics of an arena, by name.
+const OF_ARENA: [(&str, OfArena); 10] = [
+    ("cache_populated_bytes", |of| of.populated_bytes),
+    ("cache_free_bytes", |of| of.free_bytes),
+    ("cache_limit_bytes", |of| of.limit_bytes),
+    ("cache_appended_bytes", |of| of.appended_bytes),
+    ("cache_appends_refused", |of| of.refused),
+    ("cache_chunks_reclaimed", |of| of.reclaimed),
+    ("cache_transient_bytes", |of| of.transient_bytes),
+    ("cache_held_bytes", |of| of.held_bytes),
+    ("cache_chunks_given_back", |of| of.given_back),
+    ("cache_chunks_populated_by_appends", |of| {
+        of.populated_by_appends
+    }),
+];
+
 /// The block caches of all directories together.
 fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
-    let mut sums = [0; 10];
-    for arena in network
-        .dirs
-        .iter()
-        .filter_map(|dir| block_cache::arena_of(&dir.files))
-    {
-        let of = arena.statistics();
-        let values = [
-            of.populated_bytes,
-            of.free_bytes,
-            of.limit_bytes,
-            of.appended_bytes,
-            of.refused,
-            of.reclaimed,
-            of.transient_bytes,
-            of.held_bytes,
-            of.given_back,
-            of.populated_by_appends,
-        ];
-        for (sum, value) in sums.iter_mut().zip(values) {
-            *sum += value;
-        }
-    }
-    let names = [
-        "cache_populated_bytes",
-        "cache_free_bytes",
-        "cache_limit_bytes",
-        "cache_appended_bytes",
-        "cache_appends_refused",
-        "cache_chunks_reclaimed",
-        "cache_transient_bytes",
-        "cache_held_bytes",
-        "cache_chunks_given_back",
-        "cache_chunks_populated_by_appends",
-    ];
-    all.extend(names.into_iter().map(str::to_owned).zip(sums));
+    let dirs = network.dirs.iter();
+    let arenas: Vec<ArenaStatistics> = dirs
+        .filter_map(|dir| Some(block_cache::arena_of(&dir.files)?.statistics()))
+        .collect();
+    all.extend(OF_ARENA.map(|(name, value)| (name.to_owned(), arenas.iter().map(value).sum())));
 }
 
 /// What the control plane appends to internal topics and reads of them.
@@ -145,11 +118,7 @@ fn internal(network: &Network, all: &mut Vec<(String, u64)>) {
         ("internal_read_bytes", &counters.read_bytes),
         ("internal_damaged_batches", &counters.damaged_batches),
     ];
-    all.extend(
-        internal
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.load(Ordering::Relaxed))),
-    );
+    all.extend(internal.map(|(name, value)| (name.to_owned(), value.load(Ordering::Relaxed))));
 }
 
 /// Each queue that may back up: `<what>.<log directory>.<queue>`, and `<what>.<log directory>` for
@@ -185,68 +154,32 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
     }
 }
 
+/// Counters of the network threads, which are summed, by name.
+const OF_THREAD: [(&str, OfThread); 14] = [
+    ("received_bytes", |of| &of.received_bytes),
+    ("sent_bytes", |of| &of.sent_bytes),
+    ("produced_bytes", |of| &of.produced_bytes),
+    ("fetched_bytes.cached", |of| &of.fetched_bytes_cached),
+    ("fetched_bytes.copy", |of| &of.fetched_bytes_copy),
+    ("fetched_bytes.sendfile", |of| &of.fetched_bytes_sendfile),
+    ("fetched_bytes.window", |of| &of.fetched_bytes_window),
+    ("fetched_bytes.inline", |of| &of.fetched_bytes_inline),
+    ("heavy_requests", |of| &of.heavy_requests),
+    ("connections_moved", |of| &of.connections_moved),
+    ("network_threads_worked_ns", |of| &of.worked_ns),
+    ("connections_muted", |of| &of.muted),
+    ("protocol_errors", |of| &of.protocol_errors),
+    ("idle_closed", |of| &of.idle_closed),
+];
+
 fn sums(network: &Network, all: &mut Vec<(String, u64)>) {
     let counters = &network.statistics;
-    let sums = [
-        (
-            "received_bytes",
-            counters.sum(|thread| &thread.received_bytes),
-        ),
-        ("sent_bytes", counters.sum(|thread| &thread.sent_bytes)),
-        (
-            "produced_bytes",
-            counters.sum(|thread| &thread.produced_bytes),
-        ),
-        (
-            "fetched_bytes.cached",
-            counters.sum(|thread| &thread.fetched_bytes_cached),
-        ),
-        (
-            "fetched_bytes.copy",
-            counters.sum(|thread| &thread.fetched_bytes_copy),
-        ),
-        (
-            "fetched_bytes.sendfile",
-            counters.sum(|thread| &thread.fetched_bytes_sendfile),
-        ),
-        (
-            "fetched_bytes.window",
-            counters.sum(|thread| &thread.fetched_bytes_window),
-        ),
-        (
-            "fetched_bytes.inline",
-            counters.sum(|thread| &thread.fetched_bytes_inline),
-        ),
-        (
-            "heavy_requests",
-            counters.sum(|thread| &thread.heavy_requests),
-        ),
-        (
-            "connections_moved",
-            counters.sum(|thread| &thread.connections_moved),
-        ),
-        (
-            "network_threads_worked_ns",
-            counters.sum(|thread| &thread.worked_ns),
-        ),
-        ("connections_muted", counters.sum(|thread| &thread.muted)),
-        (
-            "protocol_errors",
-            counters.sum(|thread| &thread.protocol_errors),
-        ),
-        ("idle_closed", counters.sum(|thread| &thread.idle_closed)),
-        (
-            "accepts_failed",
-            counters.accepts_failed.load(Ordering::Relaxed),
-        ),
-        (
-            "connections_at_limit",
-            counters.connections_at_limit.load(Ordering::Relaxed),
-        ),
+    all.extend(OF_THREAD.map(|(name, counter)| (name.to_owned(), counters.sum(counter))));
+    let (failed, at_limit) = (&counters.accepts_failed, &counters.connections_at_limit);
+    let others = [
+        ("accepts_failed", failed.load(Ordering::Relaxed)),
+        ("connections_at_limit", at_limit.load(Ordering::Relaxed)),
         ("reader_jobs", network.readers.jobs_done()),
     ];
-    all.extend(
-        sums.into_iter()
-            .map(|(name, value)| (name.to_owned(), value)),
-    );
+    all.extend(others.map(|(name, value)| (name.to_owned(), value)));
 }

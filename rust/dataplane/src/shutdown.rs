@@ -52,11 +52,7 @@ pub fn end_in_order(
     for dir in &network.dirs {
         if let Err(reason) = close_dir(network, dir) {
             is_clean = false;
-            let fields = vec![
-                ("log_dir", dir.path().display().to_string()),
-                ("reason", reason),
-            ];
-            network.events.notice("log_dir_not_clean", "error", fields);
+            network.dir_notice(dir, "log_dir_not_clean", "error", reason);
         }
     }
     is_clean
@@ -87,19 +83,12 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     }
     let held = network.registry.load();
     let mut logs = Vec::new();
-    for partition in held
-        .partitions()
-        .filter(|partition| Arc::ptr_eq(&partition.dir, dir))
-    {
+    for partition in held.partitions_in(dir) {
         let mut state = partition.lock();
         state.role = Role::Stopped;
         if let Some(log) = &mut state.log {
-            log.close_cleanly().map_err(|error| {
-                format!(
-                    "closing {}-{}: {error}",
-                    partition.topic.name, partition.index
-                )
-            })?;
+            log.close_cleanly()
+                .map_err(|error| format!("closing {partition}: {error}"))?;
             logs.push(Arc::clone(partition));
         }
     }
@@ -163,11 +152,7 @@ fn tell_of_kept(network: &Network, dir: &LogDirState) {
         "{kept_mib} MiB stay in memory for the next start, in {}; pyrklog arena drop frees them",
         arena.path().display()
     );
-    let fields = vec![
-        ("log_dir", dir.path().display().to_string()),
-        ("reason", reason),
-    ];
-    network.events.notice("block_cache_kept", "info", fields);
+    network.dir_notice(dir, "block_cache_kept", "info", reason);
 }
 
 /// The broker epoch of this life; before it has one, that with which the directory was left: nothing was

@@ -1,7 +1,7 @@
 //! A plane without threads, on a disk in memory, that a simulation drives by hand.
 //!
 //! What threads do elsewhere is done here by whoever calls, one piece at a time and at the time that
-//! was set last: clients' requests ([`SimPlane::run_network`]), a writer's turn
+//! was set last: clients' requests ([`FrameThread::run`]), a writer's turn
 //! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
 //! ([`SimPlane::sync`]). Frames of clients and of followers are handed in and out as bytes: no socket,
 //! no file descriptor.
@@ -18,9 +18,9 @@ use pyrklog_log::disk::testing::MemDisk;
 use pyrklog_log::{Isolation, Log, Wait};
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::Batches;
-use pyrklog_wire::frame::LENGTH_LEN;
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
 
+pub use frame_thread::FrameThread;
 pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
@@ -32,12 +32,12 @@ use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
-use crate::sim::frame_thread::FrameThread;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::api::{DigestedBatch, PlaneConfig};
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::block_cache::arena_of;
+use pyrklog_storage::internal_read::read_whole;
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;
 
@@ -57,19 +57,6 @@ pub struct PartitionView {
     pub members: Vec<i32>,
 }
 
-/// A batch of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchView {
-    /// First offset.
-    pub base_offset: i64,
-    /// Last offset.
-    pub last_offset: i64,
-    /// Leader epoch.
-    pub leader_epoch: i32,
-    /// Checksum, which offsets and epoch are not part of.
-    pub crc: u32,
-}
-
 /// What a fetcher does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchTurn {
@@ -87,7 +74,8 @@ pub struct SimPlane {
     plane: Arc<DataPlane>,
     network: Arc<Network>,
     replicas: Arc<ReplicaManager>,
-    clients: FrameThread,
+    /// Its clients: [`FrameThread::run`] serves them until there is nothing to do at this time.
+    pub clients: FrameThread,
     writers: Vec<Writer>,
     syncers: Vec<Syncer>,
     caches: Vec<(Arc<Arena>, Janitor)>,
@@ -140,29 +128,6 @@ impl SimPlane {
         &self.plane
     }
 
-    // --- connections --------------------------------------------------------------------------
-
-    /// A client connects; its number.
-    pub fn connect(&mut self) -> u64 {
-        self.clients.connect()
-    }
-
-    /// A client sends a whole frame, with its length; false where its connection is gone.
-    pub fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
-        let content = frame.get(LENGTH_LEN..).unwrap_or_default();
-        self.clients.send(connection, content.to_vec())
-    }
-
-    /// A client is gone.
-    pub fn disconnect(&mut self, connection: u64) {
-        self.clients.disconnect(connection);
-    }
-
-    /// Serves connections until there is nothing to do at this time.
-    pub fn run_network(&mut self) {
-        self.clients.run();
-    }
-
     /// When a connection's time is over, or something is to be written later; `None` while there is
     /// neither.
     pub fn due_ms(&self) -> Option<i64> {
@@ -172,11 +137,6 @@ impl SimPlane {
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
         let later_ms = writers_ms.filter(|due_ms| *due_ms > now_ms);
         network_ms.into_iter().chain(later_ms).min()
-    }
-
-    /// Whole answers, without their lengths; `None` for a connection that was closed.
-    pub fn take_answers(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
-        self.clients.take_replies()
     }
 
     // --- disk -----------------------------------------------------------------------------------
@@ -274,17 +234,8 @@ impl SimPlane {
         }
         self.correlation_id += 1;
         let correlation_id = self.correlation_id;
-        let client_id = "fetcher";
-        let frame = framed(
-            key::FETCH,
-            FETCH_VERSION,
-            correlation_id,
-            client_id,
-            |out| {
-                following.ask(cluster, &wanted, out);
-            },
-        );
-        FetchTurn::Send(frame)
+        let ask = |out: &mut Vec<u8>| following.ask(cluster, &wanted, out);
+        FetchTurn::Send(framed(key::FETCH, FETCH_VERSION, correlation_id, ask))
     }
 
     /// The answer to a fetcher's request, without its length. `exchange` sends the leader a whole frame
@@ -314,9 +265,7 @@ impl SimPlane {
             let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
                 ask_ends(broker, partition, leader_epoch, |request| {
                     let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
-                    let asked = framed(key, version, 0, "fetcher", |out| {
-                        request.encode(out, version)
-                    });
+                    let asked = framed(key, version, 0, |out| request.encode(out, version));
                     let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
                     let (_, body) = parse_response_header(&frame, key, version)
                         .map_err(|error| LinkError::Malformed(error.to_string()))?;
@@ -354,7 +303,7 @@ impl SimPlane {
     }
 
     /// The batches of a partition's log up to its durability gate. Errors: a sentence.
-    pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<BatchView>, String> {
+    pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<DigestedBatch>, String> {
         let Some(partition) = self.network.registry.partition(topic, index) else {
             return Ok(Vec::new());
         };
@@ -369,19 +318,12 @@ impl SimPlane {
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
             let slice = slice.map_err(|error| error.to_string())?;
-            let mut bytes = vec![0; slice.len()];
-            let mut done = 0;
-            while done < bytes.len() {
-                match slice.read_at(done, &mut bytes[done..]) {
-                    Ok(count) if count > 0 => done += count,
-                    outcome => return Err(format!("reading at {offset}: {outcome:?}")),
-                }
-            }
+            let bytes = read_whole(&slice, Wait::Blocking).map_err(|error| error.to_string())?;
             let before = offset;
             for batch in Batches::new(&bytes) {
                 let header = batch.map_err(|error| error.to_string())?.header;
                 offset = header.next_offset();
-                found.push(BatchView {
+                found.push(DigestedBatch {
                     base_offset: header.base_offset,
                     last_offset: header.last_offset(),
                     leader_epoch: header.partition_leader_epoch,
@@ -419,24 +361,20 @@ impl SimPlane {
     }
 }
 
-/// A whole frame, with its length.
+/// A fetcher's whole frame, with its length.
 fn framed(
     api_key: i16,
     api_version: i16,
     correlation_id: i32,
-    client_id: &str,
     encode: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut frame = vec![0; 4];
-    RequestHeader {
+    let header = RequestHeader {
         api_key,
         api_version,
         correlation_id,
-        client_id: Some(client_id),
-    }
-    .encode(&mut frame);
-    encode(&mut frame);
-    let len = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
-    frame[..4].copy_from_slice(&len.to_be_bytes());
+        client_id: Some("fetcher"),
+    };
+    let mut frame = Vec::new();
+    header.encode_frame(&mut frame, encode);
     frame
 }

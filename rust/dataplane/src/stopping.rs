@@ -80,19 +80,17 @@ pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partitio
         begin_stop(partition, false, &mut outbox);
     }
     outbox.deliver(&*replicas.logs);
-    let commands = replaced.into_iter().map(|partition| Command {
-        key: (Arc::clone(&partition.topic.name), partition.index),
-        dir: partition.dir.index,
-        run: with(replicas, move |replicas| {
+    let stop_one = |partition| {
+        Command::about(partition, replicas, |replicas, partition| {
             let spec = StopSpec {
                 topic: partition.topic.name.to_string(),
                 partition: partition.index,
                 delete: false,
             };
-            stop(replicas, Some(&partition), None, &spec);
-        }),
-    });
-    replicas.loader.submit(commands);
+            stop(replicas, Some(partition), None, &spec);
+        })
+    };
+    replicas.loader.submit(replaced.into_iter().map(stop_one));
 }
 
 /// From now on it serves nobody; a command closes or deletes its log.
@@ -133,12 +131,7 @@ fn stop(
 }
 
 fn tell(replicas: &ReplicaManager, topic: &str, index: i32, error: &io::Error) {
-    let fields = vec![
-        ("topic", topic.to_owned()),
-        ("partition", index.to_string()),
-        ("reason", error.to_string()),
-    ];
-    replicas.events.notice("stopping_failed", "error", fields);
+    replicas.partition_error(topic, index, "stopping_failed", error.to_string());
 }
 
 /// Lets the log go; what of it was not written is not counted any more.
@@ -206,17 +199,16 @@ pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) 
 
 /// There is space again: closes what could not be closed.
 pub fn close_again(replicas: &Arc<ReplicaManager>, dir: &LogDirState) {
-    let commands = dir.closing_logs.all().into_iter().map(|partition| Command {
-        key: (Arc::clone(&partition.topic.name), partition.index),
-        dir: dir.index,
-        run: with(replicas, move |replicas| {
+    let close_one = |partition| {
+        Command::about(partition, replicas, |replicas, partition| {
             // After another error the directory is not clean, and the next start recovers it.
-            if let Err(error) = close(replicas, &partition) {
+            if let Err(error) = close(replicas, partition) {
                 tell(replicas, &partition.topic.name, partition.index, &error);
             }
-        }),
-    });
-    replicas.loader.submit(commands);
+        })
+    };
+    let closing = dir.closing_logs.all().into_iter();
+    replicas.loader.submit(closing.map(close_one));
 }
 
 /// Writes what is still in memory, then closes the log in order.

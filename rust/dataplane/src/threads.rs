@@ -59,11 +59,8 @@ impl Running {
                 // Fewer do the same work.
                 Err(error) => {
                     dir.writer.leave();
-                    let log_dir = dir.path().display().to_string();
-                    let fields = vec![("log_dir", log_dir), ("reason", error.to_string())];
-                    network
-                        .events
-                        .notice("writer_not_started", "warning", fields);
+                    let reason = error.to_string();
+                    network.dir_notice(dir, "writer_not_started", "warning", reason);
                 }
             }
         }

@@ -121,7 +121,7 @@ impl Broker {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0
         });
         writer.string(name);
-        writer.uuid(&TOPIC_ID);
+        writer.uuid(TOPIC_ID);
         writer.bool(false);
         writer.array_len(if known { PARTITIONS } else { 0 });
         for partition in 0..if known { PARTITIONS } else { 0 } {
@@ -245,7 +245,7 @@ impl Broker {
         writer.i16(0);
         writer.i32(0);
         writer.array_len(1);
-        writer.uuid(&TOPIC_ID);
+        writer.uuid(TOPIC_ID);
         writer.array(&asked, |writer, (partition, offset)| {
             let log = &state.logs[*partition];
             let from = |batch: &&Vec<u8>| BatchHeader::parse(batch).unwrap().base_offset >= *offset;

@@ -80,6 +80,15 @@ impl<D: Directory> HostedPartitions<D> {
         self.by_name.values().flat_map(|topic| topic.partitions())
     }
 
+    /// Those in a log directory.
+    pub fn partitions_in<'a>(
+        &'a self,
+        dir: &'a Arc<D>,
+    ) -> impl Iterator<Item = &'a Arc<Partition<D>>> {
+        let is_in = |partition: &&Arc<Partition<D>>| Arc::ptr_eq(&partition.dir, dir);
+        self.partitions().filter(is_in)
+    }
+
     /// The topics that are about to change, taken out to be changed.
     fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HostedTopic<D>>) {
         if !changed.contains_key(name)

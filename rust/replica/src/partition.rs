@@ -134,6 +134,13 @@ pub struct Partition<D> {
     state: Mutex<PartitionState>,
 }
 
+/// Its name in messages: topic and index.
+impl<D> std::fmt::Display for Partition<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.topic.name, self.index)
+    }
+}
+
 /// What the mutex guards.
 #[derive(Debug)]
 pub struct PartitionState {

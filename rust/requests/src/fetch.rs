@@ -36,7 +36,6 @@ use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Token};
 use pyrklog_control::api::{CaughtUp, Event};
-use pyrklog_control::policy::{self, Operation, Quota, Resource};
 use pyrklog_replica::partition::Role;
 use pyrklog_replica::replica_selector::nearest;
 use pyrklog_storage::log_dir::Partition;
@@ -182,7 +181,7 @@ fn find_parts(
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.partitions());
     for position in 0..context.partitions() {
-        let partition = find_part(cx, client, context, position).and_then(|partition| {
+        let partition = find_part(cx, context, position).and_then(|partition| {
             if replica.0 >= 0 {
                 let target = context.target(position);
                 is_to_confirm |=
@@ -204,7 +203,6 @@ fn find_parts(
 
 fn find_part(
     cx: &Context,
-    client: &ClientContext,
     context: &FetchContext,
     position: usize,
 ) -> Result<Arc<Partition>, ErrorCode> {
@@ -213,10 +211,6 @@ fn find_part(
     }
     let target = context.target(position);
     let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
-    let resource = Resource::Topic(topic);
-    if !policy::authorize(&cx.image, &client.principal, Operation::Read, resource) {
-        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
-    }
     let partition = cx
         .held
         .partition(topic, target.partition)
@@ -377,7 +371,6 @@ fn respond(
 ) -> Result<Outcome, Close> {
     work.ask_followers(&mut cx.outbox);
     borrow_memory(cx, out);
-    policy::charge(&cx.image, &client.principal, Quota::Fetch, work.bytes);
     work.count_throttled(&cx.services, cx.now.mono_ms);
     let open = out.begin_frame();
     encode_response_header(

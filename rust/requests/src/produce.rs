@@ -42,7 +42,6 @@ use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
 use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
-use pyrklog_control::policy::{self, Operation, Quota, Resource};
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::muted_queue::Admission;
@@ -138,7 +137,6 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
         return Err(Halt::Wait(Hold::Parked));
     }
     cx.statistics.request(key::PRODUCE);
-    policy::charge(&cx.image, &client.principal, Quota::Produce, frame.len());
     work.is_refused = admission == Admission::Refused;
     work.is_last = work.is_refused && back_pressure::has_producer_id(request, frame);
     if !work.is_refused
@@ -240,9 +238,6 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
             None => Err(cx.why_not_held(&answer.topic, item.wanted.index).into()),
-            Some(partition) if !may_write(cx, work.client, partition) => {
-                Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
-            }
             Some(_) if work.is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
@@ -326,11 +321,6 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
                 .push(held.and_then(|held| held.partition(wanted.index)).cloned());
         }
     }
-}
-
-fn may_write(cx: &Context, client: &ClientContext, partition: &Partition) -> bool {
-    let resource = Resource::Topic(&partition.topic.name);
-    policy::authorize(&cx.image, &client.principal, Operation::Write, resource)
 }
 
 /// Validates outside the partition's mutex, appends under it, and leaves a waiter where the

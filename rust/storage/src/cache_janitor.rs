@@ -214,11 +214,8 @@ impl CacheKeeper {
     }
 
     fn tell(&self, level: &'static str, reason: String) {
-        let fields = vec![
-            ("log_dir", self.dir.path().display().to_string()),
-            ("reason", reason),
-        ];
-        self.logs.events.notice("block_cache", level, fields);
+        self.logs
+            .dir_notice(&self.dir, "block_cache", level, reason);
     }
 }
 

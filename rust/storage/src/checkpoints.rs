@@ -1,13 +1,10 @@
 //! Writes the checkpoint files of a log directory.
 
 use std::io;
-use std::sync::Arc;
 
-use pyrklog_log::Log;
+use pyrklog_log::{Log, LogDir};
 
 use crate::log_dir::{LogDirState, Registry};
-
-type Row = (Arc<str>, i32, i64);
 
 /// Checkpoint values of a log that was truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +31,7 @@ impl CutLog {
 impl LogDirState {
     /// Writes `recovery-point-offset-checkpoint`.
     pub fn write_recovery_points(&self, registry: &Registry) -> io::Result<()> {
-        let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(registry, Log::recovery_point);
-        self.files.write_recovery_points(&borrowed(&rows))
+        self.write(registry, Log::recovery_point, LogDir::write_recovery_points)
     }
 
     /// Writes recovery point and log start offset of a log that was just truncated, and lowers its
@@ -52,37 +47,31 @@ impl LogDirState {
 
     /// Writes `log-start-offset-checkpoint`.
     pub fn write_log_starts(&self, registry: &Registry) -> io::Result<()> {
-        let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(registry, Log::log_start_offset);
-        self.files.write_log_starts(&borrowed(&rows))
+        self.write(registry, Log::log_start_offset, LogDir::write_log_starts)
     }
 
     /// Writes `replication-offset-checkpoint`.
     pub fn write_high_watermarks(&self, registry: &Registry) -> io::Result<()> {
-        let _no_deletion_between = self.checkpoints.lock();
-        let rows = self.rows(registry, Log::high_watermark);
-        self.files.write_high_watermarks(&borrowed(&rows))
+        self.write(registry, Log::high_watermark, LogDir::write_high_watermarks)
     }
 
-    /// The open logs of the directory; the files keep the rows of the others, and of those whose
-    /// offsets cannot be right.
-    fn rows(&self, registry: &Registry, offset: impl Fn(&Log) -> i64) -> Vec<Row> {
+    /// Writes a value of the directory's open logs; the files keep the rows of the others, and of
+    /// those whose offsets cannot be right.
+    fn write(
+        &self,
+        registry: &Registry,
+        offset: impl Fn(&Log) -> i64,
+        write: impl Fn(&LogDir, &[(&str, i32, i64)]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _no_deletion_between = self.checkpoints.lock();
+        let held = registry.load();
         let mut rows = Vec::new();
-        for partition in registry.load().partitions() {
-            if partition.dir.index != self.index {
-                continue;
-            }
+        for partition in held.partitions().filter(|one| one.dir.index == self.index) {
             let state = partition.lock();
             if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
-                rows.push((partition.topic.name.clone(), partition.index, offset(log)));
+                rows.push((&*partition.topic.name, partition.index, offset(log)));
             }
         }
-        rows
+        write(&self.files, &rows)
     }
-}
-
-fn borrowed(rows: &[Row]) -> Vec<(&str, i32, i64)> {
-    rows.iter()
-        .map(|(topic, partition, offset)| (&**topic, *partition, *offset))
-        .collect()
 }

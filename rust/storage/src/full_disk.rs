@@ -198,10 +198,8 @@ impl FullDisk {
                     self.logs.disk_full(&self.dir, reason);
                     Reserve::Gone
                 } else {
-                    let log_dir = self.dir.path().display().to_string();
-                    let fields = vec![("log_dir", log_dir), ("reason", reason)];
-                    let events = &self.logs.events;
-                    events.notice("log_dir_without_reserve", "warning", fields);
+                    let event = "log_dir_without_reserve";
+                    self.logs.dir_notice(&self.dir, event, "warning", reason);
                     Reserve::Refused
                 }
             }

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use crate::log_dir::Partition;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{Event, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
@@ -43,6 +44,21 @@ pub struct Command {
     pub dir: usize,
     /// What to do.
     pub run: Run,
+}
+
+impl Command {
+    /// About a partition, which `run` is given with `context`.
+    pub fn about<C: Send + Sync + 'static>(
+        partition: Arc<Partition>,
+        context: &Arc<C>,
+        run: impl FnOnce(&Arc<C>, &Arc<Partition>) + Send + 'static,
+    ) -> Command {
+        Command {
+            key: (Arc::clone(&partition.topic.name), partition.index),
+            dir: partition.dir.index,
+            run: with(context, move |context| run(context, &partition)),
+        }
+    }
 }
 
 impl std::fmt::Debug for Command {

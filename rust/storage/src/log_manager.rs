@@ -12,6 +12,7 @@ use crate::log_dir::{LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
+use crate::reader_queue::Kind;
 use crate::syncer_queue::FailedPartition;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
@@ -161,10 +162,7 @@ impl LogManager {
         }
         let mut outbox = self.outbox();
         let mut partitions = Vec::new();
-        for partition in self.registry.load().partitions() {
-            if !Arc::ptr_eq(&partition.dir, dir) {
-                continue;
-            }
+        for partition in self.registry.load().partitions_in(dir) {
             partitions.push((partition.topic.name.to_string(), partition.index));
             let mut state = partition.lock();
             if matches!(state.role, Role::Leader | Role::Follower) {
@@ -194,12 +192,35 @@ impl LogManager {
             partition.dir.unmute(&mut outbox);
             outbox.deliver(self);
         }
+        self.partition_error(
+            &failed.topic,
+            failed.index,
+            "partition_offline",
+            failed.reason,
+        );
+    }
+
+    /// Tells the operator about a log directory.
+    pub fn dir_notice(
+        &self,
+        dir: &LogDirState,
+        event: &'static str,
+        level: &'static str,
+        reason: String,
+    ) {
+        let log_dir = dir.path().display().to_string();
+        let fields = vec![("log_dir", log_dir), ("reason", reason)];
+        self.events.notice(event, level, fields);
+    }
+
+    /// Tells the operator of an error in a partition.
+    pub fn partition_error(&self, topic: &str, index: i32, event: &'static str, reason: String) {
         let fields = vec![
-            ("topic", failed.topic.to_string()),
-            ("partition", failed.index.to_string()),
-            ("reason", failed.reason),
+            ("topic", topic.to_owned()),
+            ("partition", index.to_string()),
+            ("reason", reason),
         ];
-        self.events.notice("partition_offline", "error", fields);
+        self.events.notice(event, "error", fields);
     }
 
     /// Something found no space left in `dir`: it takes no records until its writer finds some. What
@@ -248,7 +269,7 @@ impl Delivery for LogManager {
     }
 
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork> {
-        let queue = self.readers.for_internal(work.dir);
+        let queue = self.readers.for_kind(work.dir, Kind::Internal);
         let job = Box::new(InternalReadJob {
             work,
             registry: Arc::clone(&self.registry),

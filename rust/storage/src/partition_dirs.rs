@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::log_dir::LogDirState;
+use pyrklog_base::clock::mono_ms;
 use pyrklog_control::api::FoundPartition;
 
 type Key = (String, i32);
@@ -72,12 +73,13 @@ impl PartitionDirs {
         partition: i32,
         dirs: &'a [Arc<LogDirState>],
     ) -> Option<&'a Arc<LogDirState>> {
+        let now_ms = mono_ms();
         let mut folders = self.folders.lock();
         let dir = dirs
             .iter()
             .filter(|dir| !dir.has_failed())
             .min_by_key(|dir| {
-                let takes_none = dir.is_read_only() || dir.writer.is_hanging();
+                let takes_none = dir.is_read_only() || dir.writer.is_hanging(now_ms);
                 (takes_none, dir.partitions.load(Ordering::Relaxed))
             })?;
         dir.partitions.fetch_add(1, Ordering::Relaxed);

@@ -102,29 +102,10 @@ impl ReaderPool {
         id(dir, hash as usize % self.fetch_queues)
     }
 
-    fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
+    /// The queue for work of another kind.
+    pub fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
         let place = OTHER_KINDS.iter().position(|other| *other == kind);
         id(dir, self.fetch_queues + place.unwrap_or_default())
-    }
-
-    /// The queue for reading ahead of consumers in `queue`.
-    pub fn for_ahead(&self, queue: QueueId) -> QueueId {
-        self.for_kind(usize::from(queue.dir), Kind::Ahead)
-    }
-
-    /// The queue for look-ups by time.
-    pub fn for_look_up(&self, dir: usize) -> QueueId {
-        self.for_kind(dir, Kind::LookUp)
-    }
-
-    /// The queue for reads of internal topics.
-    pub fn for_internal(&self, dir: usize) -> QueueId {
-        self.for_kind(dir, Kind::Internal)
-    }
-
-    /// The queue for digests of replicas.
-    pub fn for_digest(&self, dir: usize) -> QueueId {
-        self.for_kind(dir, Kind::Digest)
     }
 
     /// A queue.
@@ -318,7 +299,7 @@ mod tests {
             let pool = pool(3, io_threads);
             for dir in 0..3 {
                 let of_topics = (0..100).map(|n| pool.for_fetch(dir, &format!("topic-{n}")));
-                let others = [pool.for_look_up(dir), pool.for_internal(dir)];
+                let others = [Kind::LookUp, Kind::Internal].map(|kind| pool.for_kind(dir, kind));
                 let mut kinds = Vec::new();
                 for id in of_topics.chain(others) {
                     let queue = pool.queue(id);

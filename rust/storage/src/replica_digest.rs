@@ -24,7 +24,7 @@ use pyrklog_wire::batch::{self, BatchView, Batches};
 use crate::internal_read::read_whole;
 use crate::log_dir::Registry;
 use crate::log_manager::LogManager;
-use crate::reader_queue::{Job, ReaderWorker};
+use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
@@ -75,21 +75,13 @@ pub fn replica_digest(
     match logs.registry.partition(topic, partition) {
         None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         Some(held) => {
-            let queue = logs.readers.for_digest(held.dir.index);
+            let queue = logs.readers.for_kind(held.dir.index, Kind::Digest);
             if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
                 work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
         }
     }
     ticket
-}
-
-/// A replica's offsets at one moment.
-struct Bounds {
-    leader_epoch: i32,
-    log_start_offset: i64,
-    high_watermark: i64,
-    log_end_offset: i64,
 }
 
 impl DigestWork {
@@ -105,52 +97,50 @@ impl DigestWork {
     }
 
     fn digest(&self, worker: &ReaderWorker<'_>) -> Result<ReplicaDigest, ErrorCode> {
-        let bounds = self.bounds()?;
+        let offsets = self.offsets()?;
         let mut chain = Chain::new(self.range);
         if chain.next < self.range.end
-            && (chain.next < bounds.log_start_offset || self.range.end > bounds.log_end_offset)
+            && (chain.next < offsets.log_start_offset || self.range.end > offsets.log_end_offset)
         {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
         while !chain.is_done() {
             worker.step();
-            let bytes = self.read(&bounds, chain.next)?;
+            let bytes = self.read(offsets.leader_epoch, chain.next)?;
             chain.take(bytes.as_deref());
         }
         Ok(ReplicaDigest {
-            error_code: ErrorCode::NONE.0,
-            leader_epoch: bounds.leader_epoch,
-            log_start_offset: bounds.log_start_offset,
-            high_watermark: bounds.high_watermark,
-            log_end_offset: bounds.log_end_offset,
             next_offset: chain.next,
             digest: chain.state.cast_signed(),
             batches: chain.batches,
             damaged_offset: chain.damaged.unwrap_or(-1),
             first: chain.first,
+            ..offsets
         })
     }
 
-    fn bounds(&self) -> Result<Bounds, ErrorCode> {
+    /// The replica's offsets now, and no batches.
+    fn offsets(&self) -> Result<ReplicaDigest, ErrorCode> {
         let held = self.registry.partition(&self.topic, self.partition);
         let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let mut state = held.lock();
         let leader_epoch = state.leader_epoch;
         let log = state.shown(false)?;
-        Ok(Bounds {
+        Ok(ReplicaDigest {
             leader_epoch,
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
             log_end_offset: log.durable_end_offset(),
+            ..ReplicaDigest::failed(ErrorCode::NONE.0)
         })
     }
 
     /// The bytes from the batch that holds `offset` on; `None` if the log is damaged there.
-    fn read(&self, bounds: &Bounds, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
+    fn read(&self, leader_epoch: i32, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
         let held = self.registry.partition(&self.topic, self.partition);
         let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let mut state = held.lock();
-        if state.leader_epoch != bounds.leader_epoch {
+        if state.leader_epoch != leader_epoch {
             // What was read so far may have been truncated since.
             return Err(ErrorCode::FENCED_LEADER_EPOCH);
         }

@@ -315,13 +315,12 @@ impl Syncer {
         &mut self,
         act: impl Fn(&mut Self, &Arc<Partition>) -> Result<(), String>,
     ) -> Result<(), String> {
-        for partition in self.logs.registry.load().partitions() {
-            if self.dir.syncer.is_stopped() {
+        let dir = Arc::clone(&self.dir);
+        for partition in self.logs.registry.load().partitions_in(&dir) {
+            if dir.syncer.is_stopped() {
                 break;
             }
-            if Arc::ptr_eq(&partition.dir, &self.dir) {
-                act(self, partition)?;
-            }
+            act(self, partition)?;
         }
         Ok(())
     }
@@ -434,22 +433,14 @@ impl Syncer {
         };
         if let Err(error) = result {
             // The next start removes files with these names.
-            let fields = vec![
-                ("log_dir", self.dir.path().display().to_string()),
-                ("reason", error.to_string()),
-            ];
             self.logs
-                .events
-                .notice("deletion_failed", "warning", fields);
+                .dir_notice(&self.dir, "deletion_failed", "warning", error.to_string());
         }
     }
 }
 
 fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> String {
-    format!(
-        "{doing} {}-{}: {error}",
-        partition.topic.name, partition.index
-    )
+    format!("{doing} {partition}: {error}")
 }
 
 /// Makes timers due early that were asked for.

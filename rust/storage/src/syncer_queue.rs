@@ -81,30 +81,31 @@ impl<P> Default for SyncerQueue<P> {
 }
 
 impl<P> SyncerQueue<P> {
+    fn change(&self, change: impl FnOnce(&mut Inner<P>)) {
+        change(&mut self.inner.lock());
+        self.wake.notify_one();
+    }
+
     /// Queues a partition with a complete segment to sync.
     pub fn rolled(&self, partition: P) {
-        self.inner.lock().rolled.push(partition);
-        self.wake.notify_one();
+        self.change(|inner| inner.rolled.push(partition));
     }
 
     /// DeleteRecords moved a log start offset. The checkpoint follows soon; retention removes the
     /// files later, as in Kafka.
     pub fn log_start_moved(&self) {
         self.log_start_moved.store(true, Ordering::Relaxed);
-        self.inner.lock().log_start_soon = true;
-        self.wake.notify_one();
+        self.change(|inner| inner.log_start_soon = true);
     }
 
     /// Queues files to be removed at `due_ms` (wall clock).
     pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
-        self.inner.lock().deletions.push((due_ms, deletion));
-        self.wake.notify_one();
+        self.change(|inner| inner.deletions.push((due_ms, deletion)));
     }
 
     /// A partition failed: who waits at it is to be told, and the operator.
     pub fn partition_failed(&self, failed: FailedPartition) {
-        self.inner.lock().failed.push(failed);
-        self.wake.notify_one();
+        self.change(|inner| inner.failed.push(failed));
     }
 
     /// A high watermark moved: its checkpoint is due at the next interval.
@@ -117,21 +118,18 @@ impl<P> SyncerQueue<P> {
     /// A topic of the directory has this `flush.ms`.
     pub fn need_flush_ms(&self, flush_ms: i64) {
         if self.flush_ms.lower(flush_ms) {
-            self.inner.lock().flush_soon = true;
-            self.wake.notify_one();
+            self.change(|inner| inner.flush_soon = true);
         }
     }
 
     /// Ends the syncer after its current work.
     pub fn stop(&self) {
-        self.inner.lock().is_stopped = true;
-        self.wake.notify_one();
+        self.change(|inner| inner.is_stopped = true);
     }
 
     /// Drops what is queued, after the end: partitions hold their directory and thus its lock.
     pub fn clear(&self) {
-        let mut inner = self.inner.lock();
-        inner.rolled.clear();
+        self.inner.lock().rolled.clear();
     }
 
     /// Whether the syncer is to end.

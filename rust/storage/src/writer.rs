@@ -149,9 +149,9 @@ impl Writer {
     }
 
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
-        self.dir.writer.begin_job(self.index);
+        self.dir.writer.jobs[self.index].begin();
         let result = self.full_disk.execute(&mut job);
-        self.dir.writer.end_job(self.index);
+        self.dir.writer.jobs[self.index].end();
         if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
             self.full_disk.keep(partition, job, &mut self.outbox);
             return;
@@ -174,11 +174,8 @@ impl Writer {
             drop(state);
         }
         if let Some(reason) = failure {
-            let reason = format!(
-                "writing {}-{}: {reason}",
-                partition.topic.name, partition.index
-            );
-            self.logs.fail_dir(&self.dir, reason);
+            self.logs
+                .fail_dir(&self.dir, format!("writing {partition}: {reason}"));
         } else if completed.rolled {
             self.dir.syncer.rolled(partition);
         }

@@ -5,11 +5,12 @@
 //! does everything in large turns.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::reader_queue::Step;
 use pyrklog_base::clock::mono_ms;
 
 /// Partitions of one list that a writer takes at once.
@@ -98,8 +99,8 @@ pub struct WriterQueue<T> {
     help: Condvar,
     later_ms: i64,
     is_pressed: AtomicBool,
-    /// When each writer began its current job, monotonic milliseconds; 0 between jobs.
-    at_job_since_ms: Vec<AtomicI64>,
+    /// The current job of each writer.
+    pub jobs: Vec<Step>,
 }
 
 impl<T> WriterQueue<T> {
@@ -124,13 +125,13 @@ impl<T> WriterQueue<T> {
             help: Condvar::new(),
             later_ms,
             is_pressed: AtomicBool::new(false),
-            at_job_since_ms: (0..writers).map(|_| AtomicI64::new(0)).collect(),
+            jobs: (0..writers).map(|_| Step::default()).collect(),
         }
     }
 
     /// Number of writers.
     pub fn writers(&self) -> usize {
-        self.at_job_since_ms.len()
+        self.jobs.len()
     }
 
     /// Queues a partition that is due now. The caller has just set its `queued` flag under its
@@ -187,23 +188,10 @@ impl<T> WriterQueue<T> {
         self.wake_unless(inner, Sleep::No);
     }
 
-    /// A writer begins a job.
-    pub fn begin_job(&self, writer: usize) {
-        self.at_job_since_ms[writer].store(mono_ms(), Ordering::Relaxed);
-    }
-
-    /// The writer has done its job.
-    pub fn end_job(&self, writer: usize) {
-        self.at_job_since_ms[writer].store(0, Ordering::Relaxed);
-    }
-
     /// Whether a writer has been at one job for too long.
-    pub fn is_hanging(&self) -> bool {
-        let now_ms = mono_ms();
-        self.at_job_since_ms.iter().any(|since_ms| {
-            let since_ms = since_ms.load(Ordering::Relaxed);
-            since_ms > 0 && now_ms - since_ms > HANG_MS
-        })
+    pub fn is_hanging(&self, now_ms: i64) -> bool {
+        let hangs = |job: &Step| job.age_ms(now_ms).is_some_and(|age_ms| age_ms > HANG_MS);
+        self.jobs.iter().any(hangs)
     }
 
     /// Ends the writers once nothing is queued.

@@ -59,226 +59,108 @@ impl ApiRow {
     }
 }
 
-/// API keys with codecs or special rules in this crate.
-pub mod key {
-    #![allow(missing_docs)] // The names are the protocol's own.
-    pub const PRODUCE: i16 = 0;
-    pub const FETCH: i16 = 1;
-    pub const LIST_OFFSETS: i16 = 2;
-    pub const METADATA: i16 = 3;
-    pub const LEADER_AND_ISR: i16 = 4;
-    pub const STOP_REPLICA: i16 = 5;
-    pub const UPDATE_METADATA: i16 = 6;
-    pub const CONTROLLED_SHUTDOWN: i16 = 7;
-    pub const OFFSET_COMMIT: i16 = 8;
-    pub const OFFSET_FETCH: i16 = 9;
-    pub const FIND_COORDINATOR: i16 = 10;
-    pub const JOIN_GROUP: i16 = 11;
-    pub const HEARTBEAT: i16 = 12;
-    pub const LEAVE_GROUP: i16 = 13;
-    pub const SYNC_GROUP: i16 = 14;
-    pub const DESCRIBE_GROUPS: i16 = 15;
-    pub const LIST_GROUPS: i16 = 16;
-    pub const API_VERSIONS: i16 = 18;
-    pub const CREATE_TOPICS: i16 = 19;
-    pub const DELETE_TOPICS: i16 = 20;
-    pub const DELETE_RECORDS: i16 = 21;
-    pub const INIT_PRODUCER_ID: i16 = 22;
-    pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
-    pub const DESCRIBE_CONFIGS: i16 = 32;
-    pub const ALTER_CONFIGS: i16 = 33;
-    pub const DESCRIBE_LOG_DIRS: i16 = 35;
-    pub const CREATE_PARTITIONS: i16 = 37;
-    pub const DELETE_GROUPS: i16 = 42;
-    pub const ELECT_LEADERS: i16 = 43;
-    pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
-    pub const ALTER_PARTITION_REASSIGNMENTS: i16 = 45;
-    pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
-    pub const OFFSET_DELETE: i16 = 47;
-    pub const ALTER_PARTITION: i16 = 56;
-    pub const DESCRIBE_CLUSTER: i16 = 60;
-    pub const ALLOCATE_PRODUCER_IDS: i16 = 67;
-    /// Private keys, far above Kafka's, which are small numbers.
-    pub const REPLICA_DIGEST: i16 = 20_001;
-    pub const STATE_CHANGES: i16 = 20_002;
-    pub const OBSERVE_BROKER: i16 = 20_003;
-}
-
 /// Produce is advertised from 0, since librdkafka before 2.11.1 otherwise assumes a broker without
 /// compression. Versions 0 to 2 have old message formats and are refused.
 pub const PRODUCE_MIN_SERVED: i16 = 3;
 
+/// Who asks an API.
+enum Audience {
+    Clients,
+    /// Brokers of a cluster alone.
+    Brokers,
+    /// This project's tools.
+    Tools,
+    /// These, of a broker of a cluster.
+    ToolsBetweenBrokers,
+}
+
 const fn row(
     key: i16,
     name: &'static str,
-    versions: (i16, i16),
+    (min_version, max_version): (i16, i16),
     flexible_since: i16,
     owner: Owner,
+    audience: Audience,
 ) -> ApiRow {
-    let (min_version, max_version) = versions;
-    let min_served = if key == key::PRODUCE {
-        PRODUCE_MIN_SERVED
-    } else {
-        min_version
-    };
+    let is_produce = key == key::PRODUCE;
     ApiRow {
         key,
         name,
         min_version,
         max_version,
-        min_served,
+        min_served: if is_produce {
+            PRODUCE_MIN_SERVED
+        } else {
+            min_version
+        },
         flexible_since,
         owner,
-        is_between_brokers: false,
-        is_private: false,
+        is_between_brokers: matches!(audience, Audience::Brokers | Audience::ToolsBetweenBrokers),
+        is_private: matches!(audience, Audience::Tools | Audience::ToolsBetweenBrokers),
     }
 }
 
-/// What only brokers ask each other.
-const fn between(
-    key: i16,
-    name: &'static str,
-    versions: (i16, i16),
-    flexible_since: i16,
-) -> ApiRow {
-    ApiRow {
-        is_between_brokers: true,
-        ..row(key, name, versions, flexible_since, Owner::Python)
-    }
+macro_rules! apis {
+    ($($key:ident = $number:literal:
+        $name:ident $min:literal..=$max:literal, $flexible_since:expr, $owner:ident, $for:ident;
+    )*) => {
+        /// The API keys.
+        pub mod key {
+            #![allow(missing_docs)] // The names are the protocol's own.
+            $(pub const $key: i16 = $number;)*
+        }
+
+        /// Everything that is served, ascending by key.
+        pub const TABLE: &[ApiRow] = &[$(row(
+            $number, stringify!($name), ($min, $max), $flexible_since, Owner::$owner, Audience::$for,
+        ),)*];
+    };
 }
 
-/// What only our own tools ask.
-const fn private(key: i16, name: &'static str) -> ApiRow {
-    ApiRow {
-        is_private: true,
-        ..row(key, name, (0, 0), 0, Owner::Python)
-    }
-}
-
-/// Everything that is served, ascending by key.
-pub const TABLE: &[ApiRow] = &[
-    row(key::PRODUCE, "Produce", (0, 11), 9, Owner::Rust),
-    row(key::FETCH, "Fetch", (4, 17), 12, Owner::Rust),
-    row(key::LIST_OFFSETS, "ListOffsets", (1, 9), 6, Owner::Rust),
-    row(key::METADATA, "Metadata", (0, 12), 9, Owner::Rust),
-    between(key::LEADER_AND_ISR, "LeaderAndIsr", (7, 7), 4),
-    between(key::STOP_REPLICA, "StopReplica", (4, 4), 2),
-    between(key::UPDATE_METADATA, "UpdateMetadata", (8, 8), 6),
-    between(key::CONTROLLED_SHUTDOWN, "ControlledShutdown", (3, 3), 3),
-    row(key::OFFSET_COMMIT, "OffsetCommit", (2, 9), 8, Owner::Python),
-    row(key::OFFSET_FETCH, "OffsetFetch", (1, 9), 6, Owner::Python),
+// Key, name, versions, first flexible version, owner, and who asks.
+apis! {
+    PRODUCE = 0: Produce 0..=11, 9, Rust, Clients;
+    FETCH = 1: Fetch 4..=17, 12, Rust, Clients;
+    LIST_OFFSETS = 2: ListOffsets 1..=9, 6, Rust, Clients;
+    METADATA = 3: Metadata 0..=12, 9, Rust, Clients;
+    LEADER_AND_ISR = 4: LeaderAndIsr 7..=7, 4, Python, Brokers;
+    STOP_REPLICA = 5: StopReplica 4..=4, 2, Python, Brokers;
+    UPDATE_METADATA = 6: UpdateMetadata 8..=8, 6, Python, Brokers;
+    CONTROLLED_SHUTDOWN = 7: ControlledShutdown 3..=3, 3, Python, Brokers;
+    OFFSET_COMMIT = 8: OffsetCommit 2..=9, 8, Python, Clients;
+    OFFSET_FETCH = 9: OffsetFetch 1..=9, 6, Python, Clients;
     // Without 0 in the range librdkafka assumes a broker without LZ4.
-    row(
-        key::FIND_COORDINATOR,
-        "FindCoordinator",
-        (0, 6),
-        3,
-        Owner::Python,
-    ),
-    row(key::JOIN_GROUP, "JoinGroup", (0, 9), 6, Owner::Python),
-    row(key::HEARTBEAT, "Heartbeat", (0, 4), 4, Owner::Python),
-    row(key::LEAVE_GROUP, "LeaveGroup", (0, 5), 4, Owner::Python),
-    row(key::SYNC_GROUP, "SyncGroup", (0, 5), 4, Owner::Python),
-    row(
-        key::DESCRIBE_GROUPS,
-        "DescribeGroups",
-        (0, 5),
-        5,
-        Owner::Python,
-    ),
-    row(key::LIST_GROUPS, "ListGroups", (0, 5), 3, Owner::Python),
-    row(key::API_VERSIONS, "ApiVersions", (0, 4), 3, Owner::Rust),
-    row(key::CREATE_TOPICS, "CreateTopics", (0, 7), 5, Owner::Python),
-    row(key::DELETE_TOPICS, "DeleteTopics", (0, 6), 4, Owner::Python),
-    row(
-        key::DELETE_RECORDS,
-        "DeleteRecords",
-        (0, 2),
-        2,
-        Owner::Python,
-    ),
-    row(
-        key::INIT_PRODUCER_ID,
-        "InitProducerId",
-        (0, 5),
-        2,
-        Owner::Python,
-    ),
-    row(
-        key::OFFSET_FOR_LEADER_EPOCH,
-        "OffsetForLeaderEpoch",
-        (2, 4),
-        4,
-        Owner::Rust,
-    ),
-    row(
-        key::DESCRIBE_CONFIGS,
-        "DescribeConfigs",
-        (0, 4),
-        4,
-        Owner::Python,
-    ),
-    row(key::ALTER_CONFIGS, "AlterConfigs", (0, 2), 2, Owner::Python),
-    row(
-        key::DESCRIBE_LOG_DIRS,
-        "DescribeLogDirs",
-        (0, 4),
-        2,
-        Owner::Python,
-    ),
-    row(
-        key::CREATE_PARTITIONS,
-        "CreatePartitions",
-        (0, 3),
-        2,
-        Owner::Python,
-    ),
-    row(key::DELETE_GROUPS, "DeleteGroups", (0, 2), 2, Owner::Python),
-    row(key::ELECT_LEADERS, "ElectLeaders", (0, 2), 2, Owner::Python),
-    row(
-        key::INCREMENTAL_ALTER_CONFIGS,
-        "IncrementalAlterConfigs",
-        (0, 1),
-        1,
-        Owner::Python,
-    ),
-    row(
-        key::ALTER_PARTITION_REASSIGNMENTS,
-        "AlterPartitionReassignments",
-        (0, 0),
-        0,
-        Owner::Python,
-    ),
-    row(
-        key::LIST_PARTITION_REASSIGNMENTS,
-        "ListPartitionReassignments",
-        (0, 0),
-        0,
-        Owner::Python,
-    ),
-    row(
-        key::OFFSET_DELETE,
-        "OffsetDelete",
-        (0, 0),
-        NEVER_FLEXIBLE,
-        Owner::Python,
-    ),
-    between(key::ALTER_PARTITION, "AlterPartition", (0, 3), 0),
-    row(
-        key::DESCRIBE_CLUSTER,
-        "DescribeCluster",
-        (0, 1),
-        0,
-        Owner::Python,
-    ),
-    between(key::ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", (0, 0), 0),
-    private(key::REPLICA_DIGEST, "ReplicaDigest"),
-    private(key::STATE_CHANGES, "StateChanges"),
-    ApiRow {
-        is_between_brokers: true,
-        ..private(key::OBSERVE_BROKER, "ObserveBroker")
-    },
-];
+    FIND_COORDINATOR = 10: FindCoordinator 0..=6, 3, Python, Clients;
+    JOIN_GROUP = 11: JoinGroup 0..=9, 6, Python, Clients;
+    HEARTBEAT = 12: Heartbeat 0..=4, 4, Python, Clients;
+    LEAVE_GROUP = 13: LeaveGroup 0..=5, 4, Python, Clients;
+    SYNC_GROUP = 14: SyncGroup 0..=5, 4, Python, Clients;
+    DESCRIBE_GROUPS = 15: DescribeGroups 0..=5, 5, Python, Clients;
+    LIST_GROUPS = 16: ListGroups 0..=5, 3, Python, Clients;
+    API_VERSIONS = 18: ApiVersions 0..=4, 3, Rust, Clients;
+    CREATE_TOPICS = 19: CreateTopics 0..=7, 5, Python, Clients;
+    DELETE_TOPICS = 20: DeleteTopics 0..=6, 4, Python, Clients;
+    DELETE_RECORDS = 21: DeleteRecords 0..=2, 2, Python, Clients;
+    INIT_PRODUCER_ID = 22: InitProducerId 0..=5, 2, Python, Clients;
+    OFFSET_FOR_LEADER_EPOCH = 23: OffsetForLeaderEpoch 2..=4, 4, Rust, Clients;
+    DESCRIBE_CONFIGS = 32: DescribeConfigs 0..=4, 4, Python, Clients;
+    ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
+    DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
+    CREATE_PARTITIONS = 37: CreatePartitions 0..=3, 2, Python, Clients;
+    DELETE_GROUPS = 42: DeleteGroups 0..=2, 2, Python, Clients;
+    ELECT_LEADERS = 43: ElectLeaders 0..=2, 2, Python, Clients;
+    INCREMENTAL_ALTER_CONFIGS = 44: IncrementalAlterConfigs 0..=1, 1, Python, Clients;
+    ALTER_PARTITION_REASSIGNMENTS = 45: AlterPartitionReassignments 0..=0, 0, Python, Clients;
+    LIST_PARTITION_REASSIGNMENTS = 46: ListPartitionReassignments 0..=0, 0, Python, Clients;
+    OFFSET_DELETE = 47: OffsetDelete 0..=0, NEVER_FLEXIBLE, Python, Clients;
+    ALTER_PARTITION = 56: AlterPartition 0..=3, 0, Python, Brokers;
+    DESCRIBE_CLUSTER = 60: DescribeCluster 0..=1, 0, Python, Clients;
+    ALLOCATE_PRODUCER_IDS = 67: AllocateProducerIds 0..=0, 0, Python, Brokers;
+    // Private keys lie far above Kafka's, which are small numbers.
+    REPLICA_DIGEST = 20_001: ReplicaDigest 0..=0, 0, Python, Tools;
+    STATE_CHANGES = 20_002: StateChanges 0..=0, 0, Python, Tools;
+    OBSERVE_BROKER = 20_003: ObserveBroker 0..=0, 0, Python, ToolsBetweenBrokers;
+}
 
 /// The row of an API key, `None` if not served.
 pub fn lookup(key: i16) -> Option<&'static ApiRow> {
@@ -305,16 +187,16 @@ pub(crate) fn check_version(api_key: i16, min: i16, api_version: i16) -> Result<
     }
 }
 
-/// Whether the request header ends in tagged fields (header version 2). A guess for an unknown API
-/// or version, used only to skip tags.
-pub fn request_header_is_flexible(key: i16, version: i16) -> bool {
+/// Whether the version of an API is flexible: its request header then ends in tagged fields (header
+/// version 2). A guess for an unknown API or version, used only to skip tags.
+pub fn is_flexible(key: i16, version: i16) -> bool {
     lookup(key).is_some_and(|row| row.is_flexible(version))
 }
 
 /// Whether the response header ends in tagged fields (header version 1). Never for ApiVersions, so
 /// that a client can read the answer to an unknown version.
 pub fn response_header_is_flexible(key: i16, version: i16) -> bool {
-    key != key::API_VERSIONS && request_header_is_flexible(key, version)
+    key != key::API_VERSIONS && is_flexible(key, version)
 }
 
 #[cfg(test)]
@@ -347,7 +229,7 @@ mod tests {
 
     #[test]
     fn response_headers_of_api_versions_stay_classic() {
-        assert!(request_header_is_flexible(key::API_VERSIONS, 3));
+        assert!(is_flexible(key::API_VERSIONS, 3));
         assert!(!response_header_is_flexible(key::API_VERSIONS, 4));
         assert!(response_header_is_flexible(key::PRODUCE, 9));
         assert!(!response_header_is_flexible(key::PRODUCE, 8));

@@ -5,53 +5,28 @@
 //! client software; 4 a feature may start at version 0.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
-use crate::api::{self, ApiRow, key};
+use crate::api::{self, ApiRow};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
+use crate::message::{Field, body, fields};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-const THROTTLE_SINCE: i16 = 1;
 const FLEXIBLE_SINCE: i16 = 3;
 
-fn check_version(version: i16) -> Result<()> {
-    api::check_version(key::API_VERSIONS, 0, version)
+fields! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ApiVersionsRequest<'a> {
+        /// What the client software calls itself, unchecked.
+        pub client_software_name: &'a str [in FLEXIBLE_SINCE.., else ""],
+        /// Its version, unchecked.
+        pub client_software_version: &'a str [in FLEXIBLE_SINCE.., else ""],
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ApiVersionsRequest<'a> {
-    /// What the client software calls itself (version 3 on), unchecked.
-    pub client_software_name: &'a str,
-    /// Its version (version 3 on), unchecked.
-    pub client_software_version: &'a str,
-}
+body!(request API_VERSIONS from 0: ApiVersionsRequest<'a>);
 
-impl<'a> ApiVersionsRequest<'a> {
-    /// Decodes a body; later bytes are ignored, as in Kafka.
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
-        check_version(version)?;
-        if version < FLEXIBLE_SINCE {
-            return Ok(Self::default());
-        }
-        let mut reader = Reader::new(body, true);
-        let client_software_name = reader.string()?;
-        let client_software_version = reader.string()?;
-        reader.skip_tags()?;
-        Ok(ApiVersionsRequest {
-            client_software_name,
-            client_software_version,
-        })
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
-        if version >= FLEXIBLE_SINCE {
-            let mut writer = Writer::new(out, true);
-            writer.string(self.client_software_name);
-            writer.string(self.client_software_version);
-            writer.no_tags();
-        }
-    }
-
+impl ApiVersionsRequest<'_> {
     /// Whether name and version of the client software are well formed; otherwise the answer from
     /// version 3 on is INVALID_REQUEST.
     pub fn is_valid(&self, version: i16) -> bool {
@@ -71,11 +46,13 @@ fn is_software_text(text: &str) -> bool {
     first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApiVersion {
-    pub key: i16,
-    pub min_version: i16,
-    pub max_version: i16,
+fields! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ApiVersion {
+        pub key: i16,
+        pub min_version: i16,
+        pub max_version: i16,
+    }
 }
 
 impl From<&ApiRow> for ApiVersion {
@@ -94,14 +71,18 @@ impl From<&ApiRow> for ApiVersion {
     }
 }
 
-/// A response, without features.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiVersionsResponse {
-    pub error_code: ErrorCode,
-    pub apis: Vec<ApiVersion>,
-    /// Throttle time in milliseconds (version 1 on).
-    pub throttle_ms: i32,
+fields! {
+    /// A response; features are skipped and not written.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ApiVersionsResponse {
+        pub error_code: ErrorCode,
+        pub apis: Vec<ApiVersion>,
+        /// Throttle time in milliseconds.
+        pub throttle_ms: i32 [in 1.., else 0],
+    }
 }
+
+body!(response API_VERSIONS from 0: ApiVersionsResponse);
 
 impl ApiVersionsResponse {
     /// The advertised APIs, with those between `brokers` of a cluster or without.
@@ -123,49 +104,6 @@ impl ApiVersionsResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION,
             ..Self::of_table(brokers)
         }
-    }
-
-    /// Decodes a whole body; features are skipped.
-    pub fn decode(body: &[u8], version: i16) -> Result<Self> {
-        check_version(version)?;
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
-        let error_code = ErrorCode(reader.i16()?);
-        let apis = reader.array(6, |reader| {
-            let (key, min_version, max_version) = (reader.i16()?, reader.i16()?, reader.i16()?);
-            reader.skip_tags()?;
-            Ok(ApiVersion {
-                key,
-                min_version,
-                max_version,
-            })
-        })?;
-        let throttle_ms = if version >= THROTTLE_SINCE {
-            reader.i32()?
-        } else {
-            0
-        };
-        reader.skip_tags()?;
-        reader.expect_end()?;
-        Ok(ApiVersionsResponse {
-            error_code,
-            apis,
-            throttle_ms,
-        })
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
-        let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
-        writer.i16(self.error_code.0);
-        writer.array(&self.apis, |writer, api| {
-            writer.i16(api.key);
-            writer.i16(api.min_version);
-            writer.i16(api.max_version);
-            writer.no_tags();
-        });
-        if version >= THROTTLE_SINCE {
-            writer.i32(self.throttle_ms);
-        }
-        writer.no_tags();
     }
 }
 

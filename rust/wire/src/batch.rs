@@ -36,19 +36,7 @@ pub const NO_PRODUCER_ID: i64 = -1;
 /// "No timestamp" in batches and replies.
 pub const NO_TIMESTAMP: i64 = -1;
 
-const BASE_OFFSET: usize = 0;
-const BATCH_LENGTH: usize = 8;
-const LEADER_EPOCH: usize = 12;
 const MAGIC_AT: usize = 16;
-const CRC: usize = 17;
-const ATTRIBUTES: usize = 21;
-const LAST_OFFSET_DELTA: usize = 23;
-const BASE_TIMESTAMP: usize = 27;
-const MAX_TIMESTAMP: usize = 35;
-const PRODUCER_ID: usize = 43;
-const PRODUCER_EPOCH: usize = 51;
-const BASE_SEQUENCE: usize = 53;
-const RECORD_COUNT: usize = 57;
 
 /// Attribute bits of the compression codec.
 pub const COMPRESSION_MASK: i16 = 0x07;
@@ -111,33 +99,61 @@ pub enum TimestampType {
     LogAppendTime,
 }
 
-/// All fields of a batch header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchHeader {
+/// The fields of a header besides the format: type and position of each.
+macro_rules! header {
+    ($($(#[$attribute:meta])* $field:ident: $type:ident at $position:ident = $at:literal;)*) => {
+        $(const $position: usize = $at;)*
+
+        /// All fields of a batch header.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct BatchHeader {
+            $($(#[$attribute])* pub $field: $type,)*
+        }
+
+        impl BatchHeader {
+            #[inline(always)]
+            fn read(header: &[u8; HEADER_LEN]) -> BatchHeader {
+                BatchHeader {
+                    $($field: $type::from_be_bytes(field(header, $position)),)*
+                }
+            }
+
+            /// The header as bytes, CRC as it stands in [`BatchHeader::crc`].
+            pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+                let mut header = [0; HEADER_LEN];
+                header[MAGIC_AT] = MAGIC as u8;
+                $(put(&mut header, $position, self.$field.to_be_bytes());)*
+                header
+            }
+        }
+    };
+}
+
+header! {
     /// Offset of the first record, even if compaction removed that.
-    pub base_offset: i64,
+    base_offset: i64 at BASE_OFFSET = 0;
     /// Bytes after the length field.
-    pub batch_length: i32,
+    batch_length: i32 at BATCH_LENGTH = 8;
     /// Epoch of the appending leader; -1 from producers.
-    pub partition_leader_epoch: i32,
+    partition_leader_epoch: i32 at LEADER_EPOCH = 12;
     /// CRC-32C as stored.
-    pub crc: u32,
+    crc: u32 at CRC = 17;
     /// See the bits of this module.
-    pub attributes: i16,
+    attributes: i16 at ATTRIBUTES = 21;
     /// Last offset minus base offset.
-    pub last_offset_delta: i32,
+    last_offset_delta: i32 at LAST_OFFSET_DELTA = 23;
     /// Milliseconds since the epoch; records hold differences to it.
-    pub base_timestamp: i64,
+    base_timestamp: i64 at BASE_TIMESTAMP = 27;
     /// The greatest timestamp of the records, -1 unknown.
-    pub max_timestamp: i64,
+    max_timestamp: i64 at MAX_TIMESTAMP = 35;
     /// Producer id, -1 none.
-    pub producer_id: i64,
+    producer_id: i64 at PRODUCER_ID = 43;
     /// Producer epoch, -1 none.
-    pub producer_epoch: i16,
+    producer_epoch: i16 at PRODUCER_EPOCH = 51;
     /// Sequence number of the first record, -1 none.
-    pub base_sequence: i32,
+    base_sequence: i32 at BASE_SEQUENCE = 53;
     /// Records in the batch.
-    pub record_count: i32,
+    record_count: i32 at RECORD_COUNT = 57;
 }
 
 #[inline(always)]
@@ -145,6 +161,11 @@ fn field<const N: usize>(header: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&header[at..at + N]);
     bytes
+}
+
+#[inline(always)]
+fn put<const N: usize>(batch: &mut [u8], at: usize, value: [u8; N]) {
+    batch[at..at + N].copy_from_slice(&value);
 }
 
 impl BatchHeader {
@@ -164,43 +185,11 @@ impl BatchHeader {
         if magic != MAGIC {
             return Err(DecodeError::BadMagic(magic));
         }
-        let batch_length = i32::from_be_bytes(field(h, BATCH_LENGTH));
-        if batch_length < (HEADER_LEN - LENGTH_PREFIX_LEN) as i32 {
-            return Err(DecodeError::BadBatchLength(batch_length));
+        let header = BatchHeader::read(h);
+        if header.batch_length < (HEADER_LEN - LENGTH_PREFIX_LEN) as i32 {
+            return Err(DecodeError::BadBatchLength(header.batch_length));
         }
-        Ok(BatchHeader {
-            base_offset: i64::from_be_bytes(field(h, BASE_OFFSET)),
-            batch_length,
-            partition_leader_epoch: i32::from_be_bytes(field(h, LEADER_EPOCH)),
-            crc: u32::from_be_bytes(field(h, CRC)),
-            attributes: i16::from_be_bytes(field(h, ATTRIBUTES)),
-            last_offset_delta: i32::from_be_bytes(field(h, LAST_OFFSET_DELTA)),
-            base_timestamp: i64::from_be_bytes(field(h, BASE_TIMESTAMP)),
-            max_timestamp: i64::from_be_bytes(field(h, MAX_TIMESTAMP)),
-            producer_id: i64::from_be_bytes(field(h, PRODUCER_ID)),
-            producer_epoch: i16::from_be_bytes(field(h, PRODUCER_EPOCH)),
-            base_sequence: i32::from_be_bytes(field(h, BASE_SEQUENCE)),
-            record_count: i32::from_be_bytes(field(h, RECORD_COUNT)),
-        })
-    }
-
-    /// The header as bytes, CRC as it stands in [`BatchHeader::crc`].
-    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
-        let mut h = [0; HEADER_LEN];
-        h[BASE_OFFSET..][..8].copy_from_slice(&self.base_offset.to_be_bytes());
-        h[BATCH_LENGTH..][..4].copy_from_slice(&self.batch_length.to_be_bytes());
-        h[LEADER_EPOCH..][..4].copy_from_slice(&self.partition_leader_epoch.to_be_bytes());
-        h[MAGIC_AT] = MAGIC as u8;
-        h[CRC..][..4].copy_from_slice(&self.crc.to_be_bytes());
-        h[ATTRIBUTES..][..2].copy_from_slice(&self.attributes.to_be_bytes());
-        h[LAST_OFFSET_DELTA..][..4].copy_from_slice(&self.last_offset_delta.to_be_bytes());
-        h[BASE_TIMESTAMP..][..8].copy_from_slice(&self.base_timestamp.to_be_bytes());
-        h[MAX_TIMESTAMP..][..8].copy_from_slice(&self.max_timestamp.to_be_bytes());
-        h[PRODUCER_ID..][..8].copy_from_slice(&self.producer_id.to_be_bytes());
-        h[PRODUCER_EPOCH..][..2].copy_from_slice(&self.producer_epoch.to_be_bytes());
-        h[BASE_SEQUENCE..][..4].copy_from_slice(&self.base_sequence.to_be_bytes());
-        h[RECORD_COUNT..][..4].copy_from_slice(&self.record_count.to_be_bytes());
-        h
+        Ok(header)
     }
 
     /// Bytes of the whole batch, header included.
@@ -307,18 +296,18 @@ pub fn verify_crc(batch: &[u8]) -> Result<()> {
 /// panic below [`HEADER_LEN`] bytes.
 #[inline]
 pub fn set_base_offset(batch: &mut [u8], offset: i64) {
-    batch[BASE_OFFSET..][..8].copy_from_slice(&offset.to_be_bytes());
+    put(batch, BASE_OFFSET, offset.to_be_bytes());
 }
 
 /// Patches the partition leader epoch; the CRC stays valid.
 #[inline]
 pub fn set_partition_leader_epoch(batch: &mut [u8], epoch: i32) {
-    batch[LEADER_EPOCH..][..4].copy_from_slice(&epoch.to_be_bytes());
+    put(batch, LEADER_EPOCH, epoch.to_be_bytes());
 }
 
 /// Patches the max timestamp; [`refresh_crc`] must follow.
 pub fn set_max_timestamp(batch: &mut [u8], timestamp_ms: i64) {
-    batch[MAX_TIMESTAMP..][..8].copy_from_slice(&timestamp_ms.to_be_bytes());
+    put(batch, MAX_TIMESTAMP, timestamp_ms.to_be_bytes());
 }
 
 /// Patches the timestamp type bit; [`refresh_crc`] must follow.
@@ -328,20 +317,20 @@ pub fn set_timestamp_type(batch: &mut [u8], kind: TimestampType) {
         TimestampType::CreateTime => old & !TIMESTAMP_TYPE_BIT,
         TimestampType::LogAppendTime => old | TIMESTAMP_TYPE_BIT,
     };
-    batch[ATTRIBUTES..][..2].copy_from_slice(&new.to_be_bytes());
+    put(batch, ATTRIBUTES, new.to_be_bytes());
 }
 
 /// Sets producer id, epoch and base sequence (for tests); [`refresh_crc`] must follow.
 pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
-    batch[PRODUCER_ID..][..8].copy_from_slice(&id.to_be_bytes());
-    batch[PRODUCER_EPOCH..][..2].copy_from_slice(&epoch.to_be_bytes());
-    batch[BASE_SEQUENCE..][..4].copy_from_slice(&base_sequence.to_be_bytes());
+    put(batch, PRODUCER_ID, id.to_be_bytes());
+    put(batch, PRODUCER_EPOCH, epoch.to_be_bytes());
+    put(batch, BASE_SEQUENCE, base_sequence.to_be_bytes());
 }
 
 /// Updates the CRC of exactly one batch.
 pub fn refresh_crc(batch: &mut [u8]) {
     let crc = compute_crc(batch);
-    batch[CRC..][..4].copy_from_slice(&crc.to_be_bytes());
+    put(batch, CRC, crc.to_be_bytes());
 }
 
 /// One batch in a buffer.

@@ -10,25 +10,21 @@
 
 mod request;
 mod response;
-mod response_decode;
 
 pub use request::{
     FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopic, FetchTopicToWrite,
-    ForgottenTopic, ForgottenTopicToWrite,
 };
 pub use response::{
-    AbortedTransaction, EpochEndOffset, FetchPartitionHead, FetchPartitionTail, FetchResponseHead,
-    FetchResponseWriter, SnapshotId,
+    AbortedTransaction, EpochEndOffset, FetchPartitionHead, FetchPartitionResponse,
+    FetchPartitionTail, FetchResponse, FetchResponseHead, FetchResponseWriter, FetchTopicResponse,
+    SnapshotId,
 };
-pub use response_decode::{FetchPartitionResponse, FetchResponse, FetchTopicResponse};
 
 use crate::api::{self, key};
 use crate::error::Result;
 
 const MIN_VERSION: i16 = 4;
-const LOG_START_SINCE: i16 = 5;
 const SESSIONS_SINCE: i16 = 7;
-const LEADER_EPOCH_SINCE: i16 = 9;
 const RACK_SINCE: i16 = 11;
 const FLEXIBLE_SINCE: i16 = 12;
 /// First version that names topics by id.

@@ -10,6 +10,7 @@
 
 use crate::api;
 use crate::error::Result;
+use crate::frame;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -46,7 +47,7 @@ impl<'a> RequestHeader<'a> {
         let client_id = reader.classic_nullable_string()?;
         let mut position = reader.position();
         let served = api::lookup(api_key).is_some_and(|row| row.advertises(api_version));
-        if served && api::request_header_is_flexible(api_key, api_version) {
+        if served && api::is_flexible(api_key, api_version) {
             let mut tags = Reader::at(frame, position, true);
             tags.skip_tags()?;
             position = tags.position();
@@ -62,9 +63,17 @@ impl<'a> RequestHeader<'a> {
         ))
     }
 
-    /// Appends the header (load generator, tests).
+    /// Appends a whole frame with this header and the body that `body` appends. Panics beyond 2 GiB.
+    pub fn encode_frame(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = frame::begin(out);
+        self.encode(out);
+        body(out);
+        frame::end(out, start, 0);
+    }
+
+    /// Appends the header.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let flexible = api::request_header_is_flexible(self.api_key, self.api_version);
+        let flexible = api::is_flexible(self.api_key, self.api_version);
         let mut writer = Writer::new(out, flexible);
         writer.i16(self.api_key);
         writer.i16(self.api_version);

@@ -3,96 +3,72 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;
+use crate::message::{Field, fields};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The leader known to the answering broker; -1 for unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CurrentLeader {
-    pub leader_id: i32,
-    /// Leader epoch.
-    pub leader_epoch: i32,
-}
-
-/// Where a broker can be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeEndpoint<'a> {
-    pub node_id: i32,
-    pub host: &'a str,
-    pub port: i32,
-    /// Rack, if the broker has one.
-    pub rack: Option<&'a str>,
-}
-
-/// The least bytes of a [`NodeEndpoint`] in flexible form.
-pub(crate) const ENDPOINT_MIN_LEN: usize = 11;
-
-impl CurrentLeader {
-    pub(crate) fn encode(self, writer: &mut Writer<'_>) {
-        writer.i32(self.leader_id);
-        writer.i32(self.leader_epoch);
-        writer.no_tags();
-    }
-
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
-        let leader = CurrentLeader {
-            leader_id: reader.i32()?,
-            leader_epoch: reader.i32()?,
-        };
-        reader.skip_tags()?;
-        Ok(leader)
+fields! {
+    /// The leader known to the answering broker; -1 for unknown.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CurrentLeader {
+        pub leader_id: i32,
+        /// Leader epoch.
+        pub leader_epoch: i32,
     }
 }
 
-impl<'a> NodeEndpoint<'a> {
-    pub(crate) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.i32(self.node_id);
-        writer.string(self.host);
-        writer.i32(self.port);
-        writer.nullable_string(self.rack);
-        writer.no_tags();
-    }
-
-    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self> {
-        let endpoint = NodeEndpoint {
-            node_id: reader.i32()?,
-            host: reader.string()?,
-            port: reader.i32()?,
-            rack: reader.nullable_string()?,
-        };
-        reader.skip_tags()?;
-        Ok(endpoint)
+fields! {
+    /// Where a broker can be reached.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct NodeEndpoint<'a> {
+        pub node_id: i32,
+        pub host: &'a str,
+        pub port: i32,
+        /// Rack, if the broker has one; version 0 of Metadata alone lacks it.
+        pub rack: Option<&'a str> [in 1.., else None],
     }
 }
 
-/// Appends the tagged fields at the end of a Produce or Fetch reply: field 0 has the endpoints of
-/// hinted leaders, if any and if the version has it.
-pub(crate) fn encode_endpoint_tags(
-    writer: &mut Writer<'_>,
-    has_field: bool,
-    endpoints: &[NodeEndpoint<'_>],
-) {
-    if !has_field || endpoints.is_empty() {
-        writer.no_tags();
-        return;
+/// The endpoints of hinted leaders: tagged field 0 at the end of a Produce or Fetch reply, from a
+/// version on.
+pub enum EndpointsSince<const SINCE: i16> {}
+
+impl<'a, const SINCE: i16> Field<'a> for EndpointsSince<SINCE> {
+    type Value = Vec<NodeEndpoint<'a>>;
+
+    fn read(reader: &mut Reader<'a>, version: i16) -> Result<Self::Value> {
+        let mut endpoints = Vec::new();
+        reader.tags(|tag, field| {
+            let is_known = tag == 0 && version >= SINCE;
+            if is_known {
+                endpoints = Vec::read(field, version)?;
+            }
+            Ok(is_known)
+        })?;
+        Ok(endpoints)
     }
-    writer.tag_count(1);
-    writer.tagged_field(0, |field| {
-        field.array(endpoints, |field, endpoint| endpoint.encode(field));
-    });
+
+    fn write(endpoints: &Self::Value, writer: &mut Writer<'_>, version: i16) {
+        Self::write_all(endpoints, writer, version);
+    }
+
+    fn min_bytes(_version: i16, flexible: bool) -> usize {
+        usize::from(flexible)
+    }
 }
 
-/// Reads what [`encode_endpoint_tags`] appends.
-pub(crate) fn decode_endpoint_tags<'a>(
-    reader: &mut Reader<'a>,
-    has_field: bool,
-) -> Result<Vec<NodeEndpoint<'a>>> {
-    let mut endpoints = Vec::new();
-    reader.tags(|tag, field| {
-        if tag == 0 && has_field {
-            endpoints = field.array(ENDPOINT_MIN_LEN, NodeEndpoint::decode)?;
+impl<const SINCE: i16> EndpointsSince<SINCE> {
+    /// Appends them, if there are any and the version has the field.
+    pub fn write_all(endpoints: &[NodeEndpoint<'_>], writer: &mut Writer<'_>, version: i16) {
+        if version < SINCE || endpoints.is_empty() {
+            writer.no_tags();
+            return;
         }
-        Ok(tag == 0 && has_field)
-    })?;
-    Ok(endpoints)
+        writer.tag_count(1);
+        writer.tagged_field(0, |field| {
+            field.array(endpoints, |field, endpoint| {
+                NodeEndpoint::write(endpoint, field, version);
+            });
+        });
+    }
 }

@@ -17,6 +17,7 @@ pub mod heartbeat;
 pub mod leader;
 pub mod list_offsets;
 pub mod membership;
+mod message;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_for_leader_epoch;

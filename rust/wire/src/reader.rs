@@ -1,6 +1,7 @@
 //! Decodes the protocol's primitive types, bounds-checked and without copies.
 
 use crate::error::{DecodeError, Result};
+use crate::error_code::ErrorCode;
 use crate::span::Span;
 use crate::varint;
 
@@ -139,6 +140,12 @@ impl<'a> Reader<'a> {
     /// A UUID.
     pub fn uuid(&mut self) -> Result<Uuid> {
         self.chunk()
+    }
+
+    /// An error code.
+    #[inline]
+    pub fn error_code(&mut self) -> Result<ErrorCode> {
+        self.i16().map(ErrorCode)
     }
 
     /// An unsigned variable-length integer.

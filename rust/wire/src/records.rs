@@ -11,7 +11,8 @@
 //! ```
 
 use crate::error::{DecodeError, Result};
-use crate::varint::{self, read_varint, read_varlong};
+use crate::reader::Reader;
+use crate::varint::{self, read_varint};
 
 /// One record, borrowed from its batch's uncompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +61,19 @@ impl<'a> Record<'a> {
             DecodeError::Truncated { .. } => bad_length,
             other => other,
         };
-        let mut cursor = Cursor { rest: fields };
-        let attributes = cursor.byte().map_err(cut)? as i8;
-        let timestamp_delta = cursor.varlong().map_err(cut)?;
-        let offset_delta = cursor.varint().map_err(cut)?;
-        let key = cursor.nullable().map_err(cut)?;
-        let value = cursor.nullable().map_err(cut)?;
-        let header_count = cursor.varint().map_err(cut)?;
+        let mut reader = Reader::new(fields, false);
+        let attributes = reader.i8().map_err(cut)?;
+        let timestamp_delta = reader.varlong().map_err(cut)?;
+        let offset_delta = reader.varint().map_err(cut)?;
+        let key = nullable(&mut reader).map_err(cut)?;
+        let value = nullable(&mut reader).map_err(cut)?;
+        let header_count = reader.varint().map_err(cut)?;
         let header_count = u32::try_from(header_count).map_err(|_| bad_length)?;
-        let headers = cursor.rest;
+        let headers = reader.rest();
         for _ in 0..header_count {
-            cursor.header().map_err(cut)?;
+            header(&mut reader).map_err(cut)?;
         }
-        if !cursor.rest.is_empty() {
+        if reader.remaining() > 0 {
             return Err(bad_length);
         }
         let size_bytes = prefix + length;
@@ -90,68 +91,26 @@ impl<'a> Record<'a> {
 
     /// The record's headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
-        let mut cursor = Cursor { rest: self.headers };
+        let mut reader = Reader::new(self.headers, false);
         // Parsing has walked them, so the first error is the end.
-        (0..self.header_count).map_while(move |_| cursor.header().ok())
+        (0..self.header_count).map_while(move |_| header(&mut reader).ok())
     }
 }
 
-struct Cursor<'a> {
-    rest: &'a [u8],
+/// Bytes behind their length; any length below zero is null, as in Kafka.
+fn nullable<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>> {
+    match usize::try_from(reader.varint()?) {
+        Ok(len) => reader.take(len).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
-impl<'a> Cursor<'a> {
-    fn byte(&mut self) -> Result<u8> {
-        let Some((&byte, rest)) = self.rest.split_first() else {
-            return Err(DecodeError::Truncated {
-                needed: 1,
-                remaining: 0,
-            });
-        };
-        self.rest = rest;
-        Ok(byte)
-    }
-
-    fn varint(&mut self) -> Result<i32> {
-        let (value, len) = read_varint(self.rest)?;
-        self.rest = &self.rest[len..];
-        Ok(value)
-    }
-
-    fn varlong(&mut self) -> Result<i64> {
-        let (value, len) = read_varlong(self.rest)?;
-        self.rest = &self.rest[len..];
-        Ok(value)
-    }
-
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let Some((taken, rest)) = self.rest.split_at_checked(len) else {
-            return Err(DecodeError::Truncated {
-                needed: len,
-                remaining: self.rest.len(),
-            });
-        };
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    /// Any length below zero is null, as in Kafka.
-    fn nullable(&mut self) -> Result<Option<&'a [u8]>> {
-        match usize::try_from(self.varint()?) {
-            Ok(len) => self.take(len).map(Some),
-            Err(_) => Ok(None),
-        }
-    }
-
-    fn header(&mut self) -> Result<Header<'a>> {
-        let len = self.varint()?;
-        let len = usize::try_from(len).map_err(|_| DecodeError::UnexpectedNull(len.into()))?;
-        let key = self.take(len)?;
-        Ok(Header {
-            key,
-            value: self.nullable()?,
-        })
-    }
+fn header<'a>(reader: &mut Reader<'a>) -> Result<Header<'a>> {
+    let len = reader.varint()?;
+    let len = usize::try_from(len).map_err(|_| DecodeError::UnexpectedNull(len.into()))?;
+    let key = reader.take(len)?;
+    let value = nullable(reader)?;
+    Ok(Header { key, value })
 }
 
 /// Iterates over the records of an uncompressed body; one error ends it. [`walk_records`] checks

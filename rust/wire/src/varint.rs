@@ -8,67 +8,53 @@ pub const VARINT_MAX_BYTES: usize = 5;
 /// The most bytes an encoded 64-bit integer takes.
 pub const VARLONG_MAX_BYTES: usize = 10;
 
-/// Decodes an unsigned 32-bit integer; returns it and its length in bytes.
-#[inline(always)]
-pub fn read_uvarint(bytes: &[u8]) -> Result<(u32, usize)> {
-    match bytes {
-        [a, ..] if *a < 0x80 => Ok((u32::from(*a), 1)),
-        [a, b, ..] if *b < 0x80 => Ok((u32::from(*a & 0x7f) | u32::from(*b) << 7, 2)),
-        _ => read_uvarint_slow(bytes),
-    }
+/// The decoder of an unsigned type: a fast path for one and two bytes, and the rest. The last byte
+/// of the most that there may be holds at most `$last`.
+macro_rules! unsigned {
+    ($name:ident, $slow:ident, $type:ty, $max_bytes:expr, $last:literal) => {
+        #[doc = concat!("Decodes a `", stringify!($type), "`; returns it and its length in bytes.")]
+        #[inline(always)]
+        pub fn $name(bytes: &[u8]) -> Result<($type, usize)> {
+            match bytes {
+                [a, ..] if *a < 0x80 => Ok((<$type>::from(*a), 1)),
+                [a, b, ..] if *b < 0x80 => {
+                    Ok((<$type>::from(*a & 0x7f) | <$type>::from(*b) << 7, 2))
+                }
+                _ => $slow(bytes),
+            }
+        }
+
+        #[cold]
+        fn $slow(bytes: &[u8]) -> Result<($type, usize)> {
+            let mut value = 0;
+            for index in 0..$max_bytes {
+                let Some(&byte) = bytes.get(index) else {
+                    return Err(DecodeError::Truncated {
+                        needed: index + 1,
+                        remaining: bytes.len(),
+                    });
+                };
+                if index + 1 == $max_bytes && byte > $last {
+                    break;
+                }
+                value |= <$type>::from(byte & 0x7f) << (7 * index);
+                if byte < 0x80 {
+                    return Ok((value, index + 1));
+                }
+            }
+            Err(DecodeError::BadVarint)
+        }
+    };
 }
 
-#[cold]
-fn read_uvarint_slow(bytes: &[u8]) -> Result<(u32, usize)> {
-    let mut value = 0u32;
-    for index in 0..VARINT_MAX_BYTES {
-        let Some(&byte) = bytes.get(index) else {
-            return Err(DecodeError::Truncated {
-                needed: index + 1,
-                remaining: bytes.len(),
-            });
-        };
-        if index + 1 == VARINT_MAX_BYTES && byte > 0x0f {
-            break;
-        }
-        value |= u32::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return Ok((value, index + 1));
-        }
-    }
-    Err(DecodeError::BadVarint)
-}
-
-/// Decodes an unsigned 64-bit integer; returns it and its length in bytes.
-#[inline(always)]
-pub fn read_uvarlong(bytes: &[u8]) -> Result<(u64, usize)> {
-    match bytes {
-        [a, ..] if *a < 0x80 => Ok((u64::from(*a), 1)),
-        [a, b, ..] if *b < 0x80 => Ok((u64::from(*a & 0x7f) | u64::from(*b) << 7, 2)),
-        _ => read_uvarlong_slow(bytes),
-    }
-}
-
-#[cold]
-fn read_uvarlong_slow(bytes: &[u8]) -> Result<(u64, usize)> {
-    let mut value = 0u64;
-    for index in 0..VARLONG_MAX_BYTES {
-        let Some(&byte) = bytes.get(index) else {
-            return Err(DecodeError::Truncated {
-                needed: index + 1,
-                remaining: bytes.len(),
-            });
-        };
-        if index + 1 == VARLONG_MAX_BYTES && byte > 0x01 {
-            break;
-        }
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return Ok((value, index + 1));
-        }
-    }
-    Err(DecodeError::BadVarint)
-}
+unsigned!(read_uvarint, read_uvarint_slow, u32, VARINT_MAX_BYTES, 0x0f);
+unsigned!(
+    read_uvarlong,
+    read_uvarlong_slow,
+    u64,
+    VARLONG_MAX_BYTES,
+    0x01
+);
 
 /// Decodes a zig-zag 32-bit integer; returns it and its length in bytes.
 #[inline(always)]

@@ -1,5 +1,6 @@
 //! Encodes the protocol's primitive types, appending to a byte vector.
 
+use crate::error_code::ErrorCode;
 use crate::reader::Uuid;
 use crate::varint;
 
@@ -60,8 +61,14 @@ impl<'a> Writer<'a> {
     }
 
     /// A UUID.
-    pub fn uuid(&mut self, value: &Uuid) {
-        self.raw(value);
+    pub fn uuid(&mut self, value: Uuid) {
+        self.raw(&value);
+    }
+
+    /// An error code.
+    #[inline]
+    pub fn error_code(&mut self, value: ErrorCode) {
+        self.i16(value.0);
     }
 
     /// Bytes as they are.

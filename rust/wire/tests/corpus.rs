@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use pyrklog_wire::api;
 use pyrklog_wire::api_versions::ApiVersionsRequest;
 use pyrklog_wire::batch::Batches;
-use pyrklog_wire::fetch::{
-    FetchRequest, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 use pyrklog_wire::header::RequestHeader;
 use pyrklog_wire::list_offsets::ListOffsetsRequest;
 use pyrklog_wire::metadata::MetadataRequest;
@@ -148,7 +146,7 @@ fn fetch_again(
     let forgotten: Vec<_> = request
         .forgotten
         .iter()
-        .map(|topic| ForgottenTopicToWrite {
+        .map(|topic| FetchTopicToWrite {
             name: topic.name.text(frame),
             id: topic.id,
             partitions: request.forgotten_of(topic),

@@ -302,13 +302,3 @@ pub fn ask_ends(
     }
     Ok(Some((ends[0], ends[1])))
 }
-
-/// Something about a replica that an operator should read.
-pub fn tell(logs: &LogManager, partition: &Partition, event: &'static str, reason: &str) {
-    let fields = vec![
-        ("topic", partition.topic.name.to_string()),
-        ("partition", partition.index.to_string()),
-        ("reason", reason.to_owned()),
-    ];
-    logs.events.notice(event, "error", fields);
-}

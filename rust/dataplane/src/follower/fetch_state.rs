@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use pyrklog_log::Log;
-use pyrklog_wire::fetch::{
-    FetchPartition, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchPartition, FetchRequestToWrite, FetchTopicToWrite};
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -51,23 +49,6 @@ impl Ask {
     }
 }
 
-/// Who asks, and for how much.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// This broker.
-    pub broker: i32,
-    /// Its epoch, -1 unknown.
-    pub broker_epoch: i64,
-    /// `replica.fetch.wait.max.ms`.
-    pub max_wait_ms: i32,
-    /// `replica.fetch.min.bytes`.
-    pub min_bytes: i32,
-    /// `replica.fetch.response.max.bytes`.
-    pub max_bytes: i32,
-    /// `replica.fetch.max.bytes`.
-    pub partition_max_bytes: i32,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -84,8 +65,15 @@ impl Session {
         self.asked.clear();
     }
 
-    /// Appends the body of a request for what is `wanted`, and for nothing else.
-    pub fn ask(&mut self, wanted: &HashMap<Key, Ask>, terms: Terms, out: &mut Vec<u8>) {
+    /// Appends the body of a request for what is `wanted`, and for nothing else: at most
+    /// `max_bytes` of each partition. `terms` say who asks, and for how much.
+    pub fn ask(
+        &mut self,
+        wanted: &HashMap<Key, Ask>,
+        terms: FetchRequestToWrite<'_>,
+        max_bytes: i32,
+        out: &mut Vec<u8>,
+    ) {
         let is_new = self.epoch == 0;
         let mut changed: Vec<(Key, Ask)> = wanted
             .iter()
@@ -102,7 +90,7 @@ impl Session {
         dropped.sort_unstable();
         let partitions: Vec<FetchPartition> = changed
             .iter()
-            .map(|((_, index), ask)| partition(*index, *ask, terms.partition_max_bytes))
+            .map(|((_, index), ask)| partition(*index, *ask, max_bytes))
             .collect();
         let topics: Vec<FetchTopicToWrite<'_>> = runs(&changed, |(key, _)| key.0)
             .map(|(id, range)| FetchTopicToWrite {
@@ -112,26 +100,19 @@ impl Session {
             })
             .collect();
         let indexes: Vec<i32> = dropped.iter().map(|(_, index)| *index).collect();
-        let forgotten: Vec<ForgottenTopicToWrite<'_>> = runs(&dropped, |key| key.0)
-            .map(|(id, range)| ForgottenTopicToWrite {
+        let forgotten: Vec<FetchTopicToWrite<'_, i32>> = runs(&dropped, |key| key.0)
+            .map(|(id, range)| FetchTopicToWrite {
                 name: "",
                 id,
                 partitions: &indexes[range],
             })
             .collect();
         FetchRequestToWrite {
-            cluster_id: None,
-            replica_id: terms.broker,
-            replica_epoch: terms.broker_epoch,
-            max_wait_ms: terms.max_wait_ms,
-            min_bytes: terms.min_bytes,
-            max_bytes: terms.max_bytes,
-            isolation_level: 0,
             session_id: self.id,
             session_epoch: self.epoch,
             topics: &topics,
             forgotten: &forgotten,
-            rack_id: "",
+            ..terms
         }
         .encode(out, FETCH_VERSION);
         self.asked.clone_from(wanted);
@@ -194,14 +175,13 @@ mod tests {
 
     const A: TopicId = [1; 16];
     const B: TopicId = [2; 16];
-    const TERMS: Terms = Terms {
-        broker: 3,
-        broker_epoch: 77,
-        max_wait_ms: 500,
-        min_bytes: 1,
-        max_bytes: 1000,
-        partition_max_bytes: 100,
-    };
+    fn terms() -> FetchRequestToWrite<'static> {
+        FetchRequestToWrite {
+            replica_id: 3,
+            replica_epoch: 77,
+            ..FetchRequestToWrite::default()
+        }
+    }
 
     fn at(offset: i64) -> Ask {
         Ask {
@@ -214,7 +194,7 @@ mod tests {
 
     fn asked(session: &mut Session, wanted: &[(Key, Ask)]) -> FetchRequest {
         let mut body = Vec::new();
-        session.ask(&wanted.iter().copied().collect(), TERMS, &mut body);
+        session.ask(&wanted.iter().copied().collect(), terms(), 100, &mut body);
         let mut request = FetchRequest::default();
         request.decode(&body, 0, FETCH_VERSION).unwrap();
         request

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use pyrklog_wire::api::key;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
 use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
-use pyrklog_base::clock::mono_ms;
+use pyrklog_base::clock::{mono_ms, timespec};
 use pyrklog_control::api::ClusterConfig;
 use pyrklog_requests::services::Services;
 
@@ -93,11 +93,7 @@ impl Fetcher {
     }
 
     fn sleep_until(&self, at_ms: i64) {
-        let left_ms = (at_ms - mono_ms()).max(1);
-        let timeout = Timespec {
-            tv_sec: left_ms / 1000,
-            tv_nsec: left_ms % 1000 * 1_000_000,
-        };
+        let timeout = timespec((at_ms - mono_ms()).max(1));
         let mut fds = [PollFd::from_borrowed_fd(self.mailbox.fd(), PollFlags::IN)];
         let _ = poll(&mut fds, Some(&timeout));
     }

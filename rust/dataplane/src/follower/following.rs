@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::fetch::FetchResponse;
+use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
 use crate::follower::append_response::{self, Answer, Taken};
-use crate::follower::fetch_state::{Ask, FETCH_VERSION, Key, Session, Terms};
+use crate::follower::fetch_state::{Ask, FETCH_VERSION, Key, Session};
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{self, Cut};
@@ -157,15 +157,16 @@ impl Following {
 
     /// Appends the body of a request for what is wanted.
     pub fn ask(&mut self, cluster: &ClusterConfig, wanted: &Wanted, out: &mut Vec<u8>) {
-        let terms = Terms {
-            broker: self.services.config.node_id,
-            broker_epoch: self.services.broker_epoch.load(Ordering::Relaxed),
+        let terms = FetchRequestToWrite {
+            replica_id: self.services.config.node_id,
+            replica_epoch: self.services.broker_epoch.load(Ordering::Relaxed),
             max_wait_ms: wanted.wait_ms(cluster.fetch_wait_max_ms, mono_ms()),
             min_bytes: cluster.fetch_min_bytes,
             max_bytes: cluster.fetch_response_max_bytes,
-            partition_max_bytes: cluster.fetch_max_bytes,
+            ..FetchRequestToWrite::default()
         };
-        self.session.ask(&wanted.asks, terms, out);
+        let max_bytes = cluster.fetch_max_bytes;
+        self.session.ask(&wanted.asks, terms, max_bytes, out);
     }
 
     /// The answer's partitions, apart from the bytes, which are changed when they are appended.
@@ -217,7 +218,9 @@ impl Following {
                 followed.backoff_ms = longer(followed.backoff_ms, cluster);
                 followed.until_ms = mono_ms() + followed.backoff_ms;
                 if let Some(reason) = reason {
-                    append_response::tell(&self.services, &partition, "replica_refused", &reason);
+                    let (topic, index) = (&partition.topic.name, partition.index);
+                    self.services
+                        .partition_error(topic, index, "replica_refused", reason);
                 }
             }
             Taken::Fenced => {

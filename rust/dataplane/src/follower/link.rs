@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::follower::mailbox::Mailbox;
-use pyrklog_base::clock::mono_ms;
+use pyrklog_base::clock::{mono_ms, timespec};
 
 /// How long a connection may take to be made: the end of the plane waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
@@ -112,18 +112,14 @@ impl Link {
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
         let correlation_id = self.correlation_id;
         let mut frame = std::mem::take(&mut self.frame);
-        frame.clear();
-        frame.extend([0; 4]);
-        RequestHeader {
+        let header = RequestHeader {
             api_key,
             api_version,
             correlation_id,
             client_id: Some(client_id),
-        }
-        .encode(&mut frame);
-        encode(&mut frame);
-        let len = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
-        frame[..4].copy_from_slice(&len.to_be_bytes());
+        };
+        frame.clear();
+        header.encode_frame(&mut frame, encode);
         self.stream.write_all(&frame)?;
         self.receive(&mut frame, mono_ms() + timeout_ms, mailbox)?;
         let (received, body) = parse_response_header(&frame, api_key, api_version)
@@ -224,12 +220,5 @@ impl Link {
                 return Err(LinkError::Interrupted);
             }
         }
-    }
-}
-
-fn timespec(milliseconds: i64) -> Timespec {
-    Timespec {
-        tv_sec: milliseconds / 1000,
-        tv_nsec: milliseconds % 1000 * 1_000_000,
     }
 }

@@ -70,15 +70,11 @@ pub fn submit(
     ask: Ask,
     cut: Cut,
 ) {
-    let (of_command, fetchers) = (Arc::clone(logs), Arc::clone(fetchers));
-    let command = Command {
-        key: (Arc::clone(&partition.topic.name), partition.index),
-        dir: partition.dir.index,
-        run: Box::new(move || {
-            carry_out(&of_command, &partition, &ask, cut);
-            fetchers.follow(&partition);
-        }),
-    };
+    let fetchers = Arc::clone(fetchers);
+    let command = Command::about(partition, logs, move |logs, partition| {
+        carry_out(logs, partition, &ask, cut);
+        fetchers.follow(partition);
+    });
     logs.loader.submit([command]);
 }
 
@@ -118,10 +114,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
             }
         }
         (Some(reason), _) => {
-            let reason = format!(
-                "truncating {}-{}: {reason}",
-                partition.topic.name, partition.index
-            );
+            let reason = format!("truncating {partition}: {reason}");
             logs.fail_dir(&partition.dir, reason);
         }
         _ => {}
@@ -244,7 +237,6 @@ fn until_written(
     partition: &Partition,
     write: impl Fn() -> io::Result<()>,
 ) {
-    let (topic, index) = (&*partition.topic.name, partition.index);
     loop {
         let reason = match write() {
             Ok(()) => return,
@@ -252,7 +244,7 @@ fn until_written(
                 wait_for_better(logs, partition, &error.to_string());
                 continue;
             }
-            Err(error) => format!("writing the checkpoints of {topic}-{index}: {error}"),
+            Err(error) => format!("writing the checkpoints of {partition}: {error}"),
         };
         return logs.fail_dir(&partition.dir, reason);
     }
@@ -260,9 +252,7 @@ fn until_written(
 
 /// No space, descriptor or memory now.
 fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
-    let (topic, index) = (&*partition.topic.name, partition.index);
-    let reason = format!("cutting {topic}-{index}: {reason}");
-    logs.disk_full(&partition.dir, reason);
+    logs.disk_full(&partition.dir, format!("cutting {partition}: {reason}"));
     let wait = || await_writers(logs, AGAIN);
     logs.loader.lend_place(partition.dir.index, wait);
 }

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::event::Timespec;
+use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
@@ -18,7 +18,7 @@ use crate::net::connection_limits::{NewConnection, Refused};
 use crate::net::listeners::Listener;
 use crate::net::message::Message;
 use crate::net::network::Network;
-use pyrklog_base::clock::mono_ms;
+use pyrklog_base::clock::{mono_ms, timespec};
 
 /// While connections cannot be accepted (limit reached, no descriptors), the next try is after
 /// this time or when one closes.
@@ -32,6 +32,9 @@ const FAILURES_TOLD_MAX: u32 = 1;
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
 const WAKER: u64 = u64::MAX;
+
+/// Edge-triggered: while paused, waiting connections must not spin the loop.
+const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The acceptor thread.
 #[derive(Debug)]
@@ -48,12 +51,7 @@ impl Acceptor {
     pub fn new(network: Arc<Network>) -> std::io::Result<Acceptor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let waker = network.limits.waker();
-        epoll::add(
-            &epoll,
-            waker,
-            EventData::new_u64(WAKER),
-            EventFlags::IN | EventFlags::ET,
-        )?;
+        epoll::add(&epoll, waker, EventData::new_u64(WAKER), EDGES)?;
         Ok(Acceptor {
             network,
             epoll,
@@ -68,18 +66,9 @@ impl Acceptor {
         let mut events = Vec::with_capacity(16);
         while !self.network.listeners.is_stopping() {
             self.adopt_listeners();
-            let timeout = Timespec {
-                tv_sec: 0,
-                tv_nsec: RETRY_MS * 1_000_000,
-            };
-            let timeout = if self.paused { Some(&timeout) } else { None };
+            let timeout = self.paused.then(|| timespec(RETRY_MS));
             events.clear();
-            let waited = epoll::wait(
-                &self.epoll,
-                rustix::buffer::spare_capacity(&mut events),
-                timeout,
-            );
-            match waited {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
                     self.notice("acceptor_failed", "error", error.to_string());
@@ -96,13 +85,7 @@ impl Acceptor {
     fn adopt_listeners(&mut self) {
         for listener in self.network.listeners.take_added() {
             let data = EventData::new_u64(self.listeners.len() as u64);
-            // Edge-triggered: while paused, waiting connections must not spin the loop.
-            match epoll::add(
-                &self.epoll,
-                &listener.socket,
-                data,
-                EventFlags::IN | EventFlags::ET,
-            ) {
+            match epoll::add(&self.epoll, &listener.socket, data, EDGES) {
                 Ok(()) => self.listeners.push(listener),
                 Err(error) => self.network.events.notice(
                     "listener_failed",

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, getrlimit};
 
-use pyrklog_base::hash::FastMap;
+use pyrklog_base::by_host::ByHost;
 
 /// Of the descriptors that the process may have, connections get no more than this share: the rest is
 /// for segments, which have to be written, and for what is waited for in order to write them.
@@ -51,15 +51,9 @@ pub struct NewConnection {
 pub struct ConnectionLimits {
     max: usize,
     max_per_host: usize,
-    counts: Mutex<Counts>,
+    counts: Mutex<ByHost>,
     waker: OwnedFd,
     full: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    total: usize,
-    by_host: FastMap<IpAddr, usize>,
 }
 
 /// One connection's place; dropped with the connection.
@@ -94,7 +88,7 @@ impl ConnectionLimits {
     /// is called when one closes.
     pub fn has_room(&self, for_brokers: bool) -> bool {
         let counts = self.counts.lock();
-        let room = counts.total < self.max_for(for_brokers);
+        let room = counts.total() < self.max_for(for_brokers);
         if !room {
             self.full.store(true, Ordering::Relaxed);
         }
@@ -116,15 +110,13 @@ impl ConnectionLimits {
     /// Why there is none.
     pub fn admit(self: &Arc<Self>, host: IpAddr, for_brokers: bool) -> Result<Permit, Refused> {
         let mut counts = self.counts.lock();
-        if counts.total >= self.max_for(for_brokers) {
+        if counts.total() >= self.max_for(for_brokers) {
             return Err(Refused::Total);
         }
-        let of_host = counts.by_host.entry(host).or_insert(0);
-        if *of_host >= self.max_per_host {
+        if counts.of(host) >= self.max_per_host {
             return Err(Refused::Host);
         }
-        *of_host += 1;
-        counts.total += 1;
+        counts.add(host, 1);
         Ok(Permit {
             limits: Arc::clone(self),
             host,
@@ -138,7 +130,7 @@ impl ConnectionLimits {
 
     /// Connections now.
     pub fn total(&self) -> usize {
-        self.counts.lock().total
+        self.counts.lock().total()
     }
 
     /// Wakes the acceptor: there is room, a new listener, or the end.
@@ -150,13 +142,7 @@ impl ConnectionLimits {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = self.limits.counts.lock();
-        counts.total -= 1;
-        if let Some(of_host) = counts.by_host.get_mut(&self.host) {
-            *of_host -= 1;
-            if *of_host == 0 {
-                counts.by_host.remove(&self.host);
-            }
-        }
+        counts.subtract(self.host, 1);
         if self.limits.full.swap(false, Ordering::Relaxed) {
             drop(counts);
             self.limits.wake();

@@ -281,8 +281,7 @@ impl NetworkThread {
             Some(to) if conn.is_movable() && !self.cx.is_draining => {
                 self.connections.forget(conn.client.context.token);
                 let _ = epoll::delete(&self.epoll, &conn.socket);
-                let count = self.connections.len() as u64;
-                self.cx.statistics.connections.set(count);
+                self.count_connections();
                 self.network.inboxes[to].send(Message::Move(conn));
             }
             _ => self.connections.put_back(conn),
@@ -291,12 +290,7 @@ impl NetworkThread {
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
         if std::mem::take(&mut conn.gave_way) {
-            output::flush(
-                &mut self.cx,
-                conn,
-                &mut self.copy_buffer,
-                &self.network.inboxes,
-            )?;
+            self.flush(conn)?;
         }
         for round in 0.. {
             borrow_memory(&mut self.cx, &mut conn.client.out);
@@ -310,12 +304,7 @@ impl NetworkThread {
                 self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }
-            output::flush(
-                &mut self.cx,
-                conn,
-                &mut self.copy_buffer,
-                &self.network.inboxes,
-            )?;
+            self.flush(conn)?;
             let has_work = !conn.is_busy()
                 && !self.cx.is_draining
                 && (conn.readable || has_whole_frame(&self.cx, conn));
@@ -340,6 +329,16 @@ impl NetworkThread {
             });
         }
         Ok(())
+    }
+
+    fn flush(&mut self, conn: &mut Connection) -> Result<(), Close> {
+        let inboxes = &self.network.inboxes;
+        output::flush(&mut self.cx, conn, &mut self.copy_buffer, inboxes)
+    }
+
+    fn count_connections(&self) {
+        let count = self.connections.len() as u64;
+        self.cx.statistics.connections.set(count);
     }
 
     fn look_at_timers(&mut self) {
@@ -408,12 +407,7 @@ impl NetworkThread {
         if close == Close::Silently || matches!(close, Close::Protocol(_)) {
             // What was answered before goes out first, as far as the socket takes it.
             let _ = produce::reply::send_done(&mut self.cx, &mut conn.client);
-            let _ = output::flush(
-                &mut self.cx,
-                &mut conn,
-                &mut self.copy_buffer,
-                &self.network.inboxes,
-            );
+            let _ = self.flush(&mut conn);
         }
         self.connections.forget(conn.client.context.token);
         resume::end(&self.cx, &mut conn.client);
@@ -423,9 +417,6 @@ impl NetworkThread {
             // The reader holds the socket too; this ends its waiting.
             let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both);
         }
-        self.cx
-            .statistics
-            .connections
-            .set(self.connections.len() as u64);
+        self.count_connections();
     }
 }

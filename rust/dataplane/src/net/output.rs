@@ -1,9 +1,11 @@
 //! From answers to the socket.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::net::connection::{Connection, Sending};
 use crate::net::message::Inboxes;
+use crate::net::outlet::Line;
 use crate::net::send_job::SendWork;
 use crate::net::send_path::{Method, Sender, Sent, Stop, choose, copy_out, file_max_bytes};
 use pyrklog_base::ids::{NEVER_MS, Place};
@@ -32,15 +34,10 @@ pub fn flush(
     let before = conn.client.out.len();
     let file_before = conn.client.out.file_len();
     let config = cx.services.config.fetch_read_path;
-    let socket = std::os::fd::AsFd::as_fd(&conn.socket);
-    let file_max_bytes = file_max_bytes(config);
-    let Sent { stop, cached_bytes } = copy_out(
-        socket,
-        &mut conn.client.out,
-        buffer,
-        Sender::NetworkThread,
-        file_max_bytes,
-    );
+    let line = Line::new(conn.socket.as_fd());
+    let (out, sender) = (&mut conn.client.out, Sender::NetworkThread);
+    let Sent { stop, cached_bytes } = copy_out(&line, out, buffer, sender, file_max_bytes(config));
+    drop(line);
     let sent = before - conn.client.out.len();
     if sent > 0 {
         conn.active_ms = cx.now.mono_ms;

@@ -6,14 +6,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use pyrklog_log::SegmentBytes;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::net::outlet::Line;
 use crate::net::send_path::{Bulk, Method, Sender, Stop, bulk_out, copy_out};
+use pyrklog_base::clock::timespec;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_requests::out_queue::OutQueue;
 use pyrklog_storage::reader_pool::ReaderPool;
-use pyrklog_storage::reader_queue::{Job, ReaderWorker, Step};
+use pyrklog_storage::reader_queue::{Job, Kind, ReaderWorker, Step};
 
 /// How long a reader waits for a full socket before it turns to other work.
 const SOCKET_PATIENCE_MS: i64 = 5;
@@ -94,9 +96,10 @@ impl Job for ReadAhead {
 fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
     let id = worker.queue.id;
     let readers = Arc::clone(&work.readers);
+    let ahead_queue = readers.for_kind(usize::from(id.dir), Kind::Ahead);
     let ahead = |bytes: &SegmentBytes, position: u64| {
         let job = Box::new(ReadAhead(bytes.clone(), position));
-        if let Err(job) = readers.submit(readers.for_ahead(id), job) {
+        if let Err(job) = readers.submit(ahead_queue, job) {
             job.0.forget_ahead(job.1);
         }
     };
@@ -108,17 +111,11 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
     let mut sent_here = 0;
     loop {
         let before = work.out.len();
-        let socket = work.socket.as_fd();
+        let line = Line::new(work.socket.as_fd());
         work.stop = match work.method {
             Method::Copy => {
-                copy_out(
-                    socket,
-                    &mut work.out,
-                    buffer,
-                    Sender::Reader(id),
-                    usize::MAX,
-                )
-                .stop
+                let sender = Sender::Reader(id);
+                copy_out(&line, &mut work.out, buffer, sender, usize::MAX).stop
             }
             Method::Bulk | Method::Sendfile => {
                 let bulk = Bulk {
@@ -126,9 +123,10 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
                     windows: work.method == Method::Bulk,
                     ahead: &ahead,
                 };
-                bulk_out(socket, &mut work.out, buffer, &bulk, &mut work.window_bytes)
+                bulk_out(&line, &mut work.out, buffer, &bulk, &mut work.window_bytes)
             }
         };
+        drop(line);
         worker.step();
         work.step.begin();
         let sent = before - work.out.len();
@@ -148,9 +146,5 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
 /// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
 fn wait_writable(socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::OUT)];
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: SOCKET_PATIENCE_MS * 1_000_000,
-    };
-    matches!(poll(&mut fds, Some(&timeout)), Ok(1..))
+    matches!(poll(&mut fds, Some(&timespec(SOCKET_PATIENCE_MS))), Ok(1..))
 }

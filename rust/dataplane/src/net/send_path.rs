@@ -12,7 +12,6 @@
 //! to something else ([`Line`]).
 
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
@@ -114,17 +113,7 @@ fn send_memory<O: Outlet>(
 
 /// Sends from memory, and file bytes through `buffer`, until something stops it. A network thread
 /// leaves more than `file_max_bytes` of them to a reader.
-pub fn copy_out(
-    socket: BorrowedFd<'_>,
-    out: &mut OutQueue,
-    buffer: &mut [u8],
-    sender: Sender,
-    file_max_bytes: usize,
-) -> Sent {
-    copy_into(&Line::new(socket), out, buffer, sender, file_max_bytes)
-}
-
-fn copy_into<O: Outlet>(
+pub fn copy_out<O: Outlet>(
     line: &Line<O>,
     out: &mut OutQueue,
     buffer: &mut [u8],
@@ -205,17 +194,7 @@ pub struct Bulk<'a> {
 /// `window_bytes` grows by what came out of windows. May wait for
 /// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
-pub fn bulk_out(
-    socket: BorrowedFd<'_>,
-    out: &mut OutQueue,
-    buffer: &mut [u8],
-    bulk: &Bulk<'_>,
-    window_bytes: &mut usize,
-) -> Stop {
-    bulk_into(&Line::new(socket), out, buffer, bulk, window_bytes)
-}
-
-fn bulk_into<O: Outlet>(
+pub fn bulk_out<O: Outlet>(
     line: &Line<O>,
     out: &mut OutQueue,
     buffer: &mut [u8],
@@ -265,7 +244,7 @@ fn bulk_into<O: Outlet>(
             }
             // The reader goes on through its buffer.
             Err(Stop::WouldRead) => {
-                return copy_into(line, out, buffer, Sender::Reader(queue), usize::MAX).stop;
+                return copy_out(line, out, buffer, Sender::Reader(queue), usize::MAX).stop;
             }
             Err(stop) => return stop,
         }

@@ -21,12 +21,9 @@ impl DataPlane {
         partition: i32,
         range: DigestRange,
     ) -> Result<TicketId, Closed> {
-        let closed = self.open_for_commands()?;
-        if let Err(error) = self.threads.start_readers(&self.network) {
-            self.tell_of_threads(&error);
-        }
-        let ticket = replica_digest::replica_digest(&self.network, topic, partition, range);
-        drop(closed);
-        Ok(ticket)
+        self.command(|| {
+            self.start_readers();
+            replica_digest::replica_digest(&self.network, topic, partition, range)
+        })
     }
 }

@@ -74,11 +74,7 @@ pub fn tell_of_opening(logs: &LogManager) {
     }
     for dir in &logs.dirs {
         for note in dir.files.notes() {
-            let fields = vec![
-                ("log_dir", dir.path().display().to_string()),
-                ("reason", note.clone()),
-            ];
-            logs.events.notice("log_dir_note", "warning", fields);
+            logs.dir_notice(dir, "log_dir_note", "warning", note.clone());
         }
     }
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use pyrklog_log::disk::DiskFile;
+use pyrklog_wire::frame::LENGTH_LEN;
 
 use crate::net::message::Message;
 use crate::net::network::Network;
@@ -84,12 +85,13 @@ impl FrameThread {
         self.last_token
     }
 
-    /// A frame of a client arrives; false where the client is gone.
-    pub fn send(&mut self, token: Token, frame: Vec<u8>) -> bool {
+    /// A whole frame of a client arrives, with its length; false where the client is gone.
+    pub fn send(&mut self, token: Token, frame: &[u8]) -> bool {
         let Some(client) = self.clients.get_mut(&token) else {
             return false;
         };
-        client.frames.push_back(frame);
+        let content = frame.get(LENGTH_LEN..).unwrap_or_default();
+        client.frames.push_back(content.to_vec());
         client.is_listed = true;
         true
     }

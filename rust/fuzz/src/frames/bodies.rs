@@ -3,9 +3,7 @@
 use pyrklog_wire::Writer;
 use pyrklog_wire::api::{self, key};
 use pyrklog_wire::api_versions::ApiVersionsRequest;
-use pyrklog_wire::fetch::{
-    FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 use pyrklog_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use pyrklog_wire::membership::Membership;
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
@@ -116,7 +114,7 @@ fn fetch(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
             .collect::<Vec<_>>(),
         forgotten: &forgotten
             .iter()
-            .map(|(name, partitions)| ForgottenTopicToWrite {
+            .map(|(name, partitions)| FetchTopicToWrite {
                 name,
                 id: [1; 16],
                 partitions,
@@ -342,5 +340,5 @@ pub fn heartbeat_facts(asks: Membership<'_>) -> Facts {
 }
 
 fn is_flexible(key: i16, version: i16) -> bool {
-    api::request_header_is_flexible(key, version)
+    api::is_flexible(key, version)
 }

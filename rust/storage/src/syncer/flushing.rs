@@ -1,7 +1,6 @@
 //! `flush.ms`: when which log is synced.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use pyrklog_log::SyncScope;
 
@@ -43,9 +42,7 @@ impl Syncer {
 
     fn shortest_flush_ms(&self) -> i64 {
         let held = self.logs.registry.load();
-        let own = held
-            .partitions()
-            .filter(|partition| Arc::ptr_eq(&partition.dir, &self.dir));
+        let own = held.partitions_in(&self.dir);
         let flush_ms = own.map(|partition| partition.topic.settings().log.flush_ms);
         flush_ms.min().unwrap_or(i64::MAX)
     }

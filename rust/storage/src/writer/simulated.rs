@@ -31,7 +31,7 @@ impl Writer {
         self.dir.writer.take_now(&mut turn, &*self.dir);
         for (partition, extent) in extents(&mut turn) {
             if let Some(job) = take_job(&partition, extent) {
-                self.dir.writer.begin_job(self.index);
+                self.dir.writer.jobs[self.index].begin();
                 self.dir.under_way.lock().push((partition, job));
             }
         }

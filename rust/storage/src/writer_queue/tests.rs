@@ -220,11 +220,10 @@ fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
 #[test]
 fn a_job_that_takes_too_long_stands_still_whoever_has_it() {
     let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
-    queue.begin_job(1);
-    assert!(!queue.is_hanging());
-    let long_ago_ms = mono_ms() - HANG_MS - 1;
-    queue.at_job_since_ms[1].store(long_ago_ms, Ordering::Relaxed);
-    assert!(queue.is_hanging());
-    queue.end_job(1);
-    assert!(!queue.is_hanging());
+    let (now_ms, late_ms) = (mono_ms(), mono_ms() + 2 * HANG_MS);
+    queue.jobs[1].begin();
+    assert!(!queue.is_hanging(now_ms));
+    assert!(queue.is_hanging(late_ms));
+    queue.jobs[1].end();
+    assert!(!queue.is_hanging(late_ms));
 }

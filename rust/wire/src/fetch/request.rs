@@ -2,10 +2,11 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use super::{
-    DIRECTORY_SINCE, FLEXIBLE_SINCE, LEADER_EPOCH_SINCE, LOG_START_SINCE, RACK_SINCE,
-    REPLICA_STATE_SINCE, SESSIONS_SINCE, TOPIC_IDS_SINCE, check_version,
+    DIRECTORY_SINCE, FLEXIBLE_SINCE, RACK_SINCE, REPLICA_STATE_SINCE, SESSIONS_SINCE,
+    TOPIC_IDS_SINCE, check_version,
 };
 use crate::error::Result;
+use crate::message::{Field, fields};
 use crate::reader::{Reader, Uuid};
 use crate::span::{Span, clear_reusable};
 use crate::writer::Writer;
@@ -35,8 +36,9 @@ pub struct FetchRequest {
     pub topics: Vec<FetchTopic>,
     /// Partitions of all topics, in order.
     pub partitions: Vec<FetchPartition>,
-    /// Topics with partitions that leave the session.
-    pub forgotten: Vec<ForgottenTopic>,
+    /// Topics with partitions that leave the session; their first partitions are indexes of
+    /// [`FetchRequest::forgotten_partitions`].
+    pub forgotten: Vec<FetchTopic>,
     /// Partition indexes of all forgotten topics, in order.
     pub forgotten_partitions: Vec<i32>,
     /// The consumer's rack, empty = none (version 11 on).
@@ -54,34 +56,58 @@ pub struct FetchTopic {
     pub partition_count: usize,
 }
 
-/// A partition of a [`FetchRequest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FetchPartition {
-    pub index: i32,
-    /// Leader epoch that the client knows, -1 unknown.
-    pub current_leader_epoch: i32,
-    /// First offset wanted.
-    pub fetch_offset: i64,
-    /// Epoch of the client's last record, -1 unknown (version 12 on).
-    pub last_fetched_epoch: i32,
-    /// The follower's log start offset, -1 for consumers.
-    pub log_start_offset: i64,
-    /// The most bytes of this partition.
-    pub max_bytes: i32,
-    /// The follower's log directory, zero unknown (version 17 on).
-    pub directory_id: Uuid,
+fields! {
+    /// A partition of a [`FetchRequest`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub part FetchPartition {
+        pub index: i32,
+        /// Leader epoch that the client knows, -1 unknown.
+        pub current_leader_epoch: i32 [in 9.., else -1],
+        /// First offset wanted.
+        pub fetch_offset: i64,
+        /// Epoch of the client's last record, -1 unknown.
+        pub last_fetched_epoch: i32 [in FLEXIBLE_SINCE.., else -1],
+        /// The follower's log start offset, -1 for consumers.
+        pub log_start_offset: i64 [in 5.., else -1],
+        /// The most bytes of this partition.
+        pub max_bytes: i32,
+        /// The follower's log directory, zero unknown (version 17 on).
+        pub directory_id: Uuid [by DirectoryTag],
+    }
 }
 
-/// A topic with partitions that leave the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForgottenTopic {
-    /// Name, valid UTF-8; empty from version 13 on.
-    pub name: Span,
-    /// Topic id; zero below version 13.
-    pub id: Uuid,
-    /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
-    pub first_partition: usize,
-    pub partition_count: usize,
+/// Tagged field 0 at the end of a partition.
+enum DirectoryTag {}
+
+impl Field<'_> for DirectoryTag {
+    type Value = Uuid;
+
+    #[inline]
+    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Uuid> {
+        let mut id = Uuid::default();
+        reader.tags(|tag, field| {
+            let is_known = tag == 0 && version >= DIRECTORY_SINCE;
+            if is_known {
+                id = field.uuid()?;
+            }
+            Ok(is_known)
+        })?;
+        Ok(id)
+    }
+
+    #[inline]
+    fn write(id: &Uuid, writer: &mut Writer<'_>, version: i16) {
+        if version >= DIRECTORY_SINCE && *id != Uuid::default() {
+            writer.tag_count(1);
+            writer.tagged_field(0, |field| field.uuid(*id));
+        } else {
+            writer.no_tags();
+        }
+    }
+
+    fn min_bytes(_version: i16, flexible: bool) -> usize {
+        usize::from(flexible)
+    }
 }
 
 impl FetchRequest {
@@ -107,60 +133,18 @@ impl FetchRequest {
         let has_session = version >= SESSIONS_SINCE;
         self.session_id = if has_session { reader.i32()? } else { 0 };
         self.session_epoch = if has_session { reader.i32()? } else { -1 };
-        self.decode_topics(&mut reader, version)?;
-        self.decode_forgotten(&mut reader, version)?;
+        decode_topics(&mut reader, version, &mut self.topics, &mut self.partitions)?;
+        clear_reusable(&mut self.forgotten);
+        clear_reusable(&mut self.forgotten_partitions);
+        if has_session {
+            let (topics, partitions) = (&mut self.forgotten, &mut self.forgotten_partitions);
+            decode_topics(&mut reader, version, topics, partitions)?;
+        }
         self.rack_id = match version >= RACK_SINCE {
             true => reader.string_span()?,
             false => Span::default(),
         };
         self.decode_tags(&mut reader, version)
-    }
-
-    fn decode_topics(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
-        clear_reusable(&mut self.topics);
-        clear_reusable(&mut self.partitions);
-        let topic_count = reader.array_len(3)?;
-        for _ in 0..topic_count {
-            let (name, id) = decode_topic_key(reader, version)?;
-            let partition_count = reader.array_len(16)?;
-            let first_partition = self.partitions.len();
-            for _ in 0..partition_count {
-                self.partitions.push(decode_partition(reader, version)?);
-            }
-            reader.skip_tags()?;
-            self.topics.push(FetchTopic {
-                name,
-                id,
-                first_partition,
-                partition_count,
-            });
-        }
-        Ok(())
-    }
-
-    fn decode_forgotten(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
-        clear_reusable(&mut self.forgotten);
-        clear_reusable(&mut self.forgotten_partitions);
-        if version < SESSIONS_SINCE {
-            return Ok(());
-        }
-        let topic_count = reader.array_len(3)?;
-        for _ in 0..topic_count {
-            let (name, id) = decode_topic_key(reader, version)?;
-            let partition_count = reader.array_len(4)?;
-            let first_partition = self.forgotten_partitions.len();
-            for _ in 0..partition_count {
-                self.forgotten_partitions.push(reader.i32()?);
-            }
-            reader.skip_tags()?;
-            self.forgotten.push(ForgottenTopic {
-                name,
-                id,
-                first_partition,
-                partition_count,
-            });
-        }
-        Ok(())
     }
 
     fn decode_tags(&mut self, reader: &mut Reader<'_>, version: i16) -> Result<()> {
@@ -184,55 +168,42 @@ impl FetchRequest {
         &self.partitions[topic.first_partition..][..topic.partition_count]
     }
 
-    pub fn forgotten_of(&self, topic: &ForgottenTopic) -> &[i32] {
+    pub fn forgotten_of(&self, topic: &FetchTopic) -> &[i32] {
         &self.forgotten_partitions[topic.first_partition..][..topic.partition_count]
     }
 }
 
-fn decode_topic_key(reader: &mut Reader<'_>, version: i16) -> Result<(Span, Uuid)> {
-    if version >= TOPIC_IDS_SINCE {
-        Ok((Span::default(), reader.uuid()?))
-    } else {
-        Ok((reader.string_span()?, Uuid::default()))
-    }
-}
-
-fn decode_partition(reader: &mut Reader<'_>, version: i16) -> Result<FetchPartition> {
-    let index = reader.i32()?;
-    let current_leader_epoch = if version >= LEADER_EPOCH_SINCE {
-        reader.i32()?
-    } else {
-        -1
-    };
-    let fetch_offset = reader.i64()?;
-    let last_fetched_epoch = if version >= FLEXIBLE_SINCE {
-        reader.i32()?
-    } else {
-        -1
-    };
-    let log_start_offset = if version >= LOG_START_SINCE {
-        reader.i64()?
-    } else {
-        -1
-    };
-    let max_bytes = reader.i32()?;
-    let mut directory_id = Uuid::default();
-    reader.tags(|tag, field| {
-        let known = tag == 0 && version >= DIRECTORY_SINCE;
-        if known {
-            directory_id = field.uuid()?;
+/// Decodes topics, each with its partitions or their indexes.
+#[inline]
+fn decode_topics<'a, P: Field<'a, Value = P>>(
+    reader: &mut Reader<'a>,
+    version: i16,
+    topics: &mut Vec<FetchTopic>,
+    partitions: &mut Vec<P>,
+) -> Result<()> {
+    clear_reusable(topics);
+    clear_reusable(partitions);
+    let min_bytes = P::min_bytes(version, reader.is_flexible());
+    for _ in 0..reader.array_len(3)? {
+        let (name, id) = if version >= TOPIC_IDS_SINCE {
+            (Span::default(), reader.uuid()?)
+        } else {
+            (reader.string_span()?, Uuid::default())
+        };
+        let partition_count = reader.array_len(min_bytes)?;
+        let first_partition = partitions.len();
+        for _ in 0..partition_count {
+            partitions.push(P::read(reader, version)?);
         }
-        Ok(known)
-    })?;
-    Ok(FetchPartition {
-        index,
-        current_leader_epoch,
-        fetch_offset,
-        last_fetched_epoch,
-        log_start_offset,
-        max_bytes,
-        directory_id,
-    })
+        reader.skip_tags()?;
+        topics.push(FetchTopic {
+            name,
+            id,
+            first_partition,
+            partition_count,
+        });
+    }
+    Ok(())
 }
 
 /// A request to encode (load generator, followers, tests). Fields as in [`FetchRequest`].
@@ -256,27 +227,33 @@ pub struct FetchRequestToWrite<'a> {
     pub session_epoch: i32,
     pub topics: &'a [FetchTopicToWrite<'a>],
     /// Partitions to forget; version 7 on.
-    pub forgotten: &'a [ForgottenTopicToWrite<'a>],
+    pub forgotten: &'a [FetchTopicToWrite<'a, i32>],
     /// Empty = none; version 11 on.
     pub rack_id: &'a str,
 }
 
+/// A topic with its partitions, or the indexes of those to forget.
 #[derive(Clone, Copy, Debug)]
-pub struct FetchTopicToWrite<'a> {
+pub struct FetchTopicToWrite<'a, P = FetchPartition> {
     /// Name, written up to version 12.
     pub name: &'a str,
     /// Topic id, written from version 13 on.
     pub id: Uuid,
-    pub partitions: &'a [FetchPartition],
+    pub partitions: &'a [P],
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct ForgottenTopicToWrite<'a> {
-    /// Name, written up to version 12.
-    pub name: &'a str,
-    /// Topic id, written from version 13 on.
-    pub id: Uuid,
-    pub partitions: &'a [i32],
+impl<P: for<'p> Field<'p, Value = P>> FetchTopicToWrite<'_, P> {
+    fn write(&self, writer: &mut Writer<'_>, version: i16) {
+        if version >= TOPIC_IDS_SINCE {
+            writer.uuid(self.id);
+        } else {
+            writer.string(self.name);
+        }
+        writer.array(self.partitions, |writer, partition| {
+            P::write(partition, writer, version);
+        });
+        writer.no_tags();
+    }
 }
 
 impl Default for FetchRequestToWrite<'_> {
@@ -314,19 +291,9 @@ impl FetchRequestToWrite<'_> {
             writer.i32(self.session_id);
             writer.i32(self.session_epoch);
         }
-        writer.array(self.topics, |writer, topic| {
-            encode_topic_key(writer, version, topic.name, &topic.id);
-            writer.array(topic.partitions, |writer, partition| {
-                encode_partition(writer, version, partition);
-            });
-            writer.no_tags();
-        });
+        writer.array(self.topics, |writer, topic| topic.write(writer, version));
         if version >= SESSIONS_SINCE {
-            writer.array(self.forgotten, |writer, topic| {
-                encode_topic_key(writer, version, topic.name, &topic.id);
-                writer.array(topic.partitions, |writer, index| writer.i32(*index));
-                writer.no_tags();
-            });
+            writer.array(self.forgotten, |writer, topic| topic.write(writer, version));
         }
         if version >= RACK_SINCE {
             writer.string(self.rack_id);
@@ -349,34 +316,5 @@ impl FetchRequestToWrite<'_> {
                 field.no_tags();
             });
         }
-    }
-}
-
-fn encode_topic_key(writer: &mut Writer<'_>, version: i16, name: &str, id: &Uuid) {
-    if version >= TOPIC_IDS_SINCE {
-        writer.uuid(id);
-    } else {
-        writer.string(name);
-    }
-}
-
-fn encode_partition(writer: &mut Writer<'_>, version: i16, partition: &FetchPartition) {
-    writer.i32(partition.index);
-    if version >= LEADER_EPOCH_SINCE {
-        writer.i32(partition.current_leader_epoch);
-    }
-    writer.i64(partition.fetch_offset);
-    if version >= FLEXIBLE_SINCE {
-        writer.i32(partition.last_fetched_epoch);
-    }
-    if version >= LOG_START_SINCE {
-        writer.i64(partition.log_start_offset);
-    }
-    writer.i32(partition.max_bytes);
-    if version >= DIRECTORY_SINCE && partition.directory_id != Uuid::default() {
-        writer.tag_count(1);
-        writer.tagged_field(0, |field| field.uuid(&partition.directory_id));
-    } else {
-        writer.no_tags();
     }
 }

@@ -1,50 +1,56 @@
-//! Writing of Fetch responses around the record bytes.
+//! Fetch responses, and writing them around the record bytes.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use std::borrow::Cow;
 
-use super::{
-    ENDPOINTS_SINCE, FLEXIBLE_SINCE, LOG_START_SINCE, RACK_SINCE, SESSIONS_SINCE, TOPIC_IDS_SINCE,
-};
+use super::{ENDPOINTS_SINCE, FLEXIBLE_SINCE, TOPIC_IDS_SINCE};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::leader::{CurrentLeader, NodeEndpoint, encode_endpoint_tags};
-use crate::reader::Uuid;
+use crate::leader::{CurrentLeader, EndpointsSince, NodeEndpoint};
+use crate::message::{Field, body, fields};
+use crate::reader::{Reader, Uuid};
 use crate::writer::Writer;
 
-/// What stands at the start of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FetchResponseHead {
-    /// Throttle time in milliseconds.
-    pub throttle_ms: i32,
-    /// Outcome of the whole request (version 7 on).
-    pub error_code: ErrorCode,
-    /// The session, 0 = none (version 7 on).
-    pub session_id: i32,
+fields! {
+    /// What stands at the start of a response.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub part FetchResponseHead {
+        /// Throttle time in milliseconds.
+        pub throttle_ms: i32,
+        /// Outcome of the whole request.
+        pub error_code: ErrorCode [in 7.., else ErrorCode::NONE],
+        /// The session, 0 = none.
+        pub session_id: i32 [in 7.., else 0],
+    }
 }
 
-/// A transaction whose records from `first_offset` on the reader must skip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortedTransaction {
-    pub producer_id: i64,
-    /// Its first offset in this partition.
-    pub first_offset: i64,
+fields! {
+    /// A transaction whose records from `first_offset` on the reader must skip.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AbortedTransaction {
+        pub producer_id: i64,
+        /// Its first offset in this partition.
+        pub first_offset: i64,
+    }
 }
 
-/// What stands before a partition's records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchPartitionHead<'a> {
-    pub index: i32,
-    pub error_code: ErrorCode,
-    /// High watermark, -1 unknown.
-    pub high_watermark: i64,
-    /// Last stable offset, -1 unknown.
-    pub last_stable_offset: i64,
-    /// Log start offset, -1 unknown (version 5 on).
-    pub log_start_offset: i64,
-    /// Aborted transactions in the records; null for read uncommitted.
-    pub aborted: Option<Cow<'a, [AbortedTransaction]>>,
-    /// The replica that this consumer should prefer, -1 none (version 11 on).
-    pub preferred_read_replica: i32,
+fields! {
+    /// What stands before a partition's records.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub part FetchPartitionHead<'a> {
+        pub index: i32,
+        pub error_code: ErrorCode,
+        /// High watermark, -1 unknown.
+        pub high_watermark: i64,
+        /// Last stable offset, -1 unknown.
+        pub last_stable_offset: i64,
+        /// Log start offset, -1 unknown.
+        pub log_start_offset: i64 [in 5.., else -1],
+        /// Aborted transactions in the records; null for read uncommitted.
+        pub aborted: Option<Cow<'a, [AbortedTransaction]>>,
+        /// The replica that this consumer should prefer, -1 none.
+        pub preferred_read_replica: i32 [in 11.., else -1],
+    }
 }
 
 impl FetchPartitionHead<'_> {
@@ -62,18 +68,22 @@ impl FetchPartitionHead<'_> {
     }
 }
 
-/// The end of the greatest epoch not above the requested one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochEndOffset {
-    pub epoch: i32,
-    pub end_offset: i64,
+fields! {
+    /// The end of the greatest epoch not above the requested one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct EpochEndOffset {
+        pub epoch: i32,
+        pub end_offset: i64,
+    }
 }
 
-/// A snapshot to be fetched instead (metadata quorum only).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SnapshotId {
-    pub end_offset: i64,
-    pub epoch: i32,
+fields! {
+    /// A snapshot to be fetched instead (metadata quorum only).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SnapshotId {
+        pub end_offset: i64,
+        pub epoch: i32,
+    }
 }
 
 /// The part behind a partition's records: tagged fields, from version 12 on, omitted if `None`.
@@ -85,6 +95,54 @@ pub struct FetchPartitionTail {
     pub current_leader: Option<CurrentLeader>,
     /// The follower must fetch this snapshot.
     pub snapshot_id: Option<SnapshotId>,
+}
+
+impl Field<'_> for FetchPartitionTail {
+    type Value = Self;
+
+    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Self> {
+        let mut tail = FetchPartitionTail::default();
+        reader.tags(|tag, field| {
+            match tag {
+                0 => tail.diverging_epoch = Some(EpochEndOffset::read(field, version)?),
+                1 => tail.current_leader = Some(CurrentLeader::read(field, version)?),
+                2 => tail.snapshot_id = Some(SnapshotId::read(field, version)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(tail)
+    }
+
+    fn write(tail: &Self, writer: &mut Writer<'_>, version: i16) {
+        if !writer.is_flexible() {
+            return;
+        }
+        let FetchPartitionTail {
+            diverging_epoch,
+            current_leader,
+            snapshot_id,
+        } = tail;
+        let count = [
+            diverging_epoch.is_some(),
+            current_leader.is_some(),
+            snapshot_id.is_some(),
+        ];
+        writer.tag_count(count.into_iter().map(u32::from).sum());
+        if let Some(diverging) = diverging_epoch {
+            writer.tagged_field(0, |field| EpochEndOffset::write(diverging, field, version));
+        }
+        if let Some(leader) = current_leader {
+            writer.tagged_field(1, |field| CurrentLeader::write(leader, field, version));
+        }
+        if let Some(snapshot) = snapshot_id {
+            writer.tagged_field(2, |field| SnapshotId::write(snapshot, field, version));
+        }
+    }
+
+    fn min_bytes(_version: i16, flexible: bool) -> usize {
+        usize::from(flexible)
+    }
 }
 
 /// Encodes a response part by part, without the record bytes.
@@ -109,11 +167,7 @@ impl<'a> FetchResponseWriter<'a> {
         topic_count: usize,
     ) -> Self {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
-        writer.i32(head.throttle_ms);
-        if version >= SESSIONS_SINCE {
-            writer.i16(head.error_code.0);
-            writer.i32(head.session_id);
-        }
+        FetchResponseHead::write(&head, &mut writer, version);
         writer.array_len(topic_count);
         FetchResponseWriter {
             writer,
@@ -132,7 +186,7 @@ impl<'a> FetchResponseWriter<'a> {
         self.topics_left -= 1;
         self.partitions_left = partition_count;
         if self.version >= TOPIC_IDS_SINCE {
-            self.writer.uuid(id);
+            self.writer.uuid(*id);
         } else {
             self.writer.string(name);
         }
@@ -152,21 +206,7 @@ impl<'a> FetchResponseWriter<'a> {
     ) -> usize {
         debug_assert!(self.partitions_left > 0, "partitions miscounted");
         let writer = &mut self.writer;
-        writer.i32(head.index);
-        writer.i16(head.error_code.0);
-        writer.i64(head.high_watermark);
-        writer.i64(head.last_stable_offset);
-        if self.version >= LOG_START_SINCE {
-            writer.i64(head.log_start_offset);
-        }
-        writer.nullable_array(head.aborted.as_deref(), |writer, aborted| {
-            writer.i64(aborted.producer_id);
-            writer.i64(aborted.first_offset);
-            writer.no_tags();
-        });
-        if self.version >= RACK_SINCE {
-            writer.i32(head.preferred_read_replica);
-        }
+        FetchPartitionHead::write(head, writer, self.version);
         writer.nullable_len(records_len);
         writer.position()
     }
@@ -178,13 +218,10 @@ impl<'a> FetchResponseWriter<'a> {
 
     /// Appends what follows a partition's record bytes.
     pub fn partition_tail(&mut self, tail: &FetchPartitionTail) {
-        let writer = &mut self.writer;
-        if writer.is_flexible() {
-            encode_tail(writer, tail);
-        }
+        FetchPartitionTail::write(tail, &mut self.writer, self.version);
         self.partitions_left -= 1;
         if self.partitions_left == 0 {
-            writer.no_tags();
+            self.writer.no_tags();
         }
     }
 
@@ -194,37 +231,42 @@ impl<'a> FetchResponseWriter<'a> {
             self.topics_left == 0 && self.partitions_left == 0,
             "body incomplete"
         );
-        encode_endpoint_tags(&mut self.writer, self.version >= ENDPOINTS_SINCE, endpoints);
+        EndpointsSince::<ENDPOINTS_SINCE>::write_all(endpoints, &mut self.writer, self.version);
     }
 }
 
-fn encode_tail(writer: &mut Writer<'_>, tail: &FetchPartitionTail) {
-    let FetchPartitionTail {
-        diverging_epoch,
-        current_leader,
-        snapshot_id,
-    } = tail;
-    let count = [
-        diverging_epoch.is_some(),
-        current_leader.is_some(),
-        snapshot_id.is_some(),
-    ];
-    writer.tag_count(count.into_iter().map(u32::from).sum());
-    if let Some(diverging) = diverging_epoch {
-        writer.tagged_field(0, |field| {
-            field.i32(diverging.epoch);
-            field.i64(diverging.end_offset);
-            field.no_tags();
-        });
-    }
-    if let Some(leader) = current_leader {
-        writer.tagged_field(1, |field| leader.encode(field));
-    }
-    if let Some(snapshot) = snapshot_id {
-        writer.tagged_field(2, |field| {
-            field.i64(snapshot.end_offset);
-            field.i32(snapshot.epoch);
-            field.no_tags();
-        });
+fields! {
+    /// A decoded response, record bytes borrowed (load generator, followers, tests).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub part FetchResponse<'a> {
+        /// Throttle time, error, session.
+        pub head: FetchResponseHead,
+        pub topics: Vec<FetchTopicResponse<'a>>,
+        /// Where the leaders hinted at are.
+        pub endpoints: Vec<NodeEndpoint<'a>> [by EndpointsSince<ENDPOINTS_SINCE>],
     }
 }
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct FetchTopicResponse<'a> {
+        pub name: &'a str [in ..TOPIC_IDS_SINCE, else ""],
+        /// Topic id, zero below version 13.
+        pub id: Uuid [in TOPIC_IDS_SINCE.., else Uuid::default()],
+        pub partitions: Vec<FetchPartitionResponse<'a>>,
+    }
+}
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub part FetchPartitionResponse<'a> {
+        /// What stands before the records.
+        pub head: FetchPartitionHead<'a>,
+        /// Record batches, the last one possibly cut off.
+        pub records: Option<&'a [u8]>,
+        /// What stands after them.
+        pub tail: FetchPartitionTail,
+    }
+}
+
+body!(response FETCH from 4: FetchResponse<'a>);

@@ -3,39 +3,78 @@
 
 use std::borrow::Cow;
 
-use super::{FLEXIBLE_SINCE, HINTS_SINCE, check_version};
+use super::{FLEXIBLE_SINCE, HINTS_SINCE};
+use crate::api::PRODUCE_MIN_SERVED;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::leader::{CurrentLeader, NodeEndpoint, decode_endpoint_tags, encode_endpoint_tags};
+use crate::leader::{CurrentLeader, EndpointsSince, NodeEndpoint};
+use crate::message::{Field, body, fields};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// Why one record was refused (version 8 on).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError<'a> {
-    /// Index of the record in its batch.
-    pub batch_index: i32,
-    /// What is wrong with it.
-    pub message: Option<Cow<'a, str>>,
+fields! {
+    /// Why one record was refused.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RecordError<'a> {
+        /// Index of the record in its batch.
+        pub batch_index: i32,
+        /// What is wrong with it.
+        pub message: Option<Cow<'a, str>>,
+    }
 }
 
-/// The answer for one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProducePartitionResponse<'a> {
-    pub index: i32,
-    pub error_code: ErrorCode,
-    /// Offset of the first record, -1 unknown.
-    pub base_offset: i64,
-    /// Milliseconds, -1 unless the topic has LogAppendTime.
-    pub log_append_time_ms: i64,
-    /// Log start offset, -1 unknown (version 5 on).
-    pub log_start_offset: i64,
-    /// Records refused (version 8 on).
-    pub record_errors: Vec<RecordError<'a>>,
-    /// One sentence (version 8 on).
-    pub error_message: Option<Cow<'a, str>>,
-    /// Where the leader is instead (version 10 on).
-    pub current_leader: Option<CurrentLeader>,
+fields! {
+    /// The answer for one partition.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub part ProducePartitionResponse<'a> {
+        pub index: i32,
+        pub error_code: ErrorCode,
+        /// Offset of the first record, -1 unknown.
+        pub base_offset: i64,
+        /// Milliseconds, -1 unless the topic has LogAppendTime.
+        pub log_append_time_ms: i64,
+        /// Log start offset, -1 unknown.
+        pub log_start_offset: i64 [in 5.., else -1],
+        /// Records refused.
+        pub record_errors: Vec<RecordError<'a>> [in 8.., else Vec::new()],
+        /// One sentence.
+        pub error_message: Option<Cow<'a, str>> [in 8.., else None],
+        /// Where the leader is instead (version 10 on).
+        pub current_leader: Option<CurrentLeader> [by LeaderTag],
+    }
+}
+
+/// Tagged field 0 at the end of a partition.
+enum LeaderTag {}
+
+impl Field<'_> for LeaderTag {
+    type Value = Option<CurrentLeader>;
+
+    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Self::Value> {
+        let mut leader = None;
+        reader.tags(|tag, field| {
+            let is_known = tag == 0 && version >= HINTS_SINCE;
+            if is_known {
+                leader = Some(CurrentLeader::read(field, version)?);
+            }
+            Ok(is_known)
+        })?;
+        Ok(leader)
+    }
+
+    fn write(leader: &Self::Value, writer: &mut Writer<'_>, version: i16) {
+        match leader {
+            Some(leader) if version >= HINTS_SINCE => {
+                writer.tag_count(1);
+                writer.tagged_field(0, |field| CurrentLeader::write(leader, field, version));
+            }
+            _ => writer.no_tags(),
+        }
+    }
+
+    fn min_bytes(_version: i16, flexible: bool) -> usize {
+        usize::from(flexible)
+    }
 }
 
 impl ProducePartitionResponse<'_> {
@@ -93,32 +132,10 @@ impl<'a> ProduceResponseWriter<'a> {
 
     pub fn partition(&mut self, answer: &ProducePartitionResponse<'_>) {
         debug_assert!(self.partitions_left > 0, "partitions miscounted");
-        let writer = &mut self.writer;
-        writer.i32(answer.index);
-        writer.i16(answer.error_code.0);
-        writer.i64(answer.base_offset);
-        writer.i64(answer.log_append_time_ms);
-        if self.version >= 5 {
-            writer.i64(answer.log_start_offset);
-        }
-        if self.version >= 8 {
-            writer.array(&answer.record_errors, |writer, error| {
-                writer.i32(error.batch_index);
-                writer.nullable_string(error.message.as_deref());
-                writer.no_tags();
-            });
-            writer.nullable_string(answer.error_message.as_deref());
-        }
-        match answer.current_leader {
-            Some(leader) if self.version >= HINTS_SINCE => {
-                writer.tag_count(1);
-                writer.tagged_field(0, |field| leader.encode(field));
-            }
-            _ => writer.no_tags(),
-        }
+        ProducePartitionResponse::write(answer, &mut self.writer, self.version);
         self.partitions_left -= 1;
         if self.partitions_left == 0 {
-            writer.no_tags();
+            self.writer.no_tags();
         }
     }
 
@@ -129,87 +146,28 @@ impl<'a> ProduceResponseWriter<'a> {
             "body incomplete"
         );
         self.writer.i32(throttle_ms);
-        encode_endpoint_tags(&mut self.writer, self.version >= HINTS_SINCE, endpoints);
+        EndpointsSince::<HINTS_SINCE>::write_all(endpoints, &mut self.writer, self.version);
     }
 }
 
-/// A decoded response (load generator, tests).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProduceResponse<'a> {
-    pub topics: Vec<ProduceTopicResponse<'a>>,
-    /// Throttle time in milliseconds.
-    pub throttle_ms: i32,
-    /// Where the leaders hinted at are.
-    pub endpoints: Vec<NodeEndpoint<'a>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProduceTopicResponse<'a> {
-    pub name: &'a str,
-    pub partitions: Vec<ProducePartitionResponse<'a>>,
-}
-
-impl<'a> ProduceResponse<'a> {
-    pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
-        check_version(version)?;
-        let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
-        let topics = reader.array(2, |reader| {
-            let name = reader.string()?;
-            let partitions = reader.array(22, |reader| decode_partition(reader, version))?;
-            reader.skip_tags()?;
-            Ok(ProduceTopicResponse { name, partitions })
-        })?;
-        let throttle_ms = reader.i32()?;
-        let endpoints = decode_endpoint_tags(&mut reader, version >= HINTS_SINCE)?;
-        reader.expect_end()?;
-        Ok(ProduceResponse {
-            topics,
-            throttle_ms,
-            endpoints,
-        })
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
-        let mut writer = ProduceResponseWriter::begin(out, version, self.topics.len());
-        for topic in &self.topics {
-            writer.topic(topic.name, topic.partitions.len());
-            for partition in &topic.partitions {
-                writer.partition(partition);
-            }
-        }
-        writer.end(self.throttle_ms, &self.endpoints);
+fields! {
+    /// A decoded response (load generator, tests).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub part ProduceResponse<'a> {
+        pub topics: Vec<ProduceTopicResponse<'a>>,
+        /// Throttle time in milliseconds.
+        pub throttle_ms: i32,
+        /// Where the leaders hinted at are.
+        pub endpoints: Vec<NodeEndpoint<'a>> [by EndpointsSince<HINTS_SINCE>],
     }
 }
 
-fn decode_partition<'a>(
-    reader: &mut Reader<'a>,
-    version: i16,
-) -> Result<ProducePartitionResponse<'a>> {
-    let index = reader.i32()?;
-    let mut answer = ProducePartitionResponse::failed(index, ErrorCode(reader.i16()?));
-    answer.base_offset = reader.i64()?;
-    answer.log_append_time_ms = reader.i64()?;
-    if version >= 5 {
-        answer.log_start_offset = reader.i64()?;
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ProduceTopicResponse<'a> {
+        pub name: &'a str,
+        pub partitions: Vec<ProducePartitionResponse<'a>>,
     }
-    if version >= 8 {
-        answer.record_errors = reader.array(5, |reader| {
-            let batch_index = reader.i32()?;
-            let message = reader.nullable_string()?.map(Cow::Borrowed);
-            reader.skip_tags()?;
-            Ok(RecordError {
-                batch_index,
-                message,
-            })
-        })?;
-        answer.error_message = reader.nullable_string()?.map(Cow::Borrowed);
-    }
-    reader.tags(|tag, field| {
-        let known = tag == 0 && version >= HINTS_SINCE;
-        if known {
-            answer.current_leader = Some(CurrentLeader::decode(field)?);
-        }
-        Ok(known)
-    })?;
-    Ok(answer)
 }
+
+body!(response PRODUCE from PRODUCE_MIN_SERVED: ProduceResponse<'a>);

@@ -1,8 +1,6 @@
 use proptest::prelude::*;
 use pyrklog_wire::Result;
-use pyrklog_wire::fetch::{
-    FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 
 use crate::support::{CASES, change, check, id, name, some};
 
@@ -52,7 +50,7 @@ fn request_again(frame: &[u8], body_start: usize, version: i16) -> Result<Vec<u8
     let forgotten: Vec<_> = request
         .forgotten
         .iter()
-        .map(|topic| ForgottenTopicToWrite {
+        .map(|topic| FetchTopicToWrite {
             name: topic.name.text(frame),
             id: topic.id,
             partitions: request.forgotten_of(topic),
@@ -144,7 +142,7 @@ proptest! {
             .collect();
         let forgotten: Vec<_> = forgotten
             .iter()
-            .map(|(name, id, partitions)| ForgottenTopicToWrite { name, id: *id, partitions })
+            .map(|(name, id, partitions)| FetchTopicToWrite { name, id: *id, partitions })
             .collect();
         let written = FetchRequestToWrite {
             cluster_id: texts.0.as_deref(),

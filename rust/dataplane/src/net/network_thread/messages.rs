@@ -146,10 +146,7 @@ impl NetworkThread {
             self.close_by_token(token, Close::Protocol(error.to_string()));
             return;
         }
-        self.cx
-            .statistics
-            .connections
-            .set(self.connections.len() as u64);
+        self.count_connections();
         if self.next_sweep_ms == NEVER_MS {
             self.next_sweep_ms =
                 now_ms + connection_timeouts::interval_ms(&self.cx.services.config);

@@ -1,6 +1,7 @@
 //! What is sent, and that nothing of it is kept back when the sender stops or waits.
 
 use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -160,16 +161,16 @@ fn send_by(way: Way, sink: &Sink, out: &mut OutQueue) -> Stop {
     match way {
         Way::Network => {
             let max = file_max_bytes(ReadPath::Auto);
-            copy_into(&line, out, &mut buffer, Sender::NetworkThread, max).stop
+            copy_out(&line, out, &mut buffer, Sender::NetworkThread, max).stop
         }
-        Way::Copy => copy_into(&line, out, &mut buffer, Sender::Reader(queue), usize::MAX).stop,
+        Way::Copy => copy_out(&line, out, &mut buffer, Sender::Reader(queue), usize::MAX).stop,
         Way::Bulk | Way::Sendfile => {
             let bulk = Bulk {
                 queue,
                 windows: way == Way::Bulk,
                 ahead: &|_, _| {},
             };
-            bulk_into(&line, out, &mut buffer, &bulk, &mut 0)
+            bulk_out(&line, out, &mut buffer, &bulk, &mut 0)
         }
     }
 }

@@ -1,9 +1,7 @@
 //! The cases of KIP-227 and KIP-516, and of Kafka's rules for the cache.
 
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::fetch::{
-    FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite, ForgottenTopicToWrite,
-};
+use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 
 use super::*;
 use pyrklog_control::api::ImageDelta;
@@ -71,7 +69,7 @@ impl Client {
             .collect();
         let forgotten: Vec<_> = forgotten
             .iter()
-            .map(|(name, id, list)| ForgottenTopicToWrite {
+            .map(|(name, id, list)| FetchTopicToWrite {
                 name,
                 id: [*id; 16],
                 partitions: list,
