@@ -2,7 +2,6 @@
 //! point on are scanned.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
 
 use crate::disk;
@@ -32,7 +31,6 @@ mod unwritten;
 use blocks::Claim;
 pub(crate) use load::{Loaded, Loader};
 pub(crate) use producers::Expiry;
-use request::SMALL_FILE_BYTES_MAX;
 pub use request::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 
 impl Log {
@@ -209,12 +207,7 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
     };
     let disk = request.env.disk();
     let path = folder.file(names::PARTITION_METADATA);
-    let stored = match disk::read_file(disk, &path, SMALL_FILE_BYTES_MAX) {
-        Ok(content) => PartitionMetadata::parse(&path.to_string_lossy(), &content).ok(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    match stored {
+    match PartitionMetadata::stored(disk, &path)? {
         Some(metadata) if metadata.topic_id == expected => Ok(()),
         Some(metadata) if metadata.topic_id != [0; 16] => Err(OpenError::TopicIdMismatch {
             path: folder.path().display().to_string(),

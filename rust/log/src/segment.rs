@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 use pyrklog_arena::CachedSegment;
 
-use crate::disk::{DiskFile, OpenMode, missing_is_fine};
+use crate::disk::{DiskFile, OpenMode, if_exists, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
@@ -411,11 +411,7 @@ impl Segment {
 
     /// `None` if a file is missing, ends inside an entry or with an impossible one.
     fn open_indexes(&self) -> io::Result<Option<IndexFiles>> {
-        let open = |kind| match self.open_for_reading(kind) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        };
+        let open = |kind| if_exists(self.open_for_reading(kind));
         let (Some(offsets), Some(times)) =
             (open(FileKind::OffsetIndex)?, open(FileKind::TimeIndex)?)
         else {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::OpenMode;
+use crate::disk::{OpenMode, if_exists};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
@@ -90,10 +90,9 @@ impl SyncJob {
 
     /// A file that retention removed needs no sync.
     fn sync_file(&self, path: &std::path::Path) -> io::Result<()> {
-        match self.env.disk().open(path, OpenMode::Write) {
-            Ok(file) => file.sync_data(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        match if_exists(self.env.disk().open(path, OpenMode::Write))? {
+            Some(file) => file.sync_data(),
+            None => Ok(()),
         }
     }
 }

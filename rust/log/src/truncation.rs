@@ -304,11 +304,8 @@ impl TruncateJob {
             FileKind::TransactionIndex,
         ] {
             let path = segment.path(kind);
-            let content = match disk::read_file(disk, &path, i32::MAX as u64) {
-                Ok(content) => content,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
+            let content = disk::if_exists(disk::read_file(disk, &path, i32::MAX as u64))?;
+            let Some(content) = content else { continue };
             let size = segment.written();
             let keep = match kind {
                 FileKind::OffsetIndex => {

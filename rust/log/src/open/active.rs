@@ -11,7 +11,8 @@ use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
-use crate::time_index::{self, TimeIndex};
+use crate::sparse_index::IndexEntry;
+use crate::time_index::{self, TimeEntry, TimeIndex};
 use crate::wait::Wait;
 
 pub(super) struct LoadedTail {
@@ -112,17 +113,14 @@ impl Loader<'_> {
         // A kill may have torn the last entry, which is then written again.
         let may_be_torn = self.is_same_boot || self.has_unwritten();
         let read = |kind, entry_bytes| {
-            let path = segment.path(kind);
-            match disk::read_file(self.env.disk(), &path, i32::MAX as u64) {
-                Ok(mut content) => {
-                    if may_be_torn {
-                        content.truncate(content.len() / entry_bytes * entry_bytes);
-                    }
-                    Ok(Some(content))
+            let content = disk::read_file(self.env.disk(), &segment.path(kind), i32::MAX as u64);
+            let content = disk::if_exists(content)?;
+            Ok::<_, OpenError>(content.map(|mut content| {
+                if may_be_torn {
+                    content.truncate(content.len() / entry_bytes * entry_bytes);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            }
+                content
+            }))
         };
         let offsets = read(FileKind::OffsetIndex, offset_index::ENTRY_BYTES)?;
         let times = read(FileKind::TimeIndex, time_index::ENTRY_BYTES)?;
@@ -136,13 +134,12 @@ impl Loader<'_> {
         let (Ok(offsets), Ok(times)) = (offsets, times) else {
             return Ok(None);
         };
-        let mut indexes = SegmentIndexes::new(base_offset, self.config.segment_index_bytes);
-        if let Some(last) = times.last() {
-            indexes.largest = last;
-        }
-        indexes.offsets = offsets;
-        indexes.times = times;
-        Ok(Some(indexes))
+        Ok(Some(SegmentIndexes {
+            largest: times.last().unwrap_or(TimeEntry::none(base_offset)),
+            offsets,
+            times,
+            bytes_since_entry: 0,
+        }))
     }
 
     /// Walks from the last index entry to the end and adds missing entries. `None` if the entry is

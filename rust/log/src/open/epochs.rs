@@ -5,10 +5,12 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::open::files::FolderFiles;
 use crate::open::load::LoadedState;
-use crate::open::request::SMALL_FILE_BYTES_MAX;
 use crate::open::{Loader, OpenError, OpenReport};
 use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
 use crate::wait::Wait;
+
+/// A larger file is not read.
+const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
 
 impl Loader<'_> {
     /// Reads the checkpoint; if missing or unreadable, takes the epochs from the batches.
