@@ -331,7 +331,7 @@ impl Log {
             true => self.tail.hold_back_page(self.env.direct_min_bytes()),
             false => None,
         };
-        let index_bytes = self.active.untaken_index_bytes();
+        let index_bytes = self.active.indexes.untaken_bytes();
         let lags = self.active.bytes_behind_index() >= INDEX_BEHIND_BYTES;
         if index_bytes >= INDEX_BATCH_BYTES || index_bytes > 0 && lags {
             self.tail.push_index_entries(&mut self.active);

@@ -220,24 +220,18 @@ impl Tail {
 
     /// Adds index entries of the active segment that were not queued yet.
     pub fn push_index_entries(&mut self, active: &mut ActiveSegment) {
-        let SegmentIndexes { offsets, times, .. } = &active.indexes;
-        // Times first: completing both after a kill begins where the offsets end.
-        let times = &times.as_bytes()[active.times_taken..];
+        let ActiveSegment {
+            segment, indexes, ..
+        } = active;
+        let SegmentIndexes { offsets, times, .. } = indexes;
+        self.push_entries(segment, FileKind::TimeIndex, times.taken, times.untaken());
         self.push_entries(
-            &active.segment,
-            FileKind::TimeIndex,
-            active.times_taken,
-            times,
-        );
-        let offsets = &offsets.as_bytes()[active.offsets_taken..];
-        self.push_entries(
-            &active.segment,
+            segment,
             FileKind::OffsetIndex,
-            active.offsets_taken,
-            offsets,
+            offsets.taken,
+            offsets.untaken(),
         );
-        active.offsets_taken = active.indexes.offsets.size_bytes();
-        active.times_taken = active.indexes.times.size_bytes();
+        indexes.set_taken();
     }
 
     /// Adds bytes at `position` of an index file.

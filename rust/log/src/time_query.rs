@@ -9,6 +9,7 @@ use crate::read::{Isolation, ReadError};
 use crate::record_search;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
+use crate::sparse_index::IndexEntry;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
 use crate::wait::Wait;
 
@@ -231,10 +232,7 @@ impl Search {
             let bytes = segment.bytes();
             let limit = segment.size();
             let mut scanner = BatchScanner::new(&bytes, start, limit, WALK_CHUNK_BYTES, wait);
-            let mut largest = TimeEntry {
-                timestamp: NO_TIMESTAMP,
-                offset: self.log_start,
-            };
+            let mut largest = TimeEntry::none(self.log_start);
             while let Some(met) = scanner.next_header()? {
                 let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
                 if offset >= self.log_start && timestamp > largest.timestamp {

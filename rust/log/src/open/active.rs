@@ -61,10 +61,6 @@ impl Loader<'_> {
             indexes => indexes,
         };
         if has_files && let Some(indexes) = indexes {
-            active.offsets_taken = indexes.offsets.size_bytes();
-            active.times_taken = indexes.times.size_bytes();
-            // An entry may point into the page that was held back. Unwritten bytes must be checked
-            // from their first batch on.
             let view = indexes.offsets.view();
             let written = segment.written();
             let last = (0..view.len()).rev().find_map(|i| {
@@ -82,8 +78,6 @@ impl Loader<'_> {
         }
         active.indexes =
             SegmentIndexes::new(segment.base_offset(), self.config.segment_index_bytes);
-        active.offsets_taken = 0;
-        active.times_taken = 0;
         let Some(end_offset) = self.walk_tail(&mut active)? else {
             return Ok(None);
         };
@@ -95,8 +89,7 @@ impl Loader<'_> {
             ));
             let path = |kind| segment.path(kind);
             active.indexes.write(self.env.disk(), &path)?;
-            active.offsets_taken = active.indexes.offsets.size_bytes();
-            active.times_taken = active.indexes.times.size_bytes();
+            active.indexes.set_taken();
         }
         Ok(Some(LoadedTail {
             active,
@@ -206,9 +199,8 @@ impl Loader<'_> {
         let mut active = ActiveSegment::new(segment, self.config, self.jitter_seed, now_ms);
         active.size = u32::try_from(recovered.size).unwrap_or(u32::MAX);
         active.first_timestamp = recovered.first_timestamp;
-        active.offsets_taken = recovered.indexes.offsets.size_bytes();
-        active.times_taken = recovered.indexes.times.size_bytes();
         active.indexes = recovered.indexes;
+        active.indexes.set_taken();
         active
     }
 }

@@ -166,9 +166,7 @@ impl Loader<'_> {
             return Ok(());
         }
         segment.set_largest(closed.indexes.largest);
-        let is_complete = closed.offsets_taken == closed.indexes.offsets.size_bytes()
-            && closed.times_taken == closed.indexes.times.size_bytes();
-        if !is_complete {
+        if closed.indexes.untaken_bytes() > 0 {
             closed
                 .indexes
                 .write(self.env.disk(), &|kind| segment.path(kind))?;
