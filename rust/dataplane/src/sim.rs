@@ -372,7 +372,7 @@ impl SimPlane {
             let mut bytes = vec![0; slice.len()];
             let mut done = 0;
             while done < bytes.len() {
-                match slice.read_at(done, &mut bytes[done..]) {
+                match slice.read(done, &mut bytes[done..], Wait::Blocking) {
                     Ok(count) if count > 0 => done += count,
                     outcome => return Err(format!("reading at {offset}: {outcome:?}")),
                 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::DiskFile;
 use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
@@ -289,8 +288,7 @@ fn scan_to(
         let message = format!("the offset index leads to position {from} for {offset}");
         return Err(ReadError::Corrupt(message));
     }
-    let bytes = segment.bytes();
-    let mut scanner = BatchScanner::new(&bytes, from, limit, LOOK_UP_CHUNK_BYTES, wait);
+    let mut scanner = BatchScanner::new(segment.bytes(), from, limit, LOOK_UP_CHUNK_BYTES, wait);
     let mut first = true;
     while let Some(met) = scanner.next_header()? {
         if first && from > 0 && met.header.base_offset > offset {
@@ -395,12 +393,11 @@ impl Location {
         min_one: bool,
         wait: Wait,
     ) -> Result<Slice, ReadError> {
-        let bytes = segment.bytes();
         let available = usize::try_from(limit - position).unwrap_or(usize::MAX);
         let mut len = available.min(max_bytes);
         if len < available {
             // The size of the first batch matters only here.
-            let mut scanner = BatchScanner::new(&bytes, position, limit, 0, wait);
+            let mut scanner = BatchScanner::new(segment.bytes(), position, limit, 0, wait);
             let first = scanner
                 .next_header()?
                 .map_or(0, |met| met.header.total_len());
@@ -484,16 +481,6 @@ impl Slice {
     /// Position of the slice's first byte in its file.
     pub fn file_position(&self) -> u64 {
         self.position
-    }
-
-    /// Reads at `at` bytes from the slice's start, waiting for the disk.
-    pub fn read_at(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read(at, buffer, Wait::Blocking)
-    }
-
-    /// The same without waiting; `WouldBlock` if the bytes are not in memory.
-    pub fn read_at_nowait(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read(at, buffer, Wait::Nowait)
     }
 
     /// Tells the system that the slice will be read soon.

@@ -417,8 +417,7 @@ impl Segment {
         let files = match self.open_indexes()? {
             Some(files) => files,
             None => {
-                let log = self.bytes();
-                let built = SegmentIndexes::rebuild(&log, self.base_offset, self.size())?;
+                let built = SegmentIndexes::rebuild(self.bytes(), self.base_offset, self.size())?;
                 built.replace(self.env.disk(), &|kind| self.path(kind))?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);

@@ -20,7 +20,7 @@ use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::position::LogPosition;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentBytes};
 use crate::sync_state::Ages;
 use crate::time_index::TimeIndex;
 use crate::transaction_index::TransactionIndex;
@@ -281,7 +281,8 @@ impl TruncateJob {
         let mut end = 0;
         // An earlier try may have cut it.
         let len = segment.written().min(file.len()?);
-        let mut scanner = BatchScanner::new(&*file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
+        let file = SegmentBytes::of_file(file);
+        let mut scanner = BatchScanner::new(file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             if met.header.last_offset() >= self.offset {
                 break;

@@ -139,7 +139,7 @@ impl Loader<'_> {
     /// wrong or the file does not end with a whole batch.
     fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
         let segment = active.segment.clone();
-        let bytes = segment.bytes();
+
         let size = segment.size();
         let entry = active.indexes.offsets.last();
         let start = entry.map_or(0, |entry| u64::from(entry.position));
@@ -148,8 +148,8 @@ impl Loader<'_> {
         } else {
             TAIL_CHUNK_BYTES
         };
-        let mut first = BatchScanner::new(&bytes, 0, size, 0, Wait::Blocking);
-        let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
+        let mut first = BatchScanner::new(segment.bytes(), 0, size, 0, Wait::Blocking);
+        let mut scanner = BatchScanner::new(segment.bytes(), start, size, chunk, Wait::Blocking);
         let mut end_offset = segment.base_offset();
         loop {
             let met = match scanner.next_header() {

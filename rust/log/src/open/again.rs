@@ -83,8 +83,13 @@ impl Loader<'_> {
         };
         let entry = indexes.as_ref().and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
-        let bytes = segment.bytes();
-        let mut scanner = BatchScanner::new(&bytes, start, size, TAIL_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = BatchScanner::new(
+            segment.bytes(),
+            start,
+            size,
+            TAIL_CHUNK_BYTES,
+            Wait::Blocking,
+        );
         let torn_at = loop {
             match scanner.next_header() {
                 Ok(Some(_)) => {}
@@ -124,9 +129,14 @@ impl Loader<'_> {
         from: u64,
         loading: &mut LoadedState,
     ) -> Result<(), OpenError> {
-        let bytes = segment.bytes();
         let (size, written) = (segment.size(), segment.written());
-        let mut scanner = BatchScanner::new(&bytes, from, size, TAIL_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = BatchScanner::new(
+            segment.bytes(),
+            from,
+            size,
+            TAIL_CHUNK_BYTES,
+            Wait::Blocking,
+        );
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             let epoch = met.header.partition_leader_epoch;
             let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);

@@ -43,9 +43,13 @@ impl Loader<'_> {
             if segment.size() == 0 {
                 continue;
             }
-            let bytes = segment.bytes();
-            let mut scanner =
-                BatchScanner::new(&bytes, 0, segment.size(), WALK_CHUNK_BYTES, Wait::Blocking);
+            let mut scanner = BatchScanner::new(
+                segment.bytes(),
+                0,
+                segment.size(),
+                WALK_CHUNK_BYTES,
+                Wait::Blocking,
+            );
             loop {
                 match scanner.next_header() {
                     Ok(Some(met)) => {

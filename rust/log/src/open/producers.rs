@@ -88,10 +88,11 @@ impl Source<'_> {
             if segment.base_offset() >= end || segment.size() == 0 {
                 continue;
             }
-            let (bytes, size) = (segment.bytes(), segment.size());
+            let size = segment.size();
             let start = self.start(segment, from)?;
             let chunk = WALK_CHUNK_BYTES;
-            let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
+            let mut scanner =
+                BatchScanner::new(segment.bytes(), start, size, chunk, Wait::Blocking);
             while let Some(met) = scanner.next_header()? {
                 if met.header.base_offset >= end {
                     break;

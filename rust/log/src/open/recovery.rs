@@ -1,5 +1,6 @@
 //! Recovery after an unclean end: checks every batch from the recovery point's segment on.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use pyrklog_wire::batch::{self, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
 use crate::batch_info::BatchInfo;
-use crate::disk::{DiskFile, missing_is_fine};
+use crate::disk::missing_is_fine;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError, OpenReport};
@@ -104,15 +105,15 @@ impl Loader<'_> {
             // Even its files may not exist yet.
             return Ok(recovered);
         }
-        let file = segment.bytes();
-        let mut scanner = BatchScanner::new(&file, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner =
+            BatchScanner::new(segment.bytes(), 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
                 Ok(None) => break,
                 Err(ScanError::Io(error)) => return Err(error.into()),
                 Err(ScanError::NotABatch { position, reason }) => {
-                    refuse_old_format(&file, position, &reason)?;
+                    refuse_old_format(&mut scanner, size, position, &reason)?;
                     recovered.cut = Some(reason.to_string());
                     break;
                 }
@@ -277,23 +278,26 @@ fn update(
 /// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
 /// other.
 fn refuse_old_format(
-    file: &dyn DiskFile,
+    scanner: &mut BatchScanner,
+    size: u64,
     position: u64,
     reason: &DecodeError,
 ) -> Result<(), OpenError> {
     let DecodeError::BadMagic(magic @ (0 | 1)) = *reason else {
         return Ok(());
     };
-    let mut header = [0; HEADER_LEN];
-    crate::disk::read_exact_at(file, &mut header, position)?;
-    let size = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let mut bytes = |at, len| match scanner.bytes_at(at, len, 0) {
+        Ok(bytes) => Ok(bytes.to_vec()),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let header = bytes(position, HEADER_LEN)?;
+    let len = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     // CRC, magic, attributes, key length and value length: the minimum of a message.
-    let plausible = size >= 14 && position + 12 + size as u64 <= file.len()?;
+    let plausible = len >= 14 && position + 12 + len as u64 <= size;
     if !plausible {
         return Ok(());
     }
-    let mut message = vec![0; size as usize];
-    crate::disk::read_exact_at(file, &mut message, position + 12)?;
+    let message = bytes(position + 12, len as usize)?;
     let stored = u32::from_be_bytes([message[0], message[1], message[2], message[3]]);
     let mut crc = flate2::Crc::new();
     crc.update(&message[4..]);
