@@ -59,6 +59,13 @@ pub enum FileKind {
     Lock,
 }
 
+/// The indexes of a segment.
+pub(crate) const INDEX_FILES: [FileKind; 3] = [
+    FileKind::OffsetIndex,
+    FileKind::TimeIndex,
+    FileKind::TransactionIndex,
+];
+
 impl FileKind {
     /// The extension of a segment's file; `None` for other files.
     pub const fn extension(self) -> Option<&'static str> {

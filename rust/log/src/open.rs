@@ -74,17 +74,19 @@ impl Log {
             },
             false => request.state,
         };
-        let loaded = match loader.load(state, &mut report) {
+        let mut loaded = match loader.load(state, report) {
             Ok(loaded) => loaded,
             Err(error) => {
                 claim.end(&request.env, &error);
                 return Err(error);
             }
         };
+        let mut report = std::mem::take(&mut loaded.state.report);
+        let jitter_seed = loader.jitter_seed;
         let mut log = Self::from_loaded(
             &request,
             folder.clone(),
-            loader.jitter_seed,
+            jitter_seed,
             loaded,
             report.created,
         );
@@ -128,33 +130,34 @@ impl Log {
         created: bool,
     ) -> Self {
         let Loaded {
+            state,
             active,
             end_offset,
-            log_start,
             ..
         } = loaded;
+        let log_start = state.log_start;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
-        let spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
+        let spare_snapshot = spare(&state.snapshots, &state.segments);
         let mut tail = Tail::default();
         if loaded.epochs_due {
-            let content = loaded.epochs.encode().into_bytes();
+            let content = state.epochs.encode().into_bytes();
             tail.push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
         }
         let mut written = end;
-        for unwritten in loaded.unwritten {
+        for unwritten in state.unwritten {
             if written == end {
                 written = LogPosition::unplaced(unwritten.segment.base_offset());
             }
             unwritten.queue(&mut tail);
         }
         let high_watermark = request.state.high_watermark.clamp(log_start, end_offset);
-        let mut producers = loaded.producers;
+        let mut producers = state.producers;
         producers.on_high_watermark(high_watermark);
         Self {
             env: request.env.clone(),
             folder,
             config: request.config.clone(),
-            segments: Arc::new(loaded.segments),
+            segments: Arc::new(state.segments),
             active,
             tail,
             in_flight: None,
@@ -169,17 +172,17 @@ impl Log {
             },
             log_start,
             recent: RecentPositions::default(),
-            epochs: loaded.epochs,
+            epochs: state.epochs,
             epochs_unwritten: loaded.epochs_unwritten,
             producers,
             spare_snapshot,
-            snapshots: loaded.snapshots,
+            snapshots: state.snapshots,
             unsaved_bytes: 0,
-            aborted: loaded.aborted,
+            aborted: state.aborted,
             sync: SyncState {
                 recovery_point: loaded.recovery_point,
                 ages: Ages::left_unsynced(loaded.recovery_point.max(log_start), end_offset),
-                segments: loaded.unsynced,
+                segments: state.unsynced,
                 new_folder: created,
                 ..SyncState::default()
             },

@@ -1,11 +1,12 @@
 //! Walks the batches of a `.log` file.
 
 use std::io;
+use std::sync::Arc;
 
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
-use crate::segment::SegmentBytes;
+use crate::segment::{Segment, SegmentBytes};
 use crate::wait::Wait;
 
 /// Bytes read at once to look up a few headers.
@@ -100,6 +101,17 @@ impl BatchScanner {
             window: Vec::new(),
             window_start: start,
         }
+    }
+
+    /// Over a segment, which is waited for.
+    pub fn walk(segment: &Arc<Segment>, start: u64, chunk: usize) -> Self {
+        Self::new(
+            segment.bytes(),
+            start,
+            segment.size(),
+            chunk,
+            Wait::Blocking,
+        )
     }
 
     /// The next batch's header; its body is not read. `None` at the limit.

@@ -15,7 +15,7 @@ use crate::disk::{self, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::log::Log;
-use crate::names::{self, FileKind};
+use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::position::LogPosition;
@@ -160,24 +160,24 @@ impl Log {
         if job.restarts || self.high_watermark.offset >= end_offset {
             self.high_watermark = self.end;
         }
-        self.log_start = loaded.log_start;
+        self.log_start = loaded.state.log_start;
         self.recent.clear();
-        self.spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
-        self.segments = Arc::new(loaded.segments);
+        self.spare_snapshot = spare(&loaded.state.snapshots, &loaded.state.segments);
+        self.segments = Arc::new(loaded.state.segments);
         self.is_reshaped = true;
         self.active = loaded.active;
-        self.epochs = loaded.epochs;
+        self.epochs = loaded.state.epochs;
         self.epochs_unwritten = false;
         if loaded.epochs_due {
             self.write_epochs();
         }
-        self.producers = loaded.producers;
+        self.producers = loaded.state.producers;
         self.producers.on_high_watermark(self.high_watermark.offset);
         if let (Some(cache), false) = (&mut self.cache, self.producers.is_empty()) {
             cache.note_producer();
         }
-        self.snapshots = loaded.snapshots;
-        self.aborted = loaded.aborted;
+        self.snapshots = loaded.state.snapshots;
+        self.aborted = loaded.state.aborted;
         self.sync.recovery_point = match job.restarts {
             true => end_offset,
             false => recovery_point.min(end_offset),
@@ -229,15 +229,7 @@ impl TruncateJob {
                 .partition_point(|s| s.base_offset() <= self.offset),
         };
         for segment in self.segments[kept..].iter().rev() {
-            for kind in [
-                FileKind::Log,
-                FileKind::OffsetIndex,
-                FileKind::TimeIndex,
-                FileKind::TransactionIndex,
-            ] {
-                missing_is_fine(disk.remove_file(&segment.path(kind)))?;
-            }
-            segment.set_removed();
+            segment.remove_files()?;
         }
         if let Some(last) = self.segments[..kept].last() {
             self.cut_segment(last)?;
@@ -267,8 +259,8 @@ impl TruncateJob {
             },
             high_watermark: self.offset,
         };
-        let loaded = loader.load(state, &mut OpenReport::default())?;
-        loader.write_epochs(&loaded.epochs)?;
+        let loaded = loader.load(state, OpenReport::default())?;
+        loader.write_epochs(&loaded.state.epochs)?;
         self.loaded = Some(loaded);
         Ok(())
     }
@@ -299,11 +291,7 @@ impl TruncateJob {
     fn cut_indexes(&self, segment: &Arc<Segment>, end: u64) -> io::Result<()> {
         let disk = self.env.disk();
         let base_offset = segment.base_offset();
-        for kind in [
-            FileKind::OffsetIndex,
-            FileKind::TimeIndex,
-            FileKind::TransactionIndex,
-        ] {
+        for kind in INDEX_FILES {
             let path = segment.path(kind);
             let content = disk::if_exists(disk::read_file(disk, &path, i32::MAX as u64))?;
             let Some(content) = content else { continue };

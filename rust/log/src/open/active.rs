@@ -13,7 +13,6 @@ use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::sparse_index::IndexEntry;
 use crate::time_index::{self, TimeEntry, TimeIndex};
-use crate::wait::Wait;
 
 pub(super) struct LoadedTail {
     pub active: ActiveSegment,
@@ -24,19 +23,8 @@ pub(super) struct LoadedTail {
 }
 
 impl Loader<'_> {
-    /// The last segment with its indexes on the heap, and the log end offset; `None` if its `.log`
-    /// does not end with a whole batch.
-    pub(super) fn load_active(
-        &self,
-        segments: &[Arc<Segment>],
-        report: &mut OpenReport,
-    ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
-        let segment = segments.last().expect("a log has at least one segment");
-        let tail = self.load_tail(segment, None, report)?;
-        Ok(tail.map(|tail| (tail.active, tail.end_offset)))
-    }
-
-    /// The same for any segment, whose indexes may have been read already.
+    /// A segment with its indexes on the heap, which may have been read already; `None` if its
+    /// `.log` does not end with a whole batch.
     pub(super) fn load_tail(
         &self,
         segment: &Arc<Segment>,
@@ -148,8 +136,8 @@ impl Loader<'_> {
         } else {
             TAIL_CHUNK_BYTES
         };
-        let mut first = BatchScanner::new(segment.bytes(), 0, size, 0, Wait::Blocking);
-        let mut scanner = BatchScanner::new(segment.bytes(), start, size, chunk, Wait::Blocking);
+        let mut first = BatchScanner::walk(&segment, 0, 0);
+        let mut scanner = BatchScanner::walk(&segment, start, chunk);
         let mut end_offset = segment.base_offset();
         loop {
             let met = match scanner.next_header() {

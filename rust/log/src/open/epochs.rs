@@ -5,9 +5,8 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::open::files::FolderFiles;
 use crate::open::load::LoadedState;
-use crate::open::{Loader, OpenError, OpenReport};
+use crate::open::{Loader, OpenError};
 use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
-use crate::wait::Wait;
 
 /// A larger file is not read.
 const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +17,6 @@ impl Loader<'_> {
         &self,
         files: &FolderFiles,
         loading: &mut LoadedState,
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
         if files.has_epochs {
@@ -34,31 +32,22 @@ impl Loader<'_> {
                     loading.epochs = epochs;
                     return Ok(());
                 }
-                Err(error) => report
+                Err(error) => loading
+                    .report
                     .notes
                     .push(format!("rebuilding the leader epochs: {error}")),
             }
         }
-        for segment in &loading.segments {
+        for segment in loading.segments.clone() {
             if segment.size() == 0 {
                 continue;
             }
-            let mut scanner = BatchScanner::new(
-                segment.bytes(),
-                0,
-                segment.size(),
-                WALK_CHUNK_BYTES,
-                Wait::Blocking,
-            );
+            let mut scanner = BatchScanner::walk(&segment, 0, WALK_CHUNK_BYTES);
             loop {
                 match scanner.next_header() {
                     Ok(Some(met)) => {
-                        let (epoch, offset) =
-                            (met.header.partition_leader_epoch, met.header.base_offset);
-                        let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);
-                        if epoch > newest {
-                            loading.epochs_changed |= loading.epochs.assign(epoch, offset);
-                        }
+                        let header = met.header;
+                        loading.note_epoch(header.partition_leader_epoch, header.base_offset);
                     }
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),

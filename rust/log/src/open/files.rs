@@ -6,7 +6,7 @@ use std::io;
 use crate::disk::{Disk, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
-use crate::names::{self, FileKind, SegmentFile, Suffix};
+use crate::names::{self, FileKind, INDEX_FILES, SegmentFile, Suffix};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
 use crate::segment::SegmentBytes;
 use crate::wait::Wait;
@@ -169,11 +169,7 @@ fn remove_orphans(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     let logs = files.logs.clone();
-    for kind in [
-        FileKind::OffsetIndex,
-        FileKind::TimeIndex,
-        FileKind::TransactionIndex,
-    ] {
+    for kind in INDEX_FILES {
         let Some(bases) = files.of_kind(kind) else {
             continue;
         };

@@ -11,13 +11,11 @@ use crate::batch_info::BatchInfo;
 use crate::disk::missing_is_fine;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
-use crate::open::{Loader, OpenError, OpenReport};
+use crate::open::{Loader, OpenError};
 use crate::position::Place;
-use crate::producer_state::ProducerStates;
-use crate::scan::{BatchFacts, BatchScanner, ScanError, WALK_CHUNK_BYTES};
+use crate::scan::{BatchScanner, Met, ScanError, WALK_CHUNK_BYTES};
 use crate::segment::{Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
-use crate::wait::Wait;
 
 /// Follows `.log` in the name of a segment that recovery took out of the log. No broker reads such
 /// files; an operator may remove them.
@@ -47,7 +45,6 @@ impl Loader<'_> {
         &self,
         state: &mut LoadedState,
         first: usize,
-        report: &mut OpenReport,
     ) -> Result<Recovered, OpenError> {
         let mut end_offset = state.segments[first].base_offset();
         let mut may_have_holes = self.config.cleanup_compact;
@@ -59,8 +56,8 @@ impl Loader<'_> {
             }
             let mut recovered = self.recover_segment(&segment, end_offset, state)?;
             end_offset = recovered.end_offset;
-            report.recovered_segments += usize::from(segment.size() > 0);
-            report.scanned_bytes += recovered.size;
+            state.report.recovered_segments += usize::from(segment.size() > 0);
+            state.report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
             may_have_holes |= recovered.is_thinned;
             // Synced data is not lost: a gap below the recovery point is intended.
@@ -74,9 +71,9 @@ impl Loader<'_> {
                 recovered.indexes.add_largest(true);
                 segment.set_largest(recovered.indexes.largest);
             }
-            self.write_recovered(&segment, &recovered, state, report)?;
+            self.write_recovered(&segment, &recovered, state)?;
             if becomes_active {
-                self.drop_segments(state, i + 1, report)?;
+                self.drop_segments(state, i + 1)?;
                 segment.reopen();
                 return Ok(recovered);
             }
@@ -105,8 +102,7 @@ impl Loader<'_> {
             // Even its files may not exist yet.
             return Ok(recovered);
         }
-        let mut scanner =
-            BatchScanner::new(segment.bytes(), 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = BatchScanner::walk(segment, 0, WALK_CHUNK_BYTES);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
@@ -119,14 +115,7 @@ impl Loader<'_> {
                 }
             };
             match check(bytes, base_offset, recovered.end_offset) {
-                Ok(info) => apply(
-                    &mut recovered,
-                    state,
-                    &info,
-                    met.facts(),
-                    met.position,
-                    base_offset,
-                ),
+                Ok(info) => self.apply(&mut recovered, state, &info, &met, base_offset),
                 Err(reason) => {
                     recovered.cut = Some(reason);
                     break;
@@ -136,17 +125,48 @@ impl Loader<'_> {
         Ok(recovered)
     }
 
+    fn apply(
+        &self,
+        recovered: &mut Recovered,
+        state: &mut LoadedState,
+        info: &BatchInfo,
+        met: &Met,
+        segment_base: i64,
+    ) {
+        let (facts, position) = (met.facts(), met.position);
+        if position == 0 {
+            recovered.first_timestamp = Some(facts.max_timestamp);
+        }
+        recovered.is_thinned |= info.base_offset > recovered.end_offset
+            || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
+        let at = position as u32;
+        recovered
+            .indexes
+            .add(facts, at, self.config.index_interval_bytes);
+        state.note_epoch(info.leader_epoch, info.base_offset);
+        let place = Place {
+            segment_base,
+            position: at,
+        };
+        let completed = state.producers.update(info, info.base_offset, Some(place));
+        if let Some(aborted) = completed.and_then(|completed| completed.aborted_txn()) {
+            // An entry that does not rise above the last one is in the index already.
+            let _known = recovered.transactions.append(aborted);
+        }
+        recovered.size = position + u64::from(facts.size);
+        recovered.end_offset = facts.last_offset + 1;
+    }
+
     fn write_recovered(
         &self,
         segment: &Arc<Segment>,
         recovered: &Recovered,
         state: &mut LoadedState,
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         if let Some(reason) = &recovered.cut {
             let cut_bytes = segment.written() - recovered.size;
-            report.truncated_bytes += cut_bytes;
-            report.notes.push(format!(
+            state.report.truncated_bytes += cut_bytes;
+            state.report.notes.push(format!(
                 "cut {cut_bytes} bytes from {} at {}: {reason}",
                 segment.path(FileKind::Log).display(),
                 recovered.size,
@@ -181,26 +201,21 @@ impl Loader<'_> {
 
     /// Renames segments behind a cut: keeping them would leave a hole, or an old tail behind new
     /// data. The operator can still examine their batches.
-    fn drop_segments(
-        &self,
-        state: &mut LoadedState,
-        first: usize,
-        report: &mut OpenReport,
-    ) -> Result<(), OpenError> {
+    fn drop_segments(&self, state: &mut LoadedState, first: usize) -> Result<(), OpenError> {
         let dropped = state.segments.split_off(first);
         for segment in &dropped {
-            report.truncated_bytes += segment.written();
+            state.report.truncated_bytes += segment.written();
             let path = segment.path(FileKind::Log);
             let mut aside = path.clone().into_os_string();
             aside.push(CUT_SUFFIX);
             let aside = PathBuf::from(aside);
-            report.notes.push(format!(
+            state.report.notes.push(format!(
                 "removed {} from the log, because it lies behind the cut; its content is in {}",
                 path.display(),
                 aside.display()
             ));
             self.env.disk().rename(&path, &aside)?;
-            self.remove_segment_files(segment)?;
+            segment.remove_files()?;
             state.aborted.remove(&segment.base_offset());
         }
         if !dropped.is_empty() {
@@ -232,47 +247,6 @@ fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, Str
         ));
     }
     Ok(info)
-}
-
-fn apply(
-    recovered: &mut Recovered,
-    state: &mut LoadedState,
-    info: &BatchInfo,
-    facts: BatchFacts,
-    position: u64,
-    segment_base: i64,
-) {
-    if position == 0 {
-        recovered.first_timestamp = Some(facts.max_timestamp);
-    }
-    recovered.is_thinned |= info.base_offset > recovered.end_offset
-        || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
-    let at = position as u32;
-    recovered.indexes.add(facts, at, state.index_interval_bytes);
-    let newest = state.epochs.latest().map_or(-1, |entry| entry.epoch);
-    if info.leader_epoch > newest {
-        state.epochs_changed |= state.epochs.assign(info.leader_epoch, info.base_offset);
-    }
-    let place = Place {
-        segment_base,
-        position: at,
-    };
-    if let Some(aborted) = update(&mut state.producers, info, place) {
-        // An entry that does not rise above the last one is in the index already.
-        let _known = recovered.transactions.append(aborted);
-    }
-    recovered.size = position + u64::from(facts.size);
-    recovered.end_offset = facts.last_offset + 1;
-}
-
-fn update(
-    producers: &mut ProducerStates,
-    info: &BatchInfo,
-    place: Place,
-) -> Option<crate::transaction_index::AbortedTxn> {
-    producers
-        .update(info, info.base_offset, Some(place))?
-        .aborted_txn()
 }
 
 /// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
