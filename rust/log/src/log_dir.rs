@@ -252,16 +252,15 @@ impl LogDir {
     /// # Errors
     /// A disk error, or the directory is poisoned.
     pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.refuse_if_poisoned()?;
-        let mut table = self.log_starts.lock();
-        for (topic, partition, offset) in rows {
-            if *offset > 0 {
-                table.set(topic, *partition, *offset);
-            } else {
-                table.remove(topic, *partition);
+        self.change_table(&self.log_starts, |table| {
+            for (topic, partition, offset) in rows {
+                if *offset > 0 {
+                    table.set(topic, *partition, *offset);
+                } else {
+                    table.remove(topic, *partition);
+                }
             }
-        }
-        table.write(&self.env, &self.path)
+        })
     }
 
     /// The same for high watermarks.
@@ -316,11 +315,21 @@ impl LogDir {
     }
 
     fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.change_table(table, |table| {
+            for (topic, partition, offset) in rows {
+                table.set(topic, *partition, *offset);
+            }
+        })
+    }
+
+    fn change_table(
+        &self,
+        table: &Mutex<OffsetTable>,
+        change: impl Fn(&mut OffsetTable),
+    ) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut table = table.lock();
-        for (topic, partition, offset) in rows {
-            table.set(topic, *partition, *offset);
-        }
+        change(&mut table);
         table.write(&self.env, &self.path)
     }
 

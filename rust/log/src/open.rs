@@ -63,7 +63,7 @@ impl Log {
             },
             jitter_seed: jitter_seed(request.topic, request.partition),
             blocks: claim.segments(),
-            is_same_boot: claim.is_same_boot,
+            is_same_boot: claim.is_same_boot(),
             had_no_producers: claim.has_no_producers(),
         };
         // The checkpoints describe an earlier log of this name, whose folder was removed.

@@ -229,31 +229,20 @@ impl Log {
     }
 }
 
-enum Found {
-    Batch(u64),
-    NotHere,
-}
-
 impl Entry {
     /// The batch that holds `offset`, or the next one, in this entry's segment, before `limit`
     /// bytes.
-    fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Found, ReadError> {
+    fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Option<u64>, ReadError> {
         let segment = &self.segments[self.index];
         let from = match self.start {
             Start::Exact(position) => {
-                let position = u64::from(position);
-                return Ok(if position < limit {
-                    Found::Batch(position)
-                } else {
-                    Found::NotHere
-                });
+                return Ok(Some(u64::from(position)).filter(|position| *position < limit));
             }
             Start::From(position) => position,
             Start::Index => segment.search_offset(offset, wait)?,
         };
         match scan_to(segment, offset, u64::from(from), limit, wait) {
-            Ok(Some(met)) => Ok(Found::Batch(met.position)),
-            Ok(None) => Ok(Found::NotHere),
+            Ok(met) => Ok(met.map(|met| met.position)),
             // A misleading index is discarded and the segment scanned from its start. The active
             // segment's index stays until the segment is closed.
             Err(ReadError::Corrupt(_)) if from > 0 => {
@@ -264,7 +253,7 @@ impl Entry {
                     segment.discard_indexes()?;
                 }
                 let met = scan_to(segment, offset, 0, limit, wait)?;
-                Ok(met.map_or(Found::NotHere, |met| Found::Batch(met.position)))
+                Ok(met.map(|met| met.position))
             }
             Err(error) => Err(error),
         }
@@ -374,7 +363,7 @@ impl Location {
             } else {
                 segment.size()
             };
-            if let Found::Batch(position) = entry.find(self.offset, limit, wait)? {
+            if let Some(position) = entry.find(self.offset, limit, wait)? {
                 let mut slice = self.slice(segment, position, limit, max_bytes, min_one, wait)?;
                 slice.goes_on = segment.base_offset() < bound.segment_base;
                 return Ok(slice);
@@ -423,7 +412,7 @@ impl Location {
         };
         let mut entry = entry.clone();
         while let Some(segment) = entry.segments.get(entry.index) {
-            if let Found::Batch(position) = entry.find(self.bound.offset, segment.size(), wait)? {
+            if let Some(position) = entry.find(self.bound.offset, segment.size(), wait)? {
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
                 return Ok(Some(Place {
                     segment_base: segment.base_offset(),
