@@ -35,11 +35,9 @@ pub(super) fn open(
             faults.extend(marker_fault(log, &txn)?);
         }
         let offset = Some(txn.last_offset);
-        rows.extend(
-            faults
-                .into_iter()
-                .map(|message| damage(position, offset, message)),
-        );
+        for message in faults {
+            rows.push(damage(position, offset, message));
+        }
         before = before.max(txn.last_offset);
     }
     Ok(Box::new(rows))

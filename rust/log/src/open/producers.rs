@@ -108,10 +108,9 @@ fn replay(
                 position: met.position as u32,
             };
             // The batches are in the log, whatever the rules say now.
-            let completed = loading
+            let txn = loading
                 .producers
                 .update(&info, met.header.base_offset, Some(place));
-            let txn = completed.and_then(|completed| completed.aborted_txn());
             aborted.extend(txn.map(|txn| (segment.base_offset(), txn)));
         }
     }

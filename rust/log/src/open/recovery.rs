@@ -148,8 +148,7 @@ impl Loader<'_> {
             segment_base,
             position: at,
         };
-        let completed = state.producers.update(info, info.base_offset, Some(place));
-        if let Some(aborted) = completed.and_then(|completed| completed.aborted_txn()) {
+        if let Some(aborted) = state.producers.update(info, info.base_offset, Some(place)) {
             // An entry that does not rise above the last one is in the index already.
             let _known = recovered.transactions.append(aborted);
         }
