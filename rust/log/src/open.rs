@@ -129,12 +129,7 @@ impl Log {
         loaded: Loaded,
         created: bool,
     ) -> Self {
-        let Loaded {
-            state,
-            active,
-            end_offset,
-            ..
-        } = loaded;
+        let (state, active, end_offset) = (loaded.state, loaded.active, loaded.end_offset);
         let log_start = state.log_start;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
         let spare_snapshot = spare(&state.snapshots, &state.segments);

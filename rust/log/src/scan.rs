@@ -1,12 +1,10 @@
 //! Walks the batches of a `.log` file.
 
 use std::io;
-use std::sync::Arc;
 
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
-use crate::segment::{Segment, SegmentBytes};
 use crate::wait::Wait;
 
 /// Bytes read at once to look up a few headers.
@@ -75,9 +73,14 @@ impl Met {
     }
 }
 
+/// What batches are read from.
+pub(crate) trait ReadBytes {
+    fn read(&self, buffer: &mut [u8], position: u64, wait: Wait) -> io::Result<usize>;
+}
+
 /// Walks batch by batch up to a limit, reading in chunks.
-pub(crate) struct BatchScanner {
-    bytes: SegmentBytes,
+pub(crate) struct BatchScanner<B> {
+    bytes: B,
     wait: Wait,
     next: u64,
     limit: u64,
@@ -88,9 +91,9 @@ pub(crate) struct BatchScanner {
     window_start: u64,
 }
 
-impl BatchScanner {
+impl<B: ReadBytes> BatchScanner<B> {
     /// From `start`, where a batch begins, to `limit`, the end of what may be read.
-    pub fn new(bytes: SegmentBytes, start: u64, limit: u64, chunk: usize, wait: Wait) -> Self {
+    pub fn new(bytes: B, start: u64, limit: u64, chunk: usize, wait: Wait) -> Self {
         Self {
             bytes,
             wait,
@@ -101,17 +104,6 @@ impl BatchScanner {
             window: Vec::new(),
             window_start: start,
         }
-    }
-
-    /// Over a segment, which is waited for.
-    pub fn walk(segment: &Arc<Segment>, start: u64, chunk: usize) -> Self {
-        Self::new(
-            segment.bytes(),
-            start,
-            segment.size(),
-            chunk,
-            Wait::Blocking,
-        )
     }
 
     /// The next batch's header; its body is not read. `None` at the limit.

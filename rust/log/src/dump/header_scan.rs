@@ -16,7 +16,7 @@ const WINDOW_BYTES: usize = 64 * 1024;
 pub(super) struct HeaderScan {
     log: SegmentBytes,
     size: u64,
-    scanner: BatchScanner,
+    scanner: BatchScanner<SegmentBytes>,
     /// Met and not skipped yet.
     next: Option<BatchHeader>,
 }

@@ -9,7 +9,7 @@ use crate::offset_index::{self, OffsetIndex};
 use crate::open::load::LoadedState;
 use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
+use crate::scan::{ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::sparse_index::IndexEntry;
 use crate::time_index::{self, TimeEntry, TimeIndex};
@@ -136,8 +136,8 @@ impl Loader<'_> {
         } else {
             TAIL_CHUNK_BYTES
         };
-        let mut first = BatchScanner::walk(&segment, 0, 0);
-        let mut scanner = BatchScanner::walk(&segment, start, chunk);
+        let mut first = segment.walk(0, 0);
+        let mut scanner = segment.walk(start, chunk);
         let mut end_offset = segment.base_offset();
         loop {
             let met = match scanner.next_header() {

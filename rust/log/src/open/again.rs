@@ -13,7 +13,7 @@ use pyrklog_wire::error::DecodeError;
 use crate::names::FileKind;
 use crate::open::load::{LoadedState, Opened};
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES};
+use crate::scan::{ScanError, TAIL_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 
 impl Loader<'_> {
@@ -74,7 +74,7 @@ impl Loader<'_> {
         };
         let entry = indexes.as_ref().and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
-        let mut scanner = BatchScanner::walk(segment, start, TAIL_CHUNK_BYTES);
+        let mut scanner = segment.walk(start, TAIL_CHUNK_BYTES);
         let torn_at = loop {
             match scanner.next_header() {
                 Ok(Some(_)) => {}
@@ -115,7 +115,7 @@ impl Loader<'_> {
         loading: &mut LoadedState,
     ) -> Result<(), OpenError> {
         let written = segment.written();
-        let mut scanner = BatchScanner::walk(segment, from, TAIL_CHUNK_BYTES);
+        let mut scanner = segment.walk(from, TAIL_CHUNK_BYTES);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             let epoch = met.header.partition_leader_epoch;
             loading.note_epoch(epoch, met.header.base_offset);

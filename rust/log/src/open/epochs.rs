@@ -6,7 +6,7 @@ use crate::names;
 use crate::open::files::FolderFiles;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError};
-use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
+use crate::scan::{ScanError, WALK_CHUNK_BYTES};
 
 /// A larger file is not read.
 const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
@@ -42,7 +42,7 @@ impl Loader<'_> {
             if segment.size() == 0 {
                 continue;
             }
-            let mut scanner = BatchScanner::walk(&segment, 0, WALK_CHUNK_BYTES);
+            let mut scanner = segment.walk(0, WALK_CHUNK_BYTES);
             loop {
                 match scanner.next_header() {
                     Ok(Some(met)) => {

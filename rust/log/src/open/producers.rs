@@ -10,7 +10,7 @@ use crate::names::FileKind;
 use crate::open::Loader;
 use crate::open::load::LoadedState;
 use crate::position::Place;
-use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
+use crate::scan::WALK_CHUNK_BYTES;
 use crate::segment::{ActiveSegment, Segment};
 use crate::snapshot;
 use crate::transaction_index::AbortedTxn;
@@ -90,7 +90,7 @@ fn replay(
             continue;
         }
         let start = start_in(segment, from, tails)?;
-        let mut scanner = BatchScanner::walk(segment, start, WALK_CHUNK_BYTES);
+        let mut scanner = segment.walk(start, WALK_CHUNK_BYTES);
         while let Some(met) = scanner.next_header()? {
             if met.header.base_offset >= end {
                 break;

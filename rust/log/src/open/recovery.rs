@@ -14,7 +14,7 @@ use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError};
 use crate::position::Place;
 use crate::scan::{BatchScanner, Met, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{Segment, SegmentIndexes};
+use crate::segment::{Segment, SegmentBytes, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
 
 /// Follows `.log` in the name of a segment that recovery took out of the log. No broker reads such
@@ -102,7 +102,7 @@ impl Loader<'_> {
             // Even its files may not exist yet.
             return Ok(recovered);
         }
-        let mut scanner = BatchScanner::walk(segment, 0, WALK_CHUNK_BYTES);
+        let mut scanner = segment.walk(0, WALK_CHUNK_BYTES);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
@@ -251,7 +251,7 @@ fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, Str
 /// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
 /// other.
 fn refuse_old_format(
-    scanner: &mut BatchScanner,
+    scanner: &mut BatchScanner<SegmentBytes>,
     size: u64,
     position: u64,
     reason: &DecodeError,

@@ -7,6 +7,7 @@ use pyrklog_arena::CachedSegment;
 
 use crate::disk::DiskFile;
 use crate::kept::{PIECE_BYTES, Verdict};
+use crate::scan::{BatchScanner, ReadBytes};
 use crate::segment::Segment;
 use crate::wait::Wait;
 use crate::windows::{Look, Window};
@@ -237,6 +238,17 @@ impl Segment {
     /// All its bytes.
     pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
         SegmentBytes::new(self)
+    }
+
+    /// Walks over the batches from `start` on, and waits for the disk.
+    pub fn walk(self: &Arc<Self>, start: u64, chunk: usize) -> BatchScanner<SegmentBytes> {
+        BatchScanner::new(self.bytes(), start, self.size(), chunk, Wait::Blocking)
+    }
+}
+
+impl ReadBytes for SegmentBytes {
+    fn read(&self, buffer: &mut [u8], position: u64, wait: Wait) -> io::Result<usize> {
+        SegmentBytes::read(self, buffer, position, wait)
     }
 }
 

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use crate::disk::{self, Disk};
 use crate::names::FileKind;
 use crate::offset_index::OffsetIndex;
-use crate::scan::{BatchFacts, BatchScanner, WALK_CHUNK_BYTES};
-use crate::segment::SegmentBytes;
+use crate::scan::{BatchFacts, BatchScanner, ReadBytes, WALK_CHUNK_BYTES};
 use crate::sparse_index::IndexEntry;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry, TimeIndex};
 use crate::wait::Wait;
@@ -78,7 +77,7 @@ impl SegmentIndexes {
     }
 
     /// The indexes of a closed segment of `size` bytes, from its batches' headers.
-    pub fn rebuild(log: SegmentBytes, base_offset: i64, size: u64) -> io::Result<Self> {
+    pub fn rebuild(log: impl ReadBytes, base_offset: i64, size: u64) -> io::Result<Self> {
         let mut indexes = Self::new(base_offset, u32::MAX);
         let mut scanner = BatchScanner::new(log, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header()? {
