@@ -30,23 +30,23 @@ const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
 /// See the crate. All methods are for any thread.
 #[derive(Debug)]
 pub struct Arena {
-    memory: Memory,
+    pub(crate) memory: Memory,
     /// `None`: memory of this process alone.
-    file: Option<File>,
+    pub(crate) file: Option<File>,
     path: PathBuf,
     identity: Identity,
     /// Chunks that fit.
-    capacity: u32,
+    pub(crate) capacity: u32,
     /// Chunks that may be populated.
     limit: AtomicU32,
-    backing: Mutex<Backing>,
+    pub(crate) backing: Mutex<Backing>,
     /// Chunks that have memory.
-    populated: AtomicU32,
+    pub(crate) populated: AtomicU32,
     /// Chunks that appends may populate.
-    allowance: AtomicU32,
-    guards: Guards,
+    pub(crate) allowance: AtomicU32,
+    pub(crate) guards: Guards,
     pool: Mutex<Pool>,
-    slots: Mutex<Slots>,
+    pub(crate) slots: Mutex<Slots>,
     is_closed: AtomicBool,
     /// An invariant is broken: the pool of chunks is not used any more.
     has_failed: AtomicBool,
@@ -54,11 +54,11 @@ pub struct Arena {
     failure: parking_lot::Mutex<Option<String>>,
     is_hungry: AtomicBool,
     /// With fewer free chunks an append calls the janitor.
-    low: AtomicU32,
-    class_bounds: ClassBounds,
+    pub(crate) low: AtomicU32,
+    pub(crate) class_bounds: ClassBounds,
     bell: parking_lot::Mutex<bool>,
     rung: Condvar,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 impl Arena {
@@ -174,23 +174,6 @@ impl Arena {
         self.identity
     }
 
-    pub(crate) fn slots(&self) -> &Mutex<Slots> {
-        &self.slots
-    }
-
-    pub(crate) fn guards(&self) -> &Guards {
-        &self.guards
-    }
-
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// The largest class that a block may have now of a partition that has appended so much.
-    pub(crate) fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
-        self.class_bounds.class_max(is_transient, appended_bytes)
-    }
-
     /// What is held, or may be, has changed.
     pub(crate) fn bound_classes(&self) {
         self.class_bounds
@@ -254,46 +237,14 @@ impl Arena {
         }
     }
 
-    pub(crate) fn backing(&self) -> &Mutex<Backing> {
-        &self.backing
-    }
-
-    pub(crate) fn populated_chunks(&self) -> &AtomicU32 {
-        &self.populated
-    }
-
-    pub(crate) fn low(&self) -> &AtomicU32 {
-        &self.low
-    }
-
-    pub(crate) fn allowance(&self) -> &AtomicU32 {
-        &self.allowance
-    }
-
-    pub(crate) fn file(&self) -> Option<&File> {
-        self.file.as_ref()
-    }
-
     pub(crate) fn add_free(&self, chunk: u32) {
         self.with_pool(|pool| pool.add(chunk));
-    }
-
-    pub(crate) fn take_free(&self) -> Option<u32> {
-        self.with_pool(Pool::take_free).flatten()
-    }
-
-    pub(crate) fn populated_slot_bytes(&self) -> usize {
-        self.slots.lock().populated_bytes()
     }
 
     /// (free chunks, transient chunks).
     pub(crate) fn chunks_now(&self) -> (usize, usize) {
         let pool = self.pool.lock();
         (pool.free(), pool.transient())
-    }
-
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
     }
 
     /// For tests: see [`crate::Fuse`].
@@ -488,10 +439,6 @@ impl Arena {
         *self.backing.lock() = backing;
         self.populated.store(populated, Ordering::Relaxed);
         self.check_all();
-    }
-
-    pub(crate) fn capacity(&self) -> u32 {
-        self.capacity
     }
 
     /// What is counted.

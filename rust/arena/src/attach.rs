@@ -1,6 +1,6 @@
 //! Attaches to an arena that an earlier process left, and finds what it holds.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Arena {
     ) -> Result<(Arc<Arena>, Found), ArenaError> {
         let arena = Self::map(file, path, header)?;
         if header.is_kept {
-            arena.memory().store_wide(HEADER_LEFT, 0);
+            arena.memory.store_wide(HEADER_LEFT, 0);
         }
         arena.set_limit(limit_bytes);
         let found = scan(&arena, header.version).map_err(ArenaError::Foreign)?;
@@ -111,7 +111,7 @@ pub(crate) struct Seen {
 
 /// Reads everything, and takes it over. A sentence when the arena as a whole cannot be trusted.
 fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
-    let seen = look(arena.memory(), arena.file(), arena.capacity())?;
+    let seen = look(&arena.memory, arena.file.as_ref(), arena.capacity)?;
     let by_slot = by_slot(&seen.names);
     let found = gather(arena, seen.blocks, &by_slot);
     let tenants = tenants_of(&found);
@@ -124,7 +124,7 @@ fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
     let mut slots = Slots::found(seen.names, seen.slots);
     for index in idle {
         // Nothing says whether its partition is still there, and none of its bytes is here.
-        slots.release(arena.memory(), slots::slot(arena.memory(), index));
+        slots.release(&arena.memory, slots::slot(&arena.memory, index));
     }
     for chunk in &seen.holes {
         // Where that cannot be done it is populated again one day.
@@ -282,17 +282,12 @@ fn gather(
     // A block that was begun and never filled may stand where a later one does.
     blocks.retain(|found| found.block.len > 0 || found.damage.is_some());
     for of_slot in blocks.chunk_by(|one, other| one.slot == other.slot) {
-        let slot = slots::slot(arena.memory(), of_slot[0].slot);
-        let mut damage = of_slot.iter().find_map(|found| found.damage.clone());
+        let slot = slots::slot(&arena.memory, of_slot[0].slot);
+        let damage = damage(of_slot);
         let mut segments = BTreeMap::new();
         for of_segment in of_slot.chunk_by(|one, other| one.base_offset == other.base_offset) {
             let base_offset = of_segment[0].base_offset;
-            let overlap = of_segment
-                .windows(2)
-                .any(|pair| pair[0].block.position + pair[0].block.len > pair[1].block.position);
-            if overlap {
-                damage.get_or_insert(format!("blocks of segment {base_offset} overlap"));
-            }
+
             let blocks: VecDeque<Block> = of_segment.iter().map(|found| found.block).collect();
             let segment = CachedSegment::new(arena, slot, base_offset, blocks);
             segments.insert(base_offset, segment);
@@ -307,14 +302,28 @@ fn gather(
     found
 }
 
+/// Of blocks in their order.
+pub(crate) fn damage(blocks: &[FoundBlock]) -> Option<String> {
+    let lengths = blocks.iter().find_map(|found| found.damage.clone());
+    let is_over = |one: &FoundBlock, next: &FoundBlock| {
+        (one.slot, one.base_offset) == (next.slot, next.base_offset)
+            && one.block.position + one.block.len > next.block.position
+    };
+    lengths.or_else(|| {
+        let filled: Vec<_> = blocks.iter().filter(|found| found.block.len > 0).collect();
+        let mut pairs = filled.windows(2);
+        let pair = pairs.find(|pair| is_over(pair[0], pair[1]))?;
+        Some(format!("blocks of segment {} overlap", pair[0].base_offset))
+    })
+}
+
 fn tenants_of(found: &Found) -> HashMap<u32, Vec<Tenant>> {
     let mut tenants: HashMap<u32, Vec<Tenant>> = HashMap::new();
     for segment in found.values().flat_map(|found| found.segments.values()) {
-        let chunks: HashSet<u32> = segment.chunks();
-        for chunk in chunks {
+        for chunk in segment.chunks() {
             tenants.entry(chunk).or_default().push(Tenant {
-                segment: segment.as_occupant(),
-                slot: segment.slot(),
+                segment: segment.this.clone(),
+                slot: segment.slot,
             });
         }
     }

@@ -34,28 +34,13 @@ pub(crate) struct Counters {
     kept_bytes: AtomicU64,
     transient_bytes: AtomicU64,
     held_bytes: AtomicI64,
-    refused: AtomicU64,
-    reclaimed: AtomicU64,
-    given_back: AtomicU64,
-    populated_by_appends: AtomicU64,
+    pub refused: AtomicU64,
+    pub reclaimed: AtomicU64,
+    pub given_back: AtomicU64,
+    pub populated_by_appends: AtomicU64,
 }
 
 impl Counters {
-    /// A chunk was reclaimed.
-    pub fn reclaimed(&self) {
-        self.reclaimed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A chunk's memory was given back.
-    pub fn given_back(&self) {
-        self.given_back.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// An append populated a chunk.
-    pub fn populated_by_append(&self) {
-        self.populated_by_appends.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// What it counts, without what the arena knows of its chunks.
     pub fn snapshot(&self) -> ArenaStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -75,11 +60,6 @@ impl Counters {
     /// Bytes of records that can be read.
     pub fn held_bytes(&self) -> u64 {
         u64::try_from(self.held_bytes.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// An append found no free block.
-    pub fn count_refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many bytes more, or less, can be read.

@@ -10,11 +10,12 @@ use crate::backing::Backing;
 use crate::layout::{
     CHUNK_BYTES, HEADER_POPULATED, HEADER_VERSION, VERSION, chunk_at, guarded, slot_at,
 };
+use crate::pool::Pool;
 
 impl Arena {
     /// Chunks that have memory.
     pub fn populated(&self) -> u32 {
-        self.populated_chunks().load(Ordering::Relaxed)
+        self.populated.load(Ordering::Relaxed)
     }
 
     /// Populates up to `count` more chunks and makes them free; how many there are now.
@@ -37,7 +38,7 @@ impl Arena {
     /// As [`Arena::grow`].
     pub(crate) fn grow_by_one(&self) -> io::Result<bool> {
         let chunk = {
-            let mut backing = self.backing().lock();
+            let mut backing = self.backing.lock();
             if backing.backed() >= self.limit() {
                 return Ok(false);
             }
@@ -47,16 +48,16 @@ impl Arena {
         if let Err(error) = self.populate(chunk_at(chunk), CHUNK_BYTES) {
             // What of it came to be there must not stay; if that fails, too, the next try has it.
             let _gone_or_not = self.punch(chunk);
-            self.backing().lock().add_hole(chunk);
+            self.backing.lock().add_hole(chunk);
             return Err(error);
         }
-        let mut backing = self.backing().lock();
+        let mut backing = self.backing.lock();
         if let Some(ever) = backing.ever_to_store(chunk) {
-            self.memory().store_wide(HEADER_POPULATED, guarded(ever));
+            self.memory.store_wide(HEADER_POPULATED, guarded(ever));
         }
         drop(backing);
         self.add_free(chunk);
-        self.populated_chunks().fetch_add(1, Ordering::Relaxed);
+        self.populated.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -68,7 +69,9 @@ impl Arena {
             if !self.spend_allowance() || !self.grow_by_one().unwrap_or(false) {
                 break;
             }
-            self.counters().populated_by_append();
+            self.counters
+                .populated_by_appends
+                .fetch_add(1, Ordering::Relaxed);
             has_grown = true;
         }
         has_grown
@@ -76,13 +79,13 @@ impl Arena {
 
     /// So many chunks may be populated until the next look at the machine's memory.
     pub(crate) fn set_allowance(&self, chunks: u32) {
-        self.allowance().store(chunks, Ordering::Relaxed);
+        self.allowance.store(chunks, Ordering::Relaxed);
     }
 
     /// Takes one of them.
     pub(crate) fn spend_allowance(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
-        let allowance = self.allowance();
+        let allowance = &self.allowance;
         let (relaxed, update) = (Ordering::Relaxed, one_less);
         allowance.fetch_update(relaxed, relaxed, update).is_ok()
     }
@@ -94,16 +97,18 @@ impl Arena {
     pub(crate) fn give_back(&self, count: usize) -> io::Result<u32> {
         let mut given_back = 0;
         while (given_back as usize) < count {
-            let Some(chunk) = self.take_free() else { break };
-            self.store_version(&mut self.backing().lock());
+            let Some(chunk) = self.with_pool(Pool::take_free).flatten() else {
+                break;
+            };
+            self.store_version(&mut self.backing.lock());
             if let Err(error) = self.punch(chunk) {
                 self.add_free(chunk);
                 return Err(error);
             }
             // Only now may somebody populate it again.
-            self.backing().lock().add_hole(chunk);
-            self.populated_chunks().fetch_sub(1, Ordering::Relaxed);
-            self.counters().given_back();
+            self.backing.lock().add_hole(chunk);
+            self.populated.fetch_sub(1, Ordering::Relaxed);
+            self.counters.given_back.fetch_add(1, Ordering::Relaxed);
             given_back += 1;
         }
         Ok(given_back)
@@ -112,22 +117,22 @@ impl Arena {
     /// Before the first thing that an earlier version does not know.
     fn store_version(&self, backing: &mut Backing) {
         if backing.take_is_earlier() {
-            self.memory().store(HEADER_VERSION, VERSION);
+            self.memory.store(HEADER_VERSION, VERSION);
         }
     }
 
     /// Nobody has the chunk.
     pub(crate) fn punch(&self, chunk: u32) -> io::Result<()> {
-        let (file, at) = (self.file(), chunk_at(chunk));
-        self.memory().punch(file, at, CHUNK_BYTES)
+        let (file, at) = (self.file.as_ref(), chunk_at(chunk));
+        self.memory.punch(file, at, CHUNK_BYTES)
     }
 
     /// Sees that there is memory for a range, and that it is mapped.
     pub(crate) fn populate(&self, at: usize, len: usize) -> io::Result<()> {
-        if let Some(file) = self.file() {
+        if let Some(file) = self.file.as_ref() {
             fallocate(file, FallocateFlags::empty(), at as u64, len as u64)?;
         }
-        self.memory().populate(at, len)
+        self.memory.populate(at, len)
     }
 
     /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
@@ -139,14 +144,14 @@ impl Arena {
     /// No memory.
     pub fn map_again(&self, chunk: &mut u32, count: u32) -> io::Result<bool> {
         if *chunk == 0 {
-            let slots = self.populated_slot_bytes();
-            self.memory().populate(0, slot_at(0) + slots)?;
+            let slots = self.slots.lock().populated_bytes();
+            self.memory.populate(0, slot_at(0) + slots)?;
         }
-        let ever = self.backing().lock().ever();
+        let ever = self.backing.lock().ever();
         let end = chunk.saturating_add(count).min(ever);
         while *chunk < end {
-            if !self.backing().lock().is_hole(*chunk) {
-                self.memory().populate(chunk_at(*chunk), CHUNK_BYTES)?;
+            if !self.backing.lock().is_hole(*chunk) {
+                self.memory.populate(chunk_at(*chunk), CHUNK_BYTES)?;
             }
             *chunk += 1;
         }

@@ -119,7 +119,7 @@ impl Janitor {
             full: ahead(arena, fresh, AHEAD_SHARE),
         };
         let low = (ahead.of(arena) / LOW_SHARE).max(LOW_MIN);
-        arena.low().store(low as u32, Ordering::Relaxed);
+        arena.low.store(low as u32, Ordering::Relaxed);
         (tended, ahead)
     }
 
@@ -171,7 +171,7 @@ impl Janitor {
 
     /// Memory that holds nothing, and will not soon: of deleted topics, of a burst that is over.
     fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, ahead: Ahead, tended: &mut Tended) {
-        let held_chunks = arena.counters().held_bytes() as usize / CHUNK_BYTES;
+        let held_chunks = arena.counters.held_bytes() as usize / CHUNK_BYTES;
         let idle = arena.limit() as usize / GROW_SHARE;
         let kept = ahead.of(arena).max(idle).max(held_chunks / SURPLUS_SHARE);
         let surplus = arena.free_soon().saturating_sub(kept);
@@ -215,7 +215,7 @@ impl Janitor {
         give_back(&mut left, arena.collect().saturating_sub(kept));
         if left > 0 && self.is_stuck {
             give_back(&mut left, arena.collect());
-            tended.needs_writer = arena.has_carved();
+            tended.needs_writer = arena.carved() > 0;
         }
         tended.is_busy = true;
         tended.has_more = tended.given_back > 0 && (count_now < count || left > 0);
@@ -233,7 +233,7 @@ struct Ahead {
 impl Ahead {
     fn of(self, arena: &Arena) -> usize {
         let can_grow =
-            arena.populated() < arena.limit() && arena.allowance().load(Ordering::Relaxed) > 0;
+            arena.populated() < arena.limit() && arena.allowance.load(Ordering::Relaxed) > 0;
         match can_grow {
             true => self.growing,
             false => self.full,

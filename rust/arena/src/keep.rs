@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::arena::Arena;
-use crate::attach::{FoundBlock, look, scan_slots};
+use crate::attach::{FoundBlock, damage, look, scan_slots};
 use crate::error::ArenaError;
 use crate::header::Identity;
 use crate::layout::{HEADER_LEFT, HEADER_MARKER, SLOT_FILES, file_bytes, guarded, slot_at};
@@ -85,12 +85,12 @@ impl Arena {
 
     /// The partitions that have a slot.
     pub fn partitions(&self) -> Vec<(PartitionName, Slot)> {
-        self.slots().lock().all(self.memory())
+        self.slots.lock().all(&self.memory)
     }
 
     /// The hash of the partition's files that an orderly end noted.
     pub fn files_hash(&self, slot: Slot) -> Option<u64> {
-        let word = self.memory().load_wide(slot_at(slot.index) + SLOT_FILES);
+        let word = self.memory.load_wide(slot_at(slot.index) + SLOT_FILES);
         (word != 0).then_some(word)
     }
 
@@ -101,10 +101,10 @@ impl Arena {
         self.close();
         for (name, slot) in self.partitions() {
             let at = slot_at(slot.index) + SLOT_FILES;
-            self.memory().store_wide(at, hash_of(&name));
+            self.memory.store_wide(at, hash_of(&name));
         }
-        self.memory().store_wide(HEADER_MARKER, marker);
-        self.memory().store_wide(HEADER_LEFT, guarded(1));
+        self.memory.store_wide(HEADER_MARKER, marker);
+        self.memory.store_wide(HEADER_LEFT, guarded(1));
     }
 
     /// Gives memory back until at most `chunks` of 1 MiB have any, and none that holds nothing: the
@@ -123,19 +123,4 @@ impl Arena {
             }
         }
     }
-}
-
-/// Of blocks in their order.
-fn damage(blocks: &[FoundBlock]) -> Option<String> {
-    let lengths = blocks.iter().find_map(|found| found.damage.clone());
-    let is_over = |one: &FoundBlock, next: &FoundBlock| {
-        (one.slot, one.base_offset) == (next.slot, next.base_offset)
-            && one.block.position + one.block.len > next.block.position
-    };
-    lengths.or_else(|| {
-        let filled: Vec<_> = blocks.iter().filter(|found| found.block.len > 0).collect();
-        let mut pairs = filled.windows(2);
-        let pair = pairs.find(|pair| is_over(pair[0], pair[1]))?;
-        Some(format!("blocks of segment {} overlap", pair[0].base_offset))
-    })
 }

@@ -65,11 +65,8 @@ impl Partition {
     fn append(&self, len: usize, rate: &mut Rate) {
         let from = self.acknowledged.load(Ordering::SeqCst);
         let batch = bytes(self.content, from, from + len);
-        let is_cached = match self.is_transient.load(Ordering::SeqCst) {
-            true => self.segment.append_transient(rate, from as u32, &batch, 0),
-            false => self.segment.append(rate, from as u32, &batch, 0),
-        };
-        if !is_cached {
+        rate.is_transient = self.is_transient.load(Ordering::SeqCst);
+        if !self.segment.append(rate, from as u32, &batch, 0) {
             self.write(from + len);
         }
         self.acknowledged.store(from + len, Ordering::SeqCst);
@@ -122,8 +119,8 @@ impl Partition {
 
     /// After a kill: whatever counts is right, and nothing that was acknowledged is missing.
     fn check(&self, arena: &Arena, is_required: bool) -> Result<(), String> {
-        let memory = arena.memory();
-        let seen = look(memory, None, arena.capacity())?;
+        let memory = &arena.memory;
+        let seen = look(memory, None, arena.capacity)?;
         let file = self.file.lock().unwrap();
         let mut end = file.len();
         let mut blocks: Vec<_> = seen

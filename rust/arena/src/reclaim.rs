@@ -29,10 +29,10 @@ impl Arena {
             transient_max: is_transient.then(|| self.transient_max()),
         };
         let (carved, free) = self.with_pool(|pool| {
-            let carved = pool.carve(self.memory(), want);
+            let carved = pool.carve(&self.memory, want);
             (carved, pool.free())
         })?;
-        if free < self.low().load(Ordering::Relaxed) as usize {
+        if free < self.low.load(Ordering::Relaxed) as usize {
             self.call_janitor();
         }
         carved
@@ -69,8 +69,8 @@ impl Arena {
 
     /// Nobody finds the chunk any more from here on.
     fn retire(&self, chunk: u32) {
-        self.memory().store(chunk_at(chunk), 0);
-        let number = self.guards().retire();
+        self.memory.store(chunk_at(chunk), 0);
+        let number = self.guards.retire();
         self.with_pool(|pool| pool.retire(number, chunk));
     }
 
@@ -99,7 +99,7 @@ impl Arena {
     /// Makes chunks free that nobody looks at any more; how many are free now.
     pub(crate) fn collect(&self) -> usize {
         let collected = self.with_pool(|pool| {
-            pool.collect(self.guards().passed());
+            pool.collect(self.guards.passed());
             pool.free()
         });
         collected.unwrap_or(0)
@@ -111,18 +111,13 @@ impl Arena {
             .unwrap_or(0)
     }
 
-    /// Whether any chunk holds something that is kept.
-    pub(crate) fn has_carved(&self) -> bool {
-        self.carved() > 0
-    }
-
     /// The search for a chunk that can be reclaimed begins with the oldest again.
     pub(crate) fn rewind(&self) {
         self.with_pool(Pool::rewind);
     }
 
     /// Chunks that hold something that is kept.
-    fn carved(&self) -> usize {
+    pub(crate) fn carved(&self) -> usize {
         self.with_pool(|pool| pool.carved()).unwrap_or(0)
     }
 
@@ -139,7 +134,7 @@ impl Arena {
                 return false;
             };
             if self.reclaim_one(candidate, may_wait) {
-                self.counters().reclaimed();
+                self.counters.reclaimed.fetch_add(1, Ordering::Relaxed);
                 return true;
             }
         }

@@ -27,6 +27,9 @@ const GROWTH_TRIES: usize = 3;
 /// How fast a partition fills its blocks, and so how large the next one is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
+    /// What is appended is here until it is written only, and takes up a tenth of the arena at
+    /// most, together with all else that is.
+    pub is_transient: bool,
     class: u8,
     begun_ms: Option<i64>,
     /// By this partition, ever.
@@ -92,12 +95,12 @@ impl Block {
 #[derive(Debug)]
 pub struct CachedSegment {
     arena: Arc<Arena>,
-    slot: Slot,
+    pub(crate) slot: Slot,
     base_offset: i64,
     /// By position; not all need be there.
     blocks: Mutex<VecDeque<Block>>,
     is_forgotten: AtomicBool,
-    this: Weak<dyn Occupant>,
+    pub(crate) this: Weak<dyn Occupant>,
 }
 
 impl CachedSegment {
@@ -108,7 +111,7 @@ impl CachedSegment {
         blocks: VecDeque<Block>,
     ) -> Arc<CachedSegment> {
         arena
-            .counters()
+            .counters
             .count_held(blocks.iter().map(|block| i64::from(block.len)).sum());
         Arc::new_cyclic(|this| CachedSegment {
             arena: Arc::clone(arena),
@@ -118,15 +121,6 @@ impl CachedSegment {
             is_forgotten: AtomicBool::new(false),
             this: this.clone() as Weak<dyn Occupant>,
         })
-    }
-
-    /// Itself, as the pool of chunks knows it.
-    pub(crate) fn as_occupant(&self) -> Weak<dyn Occupant> {
-        self.this.clone()
-    }
-
-    pub(crate) fn slot(&self) -> Slot {
-        self.slot
     }
 
     /// Base offset of the segment.
@@ -143,66 +137,37 @@ impl CachedSegment {
     /// block is free or the arena takes nothing any more. Only the log that owns the segment calls
     /// this, and positions rise.
     pub fn append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
-        self.append_as(rate, position, bytes, now_ms, false)
-    }
-
-    /// The same, but the bytes are here until they are written only, and take up a tenth of the arena
-    /// at most, together with all others that are.
-    pub fn append_transient(
-        &self,
-        rate: &mut Rate,
-        position: u32,
-        bytes: &[u8],
-        now_ms: i64,
-    ) -> bool {
-        self.append_as(rate, position, bytes, now_ms, true)
-    }
-
-    fn append_as(
-        &self,
-        rate: &mut Rate,
-        position: u32,
-        bytes: &[u8],
-        now_ms: i64,
-        is_transient: bool,
-    ) -> bool {
         if !self.arena.is_open() || self.is_dead() {
             return false;
         }
-        let mut is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
-        if !is_done && self.arena.allows_chunk(is_transient) {
+        let mut is_done = self.try_append(rate, position, bytes, now_ms);
+        if !is_done && self.arena.allows_chunk(rate.is_transient) {
             // Others may take what was populated for this one.
             for _ in 0..GROWTH_TRIES {
                 if is_done || !self.arena.grow_now(bytes.len()) {
                     break;
                 }
-                is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+                is_done = self.try_append(rate, position, bytes, now_ms);
             }
             if !is_done {
                 self.arena.reclaim_now(bytes.len());
-                is_done = self.try_append(rate, position, bytes, now_ms, is_transient);
+                is_done = self.try_append(rate, position, bytes, now_ms);
             }
         }
         if is_done {
             rate.appended_bytes += bytes.len() as u64;
-            self.arena.counters().count_held(bytes.len() as i64);
+            self.arena.counters.count_held(bytes.len() as i64);
             self.arena
-                .counters()
-                .count_appended(bytes.len(), is_transient);
+                .counters
+                .count_appended(bytes.len(), rate.is_transient);
         } else {
-            self.arena.counters().count_refused();
+            self.arena.counters.refused.fetch_add(1, Ordering::Relaxed);
         }
         is_done
     }
 
-    fn try_append(
-        &self,
-        rate: &mut Rate,
-        position: u32,
-        bytes: &[u8],
-        now_ms: i64,
-        is_transient: bool,
-    ) -> bool {
+    fn try_append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
+        let is_transient = rate.is_transient;
         let mut blocks = self.blocks.lock();
         let continues =
             |last: &&Block| last.end() == position && last.at.is_transient == is_transient;
@@ -219,7 +184,10 @@ impl CachedSegment {
         while begun < bytes.len() {
             let left = bytes.len() - begun;
             let position = position + begun as u32;
-            let largest = self.arena.class_max(is_transient, rate.appended_bytes);
+            let largest = self
+                .arena
+                .class_bounds
+                .class_max(is_transient, rate.appended_bytes);
             let class = rate.next(position, left, largest, now_ms);
             let carved = self
                 .arena
@@ -253,7 +221,7 @@ impl CachedSegment {
     }
 
     fn begin(&self, block: &Block) {
-        let memory = self.arena.memory();
+        let memory = &self.arena.memory;
         let at = block.descriptor();
         if planted!(StateFirst) {
             memory.store(at, 1);
@@ -270,7 +238,7 @@ impl CachedSegment {
     }
 
     fn fill(&self, block: &mut Block, bytes: &[u8]) {
-        let memory = self.arena.memory();
+        let memory = &self.arena.memory;
         if planted!(CommittedFirst) {
             let len = block.len + bytes.len() as u32;
             memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(len));
@@ -289,16 +257,12 @@ impl CachedSegment {
     /// # Panics
     /// For a guard of another arena.
     pub fn slice<'g>(&'g self, guard: &'g Guard<'_>, position: u32) -> Option<&'g [u8]> {
-        assert!(guard.is_of(self.arena.guards()), "a guard of another arena");
+        assert!(guard.is_of(&self.arena.guards), "a guard of another arena");
         let block = find(&self.blocks.lock(), position)?;
         let from = (position - block.position) as usize;
         // SAFETY: committed bytes are not written to while their block is carved, and it is not
         // carved anew while a guard lives under which it was found.
-        let bytes = unsafe {
-            self.arena
-                .memory()
-                .lend(block.payload(), block.len as usize)
-        };
+        let bytes = unsafe { self.arena.memory.lend(block.payload(), block.len as usize) };
         Some(&bytes[from..])
     }
 
@@ -357,7 +321,7 @@ impl CachedSegment {
 
     /// Everything before `position` is in the file.
     pub fn set_written(&self, position: u32) {
-        let memory = self.arena.memory();
+        let memory = &self.arena.memory;
         let mut blocks = self.blocks.lock();
         let end = blocks.partition_point(|block| block.position < position);
         let is_marked = |block: &&Block| block.written >= block.len.min(position - block.position);
@@ -384,7 +348,7 @@ impl CachedSegment {
             }
         }
         drop(blocks);
-        self.arena.counters().count_held(-gone_bytes);
+        self.arena.counters.count_held(-gone_bytes);
         self.arena.give_up(&given_up);
     }
 
@@ -422,7 +386,7 @@ impl CachedSegment {
     /// Forgets what stands at `position` and behind it; before anything is appended to a log that
     /// was taken up again. Whoever was lent some of it reads it unchanged while the guard lives.
     pub fn cut(&self, position: u32) {
-        let memory = self.arena.memory();
+        let memory = &self.arena.memory;
         let mut blocks = self.blocks.lock();
         let mut gone = VecDeque::new();
         while let Some(last) = blocks.back_mut() {
@@ -430,7 +394,7 @@ impl CachedSegment {
                 break;
             }
             let gone_bytes = last.end() - position.max(last.position);
-            self.arena.counters().count_held(-i64::from(gone_bytes));
+            self.arena.counters.count_held(-i64::from(gone_bytes));
             if last.position >= position {
                 memory.store(last.descriptor(), 0);
                 gone.extend(blocks.pop_back());
@@ -470,11 +434,6 @@ impl CachedSegment {
     /// Its file is gone (retention): what of it is written is free as soon as nobody has it any more.
     pub fn forget(&self) {
         self.is_forgotten.store(true, Ordering::Relaxed);
-    }
-
-    /// Bytes held.
-    pub fn len_bytes(&self) -> u64 {
-        self.blocks.lock().iter().map(|b| u64::from(b.len)).sum()
     }
 
     /// The chunks that hold its blocks.
@@ -522,7 +481,7 @@ impl Occupant for CachedSegment {
             is_kept
         });
         drop(blocks);
-        self.arena.counters().count_held(-gone_bytes);
+        self.arena.counters.count_held(-gone_bytes);
         true
     }
 }
@@ -547,7 +506,7 @@ impl Drop for CachedSegment {
                 }
             }
         }
-        self.arena.counters().count_held(-held_bytes);
+        self.arena.counters.count_held(-held_bytes);
         self.arena.give_up(&given_up);
         left.retain(|chunk, _| !needed.contains(chunk));
         let are_dead = is_dead || self.is_forgotten.load(Ordering::Relaxed);

@@ -417,11 +417,8 @@ fn play(arena: &Arc<Arena>, steps: &[Step]) -> Vec<Model> {
                 let at = all.len() as u32;
                 let (rate, now_ms) = (&mut model.rate, i as i64 * 100);
                 // 0 leads, 2 follows, 1 does this and that.
-                let is_done = match who + i % 2 {
-                    0 | 1 => model.segment.append(rate, at, &batch, now_ms),
-                    _ => model.segment.append_transient(rate, at, &batch, now_ms),
-                };
-                if is_done {
+                rate.is_transient = who + i % 2 > 1;
+                if model.segment.append(rate, at, &batch, now_ms) {
                     all.extend(batch);
                     if is_alive() {
                         model.sure.entry(model.base_offset).or_default().1 = all.len();

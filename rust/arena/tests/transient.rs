@@ -6,6 +6,12 @@ mod place;
 use place::*;
 use pyrklog_arena::{Arena, Rate};
 
+fn transient() -> Rate {
+    let mut rate = Rate::default();
+    rate.is_transient = true;
+    rate
+}
+
 #[test]
 fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
     let place = place();
@@ -15,9 +21,9 @@ fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
     let mut rate = Rate::default();
     assert!(kept.append(&mut rate, 0, &bytes(1, 500_000), 0));
     kept.set_written(500_000);
-    let mut rate = Rate::default();
+    let mut rate = transient();
     let mut end = 0;
-    while copied.append_transient(&mut rate, end, &bytes(2, 50_000), i64::from(end)) {
+    while copied.append(&mut rate, end, &bytes(2, 50_000), i64::from(end)) {
         end += 50_000;
     }
     let statistics = arena.statistics();
@@ -43,7 +49,7 @@ fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
     // What was kept before is still there, written or not.
     assert_eq!(read(&kept, 0, 500_000), bytes(1, 500_000));
     assert!(
-        copied.append_transient(&mut rate, end, &bytes(4, 100), 0),
+        copied.append(&mut rate, end, &bytes(4, 100), 0),
         "there is room again"
     );
     assert_eq!(read(&copied, end, 200), bytes(4, 100));
@@ -54,17 +60,17 @@ fn transient_chunks_are_carved_again_once_nobody_reads_them() {
     let place = place();
     let arena = create(&place, 1);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
-    let mut rate = Rate::default();
+    let mut rate = transient();
     for round in 0..50 {
         let at = round * 100_000;
         let batch = bytes(round as usize, 100_000);
-        let is_done = segment.append_transient(&mut rate, at, &batch, 0);
+        let is_done = segment.append(&mut rate, at, &batch, 0);
         assert!(is_done, "round {round}");
         if round == 20 {
             let guard = arena.enter();
             let found = segment.slice(&guard, at).unwrap();
             segment.set_written(at + 100_000);
-            assert!(!segment.append_transient(&mut rate, at + 100_000, &[1], 0));
+            assert!(!segment.append(&mut rate, at + 100_000, &[1], 0));
             assert_eq!(found, &batch[..found.len()], "as long as it is read");
             continue;
         }
@@ -78,12 +84,12 @@ fn of_a_log_that_goes_transient_chunks_come_back_but_not_what_a_kill_must_find()
     let arena = create(&place, 20);
     let deleted = arena.slot(&name(0)).unwrap();
     let segment = arena.segment(deleted, 0);
-    assert!(segment.append_transient(&mut Rate::default(), 0, &bytes(1, 5000), 0));
+    assert!(segment.append(&mut transient(), 0, &bytes(1, 5000), 0));
     arena.release_slot(deleted);
     drop(segment);
     assert_eq!(arena.statistics().transient_bytes, 0);
     let segment = arena.segment(arena.slot(&name(1)).unwrap(), 7);
-    assert!(segment.append_transient(&mut Rate::default(), 0, &bytes(2, 5000), 0));
+    assert!(segment.append(&mut transient(), 0, &bytes(2, 5000), 0));
     drop((segment, arena));
     let (_arena, found) = Arena::attach(&place.path, IDENTITY, 20 * MIB).unwrap();
     assert_eq!(found.keys().collect::<Vec<_>>(), [&name(1)]);
@@ -95,7 +101,7 @@ fn what_is_cut_off_does_not_count_as_transient_any_more() {
     let place = place();
     let arena = create(&place, 1);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
-    assert!(segment.append_transient(&mut Rate::default(), 0, &bytes(1, 20_000), 0));
+    assert!(segment.append(&mut transient(), 0, &bytes(1, 20_000), 0));
     segment.cut(0);
     assert_eq!(arena.statistics().transient_bytes, 0);
     let other = arena.segment(arena.slot(&name(1)).unwrap(), 0);

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use pyrklog_log::dump::{Beside, Options, Row, Source, Value, dump};
+use pyrklog_log::disk::testing::MemDisk;
+use pyrklog_log::dump::{Beside, Options, Row, Value, dump};
 
 use crate::history::History;
 use crate::script::Script;
@@ -84,10 +85,10 @@ fn collect(
         verify: true,
     };
     let beside = Beside {
-        log: log.map(|log| Box::new(log) as Box<dyn Source>),
+        log: log.map(MemDisk::file),
         leader_epochs: None,
     };
-    let dump = dump(path, Box::new(content), beside, options);
+    let dump = dump(path, MemDisk::file(content), beside, options);
     let dump = dump.map_err(|error| format!("dump: {error}"))?;
     dump.take(rows_max + 1)
         .map(|row| row.map_err(|error| format!("dump: {error}")))

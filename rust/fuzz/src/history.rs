@@ -98,7 +98,10 @@ pub fn read(log: &Log, offset: i64, max_bytes: usize) -> Result<Content, String>
     let mut bytes = vec![0; slice.len()];
     let mut done = 0;
     while done < bytes.len() {
-        match slice.read_at(done, &mut bytes[done..]).map_err(text)? {
+        match slice
+            .read(done, &mut bytes[done..], Wait::Blocking)
+            .map_err(text)?
+        {
             0 => return Err("a slice ends before its length".into()),
             count => done += count,
         }

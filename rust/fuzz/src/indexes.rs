@@ -3,6 +3,7 @@
 
 use pyrklog_log::AbortedTxn;
 use pyrklog_log::offset_index::{OffsetEntry, OffsetIndex, OffsetIndexView};
+use pyrklog_log::sparse_index;
 use pyrklog_log::time_index::{self, TimeEntry, TimeIndexView};
 use pyrklog_log::transaction_index::TransactionIndex;
 
@@ -37,7 +38,7 @@ fn offsets(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
         position += 1 + script.below(5000) as u32;
         index
             .append(offset, position)
-            .map_err(|error| format!("rising entries are refused: {error}"))?;
+            .map_err(|error| format!("rising entries are refused: {error:?}"))?;
     }
     let mut bytes = index.as_bytes().to_vec();
     let damage = maybe_damage(script, &mut bytes);
@@ -121,8 +122,9 @@ fn times(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
             Some("cold-time-off-by-one") => target - 1,
             _ => target,
         };
-        let cold = time_index::search_time(entries.len(), BASE_OFFSET, asked, |i| {
-            let entry = bytes[i * time_index::ENTRY_BYTES..].first_chunk();
+        let cold: TimeEntry = sparse_index::search(entries.len(), BASE_OFFSET, asked, |i| {
+            let entry =
+                bytes[i * time_index::ENTRY_BYTES..].first_chunk::<{ time_index::ENTRY_BYTES }>();
             entry.copied().ok_or("beyond the end")
         })?;
         expect(cold == found, || {
@@ -146,7 +148,7 @@ fn transactions(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
         };
         index
             .append(txn)
-            .map_err(|error| format!("rising entries are refused: {error}"))?;
+            .map_err(|error| format!("rising entries are refused: {error:?}"))?;
     }
     let entries = index.entries().to_vec();
     let mut bytes = index.to_bytes();

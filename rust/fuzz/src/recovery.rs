@@ -271,7 +271,10 @@ fn content(log: &Log) -> Result<Content, String> {
         let mut bytes = vec![0; slice.len()];
         let mut done = 0;
         while done < bytes.len() {
-            match slice.read_at(done, &mut bytes[done..]).map_err(text)? {
+            match slice
+                .read(done, &mut bytes[done..], Wait::Blocking)
+                .map_err(text)?
+            {
                 0 => return Err("a slice ends before its length".into()),
                 count => done += count,
             }

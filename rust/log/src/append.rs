@@ -233,10 +233,7 @@ impl Log {
 
     fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: Place) {
         self.unsaved_bytes += info.size_bytes;
-        let Some(completed) = self.producers.update(info, base_offset, Some(place)) else {
-            return;
-        };
-        let Some(aborted) = completed.aborted_txn() else {
+        let Some(aborted) = self.producers.update(info, base_offset, Some(place)) else {
             return;
         };
         let segment = &self.active.segment;

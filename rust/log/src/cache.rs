@@ -17,8 +17,6 @@ pub(crate) struct LogCache {
     has_producers: bool,
     rate: Rate,
     now_ms: i64,
-    /// Blocks of a follower are kept only until they are written.
-    is_transient: bool,
 }
 
 /// Whether the options let an append be acknowledged before it is in the file: `flush.messages` and
@@ -61,7 +59,6 @@ impl LogCache {
             has_producers,
             rate: Rate::default(),
             now_ms: 0,
-            is_transient: false,
         }
     }
 
@@ -82,7 +79,7 @@ impl LogCache {
     /// Sends further batches to chunks that are given up once written, or to chunks kept for
     /// readers.
     pub fn set_transient(&mut self, is_transient: bool) {
-        self.is_transient = is_transient;
+        self.rate.is_transient = is_transient;
     }
 
     /// Copies bytes at `position` of the segment into the cache; false if that is not possible now.
@@ -95,11 +92,7 @@ impl LogCache {
         };
         let base_offset = segment.base_offset();
         let cached = segment.cached_or(|| self.arena.segment(slot, base_offset));
-        let (rate, now_ms) = (&mut self.rate, self.now_ms);
-        match self.is_transient {
-            true => cached.append_transient(rate, position, bytes, now_ms),
-            false => cached.append(rate, position, bytes, now_ms),
-        }
+        cached.append(&mut self.rate, position, bytes, self.now_ms)
     }
 
     fn slot(&mut self) -> Option<Slot> {

@@ -5,6 +5,7 @@ use std::io;
 use crate::disk;
 use crate::log::Log;
 use crate::names::snapshot_name;
+use crate::segment::ActiveSegment;
 
 impl Log {
     /// Writes what a clean start needs: the tail, remaining index entries, the producer state.
@@ -35,9 +36,11 @@ impl Log {
         self.truncating = true;
         if self.active.size > 0 {
             self.active.indexes.add_largest(true);
-            self.active.write_index_tails()?;
-            self.active.offsets_taken = self.active.indexes.offsets.size_bytes();
-            self.active.times_taken = self.active.indexes.times.size_bytes();
+            let ActiveSegment {
+                segment, indexes, ..
+            } = &mut self.active;
+            segment.write_index_tails(indexes)?;
+            indexes.set_taken();
         }
         let end = self.end.offset;
         if self.size_bytes() > 0 && !self.snapshots.contains(&end) {

@@ -16,10 +16,10 @@ pub(crate) struct DirCache {
     pub quarantined: HashMap<PartitionName, (FoundPartition, String)>,
 }
 
-/// What an opened log gets.
-#[derive(Debug)]
+/// What an opened log gets; nothing without an arena.
+#[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    pub arena: Arc<Arena>,
+    pub arena: Option<Arc<Arena>>,
     pub is_same_boot: bool,
     pub found: Option<FoundPartition>,
 }

@@ -272,9 +272,14 @@ pub(crate) fn sync_failed(error: io::Error) -> io::Error {
 
 /// Turns `NotFound` into success.
 pub fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
+    if_exists(result).map(|_| ())
+}
+
+/// Turns `NotFound` into `None`.
+pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
     }
 }
 

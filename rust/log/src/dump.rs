@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::disk::{Disk, DiskFile, OpenMode, RealDisk, read_file};
+use crate::disk::{Disk, DiskFile, OpenMode, RealDisk, read_exact_at, read_file};
 use crate::names::{FileKind, LEADER_EPOCH_CHECKPOINT, file_kind, file_name, parse_segment_file};
 
 /// Size limit of files other than segments, which are read whole.
@@ -82,60 +82,20 @@ pub enum DumpError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Bytes to read from at any position.
-pub trait Source: Send {
-    /// Size in bytes.
-    fn size(&self) -> io::Result<u64>;
-
-    /// Reads up to `buffer.len()` bytes at `position`; 0 at the end.
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
-}
-
-impl Source for Vec<u8> {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let start = usize::try_from(position)
-            .unwrap_or(usize::MAX)
-            .min(self.len());
-        let len = buffer.len().min(self.len() - start);
-        buffer[..len].copy_from_slice(&self[start..start + len]);
-        Ok(len)
-    }
-}
-
-impl Source for Arc<dyn DiskFile> {
-    fn size(&self) -> io::Result<u64> {
-        self.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        DiskFile::read_at(&**self, buffer, position)
-    }
-}
-
-fn read_exact(source: &dyn Source, position: u64, len: usize) -> io::Result<Vec<u8>> {
+fn read_exact(file: &dyn DiskFile, position: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
-    let mut done = 0;
-    while done < len {
-        match source.read_at(&mut buffer[done..], position + done as u64)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => done += read,
-        }
-    }
+    read_exact_at(file, &mut buffer, position)?;
     Ok(buffer)
 }
 
 /// Reads all of a file that is not a segment.
-fn read_whole(source: &dyn Source) -> io::Result<Vec<u8>> {
-    let len = source.size()?;
+fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
     if len > WHOLE_FILE_BYTES_MAX {
         let message = format!("{len} bytes are more than any such file has");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    read_exact(source, 0, len as usize)
+    read_exact(file, 0, len as usize)
 }
 
 /// A damage row at a byte of the file, and at an offset if known.
@@ -204,7 +164,7 @@ impl Iterator for Dump {
 #[derive(Default)]
 pub struct Beside {
     /// The `.log` that an index belongs to.
-    pub log: Option<Box<dyn Source>>,
+    pub log: Option<Arc<dyn DiskFile>>,
     /// Content of `leader-epoch-checkpoint`.
     pub leader_epochs: Option<Vec<u8>>,
 }
@@ -230,10 +190,9 @@ pub fn open(path: &Path, options: Options) -> Result<Dump, DumpError> {
         beside.leader_epochs = read_file(&disk, &checkpoint, WHOLE_FILE_BYTES_MAX).ok();
     } else if let Some(segment) = name.and_then(parse_segment_file).filter(|_| options.verify) {
         let log = file_name(segment.base_offset, FileKind::Log) + segment.suffix.text();
-        let log = disk.open(&path.with_file_name(log), OpenMode::Read).ok();
-        beside.log = log.map(|log| Box::new(log) as Box<dyn Source>);
+        beside.log = disk.open(&path.with_file_name(log), OpenMode::Read).ok();
     }
-    dump(path, Box::new(file), beside, options)
+    dump(path, file, beside, options)
 }
 
 /// Dumps an open file; `path` tells its kind.
@@ -242,7 +201,7 @@ pub fn open(path: &Path, options: Options) -> Result<Dump, DumpError> {
 /// [`DumpError`].
 pub fn dump(
     path: &Path,
-    file: Box<dyn Source>,
+    file: Arc<dyn DiskFile>,
     beside: Beside,
     options: Options,
 ) -> Result<Dump, DumpError> {

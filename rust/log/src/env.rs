@@ -119,9 +119,13 @@ impl LogEnv {
 
     /// Whether the cache was reattached within the same boot, so that all records are there.
     pub fn has_reattached_cache(&self) -> bool {
-        self.cache
-            .get()
-            .is_some_and(|cache| cache.lock().is_same_boot)
+        self.with_cache(|cache| cache.is_same_boot)
+    }
+
+    /// The default without a cache.
+    fn with_cache<T: Default>(&self, act: impl FnOnce(&mut DirCache) -> T) -> T {
+        let cache = self.cache.get();
+        cache.map_or_else(T::default, |cache| act(&mut cache.lock()))
     }
 
     /// Sets the logs whose files may lack written data.
@@ -167,113 +171,91 @@ impl LogEnv {
     /// Number of refused or unopened partitions with blocks that are unwritten or damaged. While
     /// there are any, the arena must not be removed nor the directory marked clean.
     pub fn unclaimed_unwritten(&self) -> usize {
-        let Some(cache) = self.cache.get() else {
-            return 0;
-        };
-        let cache = cache.lock();
         let is_needed =
             |found: &&FoundPartition| found.damage.is_some() || has_unwritten(&found.segments);
-        let refused = cache.quarantined.values().map(|(found, _)| found);
-        cache
-            .found
-            .values()
-            .chain(refused)
-            .filter(is_needed)
-            .count()
+        self.with_cache(|cache| {
+            let refused = cache.quarantined.values().map(|(found, _)| found);
+            cache
+                .found
+                .values()
+                .chain(refused)
+                .filter(is_needed)
+                .count()
+        })
     }
 
     /// Partitions with unclaimed blocks.
     pub fn unclaimed_partitions(&self) -> Vec<PartitionName> {
-        let cache = self.cache.get().map(Mutex::lock);
-        cache.map_or_else(Vec::new, |cache| cache.found.keys().cloned().collect())
+        self.with_cache(|cache| cache.found.keys().cloned().collect())
     }
 
     /// Frees the blocks of a partition that no longer exists.
     pub fn forget_partition(&self, name: &PartitionName) {
-        let Some(cache) = self.cache.get() else {
-            return;
-        };
-        let mut cache = cache.lock();
-        if let Some(found) = cache.found.remove(name) {
-            cache.arena.release_slot(found.slot);
-        }
+        self.with_cache(|cache| {
+            if let Some(found) = cache.found.remove(name) {
+                cache.arena.release_slot(found.slot);
+            }
+        });
     }
 
     /// Frees all blocks of a folder that was deleted before its log was opened or after it was
     /// refused.
     pub fn forget_folder(&self, topic: &str, partition: i32) {
-        let Some(cache) = self.cache.get() else {
-            return;
-        };
-        let DirCache {
-            arena,
-            found,
-            quarantined,
-            ..
-        } = &mut *cache.lock();
         let is_it = |name: &PartitionName| name.topic == topic && name.partition == partition;
-        let found = found.extract_if(|name, _| is_it(name));
-        let refused = quarantined.extract_if(|name, _| is_it(name));
-        for (_, found) in found.chain(refused.map(|(name, (found, _))| (name, found))) {
-            arena.release_slot(found.slot);
-        }
+        self.with_cache(|cache| {
+            let found = cache.found.extract_if(|name, _| is_it(name));
+            let refused = cache.quarantined.extract_if(|name, _| is_it(name));
+            for (_, found) in found.chain(refused.map(|(name, (found, _))| (name, found))) {
+                cache.arena.release_slot(found.slot);
+            }
+        });
     }
 
     /// Frees the blocks of a log that was closed before its folder was deleted.
     pub fn forget_closed(&self, name: &PartitionName) {
-        let Some(cache) = self.cache.get() else {
-            return;
-        };
-        let arena = Arc::clone(&cache.lock().arena);
-        if let Some(slot) = arena.known_slot(name) {
+        if let Some(arena) = self.arena()
+            && let Some(slot) = arena.known_slot(name)
+        {
             arena.release_slot(slot);
         }
     }
 
-    /// Claims a log's blocks; `None` without an arena.
+    /// Claims a log's blocks.
     ///
     /// # Errors
     /// Why the blocks must not be used.
-    pub(crate) fn claim(&self, name: &PartitionName) -> Result<Option<Claimed>, String> {
+    pub(crate) fn claim(&self, name: &PartitionName) -> Result<Claimed, String> {
         let Some(cache) = self.cache.get() else {
-            return Ok(None);
+            return Ok(Claimed::default());
         };
         let mut cache = cache.lock();
         if let Some((_, reason)) = cache.quarantined.get(name) {
             return Err(reason.clone());
         }
-        let found = cache.found.remove(name);
-        if let Some(FoundPartition {
-            damage: Some(damage),
-            ..
-        }) = &found
-        {
+        let mut found = cache.found.remove(name);
+        if let Some(damaged) = found.take_if(|found| found.damage.is_some()) {
+            let damage = damaged.damage.as_deref().unwrap_or_default();
             let reason = format!("its blocks in {}: {damage}", cache.arena.path().display());
-            let found = found.expect("it was just looked at");
-            let kept = (found, reason.clone());
+            let kept = (damaged, reason.clone());
             cache.quarantined.insert(name.clone(), kept);
             return Err(reason);
         }
-        Ok(Some(Claimed {
-            arena: Arc::clone(&cache.arena),
+        Ok(Claimed {
+            arena: Some(Arc::clone(&cache.arena)),
             is_same_boot: cache.is_same_boot && !self.must_recover(&name.topic, name.partition),
             found,
-        }))
+        })
     }
 
     /// Returns claimed blocks for a later try to open the log.
     pub(crate) fn unclaim(&self, name: &PartitionName, found: FoundPartition) {
-        if let Some(cache) = self.cache.get() {
-            cache.lock().found.insert(name.clone(), found);
-        }
+        self.with_cache(|cache| cache.found.insert(name.clone(), found));
     }
 
     /// Keeps blocks that must be neither used nor freed.
     pub(crate) fn quarantine(&self, name: &PartitionName, found: FoundPartition, reason: &str) {
-        if let Some(cache) = self.cache.get() {
-            let kept = (found, reason.to_owned());
-            cache.lock().quarantined.insert(name.clone(), kept);
-        }
+        let kept = (found, reason.to_owned());
+        self.with_cache(|cache| cache.quarantined.insert(name.clone(), kept));
     }
 
     /// The disk.

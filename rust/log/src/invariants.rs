@@ -64,24 +64,34 @@ impl Log {
     fn check_offsets(&self) -> Result<(), String> {
         let (stable, high_watermark) = (self.last_stable_offset(), self.high_watermark.offset);
         let (gated, end) = (self.gated.offset, self.end.offset);
-        ensure(self.log_start <= stable, || {
-            "the log start is behind the last stable offset".to_owned()
-        })?;
-        ensure(stable <= high_watermark, || {
-            "the last stable offset is behind the high watermark".to_owned()
-        })?;
-        ensure(high_watermark <= gated, || {
-            "the high watermark is behind the durable end".to_owned()
-        })?;
-        ensure(gated <= end, || {
-            "the durable end is behind the log end".to_owned()
-        })?;
-        ensure(self.written.offset <= end, || {
-            "more is written than there is".to_owned()
-        })?;
-        ensure(self.sync.recovery_point <= end, || {
-            "more is synced than there is".to_owned()
-        })
+        let order = [
+            (
+                self.log_start,
+                stable,
+                "the log start is behind the last stable offset",
+            ),
+            (
+                stable,
+                high_watermark,
+                "the last stable offset is behind the high watermark",
+            ),
+            (
+                high_watermark,
+                gated,
+                "the high watermark is behind the durable end",
+            ),
+            (gated, end, "the durable end is behind the log end"),
+            (self.written.offset, end, "more is written than there is"),
+            (
+                self.sync.recovery_point,
+                end,
+                "more is synced than there is",
+            ),
+        ];
+        for (one, next, broken) in order {
+            ensure(one <= next, || broken.to_owned())?;
+        }
+        Ok(())
     }
 
     /// The active segment is the last one, and ends where the log does. What is queued, what is

@@ -331,7 +331,7 @@ impl Log {
             true => self.tail.hold_back_page(self.env.direct_min_bytes()),
             false => None,
         };
-        let index_bytes = self.active.untaken_index_bytes();
+        let index_bytes = self.active.indexes.untaken_bytes();
         let lags = self.active.bytes_behind_index() >= INDEX_BEHIND_BYTES;
         if index_bytes >= INDEX_BATCH_BYTES || index_bytes > 0 && lags {
             self.tail.push_index_entries(&mut self.active);
@@ -345,7 +345,14 @@ impl Log {
             self.sync.note_files(&tail);
             self.sync_job(self.sync.segments.clone(), self.end.offset)
         });
-        Some(WriteJob::new(&self.env, &self.folder, tail, end, sync))
+        Some(WriteJob {
+            env: self.env.clone(),
+            folder: self.folder.clone(),
+            tail,
+            done: 0,
+            end,
+            sync,
+        })
     }
 
     /// Takes an executed job back and moves the durable end offset. After an error the log is
@@ -365,7 +372,7 @@ impl Log {
             written_bytes: job.size_bytes(),
             readable_bytes: job.size_bytes() + self.tail.batch_bytes(),
             more: !self.tail.is_empty(),
-            rolled: job.closes_segment(),
+            rolled: job.tail.closes_segment(),
         };
         self.written = job.end;
         if completed.gate_moved {

@@ -132,13 +132,10 @@ impl LogDir {
         let log_starts = Mutex::new(table(names::LOG_START_CHECKPOINT)?);
         let high_watermarks = Mutex::new(table(names::REPLICATION_CHECKPOINT)?);
         let marker = path.join(names::CLEAN_SHUTDOWN);
-        let clean_epoch = match disk::read_file(env.disk(), &marker, FILE_BYTES_MAX) {
-            Ok(content) => {
-                Some(checkpoint::parse_clean_shutdown(&content).unwrap_or(NO_BROKER_EPOCH))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(error)),
-        };
+        let content = disk::read_file(env.disk(), &marker, FILE_BYTES_MAX);
+        let clean_epoch = disk::if_exists(content)
+            .map_err(failed)?
+            .map(|content| checkpoint::parse_clean_shutdown(&content).unwrap_or(NO_BROKER_EPOCH));
         let clean_mark = file_stamps::file_hash(&env, &marker).ok();
         if clean_epoch.is_some() {
             env.disk().remove_file(&marker).map_err(failed)?;
@@ -211,14 +208,7 @@ impl LogDir {
 
     fn topic_id(&self, folder: &str) -> io::Result<Option<TopicId>> {
         let path = self.path.join(folder).join(names::PARTITION_METADATA);
-        match disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX) {
-            Ok(content) => {
-                let metadata = PartitionMetadata::parse(&path.to_string_lossy(), &content);
-                Ok(metadata.ok().map(|metadata| metadata.topic_id))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(PartitionMetadata::stored(self.env.disk(), &path)?.map(|metadata| metadata.topic_id))
     }
 
     /// The checkpoints' values for one log.
@@ -262,16 +252,15 @@ impl LogDir {
     /// # Errors
     /// A disk error, or the directory is poisoned.
     pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.refuse_if_poisoned()?;
-        let mut table = self.log_starts.lock();
-        for (topic, partition, offset) in rows {
-            if *offset > 0 {
-                table.set(topic, *partition, *offset);
-            } else {
-                table.remove(topic, *partition);
+        self.change_table(&self.log_starts, |table| {
+            for (topic, partition, offset) in rows {
+                if *offset > 0 {
+                    table.set(topic, *partition, *offset);
+                } else {
+                    table.remove(topic, *partition);
+                }
             }
-        }
-        table.write(&self.env, &self.path)
+        })
     }
 
     /// The same for high watermarks.
@@ -326,11 +315,21 @@ impl LogDir {
     }
 
     fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
+        self.change_table(table, |table| {
+            for (topic, partition, offset) in rows {
+                table.set(topic, *partition, *offset);
+            }
+        })
+    }
+
+    fn change_table(
+        &self,
+        table: &Mutex<OffsetTable>,
+        change: impl Fn(&mut OffsetTable),
+    ) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut table = table.lock();
-        for (topic, partition, offset) in rows {
-            table.set(topic, *partition, *offset);
-        }
+        change(&mut table);
         table.write(&self.env, &self.path)
     }
 
@@ -350,10 +349,8 @@ impl LogDir {
         let to = self
             .path
             .join(names::delete_folder_name(topic, partition, unique));
-        match self.env.disk().rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        if disk::if_exists(self.env.disk().rename(&from, &to))?.is_none() {
+            return Ok(None);
         }
         self.env.disk().sync_dir(&self.path)?;
         recovering::settled(&self.env, &self.path, topic, partition);
@@ -450,19 +447,16 @@ fn io_error(path: &Path, error: io::Error) -> LogDirError {
 
 fn check_identity(env: &LogEnv, directory: &Path, identity: &Identity) -> Result<(), LogDirError> {
     let path = directory.join(names::META_PROPERTIES);
-    let content = match disk::read_file(env.disk(), &path, FILE_BYTES_MAX) {
-        Ok(content) => content,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let fresh = MetaProperties {
-                version: 0,
-                node_id: Some(identity.node_id),
-                cluster_id: Some(identity.cluster_id.clone()),
-                directory_id: None,
-            };
-            return disk::replace_file(env.disk(), &path, fresh.encode().as_bytes())
-                .map_err(|error| io_error(&path, error));
-        }
-        Err(error) => return Err(io_error(&path, error)),
+    let failed = |error| io_error(&path, error);
+    let content = disk::read_file(env.disk(), &path, FILE_BYTES_MAX);
+    let Some(content) = disk::if_exists(content).map_err(failed)? else {
+        let fresh = MetaProperties {
+            version: 0,
+            node_id: Some(identity.node_id),
+            cluster_id: Some(identity.cluster_id.clone()),
+            directory_id: None,
+        };
+        return disk::replace_file(env.disk(), &path, fresh.encode().as_bytes()).map_err(failed);
     };
     let found = MetaProperties::parse(&path.to_string_lossy(), &content)
         .map_err(|error| LogDirError::Foreign(error.to_string()))?;

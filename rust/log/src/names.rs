@@ -4,8 +4,6 @@
 //! its own and segments, whose files share a 20-digit base offset. Folders and files in transition
 //! carry a suffix, so that their state is clear after a crash.
 
-use std::fmt::Write as _;
-
 /// Leader epochs and their start offsets, in each partition's folder.
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Exists in a folder while its log is being truncated. After a kill the result is made durable
@@ -59,6 +57,13 @@ pub enum FileKind {
     Lock,
 }
 
+/// The indexes of a segment.
+pub(crate) const INDEX_FILES: [FileKind; 3] = [
+    FileKind::OffsetIndex,
+    FileKind::TimeIndex,
+    FileKind::TransactionIndex,
+];
+
 impl FileKind {
     /// The extension of a segment's file; `None` for other files.
     pub const fn extension(self) -> Option<&'static str> {
@@ -73,15 +78,12 @@ impl FileKind {
     }
 
     fn from_extension(extension: &str) -> Option<FileKind> {
-        [
-            FileKind::Log,
-            FileKind::OffsetIndex,
-            FileKind::TimeIndex,
-            FileKind::TransactionIndex,
-            FileKind::Snapshot,
-        ]
-        .into_iter()
-        .find(|kind| kind.extension() == Some(extension))
+        let kinds = [FileKind::Log, FileKind::Snapshot]
+            .into_iter()
+            .chain(INDEX_FILES);
+        kinds
+            .into_iter()
+            .find(|kind| kind.extension() == Some(extension))
     }
 }
 
@@ -124,11 +126,8 @@ pub struct SegmentFile {
 /// The name of a segment's file: `00000000000000000042.log`. The extension is empty for a kind that
 /// belongs to no segment.
 pub fn file_name(base_offset: i64, kind: FileKind) -> String {
-    let mut name = String::with_capacity(BASE_OFFSET_DIGITS + 10);
     let extension = kind.extension().unwrap_or_default();
-    // Writing to a String cannot fail.
-    let _ = write!(name, "{base_offset:020}.{extension}");
-    name
+    format!("{base_offset:020}.{extension}")
 }
 
 /// Name of the producer snapshot at `offset`.
@@ -139,10 +138,8 @@ pub fn snapshot_name(offset: i64) -> String {
 /// The name of a file that was removed from its log: `00000000000000000042.log.7.deleted`. `unique`
 /// separates segments with the same base offset.
 pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {
-    let mut name = file_name(base_offset, kind);
-    // Writing to a String cannot fail.
-    let _ = write!(name, ".{unique}{}", Suffix::Deleted.text());
-    name
+    let name = file_name(base_offset, kind);
+    format!("{name}.{unique}{}", Suffix::Deleted.text())
 }
 
 /// Parses a segment's file name; `None` for every other file.

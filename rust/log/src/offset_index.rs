@@ -9,9 +9,7 @@
 //! the last entry at or below its target, or (base offset, 0); a scan from there finds the target.
 //! The index may be incomplete: recovery rebuilds it from the `.log`.
 
-use thiserror::Error;
-
-use crate::sparse_index::{self, IndexEntry, IndexView, SparseIndex, used_bytes};
+use crate::sparse_index::{IndexEntry, IndexView, SparseIndex, used_bytes};
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 8;
@@ -26,45 +24,30 @@ pub struct OffsetEntry {
 }
 
 /// Why an offset or time index cannot be used, or an entry cannot be added.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // The messages name variants and fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The variants' comments name the fields.
 pub enum IndexError {
-    #[error("the index has {len} bytes, which is not a multiple of {entry_bytes}")]
-    PartialEntry { len: usize, entry_bytes: usize },
-    /// An entry does not rise above the one before it.
-    #[error("index entry {entry} does not rise above the entry before it")]
+    /// The file ends within an entry.
+    PartialEntry,
+    /// The entry does not rise above the one before it.
     NotRising { entry: usize },
-    #[error("index entry {entry} names offset {offset}, below the base offset {base_offset}")]
-    BelowBase {
-        entry: usize,
-        offset: i64,
-        base_offset: i64,
-    },
-    #[error(
-        "index entry {entry} points at position {position}, behind the log's end at {log_size}"
-    )]
-    BeyondLog {
-        entry: usize,
-        position: u32,
-        log_size: u64,
-    },
+    /// The entry's offset is below the base offset.
+    BelowBase { entry: usize },
+    /// The entry points behind the end of the log.
+    BeyondLog { entry: usize },
     /// The offset does not fit in the four bytes of an entry.
-    #[error("offset {offset} is too far from the base offset {base_offset} for an index entry")]
-    OffsetOverflow { offset: i64, base_offset: i64 },
-    #[error("the index is full ({max_bytes} bytes)")]
-    Full { max_bytes: usize },
+    OffsetOverflow,
+    /// The index has its greatest size.
+    Full,
 }
 
 /// An offset less the base offset, as an entry stores it.
-pub(crate) fn relative_offset(offset: i64, base_offset: i64) -> Result<u32, IndexError> {
+pub(crate) fn relative_offset(offset: i64, base_offset: i64) -> Result<i32, IndexError> {
     offset
         .checked_sub(base_offset)
-        .filter(|relative| (0..=i64::from(i32::MAX)).contains(relative))
-        .and_then(|relative| u32::try_from(relative).ok())
-        .ok_or(IndexError::OffsetOverflow {
-            offset,
-            base_offset,
-        })
+        .and_then(|relative| i32::try_from(relative).ok())
+        .filter(|relative| *relative >= 0)
+        .ok_or(IndexError::OffsetOverflow)
 }
 
 impl IndexEntry for OffsetEntry {
@@ -99,19 +82,6 @@ impl IndexEntry for OffsetEntry {
     }
 }
 
-/// [`sparse_index::search`] in an offset index.
-///
-/// # Errors
-/// Errors of `read`.
-pub fn search_offset<E>(
-    entries: usize,
-    base_offset: i64,
-    target: i64,
-    read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
-) -> Result<OffsetEntry, E> {
-    sparse_index::search(entries, base_offset, target, read)
-}
-
 /// An offset index over the bytes of its file.
 pub type OffsetIndexView<'a> = IndexView<'a, OffsetEntry>;
 
@@ -128,11 +98,7 @@ impl<'a> OffsetIndexView<'a> {
         let inside = view.partition_point(|entry| u64::from(entry.position) < log_size);
         match view.entry(inside) {
             None => Ok(view),
-            Some(OffsetEntry { position, .. }) => Err(IndexError::BeyondLog {
-                entry: inside,
-                position,
-                log_size,
-            }),
+            Some(_) => Err(IndexError::BeyondLog { entry: inside }),
         }
     }
 
@@ -165,21 +131,18 @@ impl OffsetIndex {
     /// # Errors
     /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] if the
     /// offset is not above the last one; nothing changes then.
-    pub fn append(&mut self, offset: i64, position: u32) -> Result<[u8; ENTRY_BYTES], IndexError> {
+    pub fn append(&mut self, offset: i64, position: u32) -> Result<(), IndexError> {
         if self.is_full() {
-            let max_bytes = self.max_bytes;
-            return Err(IndexError::Full { max_bytes });
+            return Err(IndexError::Full);
         }
         let relative = relative_offset(offset, self.base_offset)?;
         let added = OffsetEntry { offset, position };
         if self.last().is_some_and(|last| !added.rises_above(&last)) {
             return Err(IndexError::NotRising { entry: self.len() });
         }
-        let mut entry = [0; ENTRY_BYTES];
-        entry[..4].copy_from_slice(&relative.to_be_bytes());
-        entry[4..].copy_from_slice(&position.to_be_bytes());
-        self.bytes.extend_from_slice(&entry);
-        Ok(entry)
+        self.bytes.extend_from_slice(&relative.to_be_bytes());
+        self.bytes.extend_from_slice(&position.to_be_bytes());
+        Ok(())
     }
 
     /// Whether there is no room for another entry, so that the segment must roll.

@@ -2,7 +2,6 @@
 //! point on are scanned.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
 
 use crate::disk;
@@ -32,7 +31,6 @@ mod unwritten;
 use blocks::Claim;
 pub(crate) use load::{Loaded, Loader};
 pub(crate) use producers::Expiry;
-use request::SMALL_FILE_BYTES_MAX;
 pub use request::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 
 impl Log {
@@ -65,7 +63,7 @@ impl Log {
             },
             jitter_seed: jitter_seed(request.topic, request.partition),
             blocks: claim.segments(),
-            is_same_boot: claim.is_same_boot,
+            is_same_boot: claim.is_same_boot(),
             had_no_producers: claim.has_no_producers(),
         };
         // The checkpoints describe an earlier log of this name, whose folder was removed.
@@ -76,17 +74,19 @@ impl Log {
             },
             false => request.state,
         };
-        let loaded = match loader.load(state, &mut report) {
+        let mut loaded = match loader.load(state, report) {
             Ok(loaded) => loaded,
             Err(error) => {
                 claim.end(&request.env, &error);
                 return Err(error);
             }
         };
+        let mut report = std::mem::take(&mut loaded.state.report);
+        let jitter_seed = loader.jitter_seed;
         let mut log = Self::from_loaded(
             &request,
             folder.clone(),
-            loader.jitter_seed,
+            jitter_seed,
             loaded,
             report.created,
         );
@@ -129,34 +129,30 @@ impl Log {
         loaded: Loaded,
         created: bool,
     ) -> Self {
-        let Loaded {
-            active,
-            end_offset,
-            log_start,
-            ..
-        } = loaded;
+        let (state, active, end_offset) = (loaded.state, loaded.active, loaded.end_offset);
+        let log_start = state.log_start;
         let end = LogPosition::at(end_offset, active.base_offset(), active.size);
-        let spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
+        let spare_snapshot = spare(&state.snapshots, &state.segments);
         let mut tail = Tail::default();
         if loaded.epochs_due {
-            let content = loaded.epochs.encode().into_bytes();
+            let content = state.epochs.encode().into_bytes();
             tail.push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
         }
         let mut written = end;
-        for unwritten in loaded.unwritten {
+        for unwritten in state.unwritten {
             if written == end {
                 written = LogPosition::unplaced(unwritten.segment.base_offset());
             }
             unwritten.queue(&mut tail);
         }
         let high_watermark = request.state.high_watermark.clamp(log_start, end_offset);
-        let mut producers = loaded.producers;
+        let mut producers = state.producers;
         producers.on_high_watermark(high_watermark);
         Self {
             env: request.env.clone(),
             folder,
             config: request.config.clone(),
-            segments: Arc::new(loaded.segments),
+            segments: Arc::new(state.segments),
             active,
             tail,
             in_flight: None,
@@ -171,17 +167,17 @@ impl Log {
             },
             log_start,
             recent: RecentPositions::default(),
-            epochs: loaded.epochs,
+            epochs: state.epochs,
             epochs_unwritten: loaded.epochs_unwritten,
             producers,
             spare_snapshot,
-            snapshots: loaded.snapshots,
+            snapshots: state.snapshots,
             unsaved_bytes: 0,
-            aborted: loaded.aborted,
+            aborted: state.aborted,
             sync: SyncState {
                 recovery_point: loaded.recovery_point,
                 ages: Ages::left_unsynced(loaded.recovery_point.max(log_start), end_offset),
-                segments: loaded.unsynced,
+                segments: state.unsynced,
                 new_folder: created,
                 ..SyncState::default()
             },
@@ -209,12 +205,7 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
     };
     let disk = request.env.disk();
     let path = folder.file(names::PARTITION_METADATA);
-    let stored = match disk::read_file(disk, &path, SMALL_FILE_BYTES_MAX) {
-        Ok(content) => PartitionMetadata::parse(&path.to_string_lossy(), &content).ok(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
-    match stored {
+    match PartitionMetadata::stored(disk, &path)? {
         Some(metadata) if metadata.topic_id == expected => Ok(()),
         Some(metadata) if metadata.topic_id != [0; 16] => Err(OpenError::TopicIdMismatch {
             path: folder.path().display().to_string(),

@@ -8,7 +8,13 @@
 //! The id is 16 bytes as unpadded base64url. No line end follows the second line. A newer version
 //! is accepted if it begins with these two lines, which Kafka guarantees.
 
+use std::io;
+use std::path::Path;
+
 use thiserror::Error;
+
+use crate::checkpoint::FILE_BYTES_MAX;
+use crate::disk::{self, Disk};
 
 /// Characters of an id: 16 bytes, 6 bits each.
 const UUID_CHARS: usize = 22;
@@ -63,6 +69,12 @@ impl PartitionMetadata {
             return Err(fail(2, "a topic id of zeros belongs to no topic"));
         }
         Ok(Self { version, topic_id })
+    }
+
+    /// What the file says, if there is one that can be read.
+    pub(crate) fn stored(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
+        let content = disk::if_exists(disk::read_file(disk, path, FILE_BYTES_MAX))?;
+        Ok(content.and_then(|content| Self::parse(&path.to_string_lossy(), &content).ok()))
     }
 
     /// The file's text, in version 0.

@@ -131,33 +131,6 @@ pub struct TxnStart {
     pub place: Option<Place>,
 }
 
-/// A transaction that has just ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompletedTxn {
-    /// Producer id.
-    pub producer_id: i64,
-    /// Offset of its first record in this partition.
-    pub first_offset: i64,
-    /// Offset of its marker.
-    pub last_offset: i64,
-    /// Aborted: belongs into the transaction index.
-    pub aborted: bool,
-    /// The last stable offset after its end, ignoring replication.
-    pub last_stable_offset: i64,
-}
-
-impl CompletedTxn {
-    /// The entry for the transaction index, if it was aborted.
-    pub fn aborted_txn(&self) -> Option<AbortedTxn> {
-        self.aborted.then_some(AbortedTxn {
-            producer_id: self.producer_id,
-            first_offset: self.first_offset,
-            last_offset: self.last_offset,
-            last_stable_offset: self.last_stable_offset,
-        })
-    }
-}
-
 /// The producers of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct ProducerStates {
@@ -227,13 +200,13 @@ impl ProducerStates {
     }
 
     /// Records a batch that was appended at `base_offset`, with its place. Returns the transaction
-    /// that a marker ends.
+    /// that a marker aborts.
     pub fn update(
         &mut self,
         info: &BatchInfo,
         base_offset: i64,
         place: Option<Place>,
-    ) -> Option<CompletedTxn> {
+    ) -> Option<AbortedTxn> {
         if !info.has_producer() {
             return None;
         }
@@ -267,7 +240,7 @@ impl ProducerStates {
         info: &BatchInfo,
         marker_offset: i64,
         marker: EndTxnMarker,
-    ) -> Option<CompletedTxn> {
+    ) -> Option<AbortedTxn> {
         let producer_id = info.producer_id;
         let state = self.producers.entry(producer_id).or_default();
         state.set_epoch(info.producer_epoch);
@@ -279,11 +252,10 @@ impl ProducerStates {
         self.unreplicated
             .insert(first_offset, (start, marker_offset));
         let next_open = self.ongoing.values().next().map(|next| next.first_offset);
-        Some(CompletedTxn {
+        (!marker.commit).then_some(AbortedTxn {
             producer_id,
             first_offset,
             last_offset: marker_offset,
-            aborted: !marker.commit,
             last_stable_offset: next_open.unwrap_or(marker_offset + 1),
         })
     }
@@ -324,13 +296,6 @@ impl ProducerStates {
             .values()
             .filter_map(|state| state.batches().last());
         batches.map(|batch| batch.last_offset).max()
-    }
-
-    /// Whether the producer has an open transaction.
-    pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
-        self.producers
-            .get(&producer_id)
-            .is_some_and(|state| state.current_txn_first_offset.is_some())
     }
 
     /// Removes producers that were idle for `expiration_ms` and have no open transaction; returns

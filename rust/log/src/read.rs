@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::DiskFile;
 use crate::log::Log;
 use crate::position::{LogPosition, Place};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
@@ -230,31 +229,20 @@ impl Log {
     }
 }
 
-enum Found {
-    Batch(u64),
-    NotHere,
-}
-
 impl Entry {
     /// The batch that holds `offset`, or the next one, in this entry's segment, before `limit`
     /// bytes.
-    fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Found, ReadError> {
+    fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Option<u64>, ReadError> {
         let segment = &self.segments[self.index];
         let from = match self.start {
             Start::Exact(position) => {
-                let position = u64::from(position);
-                return Ok(if position < limit {
-                    Found::Batch(position)
-                } else {
-                    Found::NotHere
-                });
+                return Ok(Some(u64::from(position)).filter(|position| *position < limit));
             }
             Start::From(position) => position,
             Start::Index => segment.search_offset(offset, wait)?,
         };
         match scan_to(segment, offset, u64::from(from), limit, wait) {
-            Ok(Some(met)) => Ok(Found::Batch(met.position)),
-            Ok(None) => Ok(Found::NotHere),
+            Ok(met) => Ok(met.map(|met| met.position)),
             // A misleading index is discarded and the segment scanned from its start. The active
             // segment's index stays until the segment is closed.
             Err(ReadError::Corrupt(_)) if from > 0 => {
@@ -265,7 +253,7 @@ impl Entry {
                     segment.discard_indexes()?;
                 }
                 let met = scan_to(segment, offset, 0, limit, wait)?;
-                Ok(met.map_or(Found::NotHere, |met| Found::Batch(met.position)))
+                Ok(met.map(|met| met.position))
             }
             Err(error) => Err(error),
         }
@@ -289,8 +277,7 @@ fn scan_to(
         let message = format!("the offset index leads to position {from} for {offset}");
         return Err(ReadError::Corrupt(message));
     }
-    let bytes = segment.bytes();
-    let mut scanner = BatchScanner::new(&bytes, from, limit, LOOK_UP_CHUNK_BYTES, wait);
+    let mut scanner = BatchScanner::new(segment.bytes(), from, limit, LOOK_UP_CHUNK_BYTES, wait);
     let mut first = true;
     while let Some(met) = scanner.next_header()? {
         if first && from > 0 && met.header.base_offset > offset {
@@ -376,7 +363,7 @@ impl Location {
             } else {
                 segment.size()
             };
-            if let Found::Batch(position) = entry.find(self.offset, limit, wait)? {
+            if let Some(position) = entry.find(self.offset, limit, wait)? {
                 let mut slice = self.slice(segment, position, limit, max_bytes, min_one, wait)?;
                 slice.goes_on = segment.base_offset() < bound.segment_base;
                 return Ok(slice);
@@ -395,12 +382,11 @@ impl Location {
         min_one: bool,
         wait: Wait,
     ) -> Result<Slice, ReadError> {
-        let bytes = segment.bytes();
         let available = usize::try_from(limit - position).unwrap_or(usize::MAX);
         let mut len = available.min(max_bytes);
         if len < available {
             // The size of the first batch matters only here.
-            let mut scanner = BatchScanner::new(&bytes, position, limit, 0, wait);
+            let mut scanner = BatchScanner::new(segment.bytes(), position, limit, 0, wait);
             let first = scanner
                 .next_header()?
                 .map_or(0, |met| met.header.total_len());
@@ -426,7 +412,7 @@ impl Location {
         };
         let mut entry = entry.clone();
         while let Some(segment) = entry.segments.get(entry.index) {
-            if let Found::Batch(position) = entry.find(self.bound.offset, segment.size(), wait)? {
+            if let Some(position) = entry.find(self.bound.offset, segment.size(), wait)? {
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
                 return Ok(Some(Place {
                     segment_base: segment.base_offset(),
@@ -484,16 +470,6 @@ impl Slice {
     /// Position of the slice's first byte in its file.
     pub fn file_position(&self) -> u64 {
         self.position
-    }
-
-    /// Reads at `at` bytes from the slice's start, waiting for the disk.
-    pub fn read_at(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read(at, buffer, Wait::Blocking)
-    }
-
-    /// The same without waiting; `WouldBlock` if the bytes are not in memory.
-    pub fn read_at_nowait(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read(at, buffer, Wait::Nowait)
     }
 
     /// Tells the system that the slice will be read soon.

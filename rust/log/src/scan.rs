@@ -5,7 +5,6 @@ use std::io;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
-use crate::disk::DiskFile;
 use crate::wait::Wait;
 
 /// Bytes read at once to look up a few headers.
@@ -74,9 +73,14 @@ impl Met {
     }
 }
 
+/// What batches are read from.
+pub(crate) trait ReadBytes {
+    fn read(&self, buffer: &mut [u8], position: u64, wait: Wait) -> io::Result<usize>;
+}
+
 /// Walks batch by batch up to a limit, reading in chunks.
-pub(crate) struct BatchScanner<'a> {
-    file: &'a dyn DiskFile,
+pub(crate) struct BatchScanner<B> {
+    bytes: B,
     wait: Wait,
     next: u64,
     limit: u64,
@@ -87,11 +91,11 @@ pub(crate) struct BatchScanner<'a> {
     window_start: u64,
 }
 
-impl<'a> BatchScanner<'a> {
+impl<B: ReadBytes> BatchScanner<B> {
     /// From `start`, where a batch begins, to `limit`, the end of what may be read.
-    pub fn new(file: &'a dyn DiskFile, start: u64, limit: u64, chunk: usize, wait: Wait) -> Self {
+    pub fn new(bytes: B, start: u64, limit: u64, chunk: usize, wait: Wait) -> Self {
         Self {
-            file,
+            bytes,
             wait,
             next: start,
             limit,
@@ -155,7 +159,12 @@ impl<'a> BatchScanner<'a> {
     }
 
     /// `len` bytes at `position`; reads a new window if needed.
-    fn bytes_at(&mut self, position: u64, len: usize, chunk: usize) -> Result<&[u8], ScanError> {
+    pub fn bytes_at(
+        &mut self,
+        position: u64,
+        len: usize,
+        chunk: usize,
+    ) -> Result<&[u8], ScanError> {
         let held = self.window_start + self.window.len() as u64;
         if position < self.window_start || position + len as u64 > held {
             self.fill(position, len, chunk)?;
@@ -180,12 +189,7 @@ impl<'a> BatchScanner<'a> {
         let mut filled = 0;
         while filled < len {
             let at = position + filled as u64;
-            let n = match self.wait {
-                Wait::Blocking => self.file.read_at(&mut self.window[filled..], at),
-                Wait::Nowait => self.file.read_at_nowait(&mut self.window[filled..], at),
-                Wait::PastCache => self.file.read_past_cache_at(&mut self.window[filled..], at),
-            };
-            match n {
+            match self.bytes.read(&mut self.window[filled..], at, self.wait) {
                 Ok(0) => {
                     self.window.clear();
                     let reason = DecodeError::Truncated {

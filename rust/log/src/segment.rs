@@ -6,18 +6,20 @@
 //! files, entry by entry, and never loaded.
 
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use pyrklog_arena::CachedSegment;
 
-use crate::disk::{DiskFile, OpenMode, missing_is_fine};
+use crate::disk::{DiskFile, OpenMode, if_exists, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
-use crate::offset_index;
+use crate::offset_index::OffsetEntry;
 use crate::segment_handle::SegmentHandle;
+use crate::sparse_index::{self, IndexEntry, SparseIndex};
 use crate::time_index::{self, TimeEntry};
 use crate::wait::Wait;
 
@@ -59,7 +61,7 @@ pub(crate) struct Segment {
     log: Mutex<Option<OpenLog>>,
     indexes: Mutex<Option<Arc<IndexFiles>>>,
     /// Between its roll and the completion of its index files.
-    closing: Mutex<Option<Arc<ClosingIndexes>>>,
+    closing: Mutex<Option<Arc<SegmentIndexes>>>,
     largest: Mutex<Option<TimeEntry>>,
     modified_ms: Mutex<Option<i64>>,
 }
@@ -70,22 +72,63 @@ struct OpenLog {
     writable: bool,
 }
 
-/// The indexes of a closing segment, while its files lack some entries.
+/// The index files of a closed segment.
 #[derive(Debug)]
-pub(crate) struct ClosingIndexes {
-    pub indexes: SegmentIndexes,
-    /// Bytes of the offset index that were handed to the writer.
-    pub offsets_taken: usize,
-    /// Bytes of the time index that were handed to the writer.
-    pub times_taken: usize,
+struct IndexFiles {
+    offsets: IndexFile<OffsetEntry>,
+    times: IndexFile<TimeEntry>,
 }
 
 #[derive(Debug)]
-pub(crate) struct IndexFiles {
-    offsets: Arc<dyn DiskFile>,
-    offset_entries: usize,
-    times: Arc<dyn DiskFile>,
-    time_entries: usize,
+struct IndexFile<T> {
+    file: Arc<dyn DiskFile>,
+    base_offset: i64,
+    entries: usize,
+    entry: PhantomData<T>,
+}
+
+impl<T: IndexEntry> IndexFile<T> {
+    /// Nothing if the file ends within an entry.
+    fn new(file: Arc<dyn DiskFile>, base_offset: i64) -> io::Result<Option<Self>> {
+        let len = file.len()? as usize;
+        Ok(len.is_multiple_of(T::BYTES).then(|| Self {
+            file,
+            base_offset,
+            entries: len / T::BYTES,
+            entry: PhantomData,
+        }))
+    }
+
+    fn search(&self, target: i64, wait: Wait) -> io::Result<T> {
+        let read = |i| self.read(i, wait);
+        sparse_index::search(self.entries, self.base_offset, target, read)
+    }
+
+    fn last(&self, wait: Wait) -> io::Result<Option<T>> {
+        let Some(last) = self.entries.checked_sub(1) else {
+            return Ok(None);
+        };
+        Ok(T::decode(self.base_offset, &self.read(last, wait)?))
+    }
+
+    /// The bytes of an entry, with zeros behind those of a short one.
+    fn read(&self, i: usize, wait: Wait) -> io::Result<[u8; time_index::ENTRY_BYTES]> {
+        let mut entry = [0; time_index::ENTRY_BYTES];
+        let position = (i * T::BYTES) as u64;
+        let mut done = 0;
+        while done < T::BYTES {
+            let (rest, at) = (&mut entry[done..T::BYTES], position + done as u64);
+            let n = match wait {
+                Wait::Blocking | Wait::PastCache => self.file.read_at(rest, at)?,
+                Wait::Nowait => self.file.read_at_nowait(rest, at)?,
+            };
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += n;
+        }
+        Ok(entry)
+    }
 }
 
 impl Segment {
@@ -180,9 +223,9 @@ impl Segment {
     }
 
     /// The segment was rolled: `indexes` serve look-ups until [`Segment::finish_indexes`].
-    pub fn begin_close(&self, indexes: ClosingIndexes) {
+    pub fn begin_close(&self, indexes: SegmentIndexes) {
         self.set_awaits_sync(true);
-        self.set_largest(indexes.indexes.largest);
+        self.set_largest(indexes.largest);
         *self.closing.lock() = Some(Arc::new(indexes));
     }
 
@@ -190,7 +233,7 @@ impl Segment {
     pub fn finish_indexes(&self) -> io::Result<()> {
         let closing = self.closing.lock().clone();
         if let Some(closing) = closing {
-            self.write_index_tails(&closing.indexes, closing.offsets_taken, closing.times_taken)?;
+            self.write_index_tails(&closing)?;
         }
         self.closed.store(true, Ordering::Release);
         *self.closing.lock() = None;
@@ -201,16 +244,9 @@ impl Segment {
     }
 
     /// Appends the missing entries to the index files, which have the given numbers of bytes.
-    pub fn write_index_tails(
-        &self,
-        indexes: &SegmentIndexes,
-        offsets_taken: usize,
-        times_taken: usize,
-    ) -> io::Result<()> {
-        let times = &indexes.times.as_bytes()[times_taken..];
-        self.finish_index(FileKind::TimeIndex, times_taken, times)?;
-        let offsets = &indexes.offsets.as_bytes()[offsets_taken..];
-        self.finish_index(FileKind::OffsetIndex, offsets_taken, offsets)
+    pub fn write_index_tails(&self, indexes: &SegmentIndexes) -> io::Result<()> {
+        self.finish_index(FileKind::TimeIndex, &indexes.times)?;
+        self.finish_index(FileKind::OffsetIndex, &indexes.offsets)
     }
 
     /// Makes it the active segment again, after those behind it were removed.
@@ -221,10 +257,14 @@ impl Segment {
         *self.largest.lock() = None;
     }
 
-    fn finish_index(&self, kind: FileKind, position: usize, bytes: &[u8]) -> io::Result<()> {
+    fn finish_index<T: IndexEntry>(
+        &self,
+        kind: FileKind,
+        index: &SparseIndex<T>,
+    ) -> io::Result<()> {
         let file = self.env.disk().open(&self.path(kind), OpenMode::Create)?;
-        file.write_all_at(bytes, position as u64)?;
-        let end = (position + bytes.len()) as u64;
+        file.write_all_at(index.untaken(), index.taken as u64)?;
+        let end = index.size_bytes() as u64;
         // Kafka preallocates the index of an active segment; an adopted one is cut to its content
         // here.
         if file.len()? != end {
@@ -312,23 +352,21 @@ impl Segment {
     /// A lower bound in the `.log` for `offset`, from a closed segment's offset index file.
     pub fn search_offset(self: &Arc<Self>, offset: i64, wait: Wait) -> io::Result<u32> {
         if let Some(closing) = &*self.closing.lock() {
-            return Ok(closing.indexes.offsets.lookup(offset).position);
+            return Ok(closing.offsets.lookup(offset).position);
         }
-        let files = self.index_files(wait)?;
-        let read = |i: usize| read_entry(&*files.offsets, i, wait);
-        let entry =
-            offset_index::search_offset(files.offset_entries, self.base_offset, offset, read)?;
-        Ok(entry.position)
+        Ok(self
+            .index_files(wait)?
+            .offsets
+            .search(offset, wait)?
+            .position)
     }
 
     /// The last entry at or below `timestamp` in a closed segment's time index file.
     pub fn search_time(self: &Arc<Self>, timestamp: i64, wait: Wait) -> io::Result<TimeEntry> {
         if let Some(closing) = &*self.closing.lock() {
-            return Ok(closing.indexes.times.lookup(timestamp));
+            return Ok(closing.times.lookup(timestamp));
         }
-        let files = self.index_files(wait)?;
-        let read = |i: usize| read_entry(&*files.times, i, wait);
-        time_index::search_time(files.time_entries, self.base_offset, timestamp, read)
+        self.index_files(wait)?.times.search(timestamp, wait)
     }
 
     /// [`Segment::largest`], read from a closed segment's time index if unknown.
@@ -336,19 +374,8 @@ impl Segment {
         if let Some(largest) = self.largest() {
             return Ok(largest);
         }
-        let files = self.index_files(wait)?;
-        let largest = match files.time_entries.checked_sub(1) {
-            Some(last) => {
-                let bytes: [u8; time_index::ENTRY_BYTES] = read_entry(&*files.times, last, wait)?;
-                time_index::TimeIndexView::trusted(self.base_offset, &bytes).last()
-            }
-            None => None,
-        };
-        let none = TimeEntry {
-            timestamp: time_index::NO_TIMESTAMP,
-            offset: self.base_offset,
-        };
-        let largest = largest.unwrap_or(none);
+        let last = self.index_files(wait)?.times.last(wait)?;
+        let largest = last.unwrap_or(TimeEntry::none(self.base_offset));
         self.set_largest(largest);
         Ok(largest)
     }
@@ -390,8 +417,7 @@ impl Segment {
         let files = match self.open_indexes()? {
             Some(files) => files,
             None => {
-                let log = self.bytes();
-                let built = SegmentIndexes::rebuild(&log, self.base_offset, self.size())?;
+                let built = SegmentIndexes::rebuild(self.bytes(), self.base_offset, self.size())?;
                 built.replace(self.env.disk(), &|kind| self.path(kind))?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);
@@ -411,50 +437,28 @@ impl Segment {
 
     /// `None` if a file is missing, ends inside an entry or with an impossible one.
     fn open_indexes(&self) -> io::Result<Option<IndexFiles>> {
-        let open = |kind| match self.open_for_reading(kind) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        };
+        let open = |kind| if_exists(self.open_for_reading(kind));
         let (Some(offsets), Some(times)) =
             (open(FileKind::OffsetIndex)?, open(FileKind::TimeIndex)?)
         else {
             return Ok(None);
         };
-        let (offsets_len, times_len) = (offsets.len()? as usize, times.len()? as usize);
-        if offsets_len % offset_index::ENTRY_BYTES != 0 || times_len % time_index::ENTRY_BYTES != 0
-        {
+        let offsets = IndexFile::new(offsets, self.base_offset)?;
+        let times = IndexFile::new(times, self.base_offset)?;
+        let (Some(offsets), Some(times)) = (offsets, times) else {
             return Ok(None);
-        }
-        let files = IndexFiles {
-            offset_entries: offsets_len / offset_index::ENTRY_BYTES,
-            time_entries: times_len / time_index::ENTRY_BYTES,
-            offsets,
-            times,
         };
+        let files = IndexFiles { offsets, times };
         Ok(self.last_entries_fit(&files)?.then_some(files))
     }
 
     fn last_entries_fit(&self, files: &IndexFiles) -> io::Result<bool> {
-        if let Some(last) = files.offset_entries.checked_sub(1) {
-            let bytes: [u8; offset_index::ENTRY_BYTES] =
-                read_entry(&*files.offsets, last, Wait::Blocking)?;
-            let entry = offset_index::OffsetIndexView::trusted(self.base_offset, &bytes).last();
-            if !entry.is_some_and(|entry| {
-                entry.offset > self.base_offset && u64::from(entry.position) < self.size()
-            }) {
-                return Ok(false);
-            }
-        }
-        if let Some(last) = files.time_entries.checked_sub(1) {
-            let bytes: [u8; time_index::ENTRY_BYTES] =
-                read_entry(&*files.times, last, Wait::Blocking)?;
-            let entry = time_index::TimeIndexView::trusted(self.base_offset, &bytes).last();
-            if !entry.is_some_and(|e| e.timestamp >= 0 && e.offset >= self.base_offset) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let offset_fits = files.offsets.last(Wait::Blocking)?.is_none_or(|entry| {
+            entry.offset > self.base_offset && u64::from(entry.position) < self.size()
+        });
+        let time = files.times.last(Wait::Blocking)?;
+        let time_fits = time.is_none_or(|e| e.timestamp >= 0 && e.offset >= self.base_offset);
+        Ok(offset_fits && time_fits)
     }
 
     /// Removes misleading index files; they are rebuilt on next use.
@@ -504,7 +508,7 @@ impl SegmentHandle for Segment {
         };
         closing.extend(log.take().map(|log| log.file));
         if let Some(files) = indexes.take() {
-            closing.extend([Arc::clone(&files.offsets), Arc::clone(&files.times)]);
+            closing.extend([&files.offsets.file, &files.times.file].map(Arc::clone));
         }
         true
     }
@@ -524,22 +528,4 @@ fn lock<T>(mutex: &Mutex<T>, wait: Wait) -> io::Result<MutexGuard<'_, T>> {
             .try_lock()
             .ok_or_else(|| io::ErrorKind::WouldBlock.into()),
     }
-}
-
-fn read_entry<const N: usize>(file: &dyn DiskFile, i: usize, wait: Wait) -> io::Result<[u8; N]> {
-    let mut entry = [0; N];
-    let position = (i * N) as u64;
-    let mut done = 0;
-    while done < N {
-        let at = position + done as u64;
-        let n = match wait {
-            Wait::Blocking | Wait::PastCache => file.read_at(&mut entry[done..], at)?,
-            Wait::Nowait => file.read_at_nowait(&mut entry[done..], at)?,
-        };
-        if n == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        done += n;
-    }
-    Ok(entry)
 }

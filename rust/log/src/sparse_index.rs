@@ -99,19 +99,13 @@ impl<'a, T: IndexEntry> IndexView<'a, T> {
         used: usize,
     ) -> Result<Self, IndexError> {
         if !bytes.len().is_multiple_of(T::BYTES) {
-            let (len, entry_bytes) = (bytes.len(), T::BYTES);
-            return Err(IndexError::PartialEntry { len, entry_bytes });
+            return Err(IndexError::PartialEntry);
         }
         let view = Self::trusted(base_offset, &bytes[..used]);
         let mut before: Option<T> = None;
         for (entry, found) in view.iter().enumerate() {
-            let offset = found.offset();
-            if offset < base_offset {
-                return Err(IndexError::BelowBase {
-                    entry,
-                    offset,
-                    base_offset,
-                });
+            if found.offset() < base_offset {
+                return Err(IndexError::BelowBase { entry });
             }
             if before.is_some_and(|before| !found.rises_above(&before)) {
                 return Err(IndexError::NotRising { entry });
@@ -172,6 +166,8 @@ pub struct SparseIndex<T> {
     pub(crate) base_offset: i64,
     pub(crate) max_bytes: usize,
     pub(crate) bytes: Vec<u8>,
+    /// How many of the bytes were handed to the writer, or came from the file.
+    pub(crate) taken: usize,
     entries: PhantomData<T>,
 }
 
@@ -182,6 +178,7 @@ impl<T: IndexEntry> SparseIndex<T> {
             base_offset,
             max_bytes: max_bytes - max_bytes % T::BYTES,
             bytes: Vec::new(),
+            taken: 0,
             entries: PhantomData,
         }
     }
@@ -190,6 +187,7 @@ impl<T: IndexEntry> SparseIndex<T> {
     pub(crate) fn from_view(view: IndexView<'_, T>, max_bytes: usize) -> Self {
         let mut index = Self::new(view.base_offset, max_bytes);
         index.bytes.extend_from_slice(view.bytes);
+        index.taken = view.bytes.len();
         index
     }
 
@@ -229,6 +227,11 @@ impl<T: IndexEntry> SparseIndex<T> {
     /// The file's content.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What the writer has not got yet.
+    pub(crate) fn untaken(&self) -> &[u8] {
+        &self.bytes[self.taken..]
     }
 
     /// The entries, for look-ups.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::OpenMode;
+use crate::disk::{OpenMode, if_exists};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
@@ -12,39 +12,20 @@ use crate::segment::Segment;
 /// Makes written data durable. See [`crate::Log::take_sync`].
 #[derive(Debug)]
 pub struct SyncJob {
-    env: Arc<LogEnv>,
-    folder: Arc<Folder>,
+    pub(crate) env: Arc<LogEnv>,
+    pub(crate) folder: Arc<Folder>,
     /// Segments with unsynced data, in order.
-    segments: Vec<Arc<Segment>>,
+    pub(crate) segments: Vec<Arc<Segment>>,
     /// Those that were closed before their sync, so that all of their data is durable.
-    closed: Vec<Arc<Segment>>,
+    pub(crate) closed: Vec<Arc<Segment>>,
     /// Small files that were replaced since the last sync.
     pub(crate) files: Vec<String>,
     /// Everything below is durable once the job is done.
     pub(crate) end: i64,
-    new_folder: bool,
+    pub(crate) new_folder: bool,
 }
 
 impl SyncJob {
-    pub(crate) fn new(
-        env: &Arc<LogEnv>,
-        folder: &Arc<Folder>,
-        segments: Vec<Arc<Segment>>,
-        files: Vec<String>,
-        end: i64,
-        new_folder: bool,
-    ) -> Self {
-        Self {
-            env: env.clone(),
-            folder: folder.clone(),
-            segments,
-            closed: Vec::new(),
-            files,
-            end,
-            new_folder,
-        }
-    }
-
     /// Syncs each segment's `.log`, the indexes of closed ones, the small files, then the folder.
     /// The caller must not hold the log's lock.
     ///
@@ -76,11 +57,6 @@ impl SyncJob {
         }
     }
 
-    /// The small files, and whether the folder's own entry was to be synced.
-    pub(crate) fn into_rest(self) -> (Vec<String>, bool) {
-        (self.files, self.new_folder)
-    }
-
     /// Whether all of a segment's files were made durable.
     pub(crate) fn has_closed(&self, segment: &Arc<Segment>) -> bool {
         self.closed
@@ -90,10 +66,9 @@ impl SyncJob {
 
     /// A file that retention removed needs no sync.
     fn sync_file(&self, path: &std::path::Path) -> io::Result<()> {
-        match self.env.disk().open(path, OpenMode::Write) {
-            Ok(file) => file.sync_data(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        match if_exists(self.env.disk().open(path, OpenMode::Write))? {
+            Some(file) => file.sync_data(),
+            None => Ok(()),
         }
     }
 }

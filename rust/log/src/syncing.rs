@@ -117,9 +117,8 @@ impl Log {
 
     /// A sync could not be carried out, but did not fail.
     fn give_back(&mut self, job: SyncJob) {
-        let (files, new_folder) = job.into_rest();
-        self.sync.new_folder |= new_folder;
-        for name in files {
+        self.sync.new_folder |= job.new_folder;
+        for name in job.files {
             add_name(&mut self.sync.files, &name);
         }
         self.sync.job_ended();
@@ -136,7 +135,15 @@ impl Log {
 
     pub(crate) fn sync_job(&mut self, segments: Vec<Arc<Segment>>, end: i64) -> SyncJob {
         let (files, new_folder) = self.sync.take_rest();
-        SyncJob::new(&self.env, &self.folder, segments, files, end, new_folder)
+        SyncJob {
+            env: self.env.clone(),
+            folder: self.folder.clone(),
+            segments,
+            closed: Vec::new(),
+            files,
+            end,
+            new_folder,
+        }
     }
 
     pub(crate) fn synced(&mut self, job: &SyncJob) {

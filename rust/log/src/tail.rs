@@ -39,17 +39,13 @@ pub(crate) struct Tail {
 
 #[derive(Debug)]
 enum Step {
-    /// Bytes of the `.log`; position 0 creates the segment's files.
-    Batches {
-        segment: Arc<Segment>,
-        position: u32,
-        range: Range<usize>,
-    },
-    /// The same for bytes in the block cache, up to `end`.
-    Cached {
+    /// Bytes of the `.log` up to `end`; position 0 creates the segment's files. They are in the
+    /// buffer from `heap` on, or else in the block cache.
+    Bytes {
         segment: Arc<Segment>,
         position: u32,
         end: u32,
+        heap: Option<usize>,
     },
     Entries {
         segment: Arc<Segment>,
@@ -58,19 +54,16 @@ enum Step {
         range: Range<usize>,
     },
     /// Creates the files of a segment without batches.
-    Create { segment: Arc<Segment> },
+    Create(Arc<Segment>),
     /// Completes the files of a closed segment.
-    Close { segment: Arc<Segment> },
+    Close(Arc<Segment>),
     /// A whole small file: leader epochs.
-    File { name: String, content: Vec<u8> },
+    File(String, Vec<u8>),
     /// A producer snapshot, unsorted: with a hundred thousand producers sorting and encoding take
     /// far longer than the copy, and must not happen under the log's lock.
-    Snapshot {
-        name: String,
-        entries: Vec<ProducerEntry>,
-    },
+    Snapshot(String, Vec<ProducerEntry>),
     /// A small file that another one has replaced.
-    Remove { name: String },
+    Remove(String),
 }
 
 impl Tail {
@@ -110,7 +103,7 @@ impl Tail {
     pub fn has_other_steps(&self) -> bool {
         self.steps
             .iter()
-            .any(|step| !matches!(step, Step::Cached { .. }))
+            .any(|step| !matches!(step, Step::Bytes { heap: None, .. }))
     }
 
     pub fn capacity_bytes(&self) -> usize {
@@ -123,54 +116,52 @@ impl Tail {
         let start = self.buffers.bytes.len();
         self.buffers.bytes.extend_from_slice(batch);
         self.heap_bytes += batch.len();
-        let end = self.buffers.bytes.len();
-        if let Some(Step::Batches {
-            segment: last,
-            range,
-            ..
-        }) = self.steps.last_mut()
-            && Arc::ptr_eq(last, segment)
-        {
-            range.end = end;
-            return;
-        }
-        let segment = segment.clone();
-        self.steps.push(Step::Batches {
+        self.push_bytes(
             segment,
             position,
-            range: start..end,
-        });
+            position + batch.len() as u32,
+            Some(start),
+        );
     }
 
     /// Adds bytes in the block cache, from `position` of `segment` to `end`.
     #[inline]
     pub fn push_cached(&mut self, segment: &Arc<Segment>, position: u32, end: u32) {
         self.cached_bytes += (end - position) as usize;
-        if let Some(Step::Cached {
+        self.push_bytes(segment, position, end, None);
+    }
+
+    #[inline]
+    fn push_bytes(&mut self, segment: &Arc<Segment>, position: u32, end: u32, heap: Option<usize>) {
+        if let Some(Step::Bytes {
             segment: last,
             end: last_end,
+            heap: last_heap,
             ..
         }) = self.steps.last_mut()
             && Arc::ptr_eq(last, segment)
+            && last_heap.is_some() == heap.is_some()
         {
             *last_end = end;
             return;
         }
         let segment = segment.clone();
-        self.steps.push(Step::Cached {
+        self.steps.push(Step::Bytes {
             segment,
             position,
             end,
+            heap,
         });
     }
 
     /// Splits off a partial last page in the block cache that is better written later, as a tail of
     /// its own. Call before anything is queued behind it.
     pub fn hold_back_page(&mut self, direct_min_bytes: u32) -> Option<Tail> {
-        let Some(Step::Cached {
+        let Some(Step::Bytes {
             segment,
             position,
             end,
+            heap: None,
         }) = self.steps.last_mut()
         else {
             return None;
@@ -193,26 +184,24 @@ impl Tail {
             ..
         } = self;
         for step in steps.iter_mut() {
-            let Step::Batches {
+            let Step::Bytes {
                 segment,
                 position,
-                range,
+                end,
+                heap,
             } = step
             else {
                 continue;
             };
-            if !cache.append(segment, *position, &bytes[range.clone()]) {
+            let Some(start) = *heap else { continue };
+            let len = (*end - *position) as usize;
+            if !cache.append(segment, *position, &bytes[start..start + len]) {
                 return false;
             }
-            let end = *position + range.len() as u32;
-            segment.set_size(u64::from(end));
-            *heap_bytes -= range.len();
-            *cached_bytes += range.len();
-            *step = Step::Cached {
-                segment: segment.clone(),
-                position: *position,
-                end,
-            };
+            segment.set_size(u64::from(*end));
+            *heap_bytes -= len;
+            *cached_bytes += len;
+            *heap = None;
         }
         bytes.clear();
         true
@@ -220,24 +209,18 @@ impl Tail {
 
     /// Adds index entries of the active segment that were not queued yet.
     pub fn push_index_entries(&mut self, active: &mut ActiveSegment) {
-        let SegmentIndexes { offsets, times, .. } = &active.indexes;
-        // Times first: completing both after a kill begins where the offsets end.
-        let times = &times.as_bytes()[active.times_taken..];
+        let ActiveSegment {
+            segment, indexes, ..
+        } = active;
+        let SegmentIndexes { offsets, times, .. } = indexes;
+        self.push_entries(segment, FileKind::TimeIndex, times.taken, times.untaken());
         self.push_entries(
-            &active.segment,
-            FileKind::TimeIndex,
-            active.times_taken,
-            times,
-        );
-        let offsets = &offsets.as_bytes()[active.offsets_taken..];
-        self.push_entries(
-            &active.segment,
+            segment,
             FileKind::OffsetIndex,
-            active.offsets_taken,
-            offsets,
+            offsets.taken,
+            offsets.untaken(),
         );
-        active.offsets_taken = active.indexes.offsets.size_bytes();
-        active.times_taken = active.indexes.times.size_bytes();
+        indexes.set_taken();
     }
 
     /// Adds bytes at `position` of an index file.
@@ -267,27 +250,24 @@ impl Tail {
         if closed.size == 0 {
             self.push_create(&closed.segment);
         }
-        let segment = closed.close();
-        self.steps.push(Step::Close { segment });
+        self.steps.push(Step::Close(closed.close()));
     }
 
     pub fn push_create(&mut self, segment: &Arc<Segment>) {
-        self.steps.push(Step::Create {
-            segment: segment.clone(),
-        });
+        self.steps.push(Step::Create(segment.clone()));
     }
 
     pub fn push_file(&mut self, name: String, content: Vec<u8>) {
-        self.steps.push(Step::File { name, content });
+        self.steps.push(Step::File(name, content));
     }
 
     pub fn push_snapshot(&mut self, name: String, entries: Vec<ProducerEntry>) {
         self.snapshot_bytes += entries.capacity() * size_of::<ProducerEntry>();
-        self.steps.push(Step::Snapshot { name, entries });
+        self.steps.push(Step::Snapshot(name, entries));
     }
 
     pub fn push_removal(&mut self, name: String) {
-        self.steps.push(Step::Remove { name });
+        self.steps.push(Step::Remove(name));
     }
 
     /// Executes the steps from `*done` on and counts them there.
@@ -301,27 +281,22 @@ impl Tail {
 
     fn execute_step(&self, step: &Step, env: &LogEnv, folder: &Folder) -> io::Result<()> {
         match step {
-            Step::Batches {
-                segment,
-                position,
-                range,
-            } => {
-                if *position == 0 {
-                    create_files(segment, env)?;
-                }
-                let file = segment.log_file_for_writing()?;
-                file.write_all_at(&self.buffers.bytes[range.clone()], u64::from(*position))?;
-                segment.set_written(u64::from(*position) + range.len() as u64);
-            }
-            Step::Cached {
+            Step::Bytes {
                 segment,
                 position,
                 end,
+                heap,
             } => {
                 if *position == 0 {
                     create_files(segment, env)?;
                 }
-                write_cached(segment, env, *position, *end)?;
+                let Some(start) = *heap else {
+                    return write_cached(segment, env, *position, *end);
+                };
+                let bytes = &self.buffers.bytes[start..start + (*end - *position) as usize];
+                let file = segment.log_file_for_writing()?;
+                file.write_all_at(bytes, u64::from(*position))?;
+                segment.set_written(u64::from(*end));
             }
             Step::Entries {
                 segment,
@@ -332,16 +307,16 @@ impl Tail {
                 let file = env.disk().open(&segment.path(*kind), OpenMode::Create)?;
                 file.write_all_at(&self.buffers.entries[range.clone()], *position as u64)?;
             }
-            Step::Create { segment } => create_files(segment, env)?,
-            Step::Close { segment } => segment.finish_indexes()?,
-            Step::File { name, content } => {
+            Step::Create(segment) => create_files(segment, env)?,
+            Step::Close(segment) => segment.finish_indexes()?,
+            Step::File(name, content) => {
                 disk::replace_file_unsynced(env.disk(), &folder.file(name), content)?;
             }
-            Step::Snapshot { name, entries } => {
+            Step::Snapshot(name, entries) => {
                 let content = snapshot::encode_sorted(entries.clone());
                 disk::replace_file_unsynced(env.disk(), &folder.file(name), &content)?;
             }
-            Step::Remove { name } => {
+            Step::Remove(name) => {
                 disk::missing_is_fine(env.disk().remove_file(&folder.file(name)))?;
             }
         }
@@ -351,15 +326,13 @@ impl Tail {
     /// Names of the small files that the steps write.
     pub fn file_names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| match step {
-            Step::File { name, .. } | Step::Snapshot { name, .. } => Some(name.as_str()),
+            Step::File(name, _) | Step::Snapshot(name, _) => Some(name.as_str()),
             _ => None,
         })
     }
 
     pub fn closes_segment(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|step| matches!(step, Step::Close { .. }))
+        self.steps.iter().any(|step| matches!(step, Step::Close(_)))
     }
 }
 

@@ -9,7 +9,7 @@
 //! starts at the last entry below it. Sparse, and rebuilt from the `.log` by recovery.
 
 use crate::offset_index::{IndexError, relative_offset};
-use crate::sparse_index::{self, IndexEntry, IndexView, SparseIndex, used_bytes};
+use crate::sparse_index::{IndexEntry, IndexView, SparseIndex, used_bytes};
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 12;
@@ -58,19 +58,6 @@ impl IndexEntry for TimeEntry {
     }
 }
 
-/// [`sparse_index::search`] in a time index.
-///
-/// # Errors
-/// Errors of `read`.
-pub fn search_time<E>(
-    entries: usize,
-    base_offset: i64,
-    timestamp: i64,
-    read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
-) -> Result<TimeEntry, E> {
-    sparse_index::search(entries, base_offset, timestamp, read)
-}
-
 /// A time index over the bytes of its file.
 pub type TimeIndexView<'a> = IndexView<'a, TimeEntry>;
 
@@ -117,24 +104,21 @@ impl TimeIndex {
         timestamp: i64,
         offset: i64,
         closing: bool,
-    ) -> Result<Option<[u8; ENTRY_BYTES]>, IndexError> {
+    ) -> Result<bool, IndexError> {
         if self.is_full() && !closing {
-            let max_bytes = self.max_bytes;
-            return Err(IndexError::Full { max_bytes });
+            return Err(IndexError::Full);
         }
         let last = self.last();
         if last.is_some_and(|last| offset < last.offset || timestamp < last.timestamp) {
             return Err(IndexError::NotRising { entry: self.len() });
         }
         if timestamp <= last.map_or(NO_TIMESTAMP, |last| last.timestamp) {
-            return Ok(None);
+            return Ok(false);
         }
         let relative = relative_offset(offset, self.base_offset)?;
-        let mut entry = [0; ENTRY_BYTES];
-        entry[..8].copy_from_slice(&timestamp.to_be_bytes());
-        entry[8..].copy_from_slice(&relative.to_be_bytes());
-        self.bytes.extend_from_slice(&entry);
-        Ok(Some(entry))
+        self.bytes.extend_from_slice(&timestamp.to_be_bytes());
+        self.bytes.extend_from_slice(&relative.to_be_bytes());
+        Ok(true)
     }
 
     /// Whether only the slot for the closing entry is left, so that the segment must roll.
@@ -151,12 +135,7 @@ mod tests {
     fn filled() -> TimeIndex {
         let mut index = TimeIndex::new(100, 60);
         for (timestamp, offset) in [(1000, 109), (1010, 119), (2000, 205)] {
-            assert!(
-                index
-                    .maybe_append(timestamp, offset, false)
-                    .expect("rises")
-                    .is_some()
-            );
+            assert_eq!(index.maybe_append(timestamp, offset, false), Ok(true));
         }
         index
     }
@@ -167,7 +146,7 @@ mod tests {
         let expected = [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 5];
         assert_eq!(
             index.maybe_append(0x0102_0304_0506_0708, 105, false),
-            Ok(Some(expected))
+            Ok(true)
         );
         assert_eq!(index.as_bytes(), expected);
     }
@@ -194,13 +173,13 @@ mod tests {
     #[test]
     fn equal_timestamps_add_nothing_and_falling_ones_are_refused() {
         let mut index = filled();
-        assert_eq!(index.maybe_append(2000, 300, false), Ok(None));
+        assert_eq!(index.maybe_append(2000, 300, false), Ok(false));
         let refused = Err(IndexError::NotRising { entry: 3 });
         assert_eq!(index.maybe_append(1999, 300, false), refused);
         assert_eq!(index.maybe_append(2001, 204, false), refused);
         assert_eq!(
             TimeIndex::new(0, 60).maybe_append(NO_TIMESTAMP, 0, false),
-            Ok(None)
+            Ok(false)
         );
     }
 
@@ -212,14 +191,9 @@ mod tests {
             .maybe_append(3000, 300, false)
             .expect("the last free slot");
         assert!(index.is_full());
-        let full = Err(IndexError::Full { max_bytes: 60 });
+        let full = Err(IndexError::Full);
         assert_eq!(index.maybe_append(4000, 400, false), full);
-        assert!(
-            index
-                .maybe_append(4000, 400, true)
-                .expect("kept back")
-                .is_some()
-        );
+        assert_eq!(index.maybe_append(4000, 400, true), Ok(true));
         assert_eq!(index.size_bytes(), 60);
     }
 
@@ -255,10 +229,7 @@ mod tests {
     #[test]
     fn damage_is_found() {
         let good = filled().as_bytes().to_vec();
-        let partial = Err(IndexError::PartialEntry {
-            len: 35,
-            entry_bytes: 12,
-        });
+        let partial = Err(IndexError::PartialEntry);
         assert_eq!(
             TimeIndexView::checked(100, &good[..35]).map(|_| ()),
             partial
@@ -275,7 +246,7 @@ mod tests {
         let below_base = TimeIndexView::checked(100, &below);
         assert!(matches!(
             below_base,
-            Err(IndexError::BelowBase { entry: 0, .. })
+            Err(IndexError::BelowBase { entry: 0 })
         ));
     }
 

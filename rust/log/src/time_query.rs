@@ -9,6 +9,7 @@ use crate::read::{Isolation, ReadError};
 use crate::record_search;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
+use crate::sparse_index::IndexEntry;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
 use crate::wait::Wait;
 
@@ -228,13 +229,10 @@ impl Search {
     fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
         let start = self.start_in(index, self.log_start, wait)?;
         self.unless_astray(index, start, wait, |segment, start| {
-            let bytes = segment.bytes();
             let limit = segment.size();
-            let mut scanner = BatchScanner::new(&bytes, start, limit, WALK_CHUNK_BYTES, wait);
-            let mut largest = TimeEntry {
-                timestamp: NO_TIMESTAMP,
-                offset: self.log_start,
-            };
+            let mut scanner =
+                BatchScanner::new(segment.bytes(), start, limit, WALK_CHUNK_BYTES, wait);
+            let mut largest = TimeEntry::none(self.log_start);
             while let Some(met) = scanner.next_header()? {
                 let (timestamp, offset) = (met.header.max_timestamp, met.header.last_offset());
                 if offset >= self.log_start && timestamp > largest.timestamp {
@@ -300,8 +298,8 @@ impl Search {
             if limit <= start {
                 return Ok(None);
             }
-            let bytes = segment.bytes();
-            let mut scanner = BatchScanner::new(&bytes, start, limit, LOOK_UP_CHUNK_BYTES, wait);
+            let mut scanner =
+                BatchScanner::new(segment.bytes(), start, limit, LOOK_UP_CHUNK_BYTES, wait);
             while let Some(met) = scanner.next_header()? {
                 if met.header.base_offset >= self.bound {
                     break;

@@ -15,12 +15,12 @@ use crate::disk::{self, OpenMode, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::log::Log;
-use crate::names::{self, FileKind};
+use crate::names::{self, FileKind, INDEX_FILES};
 use crate::offset_index::OffsetIndex;
 use crate::open::{Expiry, Loaded, Loader, OpenError, OpenReport, OpenState, spare};
 use crate::position::LogPosition;
 use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
-use crate::segment::Segment;
+use crate::segment::{Segment, SegmentBytes};
 use crate::sync_state::Ages;
 use crate::time_index::TimeIndex;
 use crate::transaction_index::TransactionIndex;
@@ -160,24 +160,24 @@ impl Log {
         if job.restarts || self.high_watermark.offset >= end_offset {
             self.high_watermark = self.end;
         }
-        self.log_start = loaded.log_start;
+        self.log_start = loaded.state.log_start;
         self.recent.clear();
-        self.spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
-        self.segments = Arc::new(loaded.segments);
+        self.spare_snapshot = spare(&loaded.state.snapshots, &loaded.state.segments);
+        self.segments = Arc::new(loaded.state.segments);
         self.is_reshaped = true;
         self.active = loaded.active;
-        self.epochs = loaded.epochs;
+        self.epochs = loaded.state.epochs;
         self.epochs_unwritten = false;
         if loaded.epochs_due {
             self.write_epochs();
         }
-        self.producers = loaded.producers;
+        self.producers = loaded.state.producers;
         self.producers.on_high_watermark(self.high_watermark.offset);
         if let (Some(cache), false) = (&mut self.cache, self.producers.is_empty()) {
             cache.note_producer();
         }
-        self.snapshots = loaded.snapshots;
-        self.aborted = loaded.aborted;
+        self.snapshots = loaded.state.snapshots;
+        self.aborted = loaded.state.aborted;
         self.sync.recovery_point = match job.restarts {
             true => end_offset,
             false => recovery_point.min(end_offset),
@@ -229,15 +229,7 @@ impl TruncateJob {
                 .partition_point(|s| s.base_offset() <= self.offset),
         };
         for segment in self.segments[kept..].iter().rev() {
-            for kind in [
-                FileKind::Log,
-                FileKind::OffsetIndex,
-                FileKind::TimeIndex,
-                FileKind::TransactionIndex,
-            ] {
-                missing_is_fine(disk.remove_file(&segment.path(kind)))?;
-            }
-            segment.set_removed();
+            segment.remove_files()?;
         }
         if let Some(last) = self.segments[..kept].last() {
             self.cut_segment(last)?;
@@ -267,8 +259,8 @@ impl TruncateJob {
             },
             high_watermark: self.offset,
         };
-        let loaded = loader.load(state, &mut OpenReport::default())?;
-        loader.write_epochs(&loaded.epochs)?;
+        let loaded = loader.load(state, OpenReport::default())?;
+        loader.write_epochs(&loaded.state.epochs)?;
         self.loaded = Some(loaded);
         Ok(())
     }
@@ -281,7 +273,8 @@ impl TruncateJob {
         let mut end = 0;
         // An earlier try may have cut it.
         let len = segment.written().min(file.len()?);
-        let mut scanner = BatchScanner::new(&*file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
+        let file = SegmentBytes::of_file(file);
+        let mut scanner = BatchScanner::new(file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             if met.header.last_offset() >= self.offset {
                 break;
@@ -298,17 +291,10 @@ impl TruncateJob {
     fn cut_indexes(&self, segment: &Arc<Segment>, end: u64) -> io::Result<()> {
         let disk = self.env.disk();
         let base_offset = segment.base_offset();
-        for kind in [
-            FileKind::OffsetIndex,
-            FileKind::TimeIndex,
-            FileKind::TransactionIndex,
-        ] {
+        for kind in INDEX_FILES {
             let path = segment.path(kind);
-            let content = match disk::read_file(disk, &path, i32::MAX as u64) {
-                Ok(content) => content,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
+            let content = disk::if_exists(disk::read_file(disk, &path, i32::MAX as u64))?;
+            let Some(content) = content else { continue };
             let size = segment.written();
             let keep = match kind {
                 FileKind::OffsetIndex => {

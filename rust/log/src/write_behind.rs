@@ -23,10 +23,10 @@ pub(crate) const INDEX_BEHIND_BYTES: u32 = 256 << 10;
 /// The writer's work for one log in one turn. See [`crate::Log::take_writes`].
 #[derive(Debug)]
 pub struct WriteJob {
-    env: Arc<LogEnv>,
-    folder: Arc<Folder>,
+    pub(crate) env: Arc<LogEnv>,
+    pub(crate) folder: Arc<Folder>,
     pub(crate) tail: Tail,
-    done: usize,
+    pub(crate) done: usize,
     /// The log end offset once the job is done.
     pub(crate) end: LogPosition,
     /// A sync that must precede the durable end offset (`flush.messages`).
@@ -34,23 +34,6 @@ pub struct WriteJob {
 }
 
 impl WriteJob {
-    pub(crate) fn new(
-        env: &Arc<LogEnv>,
-        folder: &Arc<Folder>,
-        tail: Tail,
-        end: LogPosition,
-        sync: Option<SyncJob>,
-    ) -> Self {
-        Self {
-            env: env.clone(),
-            folder: folder.clone(),
-            tail,
-            done: 0,
-            end,
-            sync,
-        }
-    }
-
     /// Bytes of batches that the job writes.
     pub fn size_bytes(&self) -> usize {
         self.tail.batch_bytes()
@@ -69,10 +52,6 @@ impl WriteJob {
             Some(sync) => sync.execute(),
             None => Ok(()),
         }
-    }
-
-    pub(crate) fn closes_segment(&self) -> bool {
-        self.tail.closes_segment()
     }
 }
 

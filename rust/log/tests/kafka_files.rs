@@ -129,8 +129,7 @@ fn snapshots_and_aborted_transactions_are_rebuilt_to_the_byte() {
         for view in batches(&segment(base_offset)) {
             let info = BatchInfo::parse(view.bytes).expect("a good batch");
             assert_eq!(states.check(&info, Origin::Coordinator).map(drop), Ok(()));
-            let completed = states.update(&info, info.base_offset, None);
-            if let Some(txn) = completed.and_then(|completed| completed.aborted_txn()) {
+            if let Some(txn) = states.update(&info, info.base_offset, None) {
                 aborted.append(txn).expect("rises");
             }
             stable.push(states.first_open().map(|start| start.first_offset));

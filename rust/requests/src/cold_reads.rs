@@ -253,5 +253,5 @@ pub fn is_resident(slice: &Slice, bytes: usize) -> bool {
     let mut probes = (0..end)
         .step_by(PROBE_STEP_BYTES)
         .chain((last < end).then_some(last));
-    probes.all(|at| slice.read_at_nowait(at, &mut [0]).is_ok())
+    probes.all(|at| slice.read(at, &mut [0], Wait::Nowait).is_ok())
 }

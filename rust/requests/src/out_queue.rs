@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use pyrklog_arena::{Arena, Guard};
-use pyrklog_log::{DiskFile, SegmentBytes};
+use pyrklog_log::{SegmentBytes, Wait};
 
 use crate::outcome::Close;
 use pyrklog_base::ids::QueueId;
@@ -161,7 +161,7 @@ impl OutQueue {
         if let Some(range) = range.filter(|range| range.queue.shares_dir(queue)) {
             // An error is met again by whoever sends, who can say so.
             if let Ok(None) = range.bytes.window(range.position) {
-                let _in_memory = range.bytes.read_at(&mut [0], range.position);
+                let _in_memory = range.bytes.read(&mut [0], range.position, Wait::Blocking);
             }
         }
     }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     fn read(range: &FileRange, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        range.bytes.read_at(buffer, position)
+        range.bytes.read(buffer, position, Wait::Blocking)
     }
 
     fn range(bytes: SegmentBytes, position: u64, len: usize) -> FileRange {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use pyrklog_log::disk::DiskFile;
+use pyrklog_log::Wait;
 use pyrklog_wire::frame::LENGTH_LEN;
 
 use crate::net::message::Message;
@@ -316,8 +316,9 @@ fn serve(cx: &mut Context, found: &mut FrameClient) -> Result<(), Close> {
 fn take_reply(client: &mut Client) -> Option<Vec<u8>> {
     let mut length = [0; 4];
     let out = &mut client.out;
-    let read =
-        |range: &FileRange, buffer: &mut [u8], position| range.bytes.read_at(buffer, position);
+    let read = |range: &FileRange, buffer: &mut [u8], position| {
+        range.bytes.read(buffer, position, Wait::Blocking)
+    };
     if out.is_empty() || out.fill(&mut length, read).ok()? < length.len() {
         return None;
     }

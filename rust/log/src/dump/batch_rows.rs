@@ -112,12 +112,9 @@ fn add_records(
         Err(error) => return rows.push_back(damage(position, offset, error.to_string())),
     };
     if options.verify {
-        let faults = check(header, &found);
-        rows.extend(
-            faults
-                .into_iter()
-                .map(|message| damage(position, offset, message)),
-        );
+        for message in check(header, &found) {
+            rows.push_back(damage(position, offset, message));
+        }
     }
 }
 

@@ -1,31 +1,36 @@
 //! Walks a segment's headers to check references into it.
 
 use std::io;
+use std::sync::Arc;
 
-use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
+use pyrklog_wire::batch::BatchHeader;
 
-use super::Source;
+use crate::disk::DiskFile;
+use crate::scan::{BatchScanner, Met, ScanError};
+use crate::segment::SegmentBytes;
+use crate::wait::Wait;
 
 const WINDOW_BYTES: usize = 64 * 1024;
 
 /// Reads batch headers in order, through a window so that small batches cost few reads.
 pub(super) struct HeaderScan {
-    source: Box<dyn Source>,
+    log: SegmentBytes,
     size: u64,
-    position: u64,
-    window: Vec<u8>,
-    window_start: u64,
+    scanner: BatchScanner<SegmentBytes>,
+    /// Met and not skipped yet.
+    next: Option<BatchHeader>,
 }
 
 impl HeaderScan {
-    pub fn new(source: Box<dyn Source>) -> io::Result<Self> {
-        let size = source.size()?;
+    pub fn new(log: Arc<dyn DiskFile>) -> io::Result<Self> {
+        let size = log.len()?;
+        let log = SegmentBytes::of_file(log);
+        let scanner = BatchScanner::new(log.clone(), 0, size, WINDOW_BYTES, Wait::Blocking);
         Ok(Self {
-            source,
+            log,
             size,
-            position: 0,
-            window: Vec::new(),
-            window_start: 0,
+            scanner,
+            next: None,
         })
     }
 
@@ -33,38 +38,30 @@ impl HeaderScan {
         self.size
     }
 
-    /// The header at the current position, without advancing; `None` at the end or where no whole
-    /// batch follows.
-    pub fn peek(&mut self) -> io::Result<Option<(u64, BatchHeader)>> {
-        self.at(self.position)
-    }
-
-    /// Advances past `header`, which was peeked.
-    pub fn skip(&mut self, header: &BatchHeader) {
-        self.position += header.total_len() as u64;
-    }
-
-    pub fn at(&mut self, position: u64) -> io::Result<Option<(u64, BatchHeader)>> {
-        if self.size.saturating_sub(position) < HEADER_LEN as u64 {
-            return Ok(None);
+    /// The next header, without advancing; `None` at the end or where no whole batch follows.
+    pub fn peek(&mut self) -> io::Result<Option<BatchHeader>> {
+        if self.next.is_none() {
+            self.next = header_of(self.scanner.next_header())?;
         }
-        let window_end = self.window_start + self.window.len() as u64;
-        if position < self.window_start || position + HEADER_LEN as u64 > window_end {
-            self.fill(position)?;
-        }
-        let start = (position - self.window_start) as usize;
-        let header = self
-            .window
-            .get(start..)
-            .and_then(|bytes| BatchHeader::parse(bytes).ok());
-        let whole = header.filter(|header| header.total_len() as u64 <= self.size - position);
-        Ok(whole.map(|header| (position, header)))
+        Ok(self.next)
     }
 
-    fn fill(&mut self, position: u64) -> io::Result<()> {
-        let len = (self.size - position).min(WINDOW_BYTES as u64) as usize;
-        self.window = super::read_exact(&*self.source, position, len)?;
-        self.window_start = position;
-        Ok(())
+    /// Goes on behind the header that [`HeaderScan::peek`] returned.
+    pub fn skip(&mut self) {
+        self.next = None;
+    }
+
+    /// The header at a position; `None` where no whole batch lies.
+    pub fn at(&self, position: u64) -> io::Result<Option<BatchHeader>> {
+        let log = self.log.clone();
+        header_of(BatchScanner::new(log, position, self.size, 0, Wait::Blocking).next_header())
+    }
+}
+
+fn header_of(met: Result<Option<Met>, ScanError>) -> io::Result<Option<BatchHeader>> {
+    match met {
+        Ok(met) => Ok(met.map(|met| met.header)),
+        Err(ScanError::NotABatch { .. }) => Ok(None),
+        Err(ScanError::Io(error)) => Err(error),
     }
 }

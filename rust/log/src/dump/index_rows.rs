@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use super::header_scan::HeaderScan;
-use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
+use super::{Options, Row, RowSource, Value, damage, read_whole};
+use crate::disk::DiskFile;
 use crate::offset_index::OffsetEntry;
 use crate::sparse_index::{IndexEntry, IndexView, used_bytes};
 use crate::time_index::TimeEntry;
@@ -13,7 +15,7 @@ const ENTRIES_A_TURN: usize = 1024;
 
 /// The segment to check against, or a damage row if missing.
 pub(super) fn open_log(
-    log: Option<Box<dyn Source>>,
+    log: Option<Arc<dyn DiskFile>>,
     options: Options,
 ) -> io::Result<(Option<HeaderScan>, Vec<Row>)> {
     match log {
@@ -61,8 +63,8 @@ struct IndexRows<T> {
 
 impl<T: DumpedEntry> IndexRows<T> {
     fn open(
-        file: &dyn Source,
-        log: Option<Box<dyn Source>>,
+        file: &dyn DiskFile,
+        log: Option<Arc<dyn DiskFile>>,
         base_offset: i64,
         options: Options,
     ) -> io::Result<Self> {
@@ -127,8 +129,8 @@ impl<T: DumpedEntry> RowSource for IndexRows<T> {
 }
 
 pub(super) fn offsets(
-    file: &dyn Source,
-    log: Option<Box<dyn Source>>,
+    file: &dyn DiskFile,
+    log: Option<Arc<dyn DiskFile>>,
     base_offset: i64,
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
@@ -160,8 +162,8 @@ impl DumpedEntry for OffsetEntry {
     ) -> io::Result<Option<String>> {
         let (position, size) = (self.position, log.size());
         let message = match log.at(position.into())? {
-            Some((_, header)) if header.last_offset() == self.offset => return Ok(None),
-            Some((_, header)) => format!(
+            Some(header) if header.last_offset() == self.offset => return Ok(None),
+            Some(header) => format!(
                 "the batch at {position} ends at offset {}, the entry says {}",
                 header.last_offset(),
                 self.offset
@@ -173,8 +175,8 @@ impl DumpedEntry for OffsetEntry {
 }
 
 pub(super) fn times(
-    file: &dyn Source,
-    log: Option<Box<dyn Source>>,
+    file: &dyn DiskFile,
+    log: Option<Arc<dyn DiskFile>>,
     base_offset: i64,
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
@@ -210,7 +212,7 @@ impl DumpedEntry for TimeEntry {
         largest: &mut TimeEntry,
     ) -> io::Result<Option<String>> {
         let mut last_offset = None;
-        while let Some((_, header)) = log.peek()? {
+        while let Some(header) = log.peek()? {
             if header.last_offset() > self.offset {
                 break;
             }
@@ -219,7 +221,7 @@ impl DumpedEntry for TimeEntry {
                 largest.offset = header.last_offset();
             }
             last_offset = Some(header.last_offset());
-            log.skip(&header);
+            log.skip();
         }
         let TimeEntry { timestamp, offset } = *largest;
         if timestamp != self.timestamp {

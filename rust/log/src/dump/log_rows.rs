@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN, LENGTH_PREFIX_LEN, verify_crc};
 
-use super::{Options, Row, RowSource, Source, Value, batch_rows, damage, read_exact};
+use super::{Options, Row, RowSource, Value, batch_rows, damage, read_exact};
+use crate::disk::DiskFile;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::LEADER_EPOCH_CHECKPOINT;
 
@@ -18,12 +20,12 @@ const SEARCH_BYTES: usize = 256 * 1024;
 const MAGIC_AT: usize = 16;
 
 pub(super) fn open(
-    source: Box<dyn Source>,
+    source: Arc<dyn DiskFile>,
     base_offset: i64,
     leader_epochs: Option<Vec<u8>>,
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
-    let size = source.size()?;
+    let size = source.len()?;
     let epochs = leader_epochs
         .and_then(|bytes| LeaderEpochs::parse(LEADER_EPOCH_CHECKPOINT, &bytes).ok())
         .unwrap_or_default();
@@ -40,7 +42,7 @@ pub(super) fn open(
 }
 
 struct LogRows {
-    source: Box<dyn Source>,
+    source: Arc<dyn DiskFile>,
     size: u64,
     base_offset: i64,
     options: Options,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::compression::compress;
+use crate::disk::testing::MemDisk;
 use crate::offset_index::OffsetIndex;
 use crate::producer_state::ProducerStates;
 use crate::snapshot;
@@ -27,7 +28,7 @@ const VERIFY: Options = Options {
 };
 
 fn rows_of(name: &str, bytes: &[u8], beside: Beside, options: Options) -> Vec<Row> {
-    let file = Box::new(bytes.to_vec());
+    let file = MemDisk::file(bytes.to_vec());
     let dump = dump(Path::new(name), file, beside, options).expect("a known file");
     dump.map(|row| row.expect("in memory")).collect()
 }
@@ -319,7 +320,7 @@ fn batches_that_compaction_emptied_are_fine() {
 #[test]
 fn files_that_are_none_of_ours() {
     let open = |name: &str| {
-        let file = Box::new(Vec::new());
+        let file = MemDisk::file(Vec::new());
         dump(Path::new(name), file, Beside::default(), PLAIN).map(|_| ())
     };
     for name in [

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use super::{Row, RowSource, Source, Value, damage, flipped_bit, read_whole};
+use super::{Row, RowSource, Value, damage, flipped_bit, read_whole};
 use crate::checkpoint::{self, CheckpointError};
+use crate::disk::DiskFile;
 use crate::leader_epochs;
 use crate::meta_properties::{MetaProperties, parse_properties};
 use crate::names::FileKind;
@@ -17,7 +18,7 @@ const SNAPSHOT_CRC_START: usize = 6;
 pub(super) fn open(
     kind: FileKind,
     path: &str,
-    file: &dyn Source,
+    file: &dyn DiskFile,
 ) -> io::Result<Box<dyn RowSource>> {
     let bytes = read_whole(file)?;
     let rows = match kind {

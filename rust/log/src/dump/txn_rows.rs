@@ -1,15 +1,17 @@
 //! The rows of a `.txnindex`, checked against the markers in its segment.
 
 use std::io;
+use std::sync::Arc;
 
 use super::header_scan::HeaderScan;
 use super::index_rows::open_log;
-use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
+use super::{Options, Row, RowSource, Value, damage, read_whole};
+use crate::disk::DiskFile;
 use crate::transaction_index::{AbortedTxn, ENTRY_BYTES};
 
 pub(super) fn open(
-    file: &dyn Source,
-    log: Option<Box<dyn Source>>,
+    file: &dyn DiskFile,
+    log: Option<Arc<dyn DiskFile>>,
     base_offset: i64,
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
@@ -33,11 +35,9 @@ pub(super) fn open(
             faults.extend(marker_fault(log, &txn)?);
         }
         let offset = Some(txn.last_offset);
-        rows.extend(
-            faults
-                .into_iter()
-                .map(|message| damage(position, offset, message)),
-        );
+        for message in faults {
+            rows.push(damage(position, offset, message));
+        }
         before = before.max(txn.last_offset);
     }
     Ok(Box::new(rows))
@@ -77,11 +77,11 @@ fn order_faults(version: i16, txn: &AbortedTxn, before: i64) -> Vec<String> {
 
 /// Walks to the marker's offset: the batch there must end a transaction of the producer.
 fn marker_fault(log: &mut HeaderScan, txn: &AbortedTxn) -> io::Result<Option<String>> {
-    while let Some((_, header)) = log.peek()? {
+    while let Some(header) = log.peek()? {
         if header.base_offset > txn.last_offset {
             break;
         }
-        log.skip(&header);
+        log.skip();
         if header.base_offset == txn.last_offset {
             let fits = header.is_control() && header.producer_id == txn.producer_id;
             return Ok((!fits).then(|| {

@@ -127,15 +127,11 @@ impl LogDir {
     /// # Errors
     /// A disk error; `InvalidData` for a malformed marker.
     pub fn arena_marker(&self) -> io::Result<Option<ArenaMarker>> {
-        let path = self.path.join(MARKER);
-        let content = match disk::read_file(self.env.disk(), &path, MARKER_BYTES_MAX) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(content) = self.read_text(MARKER)? else {
+            return Ok(None);
         };
-        let content = String::from_utf8_lossy(&content);
         ArenaMarker::parse(&content).map(Some).ok_or_else(|| {
-            let reason = format!("{} is malformed", path.display());
+            let reason = format!("{} is malformed", self.path.join(MARKER).display());
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })
     }
@@ -197,20 +193,18 @@ impl LogDir {
     /// Records that the directory may lack acknowledged records, for the choice of leaders.
     pub fn record_unclean(&self, now_ms: i64, reason: &str) -> io::Result<()> {
         let content = format!("{now_ms} {reason}\n");
-        disk::replace_file(
-            self.env.disk(),
-            &self.path.join(UNCLEAN),
-            content.as_bytes(),
-        )
+        let path = self.path.join(UNCLEAN);
+        disk::replace_file(self.env.disk(), &path, content.as_bytes())
     }
 
     /// Why the directory may lack acknowledged records, if so.
     pub fn unclean(&self) -> io::Result<Option<String>> {
-        match disk::read_file(self.env.disk(), &self.path.join(UNCLEAN), MARKER_BYTES_MAX) {
-            Ok(content) => Ok(Some(String::from_utf8_lossy(&content).trim().to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(self.read_text(UNCLEAN)?.map(|text| text.trim().to_owned()))
+    }
+
+    fn read_text(&self, name: &str) -> io::Result<Option<String>> {
+        let content = disk::read_file(self.env.disk(), &self.path.join(name), MARKER_BYTES_MAX);
+        Ok(disk::if_exists(content)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
 

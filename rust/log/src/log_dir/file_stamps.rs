@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pyrklog_arena::{CachedSegment, Found, PartitionName};
 
-use crate::disk::{DirEntry, Stamp};
+use crate::disk::{DirEntry, Stamp, if_exists};
 use crate::env::LogEnv;
 use crate::log_dir::{LogDir, arena_marker};
 
@@ -60,10 +60,8 @@ impl LogDir {
     pub fn files_hash(&self, topic: &str, partition: i32) -> io::Result<Option<u64>> {
         let folder = self.path.join(names::folder_name(topic, partition));
         let disk = self.env.disk();
-        let mut entries = match disk.read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(mut entries) = if_exists(disk.read_dir(&folder))? else {
+            return Ok(None);
         };
         entries.sort();
         let mut hash = Fnv::new();

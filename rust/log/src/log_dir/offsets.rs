@@ -49,10 +49,9 @@ impl OffsetTable {
             unopened_are_left_out: false,
             is_due: false,
         };
-        let content = match disk::read_file(env.disk(), &path, FILE_BYTES_MAX) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(table),
-            Err(error) => return Err(error),
+        let content = disk::read_file(env.disk(), &path, FILE_BYTES_MAX);
+        let Some(content) = disk::if_exists(content)? else {
+            return Ok(table);
         };
         match checkpoint::parse_offsets(&path.to_string_lossy(), &content) {
             Ok(rows) => {

@@ -59,10 +59,9 @@ impl LogDir {
     /// The logs in `.pyrklog-recovering`; an empty set means all, `None` none.
     fn left_to_recover(&self) -> io::Result<Option<HashSet<Name>>> {
         let path = self.path.join(RECOVERING);
-        let content = match disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let content = disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX);
+        let Some(content) = disk::if_exists(content)? else {
+            return Ok(None);
         };
         let name_of = |line: &str| {
             let folder = names::parse_folder(line)?;

@@ -6,7 +6,7 @@ use crate::disk;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::producers::Aborted;
-use crate::open::{Loader, OpenError, OpenReport, files};
+use crate::open::{Loader, OpenError, files};
 use crate::transaction_index::TransactionIndex;
 
 impl Loader<'_> {
@@ -15,7 +15,6 @@ impl Loader<'_> {
         &self,
         files: &files::FolderFiles,
         loading: &mut LoadedState,
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         for &base_offset in &files.transaction_indexes {
             let path = self
@@ -28,7 +27,8 @@ impl Loader<'_> {
                     loading.aborted.insert(base_offset, index);
                 }
                 Err(error) => {
-                    report
+                    loading
+                        .report
                         .notes
                         .push(format!("rebuilding {}: {error}", path.display()));
                     loading.aborted_unread.insert(base_offset);

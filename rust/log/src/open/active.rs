@@ -9,10 +9,10 @@ use crate::offset_index::{self, OffsetIndex};
 use crate::open::load::LoadedState;
 use crate::open::recovery::Recovered;
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
+use crate::scan::{ScanError, TAIL_CHUNK_BYTES, WALK_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
-use crate::time_index::{self, TimeIndex};
-use crate::wait::Wait;
+use crate::sparse_index::IndexEntry;
+use crate::time_index::{self, TimeEntry, TimeIndex};
 
 pub(super) struct LoadedTail {
     pub active: ActiveSegment,
@@ -23,19 +23,8 @@ pub(super) struct LoadedTail {
 }
 
 impl Loader<'_> {
-    /// The last segment with its indexes on the heap, and the log end offset; `None` if its `.log`
-    /// does not end with a whole batch.
-    pub(super) fn load_active(
-        &self,
-        segments: &[Arc<Segment>],
-        report: &mut OpenReport,
-    ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
-        let segment = segments.last().expect("a log has at least one segment");
-        let tail = self.load_tail(segment, None, report)?;
-        Ok(tail.map(|tail| (tail.active, tail.end_offset)))
-    }
-
-    /// The same for any segment, whose indexes may have been read already.
+    /// A segment with its indexes on the heap, which may have been read already; `None` if its
+    /// `.log` does not end with a whole batch.
     pub(super) fn load_tail(
         &self,
         segment: &Arc<Segment>,
@@ -60,10 +49,6 @@ impl Loader<'_> {
             indexes => indexes,
         };
         if has_files && let Some(indexes) = indexes {
-            active.offsets_taken = indexes.offsets.size_bytes();
-            active.times_taken = indexes.times.size_bytes();
-            // An entry may point into the page that was held back. Unwritten bytes must be checked
-            // from their first batch on.
             let view = indexes.offsets.view();
             let written = segment.written();
             let last = (0..view.len()).rev().find_map(|i| {
@@ -81,8 +66,6 @@ impl Loader<'_> {
         }
         active.indexes =
             SegmentIndexes::new(segment.base_offset(), self.config.segment_index_bytes);
-        active.offsets_taken = 0;
-        active.times_taken = 0;
         let Some(end_offset) = self.walk_tail(&mut active)? else {
             return Ok(None);
         };
@@ -94,8 +77,7 @@ impl Loader<'_> {
             ));
             let path = |kind| segment.path(kind);
             active.indexes.write(self.env.disk(), &path)?;
-            active.offsets_taken = active.indexes.offsets.size_bytes();
-            active.times_taken = active.indexes.times.size_bytes();
+            active.indexes.set_taken();
         }
         Ok(Some(LoadedTail {
             active,
@@ -112,17 +94,14 @@ impl Loader<'_> {
         // A kill may have torn the last entry, which is then written again.
         let may_be_torn = self.is_same_boot || self.has_unwritten();
         let read = |kind, entry_bytes| {
-            let path = segment.path(kind);
-            match disk::read_file(self.env.disk(), &path, i32::MAX as u64) {
-                Ok(mut content) => {
-                    if may_be_torn {
-                        content.truncate(content.len() / entry_bytes * entry_bytes);
-                    }
-                    Ok(Some(content))
+            let content = disk::read_file(self.env.disk(), &segment.path(kind), i32::MAX as u64);
+            let content = disk::if_exists(content)?;
+            Ok::<_, OpenError>(content.map(|mut content| {
+                if may_be_torn {
+                    content.truncate(content.len() / entry_bytes * entry_bytes);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            }
+                content
+            }))
         };
         let offsets = read(FileKind::OffsetIndex, offset_index::ENTRY_BYTES)?;
         let times = read(FileKind::TimeIndex, time_index::ENTRY_BYTES)?;
@@ -136,20 +115,19 @@ impl Loader<'_> {
         let (Ok(offsets), Ok(times)) = (offsets, times) else {
             return Ok(None);
         };
-        let mut indexes = SegmentIndexes::new(base_offset, self.config.segment_index_bytes);
-        if let Some(last) = times.last() {
-            indexes.largest = last;
-        }
-        indexes.offsets = offsets;
-        indexes.times = times;
-        Ok(Some(indexes))
+        Ok(Some(SegmentIndexes {
+            largest: times.last().unwrap_or(TimeEntry::none(base_offset)),
+            offsets,
+            times,
+            bytes_since_entry: 0,
+        }))
     }
 
     /// Walks from the last index entry to the end and adds missing entries. `None` if the entry is
     /// wrong or the file does not end with a whole batch.
     fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
         let segment = active.segment.clone();
-        let bytes = segment.bytes();
+
         let size = segment.size();
         let entry = active.indexes.offsets.last();
         let start = entry.map_or(0, |entry| u64::from(entry.position));
@@ -158,8 +136,8 @@ impl Loader<'_> {
         } else {
             TAIL_CHUNK_BYTES
         };
-        let mut first = BatchScanner::new(&bytes, 0, size, 0, Wait::Blocking);
-        let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
+        let mut first = segment.walk(0, 0);
+        let mut scanner = segment.walk(start, chunk);
         let mut end_offset = segment.base_offset();
         loop {
             let met = match scanner.next_header() {
@@ -209,9 +187,8 @@ impl Loader<'_> {
         let mut active = ActiveSegment::new(segment, self.config, self.jitter_seed, now_ms);
         active.size = u32::try_from(recovered.size).unwrap_or(u32::MAX);
         active.first_timestamp = recovered.first_timestamp;
-        active.offsets_taken = recovered.indexes.offsets.size_bytes();
-        active.times_taken = recovered.indexes.times.size_bytes();
         active.indexes = recovered.indexes;
+        active.indexes.set_taken();
         active
     }
 }

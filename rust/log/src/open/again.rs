@@ -11,11 +11,10 @@ use pyrklog_wire::batch;
 use pyrklog_wire::error::DecodeError;
 
 use crate::names::FileKind;
-use crate::open::load::LoadedState;
+use crate::open::load::{LoadedState, Opened};
 use crate::open::{Loader, OpenError, OpenReport};
-use crate::scan::{BatchScanner, ScanError, TAIL_CHUNK_BYTES};
+use crate::scan::{ScanError, TAIL_CHUNK_BYTES};
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
-use crate::wait::Wait;
 
 impl Loader<'_> {
     /// Brings the segments from the recovery point on up to date. `None` if the files are not as a
@@ -23,13 +22,10 @@ impl Loader<'_> {
     pub(super) fn open_again(
         &self,
         loading: &mut LoadedState,
-        recovery_point: i64,
-        log_start: i64,
-        report: &mut OpenReport,
-    ) -> Result<Option<(ActiveSegment, i64)>, OpenError> {
+    ) -> Result<Option<Opened>, OpenError> {
         let after = loading
             .segments
-            .partition_point(|segment| segment.base_offset() <= recovery_point);
+            .partition_point(|segment| segment.base_offset() <= loading.synced_end);
         let first = after.saturating_sub(1);
         let mut tails: Vec<ActiveSegment> = Vec::new();
         let mut end_offset = loading.segments[first].base_offset();
@@ -40,22 +36,17 @@ impl Loader<'_> {
                 return Ok(None);
             }
             let indexes = match i + 1 == count {
-                true => self.cut_torn_batch(&segment, report)?,
+                true => self.cut_torn_batch(&segment, &mut loading.report)?,
                 false => None,
             };
-            let Some(tail) = self.load_tail(&segment, indexes, report)? else {
+            let Some(tail) = self.load_tail(&segment, indexes, &mut loading.report)? else {
                 return Ok(None);
             };
             self.check_tail(&segment, tail.walked_from, loading)?;
             end_offset = tail.end_offset;
             tails.push(tail.active);
         }
-        self.load_producers_again(
-            loading,
-            log_start.min(end_offset)..end_offset,
-            &tails,
-            report,
-        )?;
+        self.load_producers_again(loading, end_offset, &tails)?;
         let active = tails.pop().expect("a log has at least one segment");
         for closed in tails {
             self.finish_closed(loading, closed)?;
@@ -83,8 +74,7 @@ impl Loader<'_> {
         };
         let entry = indexes.as_ref().and_then(|indexes| indexes.offsets.last());
         let start = entry.map_or(0, |entry| u64::from(entry.position));
-        let bytes = segment.bytes();
-        let mut scanner = BatchScanner::new(&bytes, start, size, TAIL_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = segment.walk(start, TAIL_CHUNK_BYTES);
         let torn_at = loop {
             match scanner.next_header() {
                 Ok(Some(_)) => {}
@@ -124,15 +114,11 @@ impl Loader<'_> {
         from: u64,
         loading: &mut LoadedState,
     ) -> Result<(), OpenError> {
-        let bytes = segment.bytes();
-        let (size, written) = (segment.size(), segment.written());
-        let mut scanner = BatchScanner::new(&bytes, from, size, TAIL_CHUNK_BYTES, Wait::Blocking);
+        let written = segment.written();
+        let mut scanner = segment.walk(from, TAIL_CHUNK_BYTES);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
             let epoch = met.header.partition_leader_epoch;
-            let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);
-            if epoch > newest {
-                loading.epochs_changed |= loading.epochs.assign(epoch, met.header.base_offset);
-            }
+            loading.note_epoch(epoch, met.header.base_offset);
             if met.end() > written {
                 let whole = scanner.whole(&met).map_err(io::Error::from)?;
                 batch::verify_crc(whole).map_err(|error| {
@@ -166,9 +152,7 @@ impl Loader<'_> {
             return Ok(());
         }
         segment.set_largest(closed.indexes.largest);
-        let is_complete = closed.offsets_taken == closed.indexes.offsets.size_bytes()
-            && closed.times_taken == closed.indexes.times.size_bytes();
-        if !is_complete {
+        if closed.indexes.untaken_bytes() > 0 {
             closed
                 .indexes
                 .write(self.env.disk(), &|kind| segment.path(kind))?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pyrklog_arena::{Arena, CachedSegment, FoundPartition, PartitionName};
+use pyrklog_arena::{CachedSegment, PartitionName};
 
 use crate::cache::LogCache;
-use crate::dir_cache::{FoundSegments, has_unwritten};
+use crate::dir_cache::{Claimed, FoundSegments, has_unwritten};
 use crate::disk::{DiskFile, read_exact_at};
 use crate::env::LogEnv;
 use crate::names::FileKind;
@@ -19,10 +19,7 @@ const COMPARED_BYTES: u32 = 4096;
 
 pub(super) struct Claim {
     name: PartitionName,
-    arena: Option<Arc<Arena>>,
-    found: Option<FoundPartition>,
-    /// See [`LogEnv::set_cache`].
-    pub is_same_boot: bool,
+    claimed: Claimed,
 }
 
 impl Claim {
@@ -33,30 +30,22 @@ impl Claim {
             topic_id: request.topic_id.unwrap_or_default(),
         };
         let claimed = request.env.claim(&name).map_err(OpenError::Corrupt)?;
-        Ok(match claimed {
-            Some(claimed) => Claim {
-                name,
-                arena: Some(claimed.arena),
-                found: claimed.found,
-                is_same_boot: claimed.is_same_boot,
-            },
-            None => Claim {
-                name,
-                arena: None,
-                found: None,
-                is_same_boot: false,
-            },
-        })
+        Ok(Claim { name, claimed })
+    }
+
+    /// See [`LogEnv::set_cache`].
+    pub fn is_same_boot(&self) -> bool {
+        self.claimed.is_same_boot
     }
 
     pub fn segments(&self) -> FoundSegments {
-        let found = self.found.as_ref();
+        let found = self.claimed.found.as_ref();
         found.map_or_else(FoundSegments::new, |found| found.segments.clone())
     }
 
     /// Whether the log had no producers when its process was killed.
     pub fn has_no_producers(&self) -> bool {
-        let (Some(arena), Some(found)) = (&self.arena, &self.found) else {
+        let (Some(arena), Some(found)) = (&self.claimed.arena, &self.claimed.found) else {
             return false;
         };
         arena.has_no_producers(found.slot)
@@ -65,7 +54,7 @@ impl Claim {
     /// The log could not be opened. If the error may pass, returns the blocks for the next try;
     /// else quarantines them.
     pub fn end(self, env: &LogEnv, error: &OpenError) {
-        match self.found {
+        match self.claimed.found {
             Some(found) if error.may_pass() => env.unclaim(&self.name, found),
             Some(found) => env.quarantine(&self.name, found, &error.to_string()),
             None => {}
@@ -75,8 +64,13 @@ impl Claim {
     /// The log's further use of the cache. Invalidates blocks that did not become part of it: after
     /// a kill they could not be told from new ones.
     pub fn into_cache(self, segments: &[Arc<Segment>], has_producers: bool) -> Option<LogCache> {
-        let arena = self.arena?;
-        for blocks in self.found.iter().flat_map(|found| found.segments.values()) {
+        let arena = self.claimed.arena?;
+        for blocks in self
+            .claimed
+            .found
+            .iter()
+            .flat_map(|found| found.segments.values())
+        {
             let is_its = |segment: &Arc<Segment>| {
                 let cached = segment.cached();
                 cached.is_some_and(|cached| Arc::ptr_eq(cached, blocks))
@@ -85,7 +79,7 @@ impl Claim {
                 blocks.cut(0);
             }
         }
-        Some(match self.found {
+        Some(match self.claimed.found {
             Some(found) => LogCache::found(&arena, self.name, found.slot, has_producers),
             None => LogCache::new(&arena, self.name, has_producers),
         })

@@ -5,10 +5,11 @@ use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::open::files::FolderFiles;
 use crate::open::load::LoadedState;
-use crate::open::request::SMALL_FILE_BYTES_MAX;
-use crate::open::{Loader, OpenError, OpenReport};
-use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
-use crate::wait::Wait;
+use crate::open::{Loader, OpenError};
+use crate::scan::{ScanError, WALK_CHUNK_BYTES};
+
+/// A larger file is not read.
+const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
 
 impl Loader<'_> {
     /// Reads the checkpoint; if missing or unreadable, takes the epochs from the batches.
@@ -16,7 +17,6 @@ impl Loader<'_> {
         &self,
         files: &FolderFiles,
         loading: &mut LoadedState,
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         let path = self.folder.file(names::LEADER_EPOCH_CHECKPOINT);
         if files.has_epochs {
@@ -32,27 +32,22 @@ impl Loader<'_> {
                     loading.epochs = epochs;
                     return Ok(());
                 }
-                Err(error) => report
+                Err(error) => loading
+                    .report
                     .notes
                     .push(format!("rebuilding the leader epochs: {error}")),
             }
         }
-        for segment in &loading.segments {
+        for segment in loading.segments.clone() {
             if segment.size() == 0 {
                 continue;
             }
-            let bytes = segment.bytes();
-            let mut scanner =
-                BatchScanner::new(&bytes, 0, segment.size(), WALK_CHUNK_BYTES, Wait::Blocking);
+            let mut scanner = segment.walk(0, WALK_CHUNK_BYTES);
             loop {
                 match scanner.next_header() {
                     Ok(Some(met)) => {
-                        let (epoch, offset) =
-                            (met.header.partition_leader_epoch, met.header.base_offset);
-                        let newest = loading.epochs.latest().map_or(-1, |entry| entry.epoch);
-                        if epoch > newest {
-                            loading.epochs_changed |= loading.epochs.assign(epoch, offset);
-                        }
+                        let header = met.header;
+                        loading.note_epoch(header.partition_leader_epoch, header.base_offset);
                     }
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),

@@ -6,8 +6,9 @@ use std::io;
 use crate::disk::{Disk, OpenMode};
 use crate::env::LogEnv;
 use crate::folder::Folder;
-use crate::names::{self, FileKind, SegmentFile, Suffix};
+use crate::names::{self, FileKind, INDEX_FILES, SegmentFile, Suffix};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
+use crate::segment::SegmentBytes;
 use crate::wait::Wait;
 
 /// Base offsets of the files that belong to the log, by kind.
@@ -146,8 +147,14 @@ fn finish_swaps(
 /// The offset after the last whole batch of a file.
 fn end_of_batches(disk: &dyn Disk, folder: &Folder, name: &str) -> io::Result<Option<i64>> {
     let file = disk.open(&folder.file(name), OpenMode::Read)?;
-    let mut scanner =
-        BatchScanner::new(&*file, 0, file.len()?, LOOK_UP_CHUNK_BYTES, Wait::Blocking);
+    let len = file.len()?;
+    let mut scanner = BatchScanner::new(
+        SegmentBytes::of_file(file),
+        0,
+        len,
+        LOOK_UP_CHUNK_BYTES,
+        Wait::Blocking,
+    );
     let mut end = None;
     while let Some(met) = scanner.next_header()? {
         end = Some(met.header.next_offset());
@@ -162,11 +169,7 @@ fn remove_orphans(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     let logs = files.logs.clone();
-    for kind in [
-        FileKind::OffsetIndex,
-        FileKind::TimeIndex,
-        FileKind::TransactionIndex,
-    ] {
+    for kind in INDEX_FILES {
         let Some(bases) = files.of_kind(kind) else {
             continue;
         };

@@ -11,7 +11,7 @@ use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::{self, FileKind};
-use crate::open::producers::{Aborted, Expiry, Source};
+use crate::open::producers::Expiry;
 use crate::open::unwritten::Unwritten;
 use crate::open::{OpenError, OpenReport, OpenState, files};
 use crate::producer_state::ProducerStates;
@@ -32,7 +32,11 @@ pub(crate) struct Loader<'a> {
     pub had_no_producers: bool,
 }
 
-pub(super) struct LoadedState {
+/// What a log holds, as far as it is loaded.
+#[derive(Debug)]
+pub(crate) struct LoadedState {
+    pub report: OpenReport,
+    pub log_start: i64,
     pub segments: Vec<Arc<Segment>>,
     pub epochs: LeaderEpochs,
     pub epochs_changed: bool,
@@ -43,37 +47,45 @@ pub(super) struct LoadedState {
     pub aborted_unread: BTreeSet<i64>,
     pub unsynced: Vec<Arc<Segment>>,
     pub unwritten: Vec<Unwritten>,
-    pub index_interval_bytes: u32,
     /// Everything below was synced.
     pub synced_end: i64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    pub segments: Vec<Arc<Segment>>,
+    pub state: LoadedState,
     pub active: ActiveSegment,
     pub end_offset: i64,
-    pub log_start: i64,
-    pub epochs: LeaderEpochs,
     pub epochs_unwritten: bool,
     /// The file must be written before anything else: there was no space for it.
     pub epochs_due: bool,
-    pub producers: ProducerStates,
-    pub snapshots: BTreeSet<i64>,
-    pub aborted: BTreeMap<i64, TransactionIndex>,
-    pub unsynced: Vec<Arc<Segment>>,
-    pub unwritten: Vec<Unwritten>,
     pub recovery_point: i64,
 }
 
+/// The active segment and the log end offset.
+pub(super) type Opened = (ActiveSegment, i64);
+
+impl LoadedState {
+    /// A batch of the epoch lies at `offset`.
+    pub fn note_epoch(&mut self, epoch: i32, offset: i64) {
+        if self
+            .epochs
+            .latest()
+            .is_none_or(|newest| epoch > newest.epoch)
+        {
+            self.epochs_changed |= self.epochs.assign(epoch, offset);
+        }
+    }
+}
+
 impl Loader<'_> {
-    /// Loads the folder as `state` says it was left.
-    pub fn load(&self, state: OpenState, report: &mut OpenReport) -> Result<Loaded, OpenError> {
+    /// Loads the folder as `state` says it was left; goes on with `report`.
+    pub fn load(&self, state: OpenState, mut report: OpenReport) -> Result<Loaded, OpenError> {
         let mut files = files::settle(self.env, self.folder, &mut report.notes)?;
         let segments = self.segments(&files, state.log_start_offset)?;
-        let first_offset = segments[0].base_offset();
-        let log_start = state.log_start_offset.max(first_offset);
         let mut loading = LoadedState {
+            report,
+            log_start: state.log_start_offset.max(segments[0].base_offset()),
             epochs: LeaderEpochs::new(),
             epochs_changed: false,
             producers: ProducerStates::new(),
@@ -82,32 +94,31 @@ impl Loader<'_> {
             aborted_unread: BTreeSet::new(),
             unsynced: Vec::new(),
             unwritten: Vec::new(),
-            index_interval_bytes: self.config.index_interval_bytes,
+
             synced_end: state.recovery_point,
             segments,
         };
-        self.load_transaction_indexes(&files, &mut loading, report)?;
+        self.load_transaction_indexes(&files, &mut loading)?;
         let damaged = loading.aborted_unread.first().copied();
         let recover_from = match (state.clean, damaged) {
             (true, None) => None,
             (true, Some(base_offset)) => Some(base_offset),
             (false, damaged) => Some(state.recovery_point.min(damaged.unwrap_or(i64::MAX))),
         };
-        self.load_epochs(&files, &mut loading, report)?;
+        self.load_epochs(&files, &mut loading)?;
         let is_same = self.is_same_boot && !self.has_changed_file(&loading.segments);
         let is_as_left = self.has_unwritten() || damaged.is_none() && is_same;
         let opened = match recover_from {
             _ if is_as_left && (!state.clean || self.has_unwritten()) => {
-                self.open_as_killed(&mut loading, state.recovery_point, log_start, report)?
+                self.open_as_killed(&mut loading)?
             }
-            None => self.open_clean(&mut loading, log_start, report)?,
-            Some(offset) => self.open_unclean(&mut loading, offset, log_start, report)?,
+            None => self.open_clean(&mut loading)?,
+            Some(offset) => self.open_unclean(&mut loading, offset)?,
         };
-        let (active, end_offset) = opened;
         if files.was_truncating {
-            self.settle_truncation(&active)?;
+            self.settle_truncation(&opened.0)?;
         }
-        self.finish(loading, active, end_offset, log_start, state, report)
+        self.finish(loading, opened, state)
     }
 
     /// Makes a truncation durable: cut batches must not come back behind later ones.
@@ -175,14 +186,8 @@ impl Loader<'_> {
         Ok(size)
     }
 
-    fn open_as_killed(
-        &self,
-        loading: &mut LoadedState,
-        recovery_point: i64,
-        log_start: i64,
-        report: &mut OpenReport,
-    ) -> Result<(ActiveSegment, i64), OpenError> {
-        if let Some(opened) = self.open_again(loading, recovery_point, log_start, report)? {
+    fn open_as_killed(&self, loading: &mut LoadedState) -> Result<Opened, OpenError> {
+        if let Some(opened) = self.open_again(loading)? {
             return Ok(opened);
         }
         if self.has_unwritten() {
@@ -194,35 +199,24 @@ impl Loader<'_> {
         }
         loading.unsynced.clear();
         loading.unwritten.clear();
-        self.open_unclean(loading, recovery_point, log_start, report)
+        self.open_unclean(loading, loading.synced_end)
     }
 
-    fn open_clean(
-        &self,
-        loading: &mut LoadedState,
-        log_start: i64,
-        report: &mut OpenReport,
-    ) -> Result<(ActiveSegment, i64), OpenError> {
-        let Some((active, end_offset)) = self.load_active(&loading.segments, report)? else {
+    fn open_clean(&self, loading: &mut LoadedState) -> Result<Opened, OpenError> {
+        let last = loading
+            .segments
+            .last()
+            .expect("a log has at least one segment")
+            .clone();
+        let Some(tail) = self.load_tail(&last, None, &mut loading.report)? else {
             // The active segment does not end with a whole batch, so the shutdown was not clean.
-            let offset = loading
-                .segments
-                .last()
-                .map_or(0, |segment| segment.base_offset());
-            return self.open_unclean(loading, offset, log_start, report);
+            return self.open_unclean(loading, last.base_offset());
         };
-        let end = end_offset;
-        self.load_producers(loading, log_start.min(end)..end, report)?;
-        Ok((active, end_offset))
+        self.load_producers(loading, tail.end_offset, tail.end_offset, &[])?;
+        Ok((tail.active, tail.end_offset))
     }
 
-    fn open_unclean(
-        &self,
-        loading: &mut LoadedState,
-        offset: i64,
-        log_start: i64,
-        report: &mut OpenReport,
-    ) -> Result<(ActiveSegment, i64), OpenError> {
+    fn open_unclean(&self, loading: &mut LoadedState, offset: i64) -> Result<Opened, OpenError> {
         let after = loading
             .segments
             .partition_point(|segment| segment.base_offset() <= offset);
@@ -233,87 +227,49 @@ impl Loader<'_> {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             self.env.disk().remove_file(&path)?;
         }
-        self.load_producers(loading, log_start.min(base_offset)..base_offset, report)?;
+        self.load_producers(loading, base_offset, base_offset, &[])?;
         loading.epochs_changed |= loading.epochs.truncate_from_end(base_offset);
-        let recovered = self.recover(loading, first, report)?;
+        let recovered = self.recover(loading, first)?;
         let end_offset = recovered.end_offset;
         let active = self.active_from_recovered(loading, recovered);
         Ok((active, end_offset))
     }
 
-    fn load_producers(
-        &self,
-        loading: &mut LoadedState,
-        range: Range<i64>,
-        report: &mut OpenReport,
-    ) -> Result<(), OpenError> {
-        let newest = range.end;
-        self.producers_at(loading, range, newest, &[], report)?;
-        Ok(())
-    }
-
-    /// The same after a kill, with the indexes of some segments in memory. Adds aborted
+    /// Loads the producers after a kill, with the indexes of some segments in memory. Adds aborted
     /// transactions that their segment's index lacks.
     pub(super) fn load_producers_again(
         &self,
         loading: &mut LoadedState,
-        range: Range<i64>,
+        end: i64,
         tails: &[ActiveSegment],
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         let unread = loading.aborted_unread.first().copied();
         if self.had_no_producers && unread.is_none() && reaches_end(&loading.segments) {
             return Ok(());
         }
         // An unreadable index is rebuilt from its segment's first batch on.
-        let newest = unread.map_or(range.end, |base_offset| {
-            base_offset.clamp(range.start, range.end)
-        });
-        let aborted = self.producers_at(loading, range, newest, tails, report)?;
+        let start = loading.log_start.min(end);
+        let newest = unread.map_or(end, |base_offset| base_offset.clamp(start, end));
+        let aborted = self.load_producers(loading, end, newest, tails)?;
         self.enter_aborted(loading, aborted)
-    }
-
-    /// From the newest snapshot up to `newest`; returns the aborted transactions found.
-    fn producers_at(
-        &self,
-        loading: &mut LoadedState,
-        range: Range<i64>,
-        newest: i64,
-        tails: &[ActiveSegment],
-        report: &mut OpenReport,
-    ) -> Result<Aborted, OpenError> {
-        let source = Source {
-            env: self.env,
-            folder: self.folder,
-            segments: &loading.segments,
-            tails,
-            expiry: self.expiry,
-        };
-        let (producers, aborted) =
-            source.state_at(&mut loading.snapshots, range, newest, &mut report.notes)?;
-        loading.producers = producers;
-        Ok(aborted)
     }
 
     fn finish(
         &self,
         mut loading: LoadedState,
-        mut active: ActiveSegment,
-        end_offset: i64,
-        log_start: i64,
+        (mut active, mut end_offset): Opened,
         state: OpenState,
-        report: &mut OpenReport,
     ) -> Result<Loaded, OpenError> {
-        let mut end_offset = end_offset;
-        let mut as_left = state.clean && report.recovered_segments == 0;
+        let log_start = loading.log_start;
+        let mut as_left = state.clean && loading.report.recovered_segments == 0;
         if log_start > end_offset {
             as_left = false;
             // The records between were lost, and the remaining ones deleted before.
-            report.notes.push(format!(
+            loading.report.notes.push(format!(
                 "starting over at {log_start}: the log ended at {end_offset}"
             ));
             for segment in std::mem::take(&mut loading.segments) {
-                self.remove_segment_files(&segment)?;
+                segment.remove_files()?;
             }
             self.env.disk().sync_dir(&self.folder.path())?;
             let segment = Segment::new(self.env, self.folder, log_start, 0, false);
@@ -334,25 +290,18 @@ impl Loader<'_> {
             self.settle_epochs(&mut loading, log_start..end_offset, as_left)?;
         self.remove_stray_snapshots(&mut loading, end_offset)?;
         loading.producers.on_log_start(log_start);
-        report.checkpoint_is_stale = state.recovery_point > end_offset;
+        loading.report.checkpoint_is_stale = state.recovery_point > end_offset;
         let recovery_point = if loading.unsynced.is_empty() {
             end_offset
         } else {
             state.recovery_point.clamp(0, end_offset)
         };
         Ok(Loaded {
-            segments: loading.segments,
+            state: loading,
             active,
             end_offset,
-            log_start,
-            epochs: loading.epochs,
             epochs_unwritten,
             epochs_due,
-            producers: loading.producers,
-            snapshots: loading.snapshots,
-            aborted: loading.aborted,
-            unsynced: loading.unsynced,
-            unwritten: loading.unwritten,
             recovery_point,
         })
     }
@@ -387,13 +336,8 @@ impl Loader<'_> {
         let newest = loading.snapshots.range(..=end).next_back().copied();
         let is_stray =
             |offset: &i64| *offset > end || (!bases.contains(offset) && Some(*offset) != newest);
-        for offset in loading
-            .snapshots
-            .iter()
-            .copied()
-            .filter(is_stray)
-            .collect::<Vec<_>>()
-        {
+        let stray: Vec<i64> = loading.snapshots.iter().copied().filter(is_stray).collect();
+        for offset in stray {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             self.env.disk().remove_file(&path)?;
             loading.snapshots.remove(&offset);
@@ -410,21 +354,6 @@ impl Loader<'_> {
         let path = self.folder.segment_file(offset, FileKind::Snapshot);
         disk::replace_file_unsynced(self.env.disk(), &path, &content)?;
         loading.snapshots.insert(offset);
-        Ok(())
-    }
-
-    /// The `.log` goes first: without it the others are orphans, which the next opening removes.
-    pub(super) fn remove_segment_files(&self, segment: &Arc<Segment>) -> Result<(), OpenError> {
-        let kinds = [
-            FileKind::Log,
-            FileKind::OffsetIndex,
-            FileKind::TimeIndex,
-            FileKind::TransactionIndex,
-        ];
-        for kind in kinds {
-            disk::missing_is_fine(self.env.disk().remove_file(&segment.path(kind)))?;
-        }
-        segment.set_removed();
         Ok(())
     }
 }

@@ -1,18 +1,16 @@
 //! The producer state at an offset: from the newest usable snapshot below, and the batches since.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch_info::BatchInfo;
 use crate::disk;
-use crate::env::LogEnv;
-use crate::folder::Folder;
 use crate::names::FileKind;
+use crate::open::Loader;
+use crate::open::load::LoadedState;
 use crate::position::Place;
-use crate::producer_state::ProducerStates;
-use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
+use crate::scan::WALK_CHUNK_BYTES;
 use crate::segment::{ActiveSegment, Segment};
 use crate::snapshot;
 use crate::transaction_index::AbortedTxn;
@@ -29,108 +27,108 @@ pub(crate) struct Expiry {
     pub expiration_ms: i64,
 }
 
-pub(super) struct Source<'a> {
-    pub env: &'a LogEnv,
-    pub folder: &'a Folder,
-    pub segments: &'a [Arc<Segment>],
-    /// Segments with indexes in memory.
-    pub tails: &'a [ActiveSegment],
-    pub expiry: Expiry,
-}
-
 /// Aborted transactions found, with the base offset of their marker's segment.
 pub(super) type Aborted = Vec<(i64, AbortedTxn)>;
 
-impl Source<'_> {
-    /// The state at the end of `range`, from the newest readable snapshot up to `newest`, or from
-    /// the range's start. Removes unreadable snapshots. An orderly closed log has a snapshot at its
-    /// end, so nothing is walked.
-    pub fn state_at(
+impl Loader<'_> {
+    /// The state at `end`, from the newest readable snapshot up to `newest`, or from the log's
+    /// start; returns the aborted transactions found. Removes unreadable snapshots. An orderly
+    /// closed log has a snapshot at its end, so nothing is walked. `tails` are segments with
+    /// indexes in memory.
+    pub fn load_producers(
         &self,
-        snapshots: &mut BTreeSet<i64>,
-        range: Range<i64>,
+        loading: &mut LoadedState,
+        end: i64,
         newest: i64,
-        notes: &mut Vec<String>,
-    ) -> io::Result<(ProducerStates, Aborted)> {
-        let mut states = ProducerStates::new();
-        let mut from = range.start;
-        while let Some(&offset) = snapshots.range(range.start..=newest).next_back() {
+        tails: &[ActiveSegment],
+    ) -> io::Result<Aborted> {
+        loading.producers.clear();
+        let start = loading.log_start.min(end);
+        let mut from = start;
+        while let Some(&offset) = loading.snapshots.range(start..=newest).next_back() {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             let content = disk::read_file(self.env.disk(), &path, SNAPSHOT_BYTES_MAX)?;
             match snapshot::decode(&content) {
                 Ok(entries) => {
-                    states.load(&entries, self.expiry.now_ms, self.expiry.expiration_ms);
+                    let Expiry {
+                        now_ms,
+                        expiration_ms,
+                    } = self.expiry;
+                    loading.producers.load(&entries, now_ms, expiration_ms);
                     from = offset;
                     break;
                 }
                 Err(error) => {
+                    let notes = &mut loading.report.notes;
                     notes.push(format!("removed {}: {error}", path.display()));
                     self.env.disk().remove_file(&path)?;
-                    snapshots.remove(&offset);
+                    loading.snapshots.remove(&offset);
                 }
             }
         }
-        let aborted = self.replay(from, range.end, &mut states)?;
-        Ok((states, aborted))
+        replay(loading, from..end, tails)
     }
+}
 
-    /// Applies the batches from `from` up to `end`.
-    fn replay(&self, from: i64, end: i64, states: &mut ProducerStates) -> io::Result<Aborted> {
-        let mut aborted = Aborted::new();
-        if from >= end {
-            return Ok(aborted);
+/// Applies the batches of a range.
+fn replay(
+    loading: &mut LoadedState,
+    range: Range<i64>,
+    tails: &[ActiveSegment],
+) -> io::Result<Aborted> {
+    let mut aborted = Aborted::new();
+    if range.is_empty() {
+        return Ok(aborted);
+    }
+    let Range { start: from, end } = range;
+    let first = loading
+        .segments
+        .partition_point(|segment| segment.base_offset() <= from)
+        .saturating_sub(1);
+    for segment in &loading.segments[first..] {
+        if segment.base_offset() >= end || segment.size() == 0 {
+            continue;
         }
-        let first = self
-            .segments
-            .partition_point(|segment| segment.base_offset() <= from)
-            .saturating_sub(1);
-        for segment in &self.segments[first..] {
-            if segment.base_offset() >= end || segment.size() == 0 {
+        let start = start_in(segment, from, tails)?;
+        let mut scanner = segment.walk(start, WALK_CHUNK_BYTES);
+        while let Some(met) = scanner.next_header()? {
+            if met.header.base_offset >= end {
+                break;
+            }
+            if met.header.base_offset < from || !met.header.has_producer() {
                 continue;
             }
-            let (bytes, size) = (segment.bytes(), segment.size());
-            let start = self.start(segment, from)?;
-            let chunk = WALK_CHUNK_BYTES;
-            let mut scanner = BatchScanner::new(&bytes, start, size, chunk, Wait::Blocking);
-            while let Some(met) = scanner.next_header()? {
-                if met.header.base_offset >= end {
-                    break;
-                }
-                if met.header.base_offset < from || !met.header.has_producer() {
-                    continue;
-                }
-                let info = if met.header.is_control() {
-                    BatchInfo::parse(scanner.whole(&met)?).map_err(io::Error::other)?
-                } else {
-                    BatchInfo::from_header(&met.header)
-                };
-                let place = Place {
-                    segment_base: segment.base_offset(),
-                    position: met.position as u32,
-                };
-                // The batches are in the log, whatever the rules say now.
-                let completed = states.update(&info, met.header.base_offset, Some(place));
-                let txn = completed.and_then(|completed| completed.aborted_txn());
-                aborted.extend(txn.map(|txn| (segment.base_offset(), txn)));
-            }
+            let info = if met.header.is_control() {
+                BatchInfo::parse(scanner.whole(&met)?).map_err(io::Error::other)?
+            } else {
+                BatchInfo::from_header(&met.header)
+            };
+            let place = Place {
+                segment_base: segment.base_offset(),
+                position: met.position as u32,
+            };
+            // The batches are in the log, whatever the rules say now.
+            let txn = loading
+                .producers
+                .update(&info, met.header.base_offset, Some(place));
+            aborted.extend(txn.map(|txn| (segment.base_offset(), txn)));
         }
-        Ok(aborted)
     }
+    Ok(aborted)
+}
 
-    /// A position at or before the batch that holds `from`.
-    fn start(&self, segment: &Arc<Segment>, from: i64) -> io::Result<u64> {
-        if segment.base_offset() >= from {
-            return Ok(0);
-        }
-        let tail = self
-            .tails
-            .iter()
-            .find(|tail| Arc::ptr_eq(&tail.segment, segment));
-        let position = match tail {
-            Some(tail) => tail.indexes.offsets.lookup(from).position,
-            None if segment.is_closed() => segment.search_offset(from, Wait::Blocking)?,
-            None => 0,
-        };
-        Ok(u64::from(position))
+/// A position at or before the batch that holds `from`.
+fn start_in(segment: &Arc<Segment>, from: i64, tails: &[ActiveSegment]) -> io::Result<u64> {
+    if segment.base_offset() >= from {
+        return Ok(0);
     }
+    let tail = tails
+        .iter()
+        .find(|tail| Arc::ptr_eq(&tail.segment, segment));
+    let position = match tail {
+        Some(tail) => tail.indexes.offsets.lookup(from).position,
+        None if segment.is_closed() => segment.search_offset(from, Wait::Blocking)?,
+        None => 0,
+    };
+    Ok(u64::from(position))
 }

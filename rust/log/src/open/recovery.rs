@@ -1,5 +1,6 @@
 //! Recovery after an unclean end: checks every batch from the recovery point's segment on.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,16 +8,14 @@ use pyrklog_wire::batch::{self, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
 use crate::batch_info::BatchInfo;
-use crate::disk::{DiskFile, missing_is_fine};
+use crate::disk::missing_is_fine;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
-use crate::open::{Loader, OpenError, OpenReport};
+use crate::open::{Loader, OpenError};
 use crate::position::Place;
-use crate::producer_state::ProducerStates;
-use crate::scan::{BatchFacts, BatchScanner, ScanError, WALK_CHUNK_BYTES};
-use crate::segment::{Segment, SegmentIndexes};
+use crate::scan::{BatchScanner, Met, ScanError, WALK_CHUNK_BYTES};
+use crate::segment::{Segment, SegmentBytes, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
-use crate::wait::Wait;
 
 /// Follows `.log` in the name of a segment that recovery took out of the log. No broker reads such
 /// files; an operator may remove them.
@@ -46,7 +45,6 @@ impl Loader<'_> {
         &self,
         state: &mut LoadedState,
         first: usize,
-        report: &mut OpenReport,
     ) -> Result<Recovered, OpenError> {
         let mut end_offset = state.segments[first].base_offset();
         let mut may_have_holes = self.config.cleanup_compact;
@@ -58,8 +56,8 @@ impl Loader<'_> {
             }
             let mut recovered = self.recover_segment(&segment, end_offset, state)?;
             end_offset = recovered.end_offset;
-            report.recovered_segments += usize::from(segment.size() > 0);
-            report.scanned_bytes += recovered.size;
+            state.report.recovered_segments += usize::from(segment.size() > 0);
+            state.report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
             may_have_holes |= recovered.is_thinned;
             // Synced data is not lost: a gap below the recovery point is intended.
@@ -73,9 +71,9 @@ impl Loader<'_> {
                 recovered.indexes.add_largest(true);
                 segment.set_largest(recovered.indexes.largest);
             }
-            self.write_recovered(&segment, &recovered, state, report)?;
+            self.write_recovered(&segment, &recovered, state)?;
             if becomes_active {
-                self.drop_segments(state, i + 1, report)?;
+                self.drop_segments(state, i + 1)?;
                 segment.reopen();
                 return Ok(recovered);
             }
@@ -104,28 +102,20 @@ impl Loader<'_> {
             // Even its files may not exist yet.
             return Ok(recovered);
         }
-        let file = segment.bytes();
-        let mut scanner = BatchScanner::new(&file, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
+        let mut scanner = segment.walk(0, WALK_CHUNK_BYTES);
         loop {
             let (met, bytes) = match scanner.next_whole() {
                 Ok(Some(whole)) => whole,
                 Ok(None) => break,
                 Err(ScanError::Io(error)) => return Err(error.into()),
                 Err(ScanError::NotABatch { position, reason }) => {
-                    refuse_old_format(&file, position, &reason)?;
+                    refuse_old_format(&mut scanner, size, position, &reason)?;
                     recovered.cut = Some(reason.to_string());
                     break;
                 }
             };
             match check(bytes, base_offset, recovered.end_offset) {
-                Ok(info) => apply(
-                    &mut recovered,
-                    state,
-                    &info,
-                    met.facts(),
-                    met.position,
-                    base_offset,
-                ),
+                Ok(info) => self.apply(&mut recovered, state, &info, &met, base_offset),
                 Err(reason) => {
                     recovered.cut = Some(reason);
                     break;
@@ -135,17 +125,47 @@ impl Loader<'_> {
         Ok(recovered)
     }
 
+    fn apply(
+        &self,
+        recovered: &mut Recovered,
+        state: &mut LoadedState,
+        info: &BatchInfo,
+        met: &Met,
+        segment_base: i64,
+    ) {
+        let (facts, position) = (met.facts(), met.position);
+        if position == 0 {
+            recovered.first_timestamp = Some(facts.max_timestamp);
+        }
+        recovered.is_thinned |= info.base_offset > recovered.end_offset
+            || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
+        let at = position as u32;
+        recovered
+            .indexes
+            .add(facts, at, self.config.index_interval_bytes);
+        state.note_epoch(info.leader_epoch, info.base_offset);
+        let place = Place {
+            segment_base,
+            position: at,
+        };
+        if let Some(aborted) = state.producers.update(info, info.base_offset, Some(place)) {
+            // An entry that does not rise above the last one is in the index already.
+            let _known = recovered.transactions.append(aborted);
+        }
+        recovered.size = position + u64::from(facts.size);
+        recovered.end_offset = facts.last_offset + 1;
+    }
+
     fn write_recovered(
         &self,
         segment: &Arc<Segment>,
         recovered: &Recovered,
         state: &mut LoadedState,
-        report: &mut OpenReport,
     ) -> Result<(), OpenError> {
         if let Some(reason) = &recovered.cut {
             let cut_bytes = segment.written() - recovered.size;
-            report.truncated_bytes += cut_bytes;
-            report.notes.push(format!(
+            state.report.truncated_bytes += cut_bytes;
+            state.report.notes.push(format!(
                 "cut {cut_bytes} bytes from {} at {}: {reason}",
                 segment.path(FileKind::Log).display(),
                 recovered.size,
@@ -180,26 +200,21 @@ impl Loader<'_> {
 
     /// Renames segments behind a cut: keeping them would leave a hole, or an old tail behind new
     /// data. The operator can still examine their batches.
-    fn drop_segments(
-        &self,
-        state: &mut LoadedState,
-        first: usize,
-        report: &mut OpenReport,
-    ) -> Result<(), OpenError> {
+    fn drop_segments(&self, state: &mut LoadedState, first: usize) -> Result<(), OpenError> {
         let dropped = state.segments.split_off(first);
         for segment in &dropped {
-            report.truncated_bytes += segment.written();
+            state.report.truncated_bytes += segment.written();
             let path = segment.path(FileKind::Log);
             let mut aside = path.clone().into_os_string();
             aside.push(CUT_SUFFIX);
             let aside = PathBuf::from(aside);
-            report.notes.push(format!(
+            state.report.notes.push(format!(
                 "removed {} from the log, because it lies behind the cut; its content is in {}",
                 path.display(),
                 aside.display()
             ));
             self.env.disk().rename(&path, &aside)?;
-            self.remove_segment_files(segment)?;
+            segment.remove_files()?;
             state.aborted.remove(&segment.base_offset());
         }
         if !dropped.is_empty() {
@@ -233,67 +248,29 @@ fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, Str
     Ok(info)
 }
 
-fn apply(
-    recovered: &mut Recovered,
-    state: &mut LoadedState,
-    info: &BatchInfo,
-    facts: BatchFacts,
-    position: u64,
-    segment_base: i64,
-) {
-    if position == 0 {
-        recovered.first_timestamp = Some(facts.max_timestamp);
-    }
-    recovered.is_thinned |= info.base_offset > recovered.end_offset
-        || i64::from(info.record_count) <= i64::from(info.last_offset_delta);
-    let at = position as u32;
-    recovered.indexes.add(facts, at, state.index_interval_bytes);
-    let newest = state.epochs.latest().map_or(-1, |entry| entry.epoch);
-    if info.leader_epoch > newest {
-        state.epochs_changed |= state.epochs.assign(info.leader_epoch, info.base_offset);
-    }
-    let place = Place {
-        segment_base,
-        position: at,
-    };
-    if let Some(aborted) = update(&mut state.producers, info, place) {
-        // An entry that does not rise above the last one is in the index already.
-        let _known = recovered.transactions.append(aborted);
-    }
-    recovered.size = position + u64::from(facts.size);
-    recovered.end_offset = facts.last_offset + 1;
-}
-
-fn update(
-    producers: &mut ProducerStates,
-    info: &BatchInfo,
-    place: Place,
-) -> Option<crate::transaction_index::AbortedTxn> {
-    producers
-        .update(info, info.base_offset, Some(place))?
-        .aborted_txn()
-}
-
 /// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
 /// other.
 fn refuse_old_format(
-    file: &dyn DiskFile,
+    scanner: &mut BatchScanner<SegmentBytes>,
+    size: u64,
     position: u64,
     reason: &DecodeError,
 ) -> Result<(), OpenError> {
     let DecodeError::BadMagic(magic @ (0 | 1)) = *reason else {
         return Ok(());
     };
-    let mut header = [0; HEADER_LEN];
-    crate::disk::read_exact_at(file, &mut header, position)?;
-    let size = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let mut bytes = |at, len| match scanner.bytes_at(at, len, 0) {
+        Ok(bytes) => Ok(bytes.to_vec()),
+        Err(error) => Err(io::Error::from(error)),
+    };
+    let header = bytes(position, HEADER_LEN)?;
+    let len = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
     // CRC, magic, attributes, key length and value length: the minimum of a message.
-    let plausible = size >= 14 && position + 12 + size as u64 <= file.len()?;
+    let plausible = len >= 14 && position + 12 + len as u64 <= size;
     if !plausible {
         return Ok(());
     }
-    let mut message = vec![0; size as usize];
-    crate::disk::read_exact_at(file, &mut message, position + 12)?;
+    let message = bytes(position + 12, len as usize)?;
     let stored = u32::from_be_bytes([message[0], message[1], message[2], message[3]]);
     let mut crc = flate2::Crc::new();
     crc.update(&message[4..]);

@@ -8,9 +8,6 @@ use crate::config::LogConfig;
 use crate::disk;
 use crate::env::LogEnv;
 
-/// Limit of small text files in a folder.
-pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
-
 /// 16 bytes of a topic id (KIP-516).
 pub type TopicId = [u8; 16];
 
@@ -37,8 +34,9 @@ pub struct OpenRequest<'a> {
     pub producer_id_expiration_ms: i64,
 }
 
-/// The checkpoints' values for a log, from [`crate::LogDir::open_state`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The checkpoints' values for a log, from [`crate::LogDir::open_state`]. The default is those of a
+/// log without a row in any checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenState {
     /// The directory was shut down in order, so the files are complete.
     pub clean: bool,
@@ -48,18 +46,6 @@ pub struct OpenState {
     pub log_start_offset: i64,
     /// The last known high watermark.
     pub high_watermark: i64,
-}
-
-impl Default for OpenState {
-    /// A log without a row in any checkpoint.
-    fn default() -> Self {
-        Self {
-            clean: false,
-            recovery_point: 0,
-            log_start_offset: 0,
-            high_watermark: 0,
-        }
-    }
 }
 
 /// Result of opening a log.

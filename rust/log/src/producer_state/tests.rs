@@ -49,7 +49,7 @@ impl Offsets {
         Ok(check)
     }
 
-    fn push(&mut self, info: &BatchInfo) -> Option<CompletedTxn> {
+    fn push(&mut self, info: &BatchInfo) -> Option<AbortedTxn> {
         let completed = self.states.update(info, self.end, None);
         self.end += i64::from(info.last_offset_delta) + 1;
         completed
@@ -256,25 +256,17 @@ fn a_transaction_is_unstable_until_its_marker_is_replicated() {
         place: Some(place),
     };
     assert_eq!(log.states.first_unstable(), Some(start));
-    assert!(log.states.has_ongoing_transaction(PRODUCER));
+    assert_eq!(log.states.first_open(), Some(start));
     log.states.on_high_watermark(12);
     assert_eq!(log.states.first_unstable(), Some(start));
-    let completed = log.push(&marker(PRODUCER, 0, true, 0)).expect("open");
-    let expected = CompletedTxn {
-        producer_id: PRODUCER,
-        first_offset: 10,
-        last_offset: 12,
-        aborted: false,
-        last_stable_offset: 13,
-    };
-    assert_eq!((completed, completed.aborted_txn()), (expected, None));
+    assert_eq!(log.push(&marker(PRODUCER, 0, true, 0)), None, "committed");
     assert_eq!(log.states.first_open(), None);
     // The marker is in the log, but not below the high watermark.
     log.states.on_high_watermark(12);
     assert_eq!(log.states.first_unstable(), Some(start));
     log.states.on_high_watermark(13);
     assert_eq!(log.states.first_unstable(), None);
-    assert!(!log.states.has_ongoing_transaction(PRODUCER));
+    assert_eq!(log.states.first_open(), None);
 }
 
 #[test]
@@ -283,8 +275,7 @@ fn an_abort_names_the_next_open_transaction_as_last_stable_offset() {
     log.push(&transactional(1, 0));
     log.push(&transactional(2, 0));
     log.push(&transactional(1, 1));
-    let completed = log.push(&marker(1, 0, false, 0)).expect("open");
-    let aborted = completed.aborted_txn().expect("aborted");
+    let aborted = log.push(&marker(1, 0, false, 0)).expect("aborted");
     let expected = AbortedTxn {
         producer_id: 1,
         first_offset: 0,
@@ -292,8 +283,8 @@ fn an_abort_names_the_next_open_transaction_as_last_stable_offset() {
         last_stable_offset: 1,
     };
     assert_eq!(aborted, expected);
-    let completed = log.push(&marker(2, 0, false, 0)).expect("open");
-    assert_eq!(completed.last_stable_offset, 5);
+    let aborted = log.push(&marker(2, 0, false, 0)).expect("aborted");
+    assert_eq!(aborted.last_stable_offset, 5);
 }
 
 #[test]

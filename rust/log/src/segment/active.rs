@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::config::LogConfig;
 use crate::offset_index::ENTRY_BYTES as OFFSET_ENTRY_BYTES;
 use crate::scan::BatchFacts;
+use crate::segment::Segment;
 use crate::segment::indexes::SegmentIndexes;
-use crate::segment::{ClosingIndexes, Segment};
 
 /// The active segment, under the log's lock except for `segment`, which readers share.
 #[derive(Debug)]
@@ -14,10 +14,7 @@ pub(crate) struct ActiveSegment {
     pub segment: Arc<Segment>,
     /// Offset -> position, timestamp -> offset.
     pub indexes: SegmentIndexes,
-    /// Bytes of the offset index that were handed to the writer.
-    pub offsets_taken: usize,
-    /// Bytes of the time index that were handed to the writer.
-    pub times_taken: usize,
+
     /// Bytes of the `.log`, including the tail's.
     pub size: u32,
     pub first_timestamp: Option<i64>,
@@ -44,8 +41,6 @@ impl ActiveSegment {
         let base_offset = segment.base_offset();
         Self {
             indexes: SegmentIndexes::new(base_offset, config.segment_index_bytes),
-            offsets_taken: 0,
-            times_taken: 0,
             size: 0,
             first_timestamp: None,
             created_ms: now_ms,
@@ -56,18 +51,8 @@ impl ActiveSegment {
 
     /// Takes no more batches: hands its indexes to the shared part and returns that.
     pub fn close(self) -> Arc<Segment> {
-        self.segment.begin_close(ClosingIndexes {
-            indexes: self.indexes,
-            offsets_taken: self.offsets_taken,
-            times_taken: self.times_taken,
-        });
+        self.segment.begin_close(self.indexes);
         self.segment
-    }
-
-    pub fn write_index_tails(&self) -> std::io::Result<()> {
-        let (offsets, times) = (self.offsets_taken, self.times_taken);
-        self.segment
-            .write_index_tails(&self.indexes, offsets, times)
     }
 
     pub fn base_offset(&self) -> i64 {
@@ -124,16 +109,10 @@ impl ActiveSegment {
 
     /// Bytes behind the last index entry that the writer has, which are walked after a kill.
     pub fn bytes_behind_index(&self) -> u32 {
-        let entries = self.offsets_taken / OFFSET_ENTRY_BYTES;
+        let entries = self.indexes.offsets.taken / OFFSET_ENTRY_BYTES;
         let last = entries.checked_sub(1);
         let last = last.and_then(|last| self.indexes.offsets.view().entry(last));
         self.size - last.map_or(0, |entry| entry.position)
-    }
-
-    /// Index bytes that the writer does not have.
-    pub fn untaken_index_bytes(&self) -> usize {
-        let SegmentIndexes { offsets, times, .. } = &self.indexes;
-        offsets.size_bytes() - self.offsets_taken + times.size_bytes() - self.times_taken
     }
 }
 

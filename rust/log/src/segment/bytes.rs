@@ -1,13 +1,13 @@
 //! The bytes of a segment, in the block cache or in the file.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use pyrklog_arena::CachedSegment;
 
 use crate::disk::DiskFile;
 use crate::kept::{PIECE_BYTES, Verdict};
+use crate::scan::{BatchScanner, ReadBytes};
 use crate::segment::Segment;
 use crate::wait::Wait;
 use crate::windows::{Look, Window};
@@ -108,6 +108,21 @@ impl SegmentBytes {
             }
             (Wait::Nowait, Source::File(_)) => file.read_at_nowait(buffer, position),
             (Wait::Blocking | Wait::PastCache, _) => file.read_at(buffer, position),
+        }
+    }
+
+    /// Tells the system which bytes of the file will be read soon.
+    pub fn read_ahead(&self, position: u64, len: u64) {
+        let is_cached = |cached: &Arc<CachedSegment>| {
+            let range = u32::try_from(position).ok().zip(u32::try_from(len).ok());
+            range.is_some_and(|(at, len)| cached.holds(at, at.saturating_add(len)))
+        };
+        if self.cached().is_some_and(is_cached) {
+            return;
+        }
+        // A hint is not worth opening a file.
+        if let Ok(file) = self.file(Wait::Nowait) {
+            file.read_ahead(position, len);
         }
     }
 
@@ -224,6 +239,17 @@ impl Segment {
     pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
         SegmentBytes::new(self)
     }
+
+    /// Walks over the batches from `start` on, and waits for the disk.
+    pub fn walk(self: &Arc<Self>, start: u64, chunk: usize) -> BatchScanner<SegmentBytes> {
+        BatchScanner::new(self.bytes(), start, self.size(), chunk, Wait::Blocking)
+    }
+}
+
+impl ReadBytes for SegmentBytes {
+    fn read(&self, buffer: &mut [u8], position: u64, wait: Wait) -> io::Result<usize> {
+        SegmentBytes::read(self, buffer, position, wait)
+    }
 }
 
 fn piece_end(position: u64) -> u64 {
@@ -276,57 +302,5 @@ fn read_nowait(
         file.read_at_nowait_keeping(buffer, position)
     } else {
         file.read_at_nowait(buffer, position)
-    }
-}
-
-/// For walks over a segment that include unwritten bytes. Reading only.
-impl DiskFile for SegmentBytes {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.read(buffer, position, Wait::Blocking)
-    }
-
-    fn read_at_nowait(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.read(buffer, position, Wait::Nowait)
-    }
-
-    fn read_past_cache_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.read(buffer, position, Wait::PastCache)
-    }
-
-    fn write_all_at(&self, _bytes: &[u8], _position: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        match &self.source {
-            Source::Segment(segment) => Ok(segment.size()),
-            Source::File(file) => file.len(),
-        }
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn read_ahead(&self, position: u64, len: u64) {
-        let is_cached = |cached: &Arc<CachedSegment>| {
-            let range = u32::try_from(position).ok().zip(u32::try_from(len).ok());
-            range.is_some_and(|(at, len)| cached.holds(at, at.saturating_add(len)))
-        };
-        if self.cached().is_some_and(is_cached) {
-            return;
-        }
-        // A hint is not worth opening a file.
-        if let Ok(file) = self.file(Wait::Nowait) {
-            file.read_ahead(position, len);
-        }
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::disk::{self, Disk, DiskFile};
+use crate::disk::{self, Disk};
 use crate::names::FileKind;
 use crate::offset_index::OffsetIndex;
-use crate::scan::{BatchFacts, BatchScanner, WALK_CHUNK_BYTES};
+use crate::scan::{BatchFacts, BatchScanner, ReadBytes, WALK_CHUNK_BYTES};
+use crate::sparse_index::IndexEntry;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry, TimeIndex};
 use crate::wait::Wait;
 
@@ -29,12 +30,20 @@ impl SegmentIndexes {
         Self {
             offsets: OffsetIndex::new(base_offset, max_bytes as usize),
             times: TimeIndex::new(base_offset, max_bytes as usize),
-            largest: TimeEntry {
-                timestamp: NO_TIMESTAMP,
-                offset: base_offset,
-            },
+            largest: TimeEntry::none(base_offset),
             bytes_since_entry: 0,
         }
+    }
+
+    /// Bytes that the writer has not got yet.
+    pub fn untaken_bytes(&self) -> usize {
+        self.offsets.untaken().len() + self.times.untaken().len()
+    }
+
+    /// The writer has all entries, or the files do.
+    pub fn set_taken(&mut self) {
+        self.offsets.taken = self.offsets.size_bytes();
+        self.times.taken = self.times.size_bytes();
     }
 
     /// Adds the next batch, which starts at `position`. If more than `interval` bytes precede it
@@ -68,7 +77,7 @@ impl SegmentIndexes {
     }
 
     /// The indexes of a closed segment of `size` bytes, from its batches' headers.
-    pub fn rebuild(log: &dyn DiskFile, base_offset: i64, size: u64) -> io::Result<Self> {
+    pub fn rebuild(log: impl ReadBytes, base_offset: i64, size: u64) -> io::Result<Self> {
         let mut indexes = Self::new(base_offset, u32::MAX);
         let mut scanner = BatchScanner::new(log, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header()? {

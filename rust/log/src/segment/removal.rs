@@ -7,16 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use crate::disk::{is_full, missing_is_fine};
-use crate::names::{self, FileKind};
+use crate::names::{self, FileKind, INDEX_FILES};
 use crate::segment::{OpenLog, Segment};
-
-/// A segment's files besides its `.log`; the snapshot is the one at its start.
-const OTHER_FILES: [FileKind; 4] = [
-    FileKind::OffsetIndex,
-    FileKind::TimeIndex,
-    FileKind::TransactionIndex,
-    FileKind::Snapshot,
-];
 
 impl Segment {
     /// The present path of one of its files.
@@ -43,6 +35,16 @@ impl Segment {
         if let Some(cached) = self.cached() {
             cached.forget();
         }
+    }
+
+    /// Removes the files, under their names. The `.log` goes first: without it the others are
+    /// orphans, which the next opening removes.
+    pub fn remove_files(&self) -> io::Result<()> {
+        for kind in [FileKind::Log].into_iter().chain(INDEX_FILES) {
+            missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;
+        }
+        self.set_removed();
+        Ok(())
     }
 
     /// Whether retention or a truncation took it out of the log.
@@ -80,7 +82,7 @@ impl Segment {
         if self.removed.load(Ordering::Acquire) {
             return Ok(());
         }
-        for kind in OTHER_FILES {
+        for kind in others() {
             match self.rename(kind) {
                 Err(error) if is_full(&error) => {
                     missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;
@@ -103,6 +105,11 @@ impl Segment {
             remove(FileKind::Log)?;
         }
         // Some may have been renamed before an error.
-        OTHER_FILES.into_iter().try_for_each(remove)
+        others().try_for_each(remove)
     }
+}
+
+/// A segment's files besides its `.log`; the snapshot is the one at its start.
+fn others() -> impl Iterator<Item = FileKind> {
+    INDEX_FILES.into_iter().chain([FileKind::Snapshot])
 }

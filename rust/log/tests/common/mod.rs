@@ -369,7 +369,9 @@ pub fn bytes(slice: &Slice) -> Vec<u8> {
     let mut bytes = vec![0; slice.len()];
     let mut done = 0;
     while done < bytes.len() {
-        let n = slice.read_at(done, &mut bytes[done..]).unwrap();
+        let n = slice
+            .read(done, &mut bytes[done..], Wait::Blocking)
+            .unwrap();
         assert!(n > 0, "a slice ends before its length");
         done += n;
     }

@@ -1,6 +1,6 @@
 //! A fetch's answer: protocol fields in memory, record bytes as file ranges.
 
-use pyrklog_log::Slice;
+use pyrklog_log::{Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{
     FetchPartitionHead, FetchPartitionTail, FetchResponseHead, FetchResponseWriter,
@@ -166,7 +166,7 @@ fn put_records(
 fn read_whole(slice: &Slice, buffer: &mut [u8]) -> bool {
     let mut done = 0;
     while done < buffer.len() {
-        match slice.read_at_nowait(done, &mut buffer[done..]) {
+        match slice.read(done, &mut buffer[done..], Wait::Nowait) {
             Ok(0) | Err(_) => return false,
             Ok(count) => done += count,
         }

@@ -46,7 +46,7 @@ fn pool(arena: &Arc<Arena>, pool: &mut Pool) {
             slot,
             transient_max,
         };
-        pool.carve(arena.memory(), want).unwrap()
+        pool.carve(&arena.memory, want).unwrap()
     };
     assert_eq!((carve(None).chunk, carve(Some(2)).chunk), (5, 4));
     pool.open[0] = None;
@@ -114,9 +114,9 @@ fn slots_that_are_lost_or_have_two_owners() {
         arena.check_all();
         arena.take_failure().unwrap()
     };
-    let lost = told(&|arena| arena.slots().lock().lose());
+    let lost = told(&|arena| arena.slots.lock().lose());
     assert_eq!(lost, "of 1024 slots 1 are in use and 1022 free");
-    let twice = told(&|arena| arena.slots().lock().give_twice());
+    let twice = told(&|arena| arena.slots.lock().give_twice());
     assert_eq!(twice, "slot 0 has several owners");
 }
 

@@ -132,6 +132,13 @@ impl MemDisk {
         state.durable.insert(path.to_owned(), file);
     }
 
+    /// A file of no directory.
+    pub fn file(content: Vec<u8>) -> Arc<dyn DiskFile> {
+        let file = MemFile::default();
+        file.content.lock().current = content;
+        Arc::new(file)
+    }
+
     /// Paths of all files, in order.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state.lock().files.keys().cloned().collect()

@@ -12,7 +12,7 @@ fn positions() -> Vec<u32> {
 
 fn beside_log() -> Beside {
     Beside {
-        log: Some(Box::new(segment())),
+        log: Some(MemDisk::file(segment())),
         ..Beside::default()
     }
 }
