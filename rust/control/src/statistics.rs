@@ -60,6 +60,8 @@ pub struct ThreadStatistics {
     pub worked_ns: Counter,
     /// Requests of very many elements.
     pub heavy_requests: Counter,
+    /// Partitions that fetches looked at, each time that they did.
+    pub fetch_looks: Counter,
     /// Connections closed because of what they sent.
     pub protocol_errors: Counter,
     /// Connections closed because nothing happened on them.
@@ -83,6 +85,7 @@ impl Default for ThreadStatistics {
             connections_moved: Counter::default(),
             worked_ns: Counter::default(),
             heavy_requests: Counter::default(),
+            fetch_looks: Counter::default(),
             protocol_errors: Counter::default(),
             idle_closed: Counter::default(),
             requests: std::array::from_fn(|_| Counter::default()),

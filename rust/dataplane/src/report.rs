@@ -39,7 +39,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         fetch_waiters += fetches;
         partitions += 1;
     }
-    let sessions = network.sessions.lock().statistics();
+    let sessions = network.sessions.statistics();
     let gauges = [
         ("connections", network.limits.total()),
         ("partitions", partitions),
@@ -221,6 +221,7 @@ fn sums(network: &Network, all: &mut Vec<(String, u64)>) {
             "heavy_requests",
             counters.sum(|thread| &thread.heavy_requests),
         ),
+        ("fetch_looks", counters.sum(|thread| &thread.fetch_looks)),
         (
             "connections_moved",
             counters.sum(|thread| &thread.connections_moved),

@@ -456,7 +456,7 @@ impl NetworkThread {
             control_requests::tell_gone(&self.cx.services, &conn.client);
         }
         match conn.client.exclusive.take() {
-            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, conn.client.token, *work),
+            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, *work),
             Some(Exclusive::ListOffsets(work)) => work.forget_doubts(conn.client.token),
             _ => {}
         }
