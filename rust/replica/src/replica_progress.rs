@@ -134,22 +134,27 @@ impl Follower {
         self.leader_end = leader_end;
     }
 
-    /// The fetch was one of this session, or of none.
-    pub fn join_session(&mut self, session: Option<&Arc<SessionFetches>>, now_ms: i64) {
-        if !session.is_some_and(|session| self.is_in_session(session)) {
-            self.session = session.cloned();
-            self.in_session_since_ms = now_ms;
+    /// The fetch was one of this session, or of none. True where fetches of another one counted
+    /// so far, and do not any more.
+    pub fn join_session(&mut self, session: Option<&Arc<SessionFetches>>, now_ms: i64) -> bool {
+        if session.is_some_and(|session| self.is_in_session(session)) {
+            return false;
         }
+        self.in_session_since_ms = now_ms;
+        let before = std::mem::replace(&mut self.session, session.cloned());
+        before.is_some()
     }
 
-    /// Later fetches of this session say nothing of the partition.
-    pub fn leave_session(&mut self, session: &Arc<SessionFetches>) {
-        if self.is_in_session(session) {
+    /// Later fetches of this session say nothing of the partition; false where they did not before.
+    pub fn leave_session(&mut self, session: &Arc<SessionFetches>) -> bool {
+        let was_in = self.is_in_session(session);
+        if was_in {
             self.confirmed_ms = self.confirmed_ms();
             self.caught_up_ms = self.caught_up_ms();
             (self.connection, self.fetched_ms) = (self.last_connection(), self.fetched_ms());
             self.session = None;
         }
+        was_in
     }
 
     /// Whether its last fetch was one of this session, which still has the partition.

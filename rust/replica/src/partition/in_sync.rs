@@ -66,6 +66,11 @@ pub struct Fetched {
     pub ends_doubt: bool,
 }
 
+/// Whose fetches say how far a replica is.
+fn is_of_replica(terms: WatchTerms) -> bool {
+    terms.isolation == Isolation::LogEnd
+}
+
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
     /// written, `is_held` is [`pyrklog_control::api::LeaderSpec::is_held`]. False where this broker does not
@@ -98,7 +103,7 @@ impl PartitionState {
             self.is_held = is_held;
         }
         // Followers are asked again, and consumers may be sent elsewhere.
-        let concerns = |terms: WatchTerms| terms.isolation == Isolation::LogEnd || terms.by_rack;
+        let concerns = |terms: WatchTerms| is_of_replica(terms) || terms.by_rack;
         self.tell_some_fetches_later(concerns);
         is_fit
     }
@@ -170,7 +175,7 @@ impl PartitionState {
         follower.log_start_offset = fetch.log_start_offset;
         let (connection, now_ms) = (fetch.connection, fetch.now_ms);
         follower.fetches(connection, offset, end, fetch.broker_epoch, now_ms);
-        follower.join_session(fetch.session, now_ms);
+        let left_another = follower.join_session(fetch.session, now_ms);
         let confirmed_ms = follower.confirmed_ms();
         let is_member = self.members.contains(&id);
         let has_caught_up = !is_member && follower.tells_of_reaching(needed);
@@ -184,6 +189,9 @@ impl PartitionState {
         let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
         if ends_doubt {
             self.doubt_ms = None;
+        }
+        if left_another {
+            self.tell_some_fetches_later(is_of_replica);
         }
         if has_moved {
             self.tell_some_fetches_later(|terms| terms.by_rack);
@@ -244,8 +252,7 @@ impl PartitionState {
                 must_answer: true,
                 ..Change::RENEWAL
             };
-            let concerns = |terms: WatchTerms| terms.isolation == Isolation::LogEnd;
-            self.wake_some_fetches(change, concerns, outbox);
+            self.wake_some_fetches(change, is_of_replica, outbox);
         }
     }
 
@@ -266,7 +273,7 @@ impl PartitionState {
             wakes: true,
             ..Change::NEWS
         };
-        let concerns = |terms: WatchTerms| terms.isolation != Isolation::LogEnd;
+        let concerns = |terms: WatchTerms| !is_of_replica(terms);
         self.wake_some_fetches(change, concerns, outbox);
     }
 
@@ -317,8 +324,9 @@ impl PartitionState {
     /// Fetches of a session do not count for a follower any more but those that have come.
     pub fn leave_session(&mut self, id: i32, session: &Arc<SessionFetches>) {
         let mut followers = self.followers.iter_mut();
-        if let Some(follower) = followers.find(|follower| follower.id == id) {
-            follower.leave_session(session);
+        let follower = followers.find(|follower| follower.id == id);
+        if follower.is_some_and(|follower| follower.leave_session(session)) {
+            self.tell_some_fetches_later(is_of_replica);
         }
     }
 

@@ -491,12 +491,18 @@ impl Session {
                 panic!("{:?} is settled, and not watched", entry.target);
             };
             let mut state = partition.lock();
-            let is_unheard = is_news(&entry.target, &mut state) || !self.watching.counts(&state);
+            let (is_news, counts) = (
+                is_news(&entry.target, &mut state),
+                self.watching.counts(&state),
+            );
             assert!(
-                !is_unheard || self.watching.is_marked(place),
-                "{:?} has news that no mark tells of: {:?}",
+                !is_news && counts || self.watching.is_marked(place),
+                "no mark tells of news ({is_news}) or of an uncounted fetch ({counts}): {:?}, \
+                 {:?} in epoch {}, high watermark {}",
                 entry.target,
-                *state,
+                state.role,
+                state.leader_epoch,
+                state.high_watermark(),
             );
         }
     }
