@@ -1,1 +1,1 @@
-"""Benchmarks: side by side with Apache Kafka, and of the seam. See docs/benchmarks.md."""
+"""Benchmarks: side by side with Apache Kafka, and of the seam. See benchmark-method.md."""

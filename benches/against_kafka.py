@@ -1,7 +1,7 @@
 """pyrklog and Apache Kafka in turn, A B A B, on the same work: `python -m benches.against_kafka`.
 
 Each broker runs alone, in a memory cgroup where one can be made, on memory that was touched
-before. docs/benchmarks.md says what is measured and how.
+before. benchmark-method.md says what is measured and how.
 """
 
 import argparse

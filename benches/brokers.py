@@ -200,7 +200,7 @@ class Broker(ABC):
             self._process.send_signal(number)
 
     def kill_alone(self) -> None:
-        """SIGKILL to the broker's own process, as whoever types `kill -9`."""
+        """SIGKILL to the broker's own process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -151,7 +151,7 @@ def _groups() -> list[Case]:
     ]
 
 
-# "start-up" is measured by whoever starts the broker; "idle" before the memory is filled.
+# The start of the broker measures "start-up"; "idle" before the memory is filled.
 START_UP = "start-up"
 IDLE = Case(
     "idle",

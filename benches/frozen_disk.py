@@ -45,7 +45,7 @@ class FrozenDisk:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Whoever writes to it in the meantime waits for the end of the block."""
+        """Its writers wait for the end of the block."""
         guard = subprocess.Popen(
             [sys.executable, "-c", _GUARD, str(self.path), str(FITHAW)],
             stdin=subprocess.PIPE,

@@ -170,7 +170,7 @@ def cores() -> Cores:
 
 
 def device_read_bytes(folder: Path) -> int:
-    """What was read from the device of `folder` since the system's start, whoever read it."""
+    """What was read from the device of `folder` by all processes since the system's start."""
     device = os.stat(folder).st_dev
     wanted = (os.major(device), os.minor(device))
     for line in (_PROC / "diskstats").read_text().splitlines():

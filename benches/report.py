@@ -137,7 +137,7 @@ def table(found: list[Line]) -> Table:
 
 
 def markdown(found: list[Line]) -> str:
-    """For docs/benchmarks.md."""
+    """For benchmarks.md."""
     headings, cells = _rows(found)
     rule = [
         "-:" if place in _NUMBERS or heading == "floor" else "-"

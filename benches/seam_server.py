@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from pyrklog.core_plane import CorePlane
-from pyrklog.dataplane import PlaneSettings, Request, Session
-from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.image import BrokerImage, ImageDelta
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.dataplane import PlaneSettings, Request, Session
+from pyrklog.plane.values import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.
 _ANSWER = bytes(4) + bytes(2) + b"\x00\x01\x00"

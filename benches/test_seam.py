@@ -1,4 +1,4 @@
-"""Micro-benchmarks of the seam: `pytest benches/test_seam.py`. docs/benchmarks.md explains them."""
+"""Micro-benchmarks of the seam: `pytest benches/test_seam.py`; see benchmark-method.md."""
 
 import resource
 import socket

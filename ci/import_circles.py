@@ -15,8 +15,6 @@ from ci import python_imports, rust_imports
 Graph = dict[Path, set[Path]]
 
 CIRCLE_FILES_MAX = 2
-# What is still being cut; never raised.
-EXCEPTIONS = {"benches/floors": 5, "tests": 13}
 PYTHON_FOLDERS = {"python/pyrklog": "python", "tests": "", "benches": "", "ci": "", "demo": ""}
 
 

@@ -1,31 +1,27 @@
-"""Types of the Rust extension. The contract in prose is docs/design.md, section 6.
+"""Types of the Rust extension. The contract in prose is design.md, section 6.
 
-All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes.
+All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes. What
+goes down is read from named tuples by the names of their fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal, final
 
+from pyrklog.plane.dataplane import PlaneSettings
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
+
 __all__ = [
     "ApiRow",
-    "BrokerImage",
     "ClientGone",
-    "ClusterConfig",
     "CommitBatch",
     "DataPlane",
     "Event",
     "FollowerCaughtUp",
     "FollowerLogStart",
-    "FollowerSpec",
     "ForeignLogDirError",
     "Heartbeat",
-    "ImageDelta",
     "InternalAppended",
-    "InternalBatch",
     "InternalReadDone",
-    "LeaderSpec",
-    "LogConfig",
-    "LogDirDescription",
     "LogDirError",
     "LogDirFailed",
     "LogDirLockedError",
@@ -33,16 +29,13 @@ __all__ = [
     "Notice",
     "OffsetCommit",
     "OffsetTable",
-    "PartitionImage",
     "PartitionsDone",
     "PlaneClosedError",
-    "PlaneConfig",
     "RecordsDeleted",
     "ReplicaDigestDone",
     "Request",
     "Session",
     "ShutdownDone",
-    "TopicImage",
     "TopicsMissing",
     "__version__",
     "api_table",
@@ -68,164 +61,6 @@ class ForeignLogDirError(LogDirError):
 
 class PlaneClosedError(RuntimeError):
     """The plane was shut down."""
-
-@final
-class PlaneConfig:
-    def __new__(
-        cls,
-        *,
-        node_id: int,
-        cluster_id: str,
-        log_dirs: Sequence[str],
-        network_threads: int,
-        reader_threads: int,
-        recovery_threads_per_dir: int,
-        writer_threads_per_dir: int,
-        socket_request_max_bytes: int,
-        receive_buffers_max_bytes: int,
-        control_queue_max_requests: int,
-        connections_max_idle_ms: int,
-        max_connections: int,
-        max_connections_per_ip: int,
-        socket_send_buffer_bytes: int,
-        socket_receive_buffer_bytes: int,
-        fetch_max_bytes: int,
-        fetch_session_slots: int,
-        fetch_read_path: Literal["auto", "sendfile", "copy"],
-        unwritten_max_bytes: int | None,
-        cache_dir: str | None,
-        cache_max_bytes: int | None,
-        cache_keeps: bool,
-        cache_drops: bool,
-        cache_flush_bytes: int,
-        cache_flush_ms: int,
-        cache_direct_min_bytes: int,
-        recovery_checkpoint_interval_ms: int,
-        log_start_checkpoint_interval_ms: int,
-        high_watermark_checkpoint_interval_ms: int,
-        retention_check_interval_ms: int,
-        producer_id_expiration_ms: int,
-        auto_create_topics: bool,
-        cluster: ClusterConfig | None,
-    ) -> PlaneConfig: ...
-
-@final
-class ClusterConfig:
-    """Of a broker that is one of a cluster."""
-
-    def __new__(
-        cls,
-        *,
-        listener: str,
-        fetchers: int,
-        fetch_wait_max_ms: int,
-        fetch_min_bytes: int,
-        fetch_max_bytes: int,
-        fetch_response_max_bytes: int,
-        fetch_backoff_ms: int,
-        socket_timeout_ms: int,
-        reads_by_rack: bool,
-    ) -> ClusterConfig: ...
-
-@final
-class BrokerImage:
-    def __new__(
-        cls, *, id: int, rack: str | None, endpoints: Sequence[tuple[str, str, int]]
-    ) -> BrokerImage: ...
-
-@final
-class PartitionImage:
-    def __new__(
-        cls,
-        *,
-        index: int,
-        leader: int,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
-        offline: Sequence[int],
-    ) -> PartitionImage: ...
-
-@final
-class LogConfig:
-    """The log's topic options, resolved; each name is Kafka's with dots as underscores."""
-
-    def __new__(
-        cls,
-        *,
-        segment_bytes: int,
-        segment_ms: int,
-        segment_jitter_ms: int,
-        segment_index_bytes: int,
-        index_interval_bytes: int,
-        max_message_bytes: int,
-        message_timestamp_type: Literal["CreateTime", "LogAppendTime"],
-        message_timestamp_before_max_ms: int,
-        message_timestamp_after_max_ms: int,
-        compression_type: str,
-        flush_messages: int,
-        flush_ms: int,
-        retention_ms: int,
-        retention_bytes: int,
-        file_delete_delay_ms: int,
-        cleanup_delete: bool,
-        cleanup_compact: bool,
-    ) -> LogConfig: ...
-
-@final
-class TopicImage:
-    def __new__(
-        cls,
-        *,
-        name: str,
-        id: bytes,
-        internal: bool,
-        log: LogConfig,
-        min_insync_replicas: int,
-        leading_throttled: Sequence[tuple[int, int]] | None,
-        following_throttled: Sequence[tuple[int, int]] | None,
-        partitions: Sequence[PartitionImage],
-    ) -> TopicImage: ...
-
-@final
-class ImageDelta:
-    def __new__(
-        cls,
-        *,
-        version: int,
-        controller_id: int,
-        brokers: Sequence[BrokerImage],
-        topics: Sequence[TopicImage],
-        removed_topics: Sequence[str],
-    ) -> ImageDelta: ...
-
-@final
-class LeaderSpec:
-    def __new__(
-        cls,
-        *,
-        topic: str,
-        partition: int,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
-        is_new: bool,
-        is_held: bool,
-    ) -> LeaderSpec: ...
-
-@final
-class FollowerSpec:
-    def __new__(
-        cls,
-        *,
-        topic: str,
-        partition: int,
-        leader: int,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
-        is_new: bool,
-    ) -> FollowerSpec: ...
 
 @final
 class Session:
@@ -369,18 +204,11 @@ class RecordsDeleted:
     results: list[tuple[int, int]]
 
 @final
-class LogDirDescription:
-    path: str
-    error_code: int
-    total_bytes: int
-    usable_bytes: int
-    partitions: list[tuple[str, int, int, int]]
-
-@final
 class LogDirsDescribed:
     __match_args__ = ("ticket", "log_dirs")
     ticket: int
-    log_dirs: list[LogDirDescription]
+    log_dirs: list[tuple[str, int, int, int, list[tuple[str, int, int, int]]]]
+    """The fields of :class:`LogDirUsage`."""
 
 @final
 class InternalAppended:
@@ -393,25 +221,16 @@ class InternalAppended:
     base_offset: int
 
 @final
-class InternalBatch:
-    """``records``: (offset, key, value); none where ``damage`` says why they cannot be read."""
-
-    base_offset: int
-    last_offset: int
-    producer_id: int
-    is_transactional: bool
-    is_control: bool
-    records: list[tuple[int, bytes | None, bytes | None]]
-    damage: str | None
-
-@final
 class InternalReadDone:
     """Ticket of ``read_internal``: an error code, the batches, where to go on, and the end."""
 
     __match_args__ = ("ticket", "error", "batches", "next_offset", "end_offset")
     ticket: int
     error: int
-    batches: list[InternalBatch]
+    batches: list[
+        tuple[int, int, int, bool, bool, list[tuple[int, bytes | None, bytes | None]], str | None]
+    ]
+    """The fields of :class:`InternalBatch`, with those of :class:`InternalRecord`."""
     next_offset: int
     end_offset: int
 
@@ -420,17 +239,8 @@ class ReplicaDigestDone:
     """Ticket of ``replica_digest``; with an error nothing else counts."""
 
     ticket: int
-    error: int
-    leader_epoch: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    next_offset: int
-    digest: int
-    batches: int
-    damaged_offset: int
-    first: tuple[int, int, int, int] | None
-    """(base offset, last offset, leader epoch, CRC-32C)."""
+    digest: tuple[int, int, int, int, int, int, int, int, int, tuple[int, int, int, int] | None]
+    """The fields of :class:`ReplicaDigest`."""
 
 @final
 class ShutdownDone:
@@ -492,7 +302,7 @@ Event = (
 
 @final
 class DataPlane:
-    def __new__(cls, config: PlaneConfig) -> DataPlane: ...
+    def __new__(cls, settings: PlaneSettings) -> DataPlane: ...
     def found_partitions(self) -> list[tuple[str, int, bytes | None, str]]:
         """(topic, partition, topic id or None, log directory)."""
     def pasts(self) -> list[tuple[int | None, bool]]:

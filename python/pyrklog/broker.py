@@ -20,25 +20,39 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from pyrklog import banner, logs
 from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
+from pyrklog.admin.uncompacted import warn_of_uncompacted
+from pyrklog.base import logs
+from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
-from pyrklog.controller.asked import AskedController
+from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.service import ClusterService
+from pyrklog.controller.local_channel import Channels, LocalChannel
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
-from pyrklog.core_plane import CorePlane, memory_bytes
-from pyrklog.dataplane import Plane, PlaneSettings
+from pyrklog.controller.takeover.standby import Patience, Standby
 from pyrklog.errors import EX_IO, StartError, TemporaryError
-from pyrklog.events import EventHandler, Handlers
-from pyrklog.failed_start import StartAttempt, start_error_in
-from pyrklog.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
-from pyrklog.identity import (
+from pyrklog.handlers.events import EventHandler
+from pyrklog.handlers.service import ClusterService
+from pyrklog.membership.current_store import CurrentStore
+from pyrklog.membership.life import LastLife, has_all
+from pyrklog.membership.member import Member
+from pyrklog.membership.store_connection import store_connection
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
+from pyrklog.plane.core_plane import CorePlane, memory_bytes
+from pyrklog.plane.dataplane import Plane, PlaneSettings
+from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.start import banner
+from pyrklog.start.failed_start import StartAttempt, start_error_in
+from pyrklog.start.file_limit import raise_file_limit
+from pyrklog.start.folders import compare_folders, warn_of_full_disks, warn_of_unconfirmed
+from pyrklog.start.identity import (
     DirectoryIdentity,
     choose_cluster_id,
     choose_member_id,
@@ -47,24 +61,13 @@ from pyrklog.identity import (
     enter_cluster,
     read_identities,
 )
-from pyrklog.membership.current_store import CurrentStore
-from pyrklog.membership.life import LastLife, has_all
-from pyrklog.membership.member import Member
-from pyrklog.membership.place import metadata_place
-from pyrklog.metadata import Metadata, with_kept_options
-from pyrklog.metastore import znodes
-from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
-from pyrklog.peers.own_channel import Channels, OwnChannel
-from pyrklog.peers.standby import Patience, Standby
-from pyrklog.plane_settings import plane_settings
-from pyrklog.replication.driver import ReplicationDriver
-from pyrklog.slow_start import tell_slow_start
-from pyrklog.standing import note_standing
-from pyrklog.uncompacted import warn_of_uncompacted
+from pyrklog.start.slow_start import tell_slow_start
+from pyrklog.start.standing import note_standing
 
 if TYPE_CHECKING:
-    from pyrklog.controller.requests import TopicPartition
+    from pyrklog.cluster.requests import TopicPartition
     from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.handlers.dispatch import Handlers
     from pyrklog.peers.peers import Peers
 
 LEADERS_WAIT_SECONDS = 0.3
@@ -78,7 +81,6 @@ waits for what all others have written, too: cut short, logs would have to recov
 containers waits ten seconds before he kills."""
 SAME_SIGNAL_SECONDS = 0.1
 """timeout(1) signals the process and then its group: that is meant as one signal, not as two."""
-OPEN_FILES_WARN = 4096
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 """An error that nobody foresaw; it is in the log."""
@@ -139,9 +141,9 @@ class Broker:
         """Starts, serves, ends; the exit code."""
         for notice in self.config.notices:
             log.warning("option_ignored", notice=notice)
-        _raise_file_limit()
+        raise_file_limit()
         identities = read_identities(self.config.log_dirs)
-        async with metadata_place(self.config) as connect:
+        async with store_connection(self.config) as connect:
             store = CurrentStore(await connect())
             try:
                 node_id, cluster_id = await self._identify(identities, store)
@@ -205,10 +207,13 @@ class Broker:
         metadata = Metadata(node_id, self.config, store, plane)
         replication = ReplicationDriver(node_id, metadata, plane)
         controller = self._controller(metadata, replication, store)
-        metadata.on_options_changed = controller.options_changed
-        asked = AskedController(controller)
-        peers = self._peers(metadata, replication, controller, asked, plane)
-        producer_ids = _producer_ids(peers, asked, member)
+
+        def known_controller() -> int:
+            return controller.controller_id
+
+        api = ControllerApi(controller)
+        peers = self._peers(metadata, replication, controller, api, plane)
+        producer_ids = _producer_ids(peers, api, member)
         service = self.service = self._service(
             cluster_id, store, plane, metadata, replication, controller, producer_ids
         )
@@ -220,7 +225,7 @@ class Broker:
                 store=store,
                 service=service,
                 replication=replication,
-                load_handlers=lambda: _load_handlers(service, groups(), replication, asked),
+                load_handlers=lambda: _load_handlers(service, groups(), replication, api),
                 log_dir_count=len(self.config.log_dirs),
                 on_all_log_dirs_failed=self._all_log_dirs_failed,
                 nursery=nursery,
@@ -231,11 +236,10 @@ class Broker:
             if peers is not None:
                 nursery.start_soon(peers.run)
             nursery.start_soon(member.keep_session)
-            nursery.start_soon(tell_slow_start, self.ready, metadata, controller)
+            nursery.start_soon(tell_slow_start, self.ready, metadata, known_controller)
             with trio.CancelScope() as starting:
                 self._starting = starting
-                # A listener on any free port must be bound before its port can be registered, and
-                # the brokers of a cluster expect one that is registered to listen.
+                # A port is bound before it is registered, so that those who read of it can connect.
                 bound = self.config.listeners.bound
                 early = [item for item in bound if in_cluster or not item.port]
                 self._listen(plane, early)
@@ -245,9 +249,7 @@ class Broker:
                 )
                 if in_cluster:
                     nursery.start_soon(
-                        metadata.follow_controller,
-                        controller.changes,
-                        lambda: controller.controller_id,
+                        metadata.follow_controller, controller.changes, known_controller
                     )
                 await metadata.changes.wait_until(lambda: bool(metadata.image.brokers))
                 self._look_at_folders(metadata, plane, service, being_deleted, known_dirs)
@@ -288,7 +290,7 @@ class Broker:
         warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
-        """Takes over topics of a directory that another broker wrote; see docs/adoption.md."""
+        """Takes over topics of a directory that another broker wrote; see adoption.md."""
         found = plane.found_partitions()
         used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
         if found and (used is None or record is not None):
@@ -305,7 +307,7 @@ class Broker:
         self, metadata: Metadata, replication: ReplicationDriver, store: Metastore
     ) -> ControllerDriver:
         node_id = metadata.node_id
-        return ControllerDriver(
+        controller = ControllerDriver(
             node_id,
             store,
             self._channels(node_id, replication),
@@ -314,10 +316,12 @@ class Broker:
             metadata.told,
             self._standby(node_id, store),
         )
+        metadata.on_options_changed = controller.options_changed
+        return controller
 
     def _channels(self, node_id: int, replication: ReplicationDriver) -> Channels:
         if self.config.zookeeper is None:
-            return OwnChannel(replication)
+            return LocalChannel(replication)
         from pyrklog.peers.channels import PeerChannels
 
         return PeerChannels(
@@ -331,7 +335,7 @@ class Broker:
         config = self.config
         if config.zookeeper is None or not config.boolean("pyrklog.failover.suspicion"):
             return Patience()
-        from pyrklog.peers.challenger import Challenger
+        from pyrklog.controller.takeover.challenger import Challenger
 
         timeout_ms = config.integer("zookeeper.session.timeout.ms")
         return Challenger(node_id, store, config.listeners.inter_broker, timeout_ms)
@@ -341,7 +345,7 @@ class Broker:
         metadata: Metadata,
         replication: ReplicationDriver,
         controller: ControllerDriver,
-        asked: AskedController,
+        api: ControllerApi,
         plane: Plane,
     ) -> Peers | None:
         """What only a broker of a cluster has."""
@@ -350,7 +354,12 @@ class Broker:
         from pyrklog.peers.peers import Peers
 
         return Peers(
-            self.config, metadata, replication, plane, asked, lambda: controller.controller_id
+            self.config,
+            metadata,
+            replication,
+            plane,
+            api,
+            lambda: controller.controller_id,
         )
 
     def _service(
@@ -393,9 +402,9 @@ class Broker:
         service: Administration,
         plane: Plane,
     ) -> GroupCoordinator:
+        from pyrklog.admin.offsets_topic import ClusterOffsetsTopic
         from pyrklog.groups.driver import GroupCoordinator
         from pyrklog.groups.options import group_options, group_settings
-        from pyrklog.groups.topic import ClusterOffsetsTopic
 
         return GroupCoordinator(
             group_settings(self.config, memory_bytes()),
@@ -526,11 +535,11 @@ def _collect_garbage_from_now_on() -> None:
         gc.enable()
 
 
-def _producer_ids(peers: Peers | None, asked: AskedController, member: Member) -> ProducerIds:
+def _producer_ids(peers: Peers | None, api: ControllerApi, member: Member) -> ProducerIds:
     """Blocks come from the controller, which a broker that is alone is itself."""
     if peers is not None:
         return ProducerIds(peers.allocate_producer_ids)
-    return ProducerIds(lambda: asked.allocate_producer_ids(member.node_id, member.broker_epoch))
+    return ProducerIds(lambda: api.allocate_producer_ids(member.node_id, member.broker_epoch))
 
 
 def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
@@ -538,8 +547,8 @@ def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
 
 
 def _import_groups() -> None:
-    import pyrklog.groups.driver
-    import pyrklog.groups.topic  # noqa: F401
+    import pyrklog.admin.offsets_topic
+    import pyrklog.groups.driver  # noqa: F401
 
 
 def _forget_offsets(
@@ -573,28 +582,8 @@ def _load_handlers(
     service: Administration,
     groups: GroupCoordinator,
     replication: ReplicationDriver,
-    asked: AskedController,
+    api: ControllerApi,
 ) -> Handlers:
-    from pyrklog.handlers import build_handlers
+    from pyrklog.handlers.dispatch import build_handlers
 
-    return build_handlers(service, groups, replication, asked, memory_bytes())
-
-
-def _raise_file_limit() -> None:
-    """Segments and connections need many file handles: the soft limit becomes the hard one."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError) as error:
-            log.warning("file_limit_kept", limit=soft, reason=str(error))
-            hard = soft
-    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WARN:
-        log.warning(
-            "file_limit_low",
-            limit=hard,
-            needed="three for each segment of each partition, and one for each connection",
-            fix="ulimit -n 100000 before the start, or LimitNOFILE=100000 in the systemd unit",
-        )
+    return build_handlers(service, groups, replication, api, memory_bytes())

@@ -2,7 +2,7 @@
 
 The log of a partition is what all readers, all members and all acknowledgements say of it together.
 One offset has one value, a value has one offset, a writer's values stand in the order in which it
-sent them, and whoever reads goes through all of them.
+sent them, and a reader goes through all of them.
 """
 
 from __future__ import annotations

@@ -111,9 +111,3 @@ def write(path: Path, ops: Iterable[Op]) -> None:
     with path.open("w") as output:
         for op in ops:
             output.write(json.dumps(asdict(op)) + "\n")
-
-
-def read(path: Path) -> list[Op]:
-    """What `write` kept."""
-    with path.open() as lines:
-        return [Op(**json.loads(line)) for line in lines]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.offline import dump_file
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.plane.offline import dump_file
 
 _COMPARED = (
     "base_offset",

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 
 from tests.checker import history as histories
 from tests.checker.analysis import Anomaly, Evidence, Log, check, summary
-from tests.checker.brokers import WiredCluster
 from tests.checker.clients import (
     BATCH_BYTES_MAX,
     Administrator,
@@ -28,6 +27,7 @@ from tests.checker.injection import Injector
 from tests.checker.plan import Plan
 from tests.checker.replicas import epochs_begun
 from tests.support.cluster_clients import create, end_offset
+from tests.support.faults.wired_cluster import WiredCluster
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -63,7 +63,7 @@ class Round:
         return not self.anomalies and not self.stuck
 
     def report(self, kept: Path) -> str:
-        """For whoever has to find the cause; keeps the history."""
+        """What is needed to find the cause; writes the history to `kept`."""
         histories.write(kept, self.ops)
         return "\n".join(
             [

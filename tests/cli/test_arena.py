@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
-from tests.support.machine import forget_boot
+from tests.support.faults.machine import forget_boot
 from tests.support.wire import (
     Connection,
     batch_headers,
@@ -119,7 +119,7 @@ def test_what_force_removes_is_missed_at_the_next_start(
 def test_another_boots_arena_may_go(new_broker: Make, cache_dir: Path, topic: str) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
     broker.kill()
-    forget_boot(broker)
+    forget_boot(broker.data)
     assert "earlier boot" in run("drain", str(broker.data / "logs"), code=FAILED)
 
 

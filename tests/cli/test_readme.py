@@ -1,4 +1,4 @@
-"""The README followed literally, where everything is built already.
+"""The README and the quick start followed literally, where everything is built already.
 
 ``tests/faults/test_fresh_clone.py`` does the same in a fresh clone, where nothing is.
 """
@@ -9,35 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.readme import ROOT, Newcomer, blocks, tracked_copy
+from tests.support.readme import PAGES, ROOT, Newcomer, blocks, tracked_copy
 
 pytestmark = pytest.mark.jvm
-README = (ROOT / "README.md").read_text()
+TEXT = "\n".join((ROOT / page).read_text() for page in PAGES)
 
 
 @pytest.mark.timeout(600)
-def test_the_commands_of_the_readme_work_as_they_stand(tmp_path: Path) -> None:
+def test_the_commands_of_the_first_pages_work_as_they_stand(tmp_path: Path) -> None:
     fresh = subprocess.run(["make", "-q", "build", "wheel"], cwd=ROOT, check=False).returncode == 0
     assert fresh, "the tree below is to be built already: `make build wheel` first"
     tree = tracked_copy(tmp_path / "pyrklog")
     for name in (".venv", ".cache", "dist", "target"):
         (tree / name).symlink_to(ROOT / name)
     with Newcomer(tree, tmp_path / "home") as newcomer:
-        done = newcomer.follow(README)
-        # They are the README's most important ones.
+        done = newcomer.follow(TEXT)
+        # The most important ones are among them.
         for line in ("make run", "make wheel", "dev start", "group describe", "confluent_kafka"):
             assert any(line in one for one in done)
         newcomer.run(".venv/bin/pyrklog dev purge")
 
 
-def test_whatever_the_readme_shows_is_run_or_no_command() -> None:
+def test_whatever_they_show_is_run_or_no_command() -> None:
     """A command outside the blocks that are run would be tried by nobody but newcomers."""
-    shown = [block.text for block in blocks(README) if block.language not in ("sh", "python")]
+    shown = [block.text for block in blocks(TEXT) if block.language not in ("sh", "python")]
     for text in shown:
         for line in text.splitlines():
             # With a placeholder for an address it cannot be meant literally.
             is_command = re.match(r"(\S*pyrklog|make|pip|python3?) [a-z-]", line) is not None
             assert not is_command or "zk.example" in line, line
-    in_blocks = "".join(block.text for block in blocks(README) if block.language == "sh")
+    in_blocks = "".join(block.text for block in blocks(TEXT) if block.language == "sh")
     bare = re.findall(r"^pyrklog ", in_blocks, re.MULTILINE)
     assert not bare, "in a checkout the command is .venv/bin/pyrklog"

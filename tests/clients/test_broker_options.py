@@ -11,9 +11,9 @@ import pytest
 
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import DYNAMIC_WITHOUT_EFFECT, OF_EACH_LISTENER, PER_LISTENER_ONLY
+from pyrklog.config.entry import TYPE_CLASS
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import READ_ONLY
-from pyrklog.controller.service import TYPE_CLASS
 from tests.support import jvm
 
 JARS = Path(__file__).parents[2] / ".cache" / "kafka"

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyrklog.testing import TestBroker
 from tests.support import jvm
 from tests.support.clients import CLIENTS, CODECS, Record
-from tests.support.machine import wait_until_written
+from tests.support.faults.machine import wait_until_written
 
 pytestmark = pytest.mark.jvm
 

@@ -192,5 +192,5 @@ def test_a_failed_start_leaves_nothing_of_its_own(
         again.start()
     assert set(cache_dir.iterdir()) == kept
     older.start()
-    assert any("took up" in line for line in older.log)
+    assert any("reattached" in line for line in older.log)
     assert consume(older.bootstrap, topic) == list(range(100))

@@ -39,6 +39,17 @@ def new_cluster(
 
 
 @pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """One for a test that stops it."""
+    server = ZooKeeperServer(tmp_path / "own-zookeeper")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
 def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
     """Three brokers that run."""
     return new_cluster().start()

@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.groups.placement import partition_of
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
 from tests.support import jvm, kafka_tools, wire
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, end_offset, in_sync, leaders, produce
@@ -38,7 +37,7 @@ REASSIGN = "reassign-partitions"
 def coordinator(admin: AdminClient, group: str) -> int:
     """Who leads the group's partition of the offsets topic."""
     found = leaders(admin, OFFSETS_TOPIC)
-    return found[partition_of(group, len(found))]
+    return found[partition_for(group, len(found))]
 
 
 def whole(admin: AdminClient, topic: str) -> bool:

@@ -7,7 +7,6 @@ for ids, addresses and times.
 import contextlib
 import json
 import re
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from kazoo.client import KazooClient
 from tests.support import jvm, kafka_tools, reassigning, zookeeper_kafka
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, produce
+from tests.support.faults.driver import FaultDriver
 from tests.support.knowing import leaders_of, wait_until_each
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -248,8 +248,7 @@ def test_a_plan_is_made_and_another_is_cancelled(
     proposed = json.loads(generated.lines[-1])
     assert {*proposed["partitions"][0]["replicas"]} == {first, still}
     # A broker that stands still keeps the reassignment from its end; tools must not ask it.
-    cluster.brokers[still].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", still):
         reassigning.move(cluster.brokers[controller].bootstrap, topic, (first, still))
         wait_until(lambda: cluster.is_gone(still), "its session does not end")
         plan = plan_file(tmp_path, topic, {0: (first, still)})
@@ -266,8 +265,6 @@ def test_a_plan_is_made_and_another_is_cancelled(
                 "reassign-partitions --list",
             ],
         )
-    finally:
-        cluster.brokers[still].signal(signal.SIGCONT)
     assert listed.lines == [
         "Current partition reassignments:",
         f"{topic}-0: replicas: {first},{still},{controller}. adding: {still}. "

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.checker.brokers import WiredCluster, wired_cluster
 from tests.checker.plan import ALL, Fault, Plan, make_plan
 from tests.checker.replicas import compare
 from tests.checker.rounds import run_round
+from tests.support.faults.wired_cluster import WiredCluster, wired_cluster
 from tests.support.verifying import verify
 
 pytestmark = pytest.mark.jvm

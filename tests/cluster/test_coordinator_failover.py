@@ -19,8 +19,7 @@ from confluent_kafka import ConsumerGroupState, ElectionType, Producer, TopicPar
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.groups.placement import partition_of
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.group_records import (
@@ -98,7 +97,7 @@ class Watched:
     def coordinator(self, group: str) -> int:
         """Who leads the group's partition, once every broker has it."""
         wait_until(self._is_whole, "not every replica is in sync")
-        return leaders(self.admin, OFFSETS_TOPIC)[partition_of(group, OFFSETS_PARTITIONS)]
+        return leaders(self.admin, OFFSETS_TOPIC)[partition_for(group, OFFSETS_PARTITIONS)]
 
     def _is_whole(self) -> bool:
         found = in_sync(self.admin, OFFSETS_TOPIC)
@@ -283,7 +282,7 @@ def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
         assert len(crew.seen) == 2 * PARTITIONS * EACH, "something was read again"
         assert second.committed(shares[0][0]) == (4, "before the kill")
         (generation,) = {beat.generation for beat in before.seen[victim]}
-        heir = leaders(watched.admin, OFFSETS_TOPIC)[partition_of(group, OFFSETS_PARTITIONS)]
+        heir = leaders(watched.admin, OFFSETS_TOPIC)[partition_for(group, OFFSETS_PARTITIONS)]
         with Asker(watched.cluster.brokers[heir].bootstrap) as asker:
             for beat in before.seen[victim]:
                 request = HeartbeatRequest(group, generation, beat.member_id)
@@ -295,7 +294,7 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
 ) -> None:
     """COORDINATOR_LOAD_IN_PROGRESS for the groups of the partition that it reads; others are
     served meanwhile, and then these, too, with their last offsets."""
-    place = partition_of(topic, OFFSETS_PARTITIONS)
+    place = partition_for(topic, OFFSETS_PARTITIONS)
     victim = watched.coordinator(topic)
     _commit_many(watched, topic, place)
     heirs = [one for one in sorted(ALL) if one != victim]
@@ -303,7 +302,8 @@ def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
         heir: next(
             name
             for name in (f"{topic}-{n}" for n in range(1_000))
-            if leaders(watched.admin, OFFSETS_TOPIC)[partition_of(name, OFFSETS_PARTITIONS)] == heir
+            if leaders(watched.admin, OFFSETS_TOPIC)[partition_for(name, OFFSETS_PARTITIONS)]
+            == heir
         )
         for heir in heirs
     }
@@ -344,7 +344,7 @@ def test_a_coordinator_keeps_its_groups_when_another_broker_dies(
     watched.create(topic)
     coordinator = watched.coordinator(topic)
     victim = min(ALL - {coordinator})
-    place = partition_of(topic, OFFSETS_PARTITIONS)
+    place = partition_for(topic, OFFSETS_PARTITIONS)
     dead = threading.Event()
 
     def kill() -> None:

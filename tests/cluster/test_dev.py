@@ -220,7 +220,7 @@ def _runs_here(pid: int, home: Path) -> bool:
 
 
 def _arenas() -> list[str]:
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.offline import list_arenas
 
     return [row.log_dir for row in list_arenas(str(SHARED_MEMORY))]
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pyrklog.peers.silence import LIMIT_MIN_SECONDS
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
+from tests.support.faults.driver import FaultDriver
 from tests.support.processes import children, is_running
 from tests.support.waiting import wait_until
 
@@ -58,13 +59,10 @@ def test_a_broker_that_stands_still_keeps_its_session(
     """A watchdog closes the session of a process that has ended, and of no other."""
     cluster = new_cluster(**LONG, **NO_SUSPICION).start()
     still, dead = sorted(set(cluster.brokers) - {cluster.controller()})
-    cluster.brokers[still].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", still):
         cluster.brokers[dead].kill()
         wait_until(lambda: cluster.is_gone(dead), "its session does not end")
         assert cluster.is_registered(still)
-    finally:
-        cluster.brokers[still].signal(signal.SIGCONT)
 
 
 def test_an_orderly_end_needs_no_watchdog_and_leaves_none(
@@ -189,16 +187,13 @@ def test_a_controller_that_stands_still_is_deposed_by_the_others(
     victim = cluster.controller()
     assert victim in leaders(admin, topic).values()
     epoch = int(cluster.store.get("/controller_epoch")[0])
-    cluster.brokers[victim].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", victim):
         wait_until(lambda: cluster.controller() != victim, "it is not deposed")
         survivor = AdminClient(
             {"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap}
         )
         check_led_around(cluster, topic, victim, survivor)
         assert int(cluster.store.get("/controller_epoch")[0]) == epoch + 1
-    finally:
-        cluster.brokers[victim].signal(signal.SIGCONT)
     check_back(cluster, topic, survivor)
     assert cluster.controller() != victim
 
@@ -214,12 +209,9 @@ def test_a_leader_that_stands_still_is_led_around(
     before = leaders(admin, lone)
     victim = next(n for n in cluster.brokers if n != cluster.controller())
     survivor = AdminClient({"bootstrap.servers": cluster.brokers[cluster.controller()].bootstrap})
-    cluster.brokers[victim].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", victim):
         check_led_around(cluster, topic, victim, survivor)
         wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
-    finally:
-        cluster.brokers[victim].signal(signal.SIGCONT)
     check_back(cluster, topic, survivor)
 
 
@@ -258,15 +250,12 @@ def test_of_two_brokers_none_is_led_around_for_its_silence(
     client = AdminClient({"bootstrap.servers": cluster.brokers[witness].bootstrap})
     before = leaders(admin, topic)
     node, stat = cluster.store.get("/controller")
-    cluster.brokers[victim].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", victim):
         # Four times as long as it takes to suspect one of three.
         until = time.monotonic() + 16 * LIMIT_MIN_SECONDS
         while time.monotonic() < until:
             assert leaders(client, topic) == before
         assert cluster.store.get("/controller") == (node, stat)
-    finally:
-        cluster.brokers[victim].signal(signal.SIGCONT)
     cluster.brokers[victim].kill()
     wait_until(lambda: cluster.controller() == witness, "it is not deposed when it is dead")
     wait_until(lambda: set(leaders(client, topic).values()) == {witness}, "not all are led")
@@ -294,8 +283,7 @@ def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
     still, dead = sorted(set(cluster.brokers) - {controller})
     survivor = AdminClient({"bootstrap.servers": cluster.brokers[controller].bootstrap})
     led = [index for index, leader in leaders(admin, topic).items() if leader == still]
-    cluster.brokers[still].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", still):
         cluster.brokers[dead].kill()
         wait_until(
             lambda: not {dead, -1} & set(leaders(survivor, topic).values()),
@@ -303,8 +291,6 @@ def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
         )
         found = leaders(survivor, topic)
         assert {found[index] for index in led} == {still}
-    finally:
-        cluster.brokers[still].signal(signal.SIGCONT)
 
 
 def test_without_both_the_session_has_to_expire(

@@ -2,7 +2,7 @@
 service comes back without a hand.
 
 The load is an idempotent producer with acks=all on a topic with min.insync.replicas=2. The brokers
-are those of tests/checker: their traffic passes pipes that can be cut, their log directories are
+are those of the checker: their traffic passes pipes that can be cut, their log directories are
 small disks where that is possible (as root), and each has a clock of its own. One cluster serves
 all tests, so that each also begins where the ones before have ended.
 """
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.errors import ErrorCode
-from tests.checker.brokers import WiredCluster, wired_cluster
-from tests.checker.injection import BEGIN, CLOCK_STEP_S
 from tests.support import wire
 from tests.support.cluster import SESSION_TIMEOUT_MS
 from tests.support.cluster_clients import create, end_offset, in_sync, leaders, produce
 from tests.support.cluster_load import Writer, check
+from tests.support.faults.driver import CLOCK_STEP_S, FaultDriver
+from tests.support.faults.wired_cluster import WiredCluster, wired_cluster
 from tests.support.verifying import assert_replicas_equal
 from tests.support.waiting import wait_until
 
@@ -97,12 +97,8 @@ def under_load(cluster: WiredCluster, topic: str, partitions: int = PARTITIONS) 
     load.end()
 
 
-@contextmanager
-def fault(cluster: WiredCluster, kind: str, *victims: int) -> Iterator[None]:
-    """A fault of tests/checker/injection.py, undone behind the block."""
-    with ExitStack() as undone:
-        BEGIN[kind](cluster, list(victims), undone)
-        yield
+def fault(cluster: WiredCluster, kind: str, *victims: int) -> AbstractContextManager[None]:
+    return FaultDriver(cluster).fault(kind, *victims)
 
 
 def others(number: int) -> list[int]:
@@ -187,7 +183,7 @@ def test_a_disk_takes_nothing_more(wired: WiredCluster, topic: str, kind: str, r
     with under_load(wired, topic, 1) as load:
         leader = load.leader()
         victim = leader if role == "leader" else others(leader)[0]
-        is_full = kind == "full_disk" and wired.has_disks
+        is_full = kind == "full_disk" and bool(wired.disks)
         told = says_again(wired, victim, "log_dir_full" if is_full else "log_dir_failed")
         ended = wired.brokers[victim]
         with fault(wired, kind, victim):

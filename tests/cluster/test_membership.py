@@ -18,6 +18,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.testing import BrokerExited, TestBroker
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, leaders, produce
+from tests.support.faults.driver import FaultDriver
 from tests.support.knowing import wait_until_each
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -125,11 +126,9 @@ def test_a_broker_whose_session_ended_registers_again_and_goes_on(
 ) -> None:
     admin = create(cluster, topic, 3)
     for number in (cluster.controller(), next(n for n in cluster.brokers)):
-        paused = cluster.brokers[number]
         epoch = cluster.store.exists(f"/brokers/ids/{number}").czxid
-        paused.signal(signal.SIGSTOP)
-        wait_until(partial(cluster.is_gone, number), "its session lives")
-        paused.signal(signal.SIGCONT)
+        with FaultDriver(cluster).fault("pause", number):
+            wait_until(partial(cluster.is_gone, number), "its session lives")
         wait_until(partial(cluster.is_registered, number), "it does not come back")
         assert cluster.store.exists(f"/brokers/ids/{number}").czxid > epoch
         wait_until(lambda: -1 not in leaders(admin, topic).values(), "not all is led")
@@ -137,51 +136,41 @@ def test_a_broker_whose_session_ended_registers_again_and_goes_on(
 
 
 def test_a_zookeeper_that_starts_again_ends_nothing(
-    new_cluster: Callable[..., BrokerCluster], tmp_path: Path, topic: str
+    new_cluster: Callable[..., BrokerCluster], own_zookeeper: ZooKeeperServer, topic: str
 ) -> None:
-    server = ZooKeeperServer(tmp_path / "own-zookeeper")
-    server.start()
-    try:
-        cluster = new_cluster(server.address).start()
-        admin = create(cluster, topic, 3)
-        # A leader reads its topic's options out of ZooKeeper; the controller alone has been waited
-        # for.
-        produce(cluster, topic, 3, [b"before"], idempotent=False)
-        server.kill()
-        # A topic that is to be made has to wait; who asks for it goes on.
-        asked = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics("none", timeout=30)
-        assert asked.topics["none"].error.code() == ErrorCode.LEADER_NOT_AVAILABLE
-        # Producer ids come out of ZooKeeper; nothing else of this does.
-        produce(cluster, topic, 3, [b"without"], idempotent=False)
-        server.start()
-        produce(cluster, topic, 3, [b"with"])
-        wait_until(lambda: cluster.registered() == {1, 2, 3}, "not all are registered")
-        create(cluster, f"{topic}-later", 3)
-        wait_until(lambda: -1 not in leaders(admin, topic).values(), "not all are led")
-    finally:
-        server.kill()
+    cluster = new_cluster(own_zookeeper.address).start()
+    admin = create(cluster, topic, 3)
+    # A leader reads its topic's options out of ZooKeeper; the controller alone has been waited
+    # for.
+    produce(cluster, topic, 3, [b"before"], idempotent=False)
+    own_zookeeper.kill()
+    # A topic that is to be made has to wait; who asks for it goes on.
+    asked = Producer({"bootstrap.servers": cluster.bootstrap}).list_topics("none", timeout=30)
+    assert asked.topics["none"].error.code() == ErrorCode.LEADER_NOT_AVAILABLE
+    # Producer ids come out of ZooKeeper; nothing else of this does.
+    produce(cluster, topic, 3, [b"without"], idempotent=False)
+    own_zookeeper.start()
+    produce(cluster, topic, 3, [b"with"])
+    wait_until(lambda: cluster.registered() == {1, 2, 3}, "not all are registered")
+    create(cluster, f"{topic}-later", 3)
+    wait_until(lambda: -1 not in leaders(admin, topic).values(), "not all are led")
 
 
 def test_health_tells_of_a_zookeeper_that_is_away(
-    new_cluster: Callable[..., BrokerCluster], tmp_path: Path, topic: str
+    new_cluster: Callable[..., BrokerCluster], own_zookeeper: ZooKeeperServer, topic: str
 ) -> None:
-    server = ZooKeeperServer(tmp_path / "own-zookeeper")
-    server.start()
-    try:
-        cluster = new_cluster(server.address).start()
-        create(cluster, topic, 3)
-        connection = Connection(Settings(cluster.bootstrap))
+    cluster = new_cluster(own_zookeeper.address).start()
+    create(cluster, topic, 3)
+    connection = Connection(Settings(cluster.bootstrap))
 
-        def kinds() -> set[str]:
-            return {reason.kind for reason in examine(read_state(connection, log_dirs=True))}
+    def kinds() -> set[str]:
+        return {reason.kind for reason in examine(read_state(connection, log_dirs=True))}
 
-        wait_until(lambda: not kinds(), "it is not well at first")
-        server.kill()
-        wait_until(lambda: kinds() == {"zookeeper_lost"}, "nobody says that ZooKeeper is away")
-        server.start()
-        wait_until(lambda: not kinds(), "it is not well again")
-    finally:
-        server.kill()
+    wait_until(lambda: not kinds(), "it is not well at first")
+    own_zookeeper.kill()
+    wait_until(lambda: kinds() == {"zookeeper_lost"}, "nobody says that ZooKeeper is away")
+    own_zookeeper.start()
+    wait_until(lambda: not kinds(), "it is not well again")
 
 
 def test_a_number_of_its_own_for_a_broker_without_one(

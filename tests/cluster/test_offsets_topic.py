@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from benches.group_members import Member
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.testing import TestBroker
 from tests.support.cluster import OFFSETS_REPLICAS, BrokerCluster

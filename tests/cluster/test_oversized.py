@@ -6,23 +6,23 @@ from uuid import uuid4
 import pytest
 import trio
 
+from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.controller import store_writes
-from pyrklog.controller.assignment import PartitionAssignment
 from pyrklog.controller.effects import StateWrite
-from pyrklog.controller.service import (
+from pyrklog.controller.store_writes import Term
+from pyrklog.errors import ErrorCode
+from pyrklog.handlers.service import (
     OP_APPEND,
     RESOURCE_TOPIC,
     ConfigAlteration,
     ConfigResource,
     TopicSpec,
 )
-from pyrklog.controller.store_writes import Term
-from pyrklog.errors import ErrorCode
-from pyrklog.identity import create_paths
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, TooLargeError
 from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX
 from pyrklog.metastore.zookeeper import ZooKeeperAddress, ZooKeeperSession, connect
+from pyrklog.start.identity import create_paths
 from tests.support.zookeeper_server import ZooKeeperServer
 from tests.unit.broker.harness import running_broker
 

@@ -1,7 +1,6 @@
 """Partitions that move to other brokers under load; nothing acknowledged is lost."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -14,6 +13,7 @@ from tests.support import reassigning
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import in_sync, leaders
 from tests.support.cluster_load import Writer, check
+from tests.support.faults.driver import FaultDriver
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
@@ -144,8 +144,7 @@ def test_a_reassignment_to_a_broker_that_stands_still_is_cancelled(
     still, first, second, third = sorted(cluster.brokers, key=lambda number: number == controller)
     create_on(cluster, topic, (first, second))
     asked = cluster.brokers[controller].bootstrap
-    cluster.brokers[still].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", still):
         reassigning.move(asked, topic, (third, still))
         whole = [third, still, first, second]
         assert reassigning.moving(asked) == {(topic, 0): (whole, [third, still], [first, second])}
@@ -155,8 +154,6 @@ def test_a_reassignment_to_a_broker_that_stands_still_is_cancelled(
         assert has_arrived(cluster, topic, first, second)()
         assert reassigning.moving(asked) == {}
         wait_until(lambda: not folders(cluster, topic, third), "the new replica stays")
-    finally:
-        cluster.brokers[still].signal(signal.SIGCONT)
 
 
 def test_the_legacy_znodes_are_honoured(cluster: BrokerCluster, topic: str) -> None:

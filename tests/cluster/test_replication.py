@@ -1,6 +1,5 @@
 """Three replicas of everything: what is acknowledged by all survives any one broker."""
 
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.cluster import BrokerCluster
 from tests.support.cluster_clients import consume, create, in_sync, leaders, produce
 from tests.support.cluster_load import Writer, check
+from tests.support.faults.driver import FaultDriver
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
@@ -110,14 +110,11 @@ def test_deleted_records_are_gone_at_all_live_replicas_when_the_answer_comes(
     wait_until(whole(admin, topic), "not all are in sync")
     (leader,) = leaders(admin, topic).values()
     slow = next(number for number in cluster.brokers if number != leader)
-    cluster.brokers[slow].signal(signal.SIGSTOP)
-    try:
+    with FaultDriver(cluster).fault("pause", slow):
         future = admin.delete_records([_at(topic, 4)], operation_timeout=1)[_at(topic, 4)]
         with pytest.raises(KafkaException) as late:
             future.result(30)
         assert late.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
-    finally:
-        cluster.brokers[slow].signal(signal.SIGCONT)
     for offset in (4, 6):
         future = admin.delete_records([_at(topic, offset)], operation_timeout=20)[_at(topic, 4)]
         assert future.result(30).low_watermark == offset

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.spark]
 PARTITIONS = 3
 
 # Spark asks for the ends of partitions by Apache's admin client, which can wait for a dead broker
-# until the latter, a minute by default (docs/cluster.md, section 7).
+# until the latter, a minute by default (cluster.md, section 7).
 TIMEOUTS = {"kafka.request.timeout.ms": "5000", "kafka.default.api.timeout.ms": "10000"}
 
 

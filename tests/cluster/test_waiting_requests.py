@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from benches.group_members import Member, form_groups, frame, heartbeat_error
@@ -34,25 +33,20 @@ LONG_SESSION_MS = 60_000
 
 
 def test_an_absent_zookeeper_keeps_no_heartbeat_out(
-    new_cluster: Callable[..., BrokerCluster], tmp_path: Path
+    new_cluster: Callable[..., BrokerCluster], own_zookeeper: ZooKeeperServer
 ) -> None:
-    server = ZooKeeperServer(tmp_path / "zookeeper")
-    server.start()
+    options = {"zookeeper.session.timeout.ms": LONG_SESSION_MS}
+    broker = new_cluster(own_zookeeper.address, count=1, **options).start().brokers[1]
+    [[member]] = form_groups(broker.port, ["bystander"], 1)
+    own_zookeeper.pause()
     try:
-        options = {"zookeeper.session.timeout.ms": LONG_SESSION_MS}
-        broker = new_cluster(server.address, count=1, **options).start().brokers[1]
-        [[member]] = form_groups(broker.port, ["bystander"], 1)
-        server.pause()
-        try:
-            request = CreateTopicsRequest([CreatableTopic("late", 1, 1)], timeout_ms=60_000)
-            with _waiting(broker, frame(CREATE_TOPICS, 5, request)):
-                _heartbeats_go_on(member)
+        request = CreateTopicsRequest([CreatableTopic("late", 1, 1)], timeout_ms=60_000)
+        with _waiting(broker, frame(CREATE_TOPICS, 5, request)):
             _heartbeats_go_on(member)
-        finally:
-            member.socket.close()
-            server.resume()
+        _heartbeats_go_on(member)
     finally:
-        server.kill()
+        member.socket.close()
+        own_zookeeper.resume()
 
 
 def test_a_follower_that_hangs_keeps_no_heartbeat_out(

@@ -10,7 +10,9 @@ import pytest
 from kafka.errors import CorruptRecordError
 
 from pyrklog.testing import BrokerExited, TestBroker
-from tests.support.machine import forget_boot, wait_until_written
+from tests.support.faults.driver import FaultDriver
+from tests.support.faults.machine import wait_until_written
+from tests.support.faults.site import Lone
 from tests.support.wire import (
     Connection,
     batch_headers,
@@ -217,9 +219,6 @@ def test_a_torn_tail_is_cut(new_broker: Make, topic: str, tail: str) -> None:
     broker = new_broker(options=OPTIONS).start()
     fill(broker, topic)
     wait_until_written(folder_of(broker, topic), 3 * BATCHES)
-    broker.kill()
-    forget_boot(broker)
-    segment = max(folder_of(broker, topic).glob("*.log"))
     whole = record_batch([b"torn"], base_offset=3 * BATCHES)
     torn = {
         "noise": random.Random(1).randbytes(700),
@@ -227,9 +226,10 @@ def test_a_torn_tail_is_cut(new_broker: Make, topic: str, tail: str) -> None:
         "zeros": bytes(5_000),
         "a batch with a wrong CRC": record_batch([b"torn"], base_offset=3 * BATCHES, crc=5),
     }[tail]
-    with segment.open("ab") as file:
-        file.write(torn)
-    broker.start()
+    with FaultDriver(Lone(broker)).fault("reboot", 1):
+        segment = max(folder_of(broker, topic).glob("*.log"))
+        with segment.open("ab") as file:
+            file.write(torn)
     check(broker, topic, BATCHES)
     fill(broker, topic, BATCHES)
     broker.restart()

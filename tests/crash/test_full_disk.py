@@ -5,7 +5,6 @@ go on; and when there is space, the directory takes records again by itself.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pyrklog.testing import TestBroker
+from tests.support.faults.disks import Disk, can_mount, with_small_files
 from tests.support.waiting import wait_until
 from tests.support.wire import (
     Connection,
@@ -27,30 +27,22 @@ from tests.support.wire import (
 
 KAFKA_STORAGE_ERROR = 56
 SMALL_BYTES = 8 << 20
+LARGER_BYTES = 8 * SMALL_BYTES
 PATIENCE_S = 30
 
 Make = Callable[..., TestBroker]
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path) -> Iterator[Disk]:
     """A file system of 8 MiB."""
-    if os.geteuid() != 0:
+    if not can_mount():
         pytest.skip("mounting a small tmpfs needs root; test_a_file_size_limit runs without")
-    place = tmp_path / "small"
-    place.mkdir()
-    options = f"size={SMALL_BYTES}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+    disk = Disk(tmp_path / "small", SMALL_BYTES)
     try:
-        yield place
+        yield disk
     finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def grow(disk: Path) -> None:
-    """Somebody makes space."""
-    options = f"remount,size={8 * SMALL_BYTES}"
-    subprocess.run(["mount", "-o", options, disk], check=True)
+        disk.close()
 
 
 def fill_until_refused(broker: TestBroker, topic: str) -> tuple[int, int]:
@@ -115,37 +107,38 @@ def told(broker: TestBroker, *arguments: str) -> tuple[int, str]:
 
 
 def test_a_full_disk_is_told_to_whoever_asks_and_to_whoever_writes(
-    new_broker: Make, topic: str, small_disk: Path
+    new_broker: Make, topic: str, small_disk: Disk
 ) -> None:
-    broker = new_broker(options={"log.dirs": str(small_disk / "logs")}).start()
+    broker = new_broker(options={"log.dirs": str(small_disk.folder / "logs")}).start()
     with Connection(broker.bootstrap) as connection:
         assert create_topic(connection, topic) == 0
     assert told(broker, "cluster", "health")[0] == 0
     fill_until_refused(broker, topic)
-    what = f"broker 1 takes no records in {small_disk / 'logs'}: its disk is full; fix: free space"
+    logs = small_disk.folder / "logs"
+    what = f"broker 1 takes no records in {logs}: its disk is full; fix: free space"
     code, page = told(broker, "cluster", "health")
     assert code == 8
     assert page.startswith(f"DEGRADED  {what}")
     code, line = told(broker, "produce", topic, "more", "--timeout", "2")
     assert code == 7
     assert line.startswith(f"error: 1 of 1 records not written: {what}")
-    grow(small_disk)
+    small_disk.grow(LARGER_BYTES)
     with Connection(broker.bootstrap) as connection:
         produce_when_possible(connection, topic)
     assert told(broker, "cluster", "health")[0] == 0
 
 
 def test_a_full_disk_stops_one_directory_only(
-    new_broker: Make, topic: str, small_disk: Path, tmp_path: Path
+    new_broker: Make, topic: str, small_disk: Disk, tmp_path: Path
 ) -> None:
     """Two log directories; the first is full. Nobody who uses the second notices."""
-    dirs = f"{small_disk / 'logs'},{tmp_path / 'roomy'}"
+    dirs = f"{small_disk.folder / 'logs'},{tmp_path / 'roomy'}"
     broker = new_broker(options={"log.dirs": dirs}).start()
     names = [f"{topic}-{number}" for number in range(4)]
     with Connection(broker.bootstrap) as connection:
         for name in names:
             assert create_topic(connection, name) == 0
-    on_small = [name for name in names if (small_disk / "logs" / f"{name}-0").exists()]
+    on_small = [name for name in names if (small_disk.folder / "logs" / f"{name}-0").exists()]
     on_roomy = [name for name in names if (tmp_path / "roomy" / f"{name}-0").exists()]
     assert len(on_small) == len(on_roomy) == 2, "new partitions spread over the directories"
 
@@ -155,7 +148,7 @@ def test_a_full_disk_stops_one_directory_only(
     acknowledged, error = fill_until_refused(broker, on_small[0])
     assert error == KAFKA_STORAGE_ERROR
     assert acknowledged > 0
-    wait_for_line(broker, "log_dir_full", "error", str(small_disk))
+    wait_for_line(broker, "log_dir_full", "error", str(small_disk.folder))
     with Connection(broker.bootstrap) as connection:
         for name in on_small:
             answer = produce(connection, name, record_batch([b"more"]))
@@ -170,14 +163,14 @@ def test_a_full_disk_stops_one_directory_only(
         assert (tmp_path / "roomy" / f"{late}-0").exists(), "no new partition on a full disk"
         assert produce_when_possible(connection, late) == 0
 
-        grow(small_disk)
+        small_disk.grow(LARGER_BYTES)
         assert produce_when_possible(connection, on_small[1]) == 1
         end = produce_when_possible(connection, on_small[0])
         assert end >= acknowledged
-    wait_for_line(broker, "log_dir_has_space", str(small_disk))
+    wait_for_line(broker, "log_dir_has_space", str(small_disk.folder))
 
     broker.stop()
-    assert not (small_disk / "logs" / ".pyrklog-arena").exists(), "an orderly end"
+    assert not (small_disk.folder / "logs" / ".pyrklog-arena").exists(), "an orderly end"
     broker.start()
     with Connection(broker.bootstrap) as connection:
         assert readable(connection, on_small[0]) == end + 1
@@ -185,9 +178,9 @@ def test_a_full_disk_stops_one_directory_only(
         assert [readable(connection, name) for name in on_roomy] == [50, 50]
 
 
-def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Path) -> None:
+def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Disk) -> None:
     """The same with the only directory, killed while it is full, and started while it still is."""
-    broker = new_broker(options={"log.dirs": str(small_disk / "logs")}).start()
+    broker = new_broker(options={"log.dirs": str(small_disk.folder / "logs")}).start()
     with Connection(broker.bootstrap) as connection:
         assert create_topic(connection, topic) == 0
     acknowledged, error = fill_until_refused(broker, topic)
@@ -198,7 +191,7 @@ def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Path) 
         found = readable(connection, topic)
         assert found >= acknowledged
         assert produce(connection, topic, record_batch([b"more"])).error == KAFKA_STORAGE_ERROR
-        grow(small_disk)
+        small_disk.grow(LARGER_BYTES)
         assert produce_when_possible(connection, topic) >= found
     broker.kill()
     broker.start()
@@ -208,9 +201,7 @@ def test_a_full_disk_and_a_kill(new_broker: Make, topic: str, small_disk: Path) 
 
 def test_a_file_size_limit(new_broker: Make, topic: str) -> None:
     """RLIMIT_FSIZE stands in for a full disk where nobody may mount one: write fails with EFBIG."""
-    prlimit = shutil.which("prlimit")
-    assert prlimit, "prlimit is part of util-linux"
-    limited = new_broker(wrapper=[prlimit, f"--fsize={SMALL_BYTES // 2}"]).start()
+    limited = new_broker(wrapper=with_small_files(SMALL_BYTES // 2)).start()
     with Connection(limited.bootstrap) as connection:
         assert create_topic(connection, topic) == 0
     acknowledged, error = fill_until_refused(limited, topic)

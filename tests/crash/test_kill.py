@@ -18,6 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyrklog.testing import TestBroker
+from tests.support.faults.driver import FaultDriver
+from tests.support.faults.site import Lone
 
 KILLS = int(os.environ.get("LOADED_KILLS", "15"))
 PARTITIONS = 4
@@ -150,16 +152,16 @@ def test_kills_under_load(new_broker: Callable[..., TestBroker], topic: str) -> 
     # Small segments: kills fall into rolls, into index writes and into producer snapshots.
     broker = new_broker(options={"log.segment.bytes": 60_000, "log.index.interval.bytes": 512})
     broker.start()
+    faults = FaultDriver(Lone(broker))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
     load = Load(broker.bootstrap, topic)
     for turn in range(KILLS):
         load.run_until(ACKNOWLEDGED_PER_LIFE + random.randrange(100))
-        broker.kill()
-        assert load.in_flight() > 0
-        load.settle()
-        acknowledged = list(load.acknowledged)
-        broker.start()
+        with faults.fault("kill", 1):
+            assert load.in_flight() > 0
+            load.settle()
+            acknowledged = list(load.acknowledged)
         check_records(broker.bootstrap, topic, acknowledged)
         assert load.errors == [], f"after kill {turn + 1}"
     total = load.finish()

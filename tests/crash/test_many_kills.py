@@ -9,7 +9,6 @@ once by a reader and once in the files, without a broker.
 import os
 import random
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +19,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyrklog.offline import drain_arena, list_arenas
-from pyrklog.testing import BrokerExited, TestBroker
+from pyrklog.plane.offline import drain_arena, list_arenas
+from pyrklog.testing import TestBroker
 from tests.support.asking import Asker
+from tests.support.faults.driver import FaultDriver
+from tests.support.faults.site import Lone
 from tests.support.killing import LibraryWriter, Persistent, RawWriter, Style
 from tests.support.ledger import Ledger, Place
 from tests.support.log_files import check_files
@@ -226,6 +227,8 @@ class Killer:
         self._make = make
         self.broker = make(data, options=self._options())
         self._twin = make(data, options=self._options())
+        self._site = Lone(self.broker, self._twin)
+        self._faults = FaultDriver(self._site)
 
     def _options(self) -> dict[str, str | int | bool]:
         """Other ones for each life: how long records are in the cache alone, how much fits into it,
@@ -258,10 +261,10 @@ class Killer:
                 # Or while clients come back.
                 time.sleep(random.random() * 0.1)
             case "during the start":
-                self._start_for(self.broker, random.random() * 0.35)
+                self._faults.kill_in_start(1, random.random() * 0.35)
             case _:
                 self._start_both()
-        self.broker.kill()
+        self._site.kill(1)
         self.counts[kind] += 1
         if self.total() % 5 == 0:
             self._look_at_cache()
@@ -274,27 +277,12 @@ class Killer:
         """Some of the writers get on again; the others may have been on their way to the broker."""
         campaign.await_writers(random.sample(WRITERS, 3))
 
-    def _start_for(self, broker: TestBroker, life_s: float) -> None:
-        try:
-            broker.start(timeout_s=life_s)
-        except BrokerExited as error:
-            text = str(error)
-            if not any(reason in text for reason in ("exit code -9", "in use", "locked")):
-                raise
-
     def _start_both(self) -> None:
         """Two brokers want the same directory: one of them at most gets it, and both are killed."""
         lives_s = [random.random() * 0.6, random.random() * 0.6]
-        starts = [
-            threading.Thread(target=self._start_for, args=(broker, life_s))
-            for broker, life_s in zip((self.broker, self._twin), lives_s, strict=True)
-        ]
-        for start in starts:
-            start.start()
-        for start in starts:
-            start.join()
+        self._faults.kill_in_starts(list(enumerate(lives_s, 1)))
         assert not (self.broker.running and self._twin.running)
-        self._twin.kill()
+        self._site.kill(2)
         self.counts["two starts at once"] += 1
 
     def _look_at_cache(self) -> None:

@@ -1,28 +1,19 @@
 """A broker that comes back without its last records says so by a new leader epoch (KIP-320)."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pyrklog.testing import TestBroker
 from tests.support import wire
+from tests.support.faults.driver import FaultDriver
+from tests.support.faults.machine import arena_files
+from tests.support.faults.site import Lone
 
 DEADLINE_S = 30
 BEFORE = [b"before %d" % number for number in range(100)]
 AFTER = [b"after %d" % number for number in range(110)]
-
-
-def lose_memory(data: Path) -> None:
-    """Takes away what a killed broker left in shared memory, as a loss of power does."""
-    (marker,) = data.glob("**/.pyrklog-arena")
-    (path,) = (
-        line.removeprefix("path=")
-        for line in marker.read_text().splitlines()
-        if line.startswith("path=")
-    )
-    Path(path).unlink()
 
 
 def produce(broker: TestBroker, topic: str, values: list[bytes]) -> None:
@@ -66,9 +57,10 @@ def test_a_consumer_hears_that_what_it_has_read_is_gone(
     consumer.assign([TopicPartition(topic, 0, 0)])
     assert read(consumer, b"before", len(BEFORE)) == BEFORE
     assert epochs(broker, topic) == {0}
-    broker.kill()
-    lose_memory(broker.data)
-    broker.start()
+    (arena,) = arena_files(broker.data)
+    assert arena.exists()
+    with FaultDriver(Lone(broker)).fault("machine_crash", 1):
+        assert not arena.exists()
     produce(broker, topic, AFTER)
     assert max(epochs(broker, topic)) == 1
     assert read(consumer, b"after", len(AFTER)) == AFTER

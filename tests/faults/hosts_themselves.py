@@ -1,4 +1,4 @@
-"""That what `tests/support/hosts.py` cuts is cut; run by `test_hosts.py`, within a lab."""
+"""That what `tests/support/faults/hosts.py` cuts is cut; run by `test_hosts.py`, within a lab."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.hosts import HERE, Hosts, address
+from tests.support.faults.hosts import HERE, Hosts, address
 from tests.support.waiting import wait_until
 
 ONE = 1

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from pyrklog.testing import TestBroker
 from pyrklog.testing.broker import free_port
+from tests.support.faults.driver import FaultDriver
+from tests.support.faults.site import Lone
 from tests.support.generations import check_generations
 from tests.support.groups import ConfluentMember, Crew, KafkaPythonMember, create_topic, fill
 from tests.support.rebalance_phases import PHASES, Condition, Phase
@@ -32,10 +35,12 @@ def test_killed_in_a_phase_of_a_rebalance(
     broker = new_broker(options=options).start()
     armed: list[Phase] = []
     killed = threading.Event()
+    faults = FaultDriver(Lone(broker))
+    down = ExitStack()
 
     def watch(passing: Passing) -> None:
         if armed and not killed.is_set() and armed[0].is_reached(passing):
-            broker.kill()
+            down.enter_context(faults.fault("kill", 1))
             killed.set()
 
     def join() -> ConfluentMember:
@@ -53,7 +58,7 @@ def test_killed_in_a_phase_of_a_rebalance(
             armed.append(Phase(condition))
             crew.members.append(join())
             crew.poll_until(killed.is_set, "the phase")
-            broker.start()
+            down.close()
             crew.poll_until(lambda: crew.owns_all(PARTITIONS), "three share")
             fill(bootstrap, TOPIC, PARTITIONS, EACH, first=EACH)
             due = {f"{p}:{EACH + n}" for p in range(PARTITIONS) for n in range(EACH)}

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
+from pyrklog.groups.group_manager import GroupManager
 from pyrklog.groups.loading import UNEXPECTED, LoadedGroup, PartitionLoader
 from pyrklog.groups.offsets import GroupOffsets
-from pyrklog.groups.registry import Registry
-from pyrklog.groups.values import GroupSettings
-from pyrklog.internal_log import InternalBatch, InternalRecord
+from pyrklog.groups.options import GroupSettings
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_admin import (
     DESCRIBE_GROUPS,
     DescribedGroup,
@@ -161,21 +161,21 @@ def check(script: Script, loader: PartitionLoader) -> None:
 
 def _serve(loaded: list[LoadedGroup]) -> None:
     """All of them, the damaged ones too, can be asked for, expire and move away."""
-    registry = Registry(GroupSettings(), 1)
-    registry.begin_load(0, 0)
-    assert registry.finish_load(0, loaded, NOW_MS).failed == []
-    for name in list(registry.groups):
-        found = registry.describe_group(name)
+    manager = GroupManager(GroupSettings(), 1)
+    manager.begin_load(0, 0)
+    assert manager.finish_load(0, loaded, NOW_MS).failed == []
+    for name in list(manager.groups):
+        found = manager.describe_group(name)
         members = [
             DescribedGroupMember(one.member_id, one.instance_id, one.client_id, one.client_host)
             for one in found.members
         ]
         group = DescribedGroup(0, name, found.state, found.protocol_type, "", members)
         DESCRIBE_GROUPS.encode_response(DescribeGroupsResponse(groups=[group]), 5)
-        registry.fetch_offsets(name, None, require_stable=True)
-        registry.expire(name, NOW_MS + 10**12)
-    registry.list_groups()
-    for machine in registry.unload(0):
+        manager.fetch_offsets(name, None, require_stable=True)
+        manager.expire(name, NOW_MS + 10**12)
+    manager.list_groups()
+    for machine in manager.unload(0):
         machine.unload(NOW_MS)
 
 

@@ -14,9 +14,9 @@ import trio
 import trio.testing
 from hypothesis import strategies as st
 
-from pyrklog.controller.service import TopicInfo
 from pyrklog.groups import fencing, syncing
-from pyrklog.groups.values import GroupSettings
+from pyrklog.groups.options import GroupSettings
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
@@ -104,7 +104,7 @@ def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     def check_member(group: Any, member_id: str, instance_id: str | None) -> Any:
         if instance_id is not None:
-            assert group.roster.members[group.roster.member_of_instance(instance_id)]
+            assert group.members[group.members.ids_by_instance[instance_id]]
         return original(group, member_id, instance_id)
 
     original = fencing.check_member
@@ -116,7 +116,7 @@ def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPat
     """Members are taken for known."""
 
     def check_sync(group: Any, request: Any) -> Any:
-        assert group.roster.members[request.member_id]
+        assert group.members[request.member_id]
         return original(group, request)
 
     original = syncing._check

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hosts
+from tests.support.faults import hosts
 
 ROUNDS = int(os.environ.get("HOSTS_ROUNDS", "10"))
 NETWORK_FAULTS = "unplug,isolate,deaf,mute,session_cut,session_reset,link_reset"

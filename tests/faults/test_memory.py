@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from benches import memory_group
 from benches.brokers import Pyrklog
+from tests.support.faults.machine import arena_files
 
 MIB = 1 << 20
 GROUP_BYTES = 1200 * MIB
@@ -35,8 +36,7 @@ sys.stdin.read()
 
 
 def _arena_bytes(broker: Pyrklog) -> int:
-    lines = (broker.default_log_dir() / ".pyrklog-arena").read_text().splitlines()
-    path = next(line.removeprefix("path=") for line in lines if line.startswith("path="))
+    (path,) = arena_files(broker.default_log_dir())
     return 512 * os.stat(path).st_blocks
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from benches.process import usage
 from pyrklog.testing import TestBroker
+from tests.support.faults.machine import arena_files
 from tests.support.soaking import Load, create_topics
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "100"))
@@ -55,12 +56,7 @@ class Sample:
 
 
 def arenas(broker: TestBroker) -> list[Path]:
-    """The files that the broker's log directories name."""
-    found = []
-    for marker in broker.data.glob("*/.pyrklog-arena"):
-        lines = marker.read_text().splitlines()
-        found += [Path(line.removeprefix("path=")) for line in lines if line.startswith("path=")]
-    return found
+    return list(arena_files(broker.data))
 
 
 def sample(broker: TestBroker, started: float, written_bytes: int) -> Sample:

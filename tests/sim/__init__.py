@@ -1,1 +1,1 @@
-"""The simulation: brokers, a model of ZooKeeper and faults in one process (docs/simulation.md)."""
+"""The simulation: brokers, a model of ZooKeeper and faults in one process (simulation.md)."""

@@ -1,21 +1,19 @@
 """Invariants of reassignments: what the topic's znode says of each partition, and how it changes.
 
 Whatever is in the store may be the last that a controller has written: each content has to be one
-that a successor can go on from (``docs/cluster.md``, section 6).
+that a successor can go on from (``cluster.md``, section 6).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.metastore import znodes
+from tests.sim.cluster import Cluster
+from tests.sim.promises import Promises
+from tests.sim.settings import TOPIC
 
-if TYPE_CHECKING:
-    from tests.sim.world import World
-
-TOPIC = "t"
 Targets = tuple[int, ...] | None
 """The replicas wanted; None cancels."""
 
@@ -23,11 +21,12 @@ Targets = tuple[int, ...] | None
 class Assignments:
     """See the module."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, partitions: Mapping[int, Promises]) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
         self.history: dict[int, list[PartitionAssignment]] = {
             index: [PartitionAssignment(tuple(replicas))]
-            for index, replicas in world.settings.partitions.items()
+            for index, replicas in cluster.settings.partitions.items()
         }
         """By partition, what the store has held of it, the latest last."""
         self._asked: dict[int, set[tuple[int, ...]]] = {index: set() for index in self.history}
@@ -63,14 +62,14 @@ class Assignments:
         else:
             is_there = any(item.targets == targets for item in found)
         if not is_there:
-            self._world.checker.violated(
+            self._cluster.violated(
                 f"t-{index}: {targets} is accepted, and nobody will know: {found}"
             )
 
     def written(self, paths: set[str]) -> None:
         """Nodes of the store have changed."""
         path = znodes.topic_path(TOPIC)
-        entry = self._world.zookeeper.tree.get(path)
+        entry = self._cluster.zookeeper.tree.get(path)
         if path in paths and entry is not None:
             topic = znodes.decode_topic(path, entry.node.data)
             for index in self.history:
@@ -88,7 +87,7 @@ class Assignments:
     def _changed(self, index: int, now: PartitionAssignment) -> None:
         before = self.current(index)
         self.history[index].append(now)
-        self._world.heap.note(
+        self._cluster.heap.note(
             f"assignment t-{index} {list(now.replicas)} adding={list(now.adding)} "
             f"removing={list(now.removing)}"
         )
@@ -97,19 +96,19 @@ class Assignments:
             return
         begun = [before.towards(targets) for targets in (before.origin, *self._asked[index])]
         if now not in begun:
-            self._world.checker.violated(f"t-{index}: {before} -> {now} is no step")
+            self._cluster.violated(f"t-{index}: {before} -> {now} is no step")
 
     def _completed(self, index: int, now: PartitionAssignment) -> None:
-        state = self._world.checker.partitions[index].leadership
+        state = self._partitions[index].leadership
         self.completed += 1
         if state is None or set(state.isr) != set(now.replicas):
-            self._world.checker.violated(f"t-{index}: {now} is complete, and its state is {state}")
+            self._cluster.violated(f"t-{index}: {now} is complete, and its state is {state}")
 
     def _are_replicas(self, index: int) -> None:
-        state = self._world.checker.partitions[index].leadership
+        state = self._partitions[index].leadership
         strangers = set(state.isr) - set(self.current(index).replicas) if state else set()
         if strangers:
-            self._world.checker.violated(
+            self._cluster.violated(
                 f"t-{index}: {sorted(strangers)} in {state} are none of its replicas "
                 f"{self.current(index)}"
             )
@@ -118,13 +117,13 @@ class Assignments:
 
     def unsettled(self) -> str | None:
         """Why the cluster is not whole; None where it is."""
-        if znodes.REASSIGN_PARTITIONS in self._world.zookeeper.tree.entries:
+        if znodes.REASSIGN_PARTITIONS in self._cluster.zookeeper.tree.entries:
             return f"{znodes.REASSIGN_PARTITIONS} is there"
         for index, history in self.history.items():
             now = history[-1]
             if now.is_moving:
                 return f"t-{index} moves: {now}"
-            for life in self._world.live():
+            for life in self._cluster.live():
                 view = life.sim.partition(TOPIC, index)
                 if view is None or life.broker.id in now.replicas:
                     continue

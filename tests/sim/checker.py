@@ -1,108 +1,52 @@
 """The invariants (design, section 9), looked at after every event that changes a log or the store.
 
-A batch is known by its first offset and its leader epoch. What a client was told, or could have
-read, is *promised*: from then on it is on every member of the in-sync replicas.
+What is promised: :mod:`tests.sim.promises`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from pyrklog.metastore import znodes
-from pyrklog.peers.observer import REFUSALS
-from tests.sim import topics
+from pyrklog.peers.port_monitor import REFUSALS
+from tests.sim import made_topics
 from tests.sim.assignments import Assignments
+from tests.sim.cluster import BrokerLife, Cluster
+from tests.sim.options import Options
+from tests.sim.promises import Batch, Key, Promises, Replica
 from tests.sim.stillness import was_still, was_still_for_another
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import World
-
-Key = tuple[int, int]
-"""First offset and leader epoch of a batch."""
-
-
-class Violation(Exception):
-    """An invariant does not hold."""
-
-
-class Batch(NamedTuple):
-    """A batch of a log."""
-
-    base: int
-    last: int
-    epoch: int
-    crc: int
-
-    @property
-    def key(self) -> Key:
-        """Its name."""
-        return self.base, self.epoch
-
-
-class Replica:
-    """What a broker's disk has of a partition, as far as it is durable."""
-
-    def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.keys: set[Key] = set()
-        self.view: object = None
-        self.extent: tuple[int, int] | None = None
-        """Where it started and ended when it was last read."""
-        self.is_known = True
-        """False after a loss of power, until it is looked at again."""
-
-
-class Promises:
-    """What must not be lost of a partition."""
-
-    def __init__(self, minimum: int) -> None:
-        self.by_base: dict[int, Batch] = {}
-        self.shown_end = 0
-        self.leaders: dict[int, int] = {}
-        """Leader epoch -> the broker that led in it."""
-        self.marks: dict[tuple[str, int], int] = {}
-        """(life, leader epoch) -> high watermark."""
-        self.leadership: znodes.Leadership | None = None
-        self.lacking: set[int] = set()
-        """Brokers that have lost power, and have not come back into the ISR since."""
-        self.taken_back: dict[int, frozenset[object]] = {}
-        """Replicas that a cancellation took out of a small ISR, and what they had then."""
-        self.is_cut = False
-        """More machines have lost power than is borne, and nobody has led since."""
-        self.cut_epoch = -1
-        """The leader epoch of the last such cut."""
-        self.unclean_epoch = -1
-        """The leader epoch before the last unclean election: what is shown in it is no promise."""
-        self.floor = minimum
-        """On how many brokers each promise is (``Options.promised``)."""
 
 
 class Checker:
     """See the module."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._heap = world.heap
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: dict[int, Promises],
+        assignments: Assignments,
+        options: Options,
+    ) -> None:
+        self._cluster = cluster
+        self._heap = cluster.heap
         self.replicas: dict[tuple[int, int], Replica] = {}
         """(broker, partition) -> what it has."""
-        minimum = world.settings.min_insync_replicas
-        self.partitions = {index: Promises(minimum) for index in world.settings.partitions}
+        self._violated = cluster.violated
+        self._options = options
+        self.partitions = partitions
+        self.assignments = assignments
         self._before: dict[int, dict[Key, Key | None]] = {i: {} for i in self.partitions}
         """Log matching: what lies before each batch is the same in all logs that have it."""
         self._content: dict[int, dict[Key, tuple[int, int]]] = {i: {} for i in self.partitions}
         self.by_crc: dict[int, dict[int, Key]] = {i: {} for i in self.partitions}
-        self.assignments = Assignments(world)
         self._controller_epoch = 0
         self._registered: dict[str, int] = {}
         """Registrations of brokers, and the sessions that they belong to."""
         self._deposed: tuple[int, znodes.Deposed] | None = None
         """The last deposal, and when it was."""
-        self.violation: Violation | None = None
-        """The first one."""
         self.suspicions = self.deposals = self.cuts = 0
         self.silent_suspicions = self.silent_deposals = 0
         """Those by silence, among them."""
@@ -110,18 +54,9 @@ class Checker:
         """Where more has failed than can be borne."""
         self.acknowledged = 0
         self.read = 0
-        for broker in world.settings.brokers:
+        for broker in cluster.settings.brokers:
             for index in self.partitions:
                 self.replicas[broker, index] = Replica()
-
-    def violated(self, what: str, cause: BaseException | None = None) -> None:
-        """Raises :class:`Violation`. Drivers may set aside what raises it, as any other bug: it is
-        kept for whoever runs the simulation."""
-        self._heap.note(f"VIOLATION {what}")
-        violation = Violation(what)
-        violation.__cause__ = cause
-        self.violation = self.violation or violation
-        raise violation
 
     # --- the store -------------------------------------------------------------------------------
 
@@ -133,10 +68,10 @@ class Checker:
                 self._state_written(index, promises, path)
         self.assignments.written(paths)
         if znodes.CONTROLLER_EPOCH in paths:
-            entry = self._world.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
+            entry = self._cluster.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
             epoch = int(entry.node.data) if entry is not None else -1
             if epoch < self._controller_epoch:
-                self.violated(
+                self._violated(
                     f"the controller epoch falls from {self._controller_epoch} to {epoch}"
                 )
             self._controller_epoch = epoch
@@ -150,51 +85,55 @@ class Checker:
 
     def _registration_written(self, path: str) -> None:
         """It goes with its session, or at the hands of its own broker."""
-        entry = self._world.zookeeper.tree.get(path)
+        entry = self._cluster.zookeeper.tree.get(path)
         owner = entry.node.stat.ephemeral_owner if entry is not None else None
         before = self._registered.pop(path, owner)
-        if before != owner and before in self._world.zookeeper.sessions:
-            self.violated(f"{path} is gone, and session {before} lives")
+        if before != owner and before in self._cluster.zookeeper.sessions:
+            self._violated(f"{path} is gone, and session {before} lives")
         if owner is not None:
             self._registered[path] = owner
 
     def _controller_deposed(self) -> None:
         """By a broker that was refused, or had no answer and was not the only one; not in turn with
         others that were not dead either."""
-        tree, now_us = self._world.zookeeper.tree, self._heap.now_us
+        tree, now_us = self._cluster.zookeeper.tree, self._heap.now_us
         entry = tree.get(znodes.DEPOSED)
         assert entry is not None, "nobody deletes it"
         deposed = znodes.decode_deposed(entry.node.data)
         self.deposals += 1
         self._heap.note(f"{deposed.by} deposes {deposed.broker}, unproven {deposed.unproven}")
-        if not self._world.network.refusals[deposed.by, deposed.broker]:
+        if not self._cluster.network.refusals[deposed.by, deposed.broker]:
             self.silent_deposals += 1
             if not self._was_silent(deposed.by, deposed.broker):
-                self.violated(f"{deposed.broker} is deposed, and never refused {deposed.by}")
+                self._violated(f"{deposed.broker} is deposed, and never refused {deposed.by}")
         if self._deposed is not None:
             at_us, last = self._deposed
             still = tree.get(znodes.broker_path(last.broker))
             lives = still is not None and still.node.stat.czxid == last.broker_epoch
             if lives and now_us - at_us < SESSION_TIMEOUT_US - 1_000:
-                self.violated(f"{deposed} follows {last} after {now_us - at_us} us")
+                self._violated(f"{deposed} follows {last} after {now_us - at_us} us")
         self._deposed = now_us, deposed
 
     def suspected(self, controller: int, broker: int) -> None:
         """A controller takes a broker for dead."""
         self.suspicions += 1
-        if self._world.network.refusals[controller, broker] < REFUSALS:
+        if self._cluster.network.refusals[controller, broker] < REFUSALS:
             self.silent_suspicions += 1
             if not self._was_silent(controller, broker):
-                self.violated(f"{broker} is suspected, and neither refused {controller} nor others")
+                self._violated(
+                    f"{broker} is suspected, and neither refused {controller} nor others"
+                )
 
     def _was_silent(self, observer: int, broker: int) -> bool:
         """Nobody is led around on one broker's word."""
-        world = self._world
-        return was_still(world, observer, broker) and was_still_for_another(world, observer, broker)
+        cluster = self._cluster
+        return was_still(cluster, observer, broker) and was_still_for_another(
+            cluster, observer, broker
+        )
 
     def _marked(self, path: str) -> None:
         """A broker says that the controller refuses it, or does not answer."""
-        tree = self._world.zookeeper.tree
+        tree = self._cluster.zookeeper.tree
         mark, controller = tree.get(path), tree.get(znodes.CONTROLLER)
         if mark is None or not mark.node.data or controller is None:
             return
@@ -203,11 +142,11 @@ class Checker:
             return
         observer = int(path.rpartition("/")[2])
         incumbent = znodes.decode_controller(controller.node.data)
-        if not was_still(self._world, observer, incumbent):
-            self.violated(f"{observer} says that {incumbent} is silent, which it was not")
+        if not was_still(self._cluster, observer, incumbent):
+            self._violated(f"{observer} says that {incumbent} is silent, which it was not")
 
     def _state_written(self, index: int, promises: Promises, path: str) -> None:
-        entry = self._world.zookeeper.tree.get(path)
+        entry = self._cluster.zookeeper.tree.get(path)
         if entry is None:
             return
         now = znodes.decode_state(path, entry.node.data)
@@ -220,13 +159,13 @@ class Checker:
             f"unclean={list(now.unclean)}"
         )
         if now.leader >= 0 and now.leader not in now.isr:
-            self.violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
+            self._violated(f"t-{index}: leader {now.leader} is not in the ISR {now.isr}")
         if before is not None and now.leader_epoch < before.leader_epoch:
-            self.violated(f"t-{index}: leader epoch falls: {before} -> {now}")
+            self._violated(f"t-{index}: leader epoch falls: {before} -> {now}")
         if set(now.eligible) & set(now.isr):
-            self.violated(f"t-{index}: {now.eligible} are eligible, and {now.isr} in sync")
+            self._violated(f"t-{index}: {now.eligible} are eligible, and {now.isr} in sync")
         self._are_counted(index, promises)
-        if before is not None and self._world.options.elected_unclean(index, before, now):
+        if before is not None and self._options.elected_unclean(index, before, now):
             promises.is_cut = True
             promises.cut_epoch = promises.unclean_epoch = before.leader_epoch
         elif before is not None and before.unclean and now.leader >= 0:
@@ -247,7 +186,7 @@ class Checker:
             # machines have lost power than is borne, nothing says that those that are left are not
             # alive.
             self._cut((), [index])
-        if len(now.isr) >= self._world.options.minimum(index):
+        if len(now.isr) >= self._options.minimum(index):
             promises.taken_back.clear()
 
     def _eligible(
@@ -255,12 +194,12 @@ class Checker:
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Who is eligible, and who is marked as unclean."""
         path = znodes.eligible_path("t", index)
-        entry = self._world.zookeeper.tree.get(path)
+        entry = self._cluster.zookeeper.tree.get(path)
         if entry is None:
             return (), ()
         found = znodes.decode_eligible(path, entry.node.data)
         if found.partition_epoch != partition_epoch:
-            self.violated(f"t-{index}: {found} beside the state of version {partition_epoch}")
+            self._violated(f"t-{index}: {found} beside the state of version {partition_epoch}")
         return found.eligible, found.unclean
 
     def less_is_borne(self) -> None:
@@ -274,7 +213,7 @@ class Checker:
     def _cut(self, brokers: Sequence[int], indexes: Sequence[int]) -> None:
         for index in indexes:
             promises = self.partitions[index]
-            minimum = self._world.options.promised(index, promises)
+            minimum = self._options.promised(index, promises)
             lost = (promises.lacking | set(brokers)) & set(self.assignments.replicas(index))
             if (
                 len(lost | promises.taken_back.keys()) >= minimum
@@ -295,18 +234,18 @@ class Checker:
             self._has_all(index, now.leader, "is taken for whole")
             return
         members, lost = set(before.members), promises.lacking
-        minimum = self._world.options.minimum(index)
+        minimum = self._options.minimum(index)
         if len(members & lost) < min(minimum, len(members)) and members - lost:
-            self.violated(f"t-{index}: {now} is elected, and {members - lost} have everything")
+            self._violated(f"t-{index}: {now} is elected, and {members - lost} have everything")
         ends = self._ends(index)
         for broker in ends:
             missing = self._promised_with(index, broker) - self._promised_with(index, now.leader)
             if missing:
-                self.violated(f"t-{index}: {now} is elected, and {broker} has {sorted(missing)}")
+                self._violated(f"t-{index}: {now} is elected, and {broker} has {sorted(missing)}")
 
     def _ends(self, index: int) -> Collection[int]:
         """Who has told the controller how far its log reaches."""
-        for life in self._world.live():
+        for life in self._cluster.live():
             machine = life.controller._machine if life.controller is not None else None
             if machine is not None and life.controller is not None and life.controller.leads:
                 told = machine._unclean._ends.get(("t", index))
@@ -352,7 +291,7 @@ class Checker:
     def _are_counted(self, index: int, promises: Promises) -> None:
         """The leader's high watermark waits for every in-sync replica."""
         state = promises.leadership
-        life = self._world.brokers[state.leader].life if state and state.leader >= 0 else None
+        life = self._cluster.brokers[state.leader].life if state and state.leader >= 0 else None
         if state is None or life is None:
             return
         view = life.sim.partition("t", index)
@@ -360,15 +299,15 @@ class Checker:
             return
         uncounted = set(state.isr) - set(view[3])
         if uncounted:
-            self.violated(
+            self._violated(
                 f"{life.process.name} t-{index} leads, and does not wait for {sorted(uncounted)} "
                 f"of the ISR {state.isr}"
             )
 
-    def order_followed(self, life: Life, controller_epoch: int) -> None:
+    def order_followed(self, life: BrokerLife, controller_epoch: int) -> None:
         """A broker follows an order of a controller."""
         if controller_epoch < life.controller_epoch_seen:
-            self.violated(
+            self._violated(
                 f"{life.process.name} follows controller epoch {controller_epoch} after "
                 f"{life.controller_epoch_seen}"
             )
@@ -376,7 +315,7 @@ class Checker:
 
     # --- the logs --------------------------------------------------------------------------------
 
-    def look(self, life: Life) -> None:
+    def look(self, life: BrokerLife) -> None:
         """Something happened to a broker's plane."""
         for index, promises in self.partitions.items():
             view = life.sim.partition("t", index)
@@ -393,7 +332,7 @@ class Checker:
             if view[0] == "Leader":
                 self._look_at_leader(life, index, promises, view)
 
-    def _look_at_log(self, life: Life, index: int, replica: Replica) -> None:
+    def _look_at_log(self, life: BrokerLife, index: int, replica: Replica) -> None:
         found = life.sim.batches("t", index)
         old = replica.batches
         same = len(old)
@@ -420,7 +359,7 @@ class Checker:
                 if promised.get(batch.base) == batch and batch.key not in replica.keys:
                     self._lost(index, life.broker.id, batch, "cuts off")
 
-    def _deleted(self, life: Life, index: int, replica: Replica) -> None:
+    def _deleted(self, life: BrokerLife, index: int, replica: Replica) -> None:
         """A replica that was told to go; one that comes back begins with nothing."""
         self._heap.note(f"{life.process.name} t-{index} is deleted")
         lost, replica.batches = replica.batches, []
@@ -434,34 +373,34 @@ class Checker:
                 if promised.get(batch.base) == batch:
                     self._lost(index, life.broker.id, batch, "is deleted")
 
-    def _matches(self, life: Life, index: int, before: Key | None, batch: Batch) -> None:
+    def _matches(self, life: BrokerLife, index: int, before: Key | None, batch: Batch) -> None:
         key, name = batch.key, f"{life.process.name} t-{index}"
         content = (batch.last, batch.crc)
         if self._content[index].setdefault(key, content) != content:
-            self.violated(f"{name}: two different batches at (offset, epoch) {key}")
+            self._violated(f"{name}: two different batches at (offset, epoch) {key}")
         if self._before[index].setdefault(key, before) != before:
-            self.violated(
+            self._violated(
                 f"{name}: logs differ before {key}: {before} here, {self._before[index][key]} "
                 "elsewhere"
             )
         if before is not None and before[1] > batch.epoch:
-            self.violated(f"{name}: epoch {batch.epoch} behind {before[1]}")
+            self._violated(f"{name}: epoch {batch.epoch} behind {before[1]}")
         self.by_crc[index][batch.crc] = key
 
-    def _look_at_leader(self, life: Life, index: int, promises: Promises, view: Any) -> None:
+    def _look_at_leader(self, life: BrokerLife, index: int, promises: Promises, view: Any) -> None:
         _, epoch, (_, mark, gate, _), _ = view
         if promises.is_cut:
             self._led_after_cut(index, promises, life.broker.id, epoch)
         self._are_counted(index, promises)
         broker, name = life.broker.id, f"{life.process.name} t-{index}"
         if promises.leaders.setdefault(epoch, broker) != broker:
-            self.violated(f"{name} leads in epoch {epoch}, as {promises.leaders[epoch]} does")
+            self._violated(f"{name} leads in epoch {epoch}, as {promises.leaders[epoch]} does")
         before = promises.marks.get((life.process.name, epoch), -1)
         if mark < before:
-            self.violated(f"{name}: high watermark falls from {before} to {mark}")
+            self._violated(f"{name}: high watermark falls from {before} to {mark}")
         promises.marks[life.process.name, epoch] = mark
         if mark > gate:
-            self.violated(f"{name}: high watermark {mark} is above the gate {gate}")
+            self._violated(f"{name}: high watermark {mark} is above the gate {gate}")
         if mark > before and epoch > promises.unclean_epoch:
             self._show(index, promises, broker, mark)
 
@@ -474,7 +413,7 @@ class Checker:
             if known == batch:
                 break
             if known is not None and not self.forgives_losses:
-                self.violated(f"t-{index}: {batch.key} is shown, and {known.key} was")
+                self._violated(f"t-{index}: {batch.key} is shown, and {known.key} was")
             self._promise(index, batch, "is shown")
         promises.shown_end = max(promises.shown_end, mark)
 
@@ -492,7 +431,7 @@ class Checker:
         self.acknowledged += 1
         key = self.by_crc[index].get(crc)
         if key is None or key[0] != base:
-            self.violated(f"t-{index}: acknowledged at {base}, but it is {key}")
+            self._violated(f"t-{index}: acknowledged at {base}, but it is {key}")
             return
         last, _ = self._content[index][key]
         batch = Batch(base, last, key[1], crc)
@@ -500,16 +439,16 @@ class Checker:
         if known != batch and batch.epoch <= self.partitions[index].cut_epoch:
             return  # it was lost with power while the client's answer was under way
         if known is not None and known != batch and not self.forgives_losses:
-            self.violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
+            self._violated(f"t-{index}: {batch.key} is acknowledged, and {known.key} was shown")
         self._promise(index, batch, "is acknowledged")
-        brokers = self._world.settings.brokers
+        brokers = self._cluster.settings.brokers
         holders = [b for b in brokers if key in self.replicas[b, index].keys]
         unknown = [b for b in brokers if not self.replicas[b, index].is_known]
         # A replica may have been taken back while the client's answer was under way.
         taken = self.partitions[index].taken_back.items()
         had = {*holders, *unknown, *(broker for broker, keys in taken if key in keys)}
-        if len(had) < self._world.options.minimum(index):
-            self.violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
+        if len(had) < self._options.minimum(index):
+            self._violated(f"t-{index}: {key} is acknowledged, and only {holders} have it")
 
     def was_read(self, index: int, base: int, epoch: int, crc: int) -> bool:
         """A consumer has read a batch; false where it was lost with power meanwhile."""
@@ -517,7 +456,7 @@ class Checker:
         if known is None or (known.epoch, known.crc) != (epoch, crc):
             if epoch <= self.partitions[index].cut_epoch:
                 return False
-            self.violated(f"t-{index}: ({base}, {epoch}) was read, and {known} was shown there")
+            self._violated(f"t-{index}: ({base}, {epoch}) was read, and {known} was shown there")
         self.read += 1
         return True
 
@@ -539,16 +478,16 @@ class Checker:
             return
         state = self.partitions[index].leadership
         isr = state.isr if state is not None else ()
-        self.violated(f"t-{index}: {batch.key} {what}: broker {broker}, in-sync replicas {isr}")
+        self._violated(f"t-{index}: {batch.key} {what}: broker {broker}, in-sync replicas {isr}")
 
     def bears_loss_of(self, broker: int) -> bool:
         """Whether nothing may be lost where this machine loses power, too.
 
         Each promise is on so many of the brokers that are replicas by now as ``Options.promised``
-        says: one of them has to stay whole. Whoever cancels a reassignment may leave fewer, as with
-        Kafka.
+        says: one of them has to stay whole. A reassignment that is cancelled may leave fewer, as
+        with Kafka.
         """
-        promised = self._world.options.promised
+        promised = self._options.promised
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
         return all(
             broker not in holders[index]
@@ -590,10 +529,10 @@ class Checker:
             logs = [self.replicas[broker, index].batches for broker in brokers]
             if any(log != logs[0] for log in logs):
                 return f"t-{index} has different logs"
-            life = self._world.brokers[state.leader].life
+            life = self._cluster.brokers[state.leader].life
             view = life.sim.partition("t", index) if life is not None else None
             if view is None or view[0] != "Leader" or view[1] != state.leader_epoch:
                 return f"t-{index} is not led: {view}"
             if view[2][1] < view[2][3]:
                 return f"t-{index} has the high watermark {view[2][1]} of {view[2][3]}"
-        return self.assignments.unsettled() or topics.unsettled(self._world)
+        return self.assignments.unsettled() or made_topics.unsettled(self._cluster)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tests.sim.cluster import BrokerLife
+from tests.sim.settings import TOPIC
 from tests.sim.wire_link import WireLink
+from tests.sim.world import World
 from tests.support import wire
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import World
 
 EVERYWHERE = -1
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
 REQUEST_TIMEOUT_MS = 2_000
 PATIENCE_US = 2_500_000
-TOPIC = "t"
 NONE, OFFSET_OUT_OF_RANGE = 0, 1
 
 
@@ -35,7 +33,7 @@ class Caller:
     def __init__(self, world: World) -> None:
         self.world = world
         self._links: dict[int, WireLink] = {}
-        self._servers: dict[int, Life] = {}
+        self._servers: dict[int, BrokerLife] = {}
         self._waiting: dict[int, Asked] = {}
         self._count = 0
 
@@ -208,7 +206,7 @@ class Consumer(Caller):
                 self._offset = min(self._offset, rewound)
             elif error == OFFSET_OUT_OF_RANGE:
                 name = f"consumer {self._name}"
-                self.world.checker.violated(f"{name}: nothing is at {self._offset} any more")
+                self.world.violated(f"{name}: nothing is at {self._offset} any more")
             if error == NONE:
                 self._take(records)
         self._again()
@@ -220,7 +218,7 @@ class Consumer(Caller):
             if base + delta >= self._offset:
                 rewound = self.world.checker.rewound(self._index)
                 if base > self._offset and rewound is None:
-                    self.world.checker.violated(
+                    self.world.violated(
                         f"consumer {self._name} skips from {self._offset} to {base}"
                     )
                 if not self.world.checker.was_read(self._index, base, epoch, crc):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.sim.network import STORE
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
+from tests.sim.world import World
 
 
 class Action(NamedTuple):

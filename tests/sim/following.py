@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tests.sim.cluster import BrokerLife
 from tests.sim.wire_link import WireLink
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
 
 FIRST_BACKOFF_US = 20_000
 BACKOFF_MAX_US = 1_000_000
@@ -16,7 +12,7 @@ BACKOFF_MAX_US = 1_000_000
 class FetchLoop:
     """One fetcher of one life of a broker."""
 
-    def __init__(self, life: Life, fetcher: tuple[int, int]) -> None:
+    def __init__(self, life: BrokerLife, fetcher: tuple[int, int]) -> None:
         self.is_over = False
         self._life = life
         self._fetcher = fetcher
@@ -50,7 +46,7 @@ class FetchLoop:
             self._ask(turn)
 
     def _sleep_until(self, due_us: int) -> None:
-        sleep, heap = self._sleep, self._life.world.heap
+        sleep, heap = self._sleep, self._life.cluster.heap
 
         def wake() -> None:
             if sleep == self._sleep and not self.is_over:
@@ -61,11 +57,13 @@ class FetchLoop:
     def _ask(self, frame: bytes) -> None:
         life = self._life
         if self._link is None or not self._link.is_open:
-            server = life.world.server_at(life.broker.id, self._fetcher[0])
+            server = life.cluster.server_at(life.broker.id, self._fetcher[0])
             if server is None:
                 self._failed()
                 return
-            self._link = WireLink(life.world, life.broker.id, life.process, server, self._answered)
+            self._link = WireLink(
+                life.cluster, life.broker.id, life.process, server, self._answered
+            )
         self._last_request += 1
         self._request = request = self._last_request
         self._link.send(frame)
@@ -74,7 +72,7 @@ class FetchLoop:
             if self._request == request:
                 life.touch(self._failed)
 
-        life.world.heap.after(life.world.settings.fetch_timeout_us, life.process, time_out)
+        life.cluster.heap.after(life.cluster.settings.fetch_timeout_us, life.process, time_out)
 
     def _answered(self, frame: bytes | None) -> None:
         if self.is_over or not self._request:
@@ -90,14 +88,14 @@ class FetchLoop:
         try:
             self._life.sim.fetch_answered(self._fetcher, frame, self._exchange)
         except ValueError as error:
-            self._life.world.heap.note(f"{self._life.process.name} reads no answer: {error}")
+            self._life.cluster.heap.note(f"{self._life.process.name} reads no answer: {error}")
             self._failed()
             return
         self._turn()
 
     def _exchange(self, frame: bytes) -> bytes | None:
         """Where a log's ends are asked for, the answer comes at once: nothing happens meanwhile."""
-        server = self._life.world.server_at(self._life.broker.id, self._fetcher[0])
+        server = self._life.cluster.server_at(self._life.broker.id, self._fetcher[0])
         if server is None or server.process.is_paused:
             return None
         return server.exchange_now(frame)
@@ -113,4 +111,4 @@ class FetchLoop:
         self._lose_link()
         doubled = max(self._backoff_us * 2, FIRST_BACKOFF_US)
         self._backoff_us = min(doubled, BACKOFF_MAX_US)
-        self._sleep_until(self._life.world.heap.now_us + self._backoff_us)
+        self._sleep_until(self._life.cluster.heap.now_us + self._backoff_us)

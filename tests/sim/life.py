@@ -4,42 +4,42 @@ plane that has no threads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import Any
 
-from pyrklog.controller.asked import AskedController
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import NO_TOPIC_ID
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.load import load_config
+from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.requests import NO_TOPIC_ID
-from pyrklog.controller.service import TopicInfo
 from pyrklog.controller.settings import ControllerSettings
-from pyrklog.core_plane import CorePlane
-from pyrklog.dataplane import PlaneSettings
+from pyrklog.controller.takeover.challenger import Challenger
+from pyrklog.controller.takeover.standby import Patience
 from pyrklog.errors import ErrorCode, StartError
-from pyrklog.events import EventHandler
-from pyrklog.handlers import build_handlers
+from pyrklog.handlers.dispatch import build_handlers
+from pyrklog.handlers.events import EventHandler
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import Member
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import SessionExpiredError
-from pyrklog.peers.challenger import Challenger
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
-from pyrklog.peers.standby import Patience
 from pyrklog.peers.witness import Witness
-from pyrklog.plane_settings import plane_settings
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.dataplane import PlaneSettings
+from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
+from tests.sim.checker import Checker
+from tests.sim.cluster import Broker, BrokerLife, Cluster
 from tests.sim.core import core
 from tests.sim.following import FetchLoop
-from tests.sim.heap import Process
 from tests.sim.peer_connection import host_of
+from tests.sim.scheduler import Nursery
 from tests.sim.volumes import CACHE_BYTES
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
-
-if TYPE_CHECKING:
-    from tests.sim.scheduler import Nursery
-    from tests.sim.world import Broker, World
 
 LISTENER = "PLAINTEXT"
 SYNC_US = 1_000_000
@@ -116,31 +116,36 @@ class _StateLog:
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
         if event == "broker_suspected":
-            self._life.world.checker.suspected(self._life.broker.id, int(str(fields["broker"])))
+            self._life.checker.suspected(self._life.broker.id, int(str(fields["broker"])))
         if event not in ("replica_state", "partition_state"):
             told = " ".join(f"{name}={value}" for name, value in fields.items())
-            self._life.world.heap.note(f"{self._life.process.name} {event} {told}")
+            self._life.cluster.heap.note(f"{self._life.process.name} {event} {told}")
 
     def flush(self) -> None:
         """Every line is there at once."""
 
 
-class Life:
+class Life(BrokerLife):
     """See the module."""
 
-    def __init__(self, world: World, broker: Broker, number: int) -> None:
-        self.world = world
-        self.broker = broker
-        self.process = Process(f"broker-{broker.id}.{number}")
-        self.began_us = world.heap.now_us
-        self.is_listening = False
-        self.is_leaving = False
-        self.is_registered = False
-        self.controller_epoch_seen = 0
-        self._config = world.config_of(broker.id)
+    def __init__(
+        self,
+        cluster: Cluster,
+        broker: Broker,
+        number: int,
+        checker: Checker,
+        *,
+        exited: Callable[[BrokerLife], None],
+        ends: Callable[[BrokerLife], None],
+    ) -> None:
+        super().__init__(cluster, broker, number)
+        self.checker = checker
+        self._exited = exited
+        self._ends = ends
+        self._config = _config(broker.id)
         settings = plane_settings(self._config, broker.id, "simulation")
-        core().set_now_ms(world.heap.now_ms)
-        self.sim: Any = core().SimPlane(self._plane_config(settings), broker.volume.disk)
+        core().set_now_ms(cluster.heap.now_ms)
+        self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
         self.plane = SimCorePlane(self.sim.plane(), self)
         self._events: EventHandler | None = None
         self._handlers: Any = None
@@ -151,19 +156,14 @@ class Life:
         self._is_write_due = False
         self._timer_ms: int | None = None
         self._nursery: Nursery | None = None
-        self.controller: ControllerDriver | None = None
-        self.metadata: Metadata | None = None
-        world.scheduler.run_in(self.process, self._run)
-        world.heap.after(SYNC_US, self.process, self._sync)
+        cluster.scheduler.run_in(self.process, self._run)
+        cluster.heap.after(SYNC_US, self.process, self._sync)
 
-    def _plane_config(self, settings: PlaneSettings) -> Any:
-        options: dict[str, Any] = settings._asdict()
-        assert settings.cluster is not None
-        options["cluster"] = core().ClusterConfig(**settings.cluster._asdict())
-        if self.world.memory is not None:
-            options["cache_dir"] = self.broker.volume.make_cache(self.world.memory)
-            options["cache_max_bytes"] = CACHE_BYTES
-        return core().PlaneConfig(**options)
+    def _with_cache(self, settings: PlaneSettings) -> PlaneSettings:
+        if self.cluster.memory is None:
+            return settings
+        cache_dir = self.broker.volume.make_cache(self.cluster.memory)
+        return settings._replace(cache_dir=cache_dir, cache_max_bytes=CACHE_BYTES)
 
     # --- the drivers, put together as broker.py does ---------------------------------------------
 
@@ -178,15 +178,15 @@ class Life:
             self._exits(error)
 
     def _exits(self, why: BaseException) -> None:
-        self.world.heap.note(f"{self.process.name} exits: {type(why).__name__}")
-        # Whoever started it starts it again.
-        self.world.heap.after(0, None, lambda: self.world.exited(self))
+        self.cluster.heap.note(f"{self.process.name} exits: {type(why).__name__}")
+        # The world starts it again.
+        self.cluster.heap.after(0, None, lambda: self._exited(self))
 
     async def _serve(self) -> None:
-        world, node_id = self.world, self.broker.id
+        cluster, node_id = self.cluster, self.broker.id
 
         async def connect() -> Any:
-            return world.zookeeper.begin(self.process, node_id)
+            return cluster.zookeeper.begin(self.process, node_id)
 
         store = CurrentStore(await connect())
         member = Member(
@@ -202,20 +202,20 @@ class Life:
         replication = ReplicationDriver(node_id, metadata, self.plane)
         self._observe_orders(replication)
         controller = self.controller = self._controller_of(store, metadata, replication)
-        asked = AskedController(controller)
+        controller_api = ControllerApi(controller)
         peers = Peers(
             self._config,
             metadata,
             replication,
             self.plane,
-            asked,
+            controller_api,
             lambda: controller.controller_id,
         )
         metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
-        self._handlers = build_handlers(service, groups, replication, asked)
-        async with world.scheduler.open_nursery() as nursery:
+        self._handlers = build_handlers(service, groups, replication, controller_api)
+        async with cluster.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(
                 node_id=node_id,
@@ -239,22 +239,22 @@ class Life:
                 replication.registered(broker_epoch)
 
             await nursery.start(member.belong, registered, (metadata.run, controller.run))
-            world.heap.note(f"{self.process.name} belongs, epoch {member.broker_epoch}")
+            cluster.heap.note(f"{self.process.name} belongs, epoch {member.broker_epoch}")
             self._peers, self._member = peers, member
-            await world.scheduler.sleep_forever()
+            await cluster.scheduler.sleep_forever()
 
     def _is_whole(self, last: LastLife) -> bool:
         """Without a block cache as a broker that has one, and takes it up again as long as its
         machine stays up."""
-        has_kept_power = not (self.world.settings.caches or self.broker.has_lost_power)
+        has_kept_power = not (self.cluster.settings.caches or self.broker.has_lost_power)
         return has_kept_power or all(
-            past.is_taken_up or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
+            past.is_reattached or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
         )
 
     def _controller_of(
         self, store: CurrentStore, metadata: Metadata, replication: ReplicationDriver
     ) -> ControllerDriver:
-        node_id, suspects = self.broker.id, self.world.settings.suspects
+        node_id, suspects = self.broker.id, self.cluster.settings.suspects
         challenger = Challenger(node_id, store, LISTENER, SESSION_TIMEOUT_US // 1000)
         return ControllerDriver(
             node_id,
@@ -271,7 +271,7 @@ class Life:
             unclean_topics=partial(_unclean_topics, metadata),
             min_insync_replicas=metadata.min_insync_replicas,
             delete_topic_enable=True,
-            rebalance_interval_seconds=self.world.settings.rebalance_seconds,
+            rebalance_interval_seconds=self.cluster.settings.rebalance_seconds,
             imbalance_percent=10,
         )
 
@@ -283,7 +283,7 @@ class Life:
         def observed(controller_epoch: int, broker_epoch: int) -> ErrorCode:
             error = fence(controller_epoch, broker_epoch)
             if error is ErrorCode.NONE:
-                self.world.checker.order_followed(self, controller_epoch)
+                self.checker.order_followed(self, controller_epoch)
             return error
 
         replicas._fence = observed  # type: ignore[method-assign]
@@ -292,11 +292,11 @@ class Life:
         """An orderly end."""
         if self._nursery is not None and not self.is_leaving and hasattr(self, "_peers"):
             self.is_leaving = True
-            self.world.scheduler.run_in(self.process, self._leave)
+            self.cluster.scheduler.run_in(self.process, self._leave)
 
     async def _leave(self) -> None:
         await self._peers.leave(self._member.broker_epoch)
-        self.world.heap.after(SHUTDOWN_US, self.process, lambda: self.world.ends(self))
+        self.cluster.heap.after(SHUTDOWN_US, self.process, lambda: self._ends(self))
 
     # --- requests of other brokers ---------------------------------------------------------------
 
@@ -320,9 +320,7 @@ class Life:
             return
 
         def take() -> None:
-            try:
-                self.sim.send(connection, frame)
-            except OSError:
+            if not self.sim.send(connection, frame):
                 self._closed(connection)
 
         self.touch(take)
@@ -339,7 +337,7 @@ class Life:
 
     def exchange_now(self, frame: bytes) -> bytes | None:
         """A request that is answered at once."""
-        core().set_now_ms(self.world.heap.now_ms)
+        core().set_now_ms(self.cluster.heap.now_ms)
         connection = self.sim.connect()
         self.sim.send(connection, frame)
         self.sim.run_network()
@@ -355,15 +353,15 @@ class Life:
 
     def touch(self, act: Callable[[], Any]) -> Any:
         """Does something to the plane at the present time, and sees that it goes on from there."""
-        core().set_now_ms(self.world.heap.now_ms)
+        core().set_now_ms(self.cluster.heap.now_ms)
         if not self._is_pumping:
             self._is_pumping = True
-            self.world.heap.after(0, self.process, self._pump)
+            self.cluster.heap.after(0, self.process, self._pump)
         return act()
 
     def _pump(self) -> None:
         self._is_pumping = False
-        core().set_now_ms(self.world.heap.now_ms)
+        core().set_now_ms(self.cluster.heap.now_ms)
         self.sim.run_network()
         for connection, frame in self.sim.take_answers():
             self._route(connection, frame)
@@ -378,7 +376,7 @@ class Life:
                 self._loops[fetcher] = FetchLoop(self, fetcher)
             else:
                 loop.look()
-        self.world.checker.look(self)
+        self.checker.look(self)
 
     def _route(self, connection: int, frame: bytes | None) -> None:
         if frame is None:
@@ -387,7 +385,7 @@ class Life:
             self._routes[connection](frame)
 
     def _begin_slow_work(self) -> None:
-        heap = self.world.heap
+        heap = self.cluster.heap
         if self.sim.has_commands() and not self._is_command_due:
             self._is_command_due = True
             heap.after(self.broker.volume.delay_us(), self.process, self._run_command)
@@ -400,7 +398,7 @@ class Life:
             return
         self._is_command_due = False
         self.touch(self.sim.run_command)
-        self.world.checker.look(self)
+        self.checker.look(self)
 
     def _write(self) -> None:
         if self.broker.volume.holds_up(self.process, self._writes_return):
@@ -408,12 +406,12 @@ class Life:
             return
         self._is_write_due = False
         self.touch(self.sim.write)
-        self.world.checker.look(self)
+        self.checker.look(self)
 
     def _writes_return(self) -> None:
         self._is_write_due = False
         self.touch(self.sim.writes_return)
-        self.world.checker.look(self)
+        self.checker.look(self)
 
     def _set_timer(self) -> None:
         due_ms = self.sim.due_ms()
@@ -426,21 +424,40 @@ class Life:
                 self._timer_ms = None
                 self.touch(lambda: None)
 
-        heap = self.world.heap
+        heap = self.cluster.heap
         heap.after(due_ms * 1000 - heap.now_us, self.process, ring)
 
     def _sync(self) -> None:
         if self.broker.volume.holds_up(self.process, self._sync):
             return
         self.touch(self.sim.sync)
-        self.world.heap.after(SYNC_US, self.process, self._sync)
+        self.cluster.heap.after(SYNC_US, self.process, self._sync)
 
     def shut_down(self) -> bool:
         """The plane ends in order; whether it is marked clean."""
-        core().set_now_ms(self.world.heap.now_ms)
+        core().set_now_ms(self.cluster.heap.now_ms)
         clean: bool = self.sim.shut_down()
-        self.world.checker.look(self)
+        self.checker.look(self)
         return clean
+
+
+@cache
+def _config(broker: int) -> BrokerConfig:
+    return load_config(
+        flags={
+            "broker.id": str(broker),
+            "zookeeper.connect": "simulated:2181",
+            "listeners": f"PLAINTEXT://127.0.0.1:{9092 + broker}",
+            "log.dirs": f"/broker-{broker}",
+            "num.network.threads": "1",
+            "num.recovery.threads.per.data.dir": "1",
+            "pyrklog.cache.max.bytes": "0",
+            "pyrklog.unwritten.max.bytes": "65536",
+            "replica.lag.time.max.ms": "1500",
+            "replica.socket.timeout.ms": "3000",
+            "controller.socket.timeout.ms": "3000",
+        }
+    )
 
 
 def _unclean_topics(

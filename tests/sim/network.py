@@ -63,7 +63,7 @@ class Network:
         return self._heap.dice("refusals").random() < REFUSED_SHARE
 
     def filters(self, source: int, target: int) -> bool:
-        """Whether a packet filter refuses connections, whoever listens."""
+        """Whether a packet filter refuses connections."""
         return (source, target) in self._filtered
 
     def filter(self, source: int, target: int) -> None:

@@ -7,19 +7,15 @@ connected hears of the other's end when that can reach it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import trio
 
 from pyrklog.peers.connection import PeerError, PeerRefusedError
 from pyrklog.peers.probe import ProbeError
+from tests.sim.cluster import BrokerLife, Cluster
 from tests.sim.peer_connection import broker_at
 from tests.sim.scheduler import Event, Task
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import World
-
 
 CONNECT_TIMEOUT_SECONDS = 0.5
 """Shorter than a broker's, as other times here: most of what goes wrong lasts a second or two."""
@@ -28,21 +24,21 @@ CONNECT_TIMEOUT_SECONDS = 0.5
 class SimStream:
     """A connection that carries a question and its answer."""
 
-    def __init__(self, world: World, life: Life, target: int, server: Life) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, life: BrokerLife, target: int, server: BrokerLife) -> None:
+        self._cluster = cluster
         self._source = life
         self._target = target
         self._server = server
-        self._generation = world.network.generation(life.broker.id, target)
-        self._changed = Event(world.scheduler)
+        self._generation = cluster.network.generation(life.broker.id, target)
+        self._changed = Event(cluster.scheduler)
         """An answer has come, or the end."""
         self._has_ended = False
         self._is_closed = False
-        world.on_breaks.append(self._look)
+        cluster.on_breaks.append(self._look)
 
     def _look(self) -> bool:
         """Whether it is still worth looking at when connections break or processes die."""
-        network, source = self._world.network, self._source
+        network, source = self._cluster.network, self._source
         if self._is_closed or not source.process.is_alive:
             return False
         is_broken = self._is_broken()
@@ -51,11 +47,11 @@ class SimStream:
         )
         if not (is_broken or is_told):
             return True
-        self._world.heap.after(network.delay_us(), source.process, self._ends)
+        self._cluster.heap.after(network.delay_us(), source.process, self._ends)
         return False
 
     def _is_broken(self) -> bool:
-        generation = self._world.network.generation(self._source.broker.id, self._target)
+        generation = self._cluster.network.generation(self._source.broker.id, self._target)
         return self._generation != generation
 
     def _ends(self) -> None:
@@ -64,7 +60,7 @@ class SimStream:
 
     async def ask(self) -> None:
         """See ``pyrklog.peers.probe.probe``."""
-        heap, network = self._world.heap, self._world.network
+        heap, network = self._cluster.heap, self._cluster.network
         source, server = self._source, self._server
 
         def arrive() -> None:
@@ -79,7 +75,7 @@ class SimStream:
                 heap.after(0, source.process, self._changed.set)
 
         if not self._has_ended:
-            self._changed = Event(self._world.scheduler)
+            self._changed = Event(self._cluster.scheduler)
             network.carry(source.broker.id, self._target, arrive)
             await self._changed.wait()
         if self._has_ended:
@@ -95,8 +91,8 @@ class SimStream:
 class _Connecting:
     """A connection that is being made."""
 
-    def __init__(self, world: World, life: Life, target: int, task: Task) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, life: BrokerLife, target: int, task: Task) -> None:
+        self._cluster = cluster
         self._life = life
         self._target = target
         self._wake = task.waker()
@@ -104,44 +100,44 @@ class _Connecting:
         self._try()
 
     def _try(self) -> None:
-        network, source, target = self._world.network, self._life.broker.id, self._target
+        network, source, target = self._cluster.network, self._life.broker.id, self._target
         if self.is_given_up or not self._life.process.is_alive:
             return
         if not (network.reaches(source, target) and network.reaches(target, source)):
             network.when_healed(self._try)
             return
         delay_us = network.delay_us()
-        server = self._world.brokers[target].life
+        server = self._cluster.brokers[target].life
         if network.filters(source, target):
-            self._world.heap.after(delay_us, self._life.process, self._refuse)
+            self._cluster.heap.after(delay_us, self._life.process, self._refuse)
         elif server is not None and server.is_listening:
-            self._world.heap.after(delay_us, self._life.process, lambda: self._stand(server))
+            self._cluster.heap.after(delay_us, self._life.process, lambda: self._stand(server))
         elif network.answers_for_the_dead():
-            self._world.heap.after(delay_us, self._life.process, self._refuse)
+            self._cluster.heap.after(delay_us, self._life.process, self._refuse)
 
     def _refuse(self) -> None:
         if self.is_given_up:
             return
-        self._world.network.refusals[self._life.broker.id, self._target] += 1
+        self._cluster.network.refusals[self._life.broker.id, self._target] += 1
         self._wake(PeerRefusedError("it refuses connections"))
 
-    def _stand(self, server: Life) -> None:
+    def _stand(self, server: BrokerLife) -> None:
         if self.is_given_up:
             return
         if server.process.is_alive:
-            self._wake(SimStream(self._world, self._life, self._target, server))
+            self._wake(SimStream(self._cluster, self._life, self._target, server))
         else:
             self._refuse()
 
 
-async def connect(world: World, life: Life, host: str) -> SimStream:
+async def connect(cluster: Cluster, life: BrokerLife, host: str) -> SimStream:
     """See ``connect``."""
-    scheduler, target = world.scheduler, broker_at(host)
+    scheduler, target = cluster.scheduler, broker_at(host)
     attempts: list[_Connecting] = []
     try:
         with scheduler.fail_after(CONNECT_TIMEOUT_SECONDS):
             outcome = await scheduler.suspend(
-                lambda task: attempts.append(_Connecting(world, life, target, task))
+                lambda task: attempts.append(_Connecting(cluster, life, target, task))
             )
     except trio.TooSlowError:
         raise PeerError("it does not answer") from None

@@ -1,5 +1,4 @@
-"""An administrator who changes the topic's options while it is served: more actions of a script,
-and what may be promised meanwhile.
+"""The topic's options, which change while it is served, and what may be promised meanwhile.
 
 A minimum that has been lowered counts at once, one that has been raised when the last broker knows
 it: what is acknowledged until then is promised by the lower one.
@@ -7,29 +6,18 @@ it: what is acknowledged until then is promised by the lower one.
 
 from __future__ import annotations
 
-import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Set
 from pyrklog.metastore.znodes import RECOVERING, Leadership
-from tests.sim.faults import DOINGS, Action, Undo, cut_pairs, moments
+from tests.sim.assignments import Assignments
+from tests.sim.cluster import Cluster
+from tests.sim.promises import Promises
+from tests.sim.settings import TOPIC
 from tests.sim.zookeeper import SESSION_TIMEOUT_US
 
-if TYPE_CHECKING:
-    from tests.sim.checker import Promises
-    from tests.sim.world import Settings, World
-
-TOPIC = "t"
 MINIMUM, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
-SET_MINIMUM, ALLOW_UNCLEAN = "set_minimum", "allow_unclean"
-STRAND = "strand"
-"""A leader is cut off from its followers until it is alone in sync, and dies."""
-STRAND_SHARE = 0.5
-STRANDED_US = 2_500_000
-DEAD_US = (1_500_000, 6_000_000)
-PAUSE_US = (100_000, 4_000_000)
-ALLOWED_US_MAX = 6_000_000
 LOOK_US = 250_000
 ANSWERED_US = 3_000_000
 """An acknowledgement reaches its client no later."""
@@ -40,9 +28,14 @@ DECIDED_US = SESSION_TIMEOUT_US + 1_000_000
 class Options:
     """The topic's options as the store has them, and as brokers may still know them."""
 
-    def __init__(self, world: World) -> None:
-        settings = world.settings
-        self._world = world
+    def __init__(
+        self, cluster: Cluster, partitions: Mapping[int, Promises], assignments: Assignments
+    ) -> None:
+        settings = cluster.settings
+        self._cluster = cluster
+        self._partitions = partitions
+        self._assignments = assignments
+        self.on_changed: Callable[[], None] = lambda: None
         self._values = {MINIMUM: str(settings.min_insync_replicas)}
         self._known_us: dict[int, int] = {}
         """Minimums that some broker has gone by, and when it last did."""
@@ -50,7 +43,7 @@ class Options:
         """When unclean elections were last allowed."""
         self.unclean_elections = 0
         if settings.changes_minimum:
-            world.heap.after(LOOK_US, None, self._look)
+            cluster.heap.after(LOOK_US, None, self._look)
 
     def encoded(self) -> bytes:
         """For the store."""
@@ -64,13 +57,13 @@ class Options:
         announcement = znodes.encode_config_change(f"topics/{TOPIC}")
         written = Set(path, self.encoded())
         told = Create(znodes.CONFIG_CHANGE_PREFIX, announcement, sequence=True)
-        outcome = self._world.zookeeper.run(0, [written, told])
+        outcome = self._cluster.zookeeper.run(0, [written, told])
         assert isinstance(outcome, list), outcome
-        self._world.heap.note(f"option {name}={value}")
-        for index, promises in self._world.checker.partitions.items():
+        self._cluster.heap.note(f"option {name}={value}")
+        for index, promises in self._partitions.items():
             promises.floor = min(promises.floor, self.minimum(index))
         # Who lowers it says that fewer replicas are enough for what is there already, too.
-        self._world.checker.less_is_borne()
+        self.on_changed()
 
     # --- min.insync.replicas ------------------------------------------------------------------
 
@@ -79,23 +72,23 @@ class Options:
         return int(self._values[MINIMUM])
 
     def _known(self) -> set[int]:
-        told = [life.metadata for life in self._world.live() if life.metadata is not None]
+        told = [life.metadata for life in self._cluster.live() if life.metadata is not None]
         minimums = [metadata.min_insync_replicas(TOPIC, None) for metadata in told]
         return {minimum for minimum in minimums if minimum is not None}
 
     def _remember(self) -> None:
         for minimum in (self._stored, *self._known()):
-            self._known_us[minimum] = self._world.heap.now_us
+            self._known_us[minimum] = self._cluster.heap.now_us
 
     def _look(self) -> None:
         self._remember()
-        self._world.heap.after(LOOK_US, None, self._look)
+        self._cluster.heap.after(LOOK_US, None, self._look)
 
     def minimum(self, index: int) -> int:
         """What everybody has gone by of late, at least, in a partition."""
-        since_us = self._world.heap.now_us - ANSWERED_US
+        since_us = self._cluster.heap.now_us - ANSWERED_US
         late = (minimum for minimum, at_us in self._known_us.items() if at_us >= since_us)
-        replicas = self._world.checker.assignments.replicas(index)
+        replicas = self._assignments.replicas(index)
         return min(self._stored, len(replicas), *self._known(), *late)
 
     def promised(self, index: int, promises: Promises) -> int:
@@ -108,7 +101,7 @@ class Options:
 
     # --- unclean.leader.election.enable --------------------------------------------------------
 
-    def allow_unclean(self) -> Undo:
+    def allow_unclean(self) -> Callable[[], None]:
         """Until it is undone."""
         self.change(UNCLEAN, "true")
         return self.forbid_unclean
@@ -120,7 +113,7 @@ class Options:
     def forbid_unclean(self) -> None:
         """Nothing is lost by somebody's leave any more."""
         if self._is_allowed:
-            self._allowed_us = self._world.heap.now_us
+            self._allowed_us = self._cluster.heap.now_us
             self.change(UNCLEAN, "false")
 
     def elected_unclean(self, index: int, before: Leadership, now: Leadership) -> bool:
@@ -129,75 +122,12 @@ class Options:
         whole = set(before.members) - set(before.unclean)
         if now.leader < 0 or now.recovery_state != RECOVERING or now.leader in whole:
             return False
-        checker, now_us = self._world.checker, self._world.heap.now_us
+        now_us = self._cluster.heap.now_us
         self.unclean_elections += 1
         if not self._is_allowed and now_us - self._allowed_us > DECIDED_US:
-            checker.violated(f"t-{index}: {now} is unclean, and nobody has allowed that")
+            self._cluster.violated(f"t-{index}: {now} is unclean, and nobody has allowed that")
         for broker in sorted(whole):
-            entry = self._world.zookeeper.tree.get(znodes.broker_path(broker))
+            entry = self._cluster.zookeeper.tree.get(znodes.broker_path(broker))
             if entry is not None and now_us - entry.node.stat.ctime_ms * 1000 > DECIDED_US:
-                checker.violated(f"t-{index}: {now} is unclean, and {broker} lives")
+                self._cluster.violated(f"t-{index}: {now} is unclean, and {broker} lives")
         return True
-
-
-def draw_minimums(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """``Action.brokers`` has the minimum. Never more than a reassignment leaves replicas."""
-    dice = random.Random(f"{seed}/minimums")
-    most = settings.min_insync_replicas if settings.moves else 3
-    return [
-        Action(at_us, SET_MINIMUM, (dice.randint(1, most),))
-        for at_us in moments(dice, PAUSE_US, from_us, until_us)
-    ]
-
-
-def draw_unclean(seed: int, settings: Settings, from_us: int, until_us: int) -> list[Action]:
-    """Unclean elections are allowed for a while, and somebody needs them, then or later.
-
-    ``Action.brokers`` of a stranded leader has its partition.
-    """
-    dice = random.Random(f"{seed}/unclean")
-    actions: list[Action] = []
-    at_us = from_us
-    while True:
-        at_us += dice.randint(*PAUSE_US)
-        if at_us >= until_us:
-            return actions
-        if dice.random() < STRAND_SHARE:
-            partition = dice.choice(list(settings.partitions))
-            actions.append(
-                Action(at_us, STRAND, (partition,), STRANDED_US + dice.randint(*DEAD_US))
-            )
-        else:
-            lasts_us = int(ALLOWED_US_MAX * dice.random())
-            actions.append(Action(at_us, ALLOW_UNCLEAN, (), lasts_us))
-            at_us += lasts_us
-
-
-def _set_minimum(world: World, minimum: int) -> Undo:
-    world.options.change(MINIMUM, str(minimum))
-    return None
-
-
-def _allow_unclean(world: World) -> Undo:
-    return world.options.allow_unclean()
-
-
-def _strand(world: World, index: int) -> Undo:
-    state = world.checker.partitions[index].leadership
-    if state is None or state.leader < 0:
-        return None
-    leader = state.leader
-    others = [broker for broker in world.brokers if broker != leader]
-    heal = cut_pairs(world, [p for o in others for p in ((leader, o), (o, leader))])
-
-    def die() -> None:
-        world.kill(leader)
-        heal()
-
-    world.heap.after(STRANDED_US, None, die)
-    return lambda: world.start(leader)
-
-
-DOINGS[STRAND] = _strand
-DOINGS[SET_MINIMUM] = _set_minimum
-DOINGS[ALLOW_UNCLEAN] = _allow_unclean

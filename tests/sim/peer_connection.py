@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from pyrklog.peers.connection import Address, PeerError, PeerRefusedError
 from pyrklog.protocol.api import Api
+from tests.sim.cluster import BrokerLife, Cluster
 from tests.sim.scheduler import Task
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import World
 
 
 def host_of(broker: int) -> str:
@@ -31,12 +28,12 @@ class SimConnection:
 
     def __init__(
         self,
-        world: World,
-        life: Life,
+        cluster: Cluster,
+        life: BrokerLife,
         address: Callable[[], Address | None],
         timeout_seconds: float,
     ) -> None:
-        self._world = world
+        self._cluster = cluster
         self._life = life
         self._address = address
         self._timeout_seconds = timeout_seconds
@@ -47,10 +44,10 @@ class SimConnection:
         if address is None:
             raise PeerError("its address is not known")
         target = broker_at(address[0])
-        scheduler = self._world.scheduler
+        scheduler = self._cluster.scheduler
 
         def begin(task: Task) -> None:
-            _Call(self._world, self._life, target, (api, version, body), task)
+            _Call(self._cluster, self._life, target, (api, version, body), task)
 
         try:
             with scheduler.fail_after(self._timeout_seconds):
@@ -72,31 +69,33 @@ Message = tuple[Api[Any, Any], int, bytes]
 class _Call:
     """A request under way."""
 
-    def __init__(self, world: World, life: Life, target: int, message: Message, task: Task) -> None:
-        self._world = world
+    def __init__(
+        self, cluster: Cluster, life: BrokerLife, target: int, message: Message, task: Task
+    ) -> None:
+        self._cluster = cluster
         self._source = life
         self._target = target
         self._message = message
         self._wake = task.waker()
-        self._server = world.brokers[target].life
+        self._server = cluster.brokers[target].life
         self._generation = self._now_generation()
-        world.on_breaks.append(self._look)
-        is_filtered = world.network.filters(life.broker.id, target)
+        cluster.on_breaks.append(self._look)
+        is_filtered = cluster.network.filters(life.broker.id, target)
         if self._server is None or not self._server.is_listening or is_filtered:
-            delay_us = world.network.delay_us()
-            if world.network.reaches(life.broker.id, target):
+            delay_us = cluster.network.delay_us()
+            if cluster.network.reaches(life.broker.id, target):
                 refused = PeerRefusedError("it refuses connections")
-                world.heap.after(delay_us, life.process, lambda: self._wake(refused))
+                cluster.heap.after(delay_us, life.process, lambda: self._wake(refused))
             return
-        if world.network.strays():
+        if cluster.network.strays():
             reset = PeerError("connection reset")
-            world.heap.after(world.network.delay_us(), life.process, lambda: self._wake(reset))
-            world.heap.after(world.network.late_us(), self._server.process, self._serve)
+            cluster.heap.after(cluster.network.delay_us(), life.process, lambda: self._wake(reset))
+            cluster.heap.after(cluster.network.late_us(), self._server.process, self._serve)
             return
-        world.network.carry(life.broker.id, target, self._arrive)
+        cluster.network.carry(life.broker.id, target, self._arrive)
 
     def _now_generation(self) -> int:
-        return self._world.network.generation(self._source.broker.id, self._target)
+        return self._cluster.network.generation(self._source.broker.id, self._target)
 
     def _is_broken(self) -> bool:
         return self._generation != self._now_generation()
@@ -107,34 +106,34 @@ class _Call:
         is_gone = server is not None and not server.process.is_alive
         if not (self._is_broken() or is_gone):
             return self._source.process.is_alive
-        if self._world.network.reaches(self._target, self._source.broker.id) or self._is_broken():
+        if self._cluster.network.reaches(self._target, self._source.broker.id) or self._is_broken():
             reset = PeerError("connection reset")
-            delay_us = self._world.network.delay_us()
-            self._world.heap.after(delay_us, self._source.process, lambda: self._wake(reset))
+            delay_us = self._cluster.network.delay_us()
+            self._cluster.heap.after(delay_us, self._source.process, lambda: self._wake(reset))
         return False
 
     def _arrive(self) -> None:
-        server, world = self._server, self._world
+        server, cluster = self._server, self._cluster
         assert server is not None
         if self._is_broken():
-            if not world.network.is_lost_in_break():
-                world.heap.after(world.network.late_us(), server.process, self._serve)
+            if not cluster.network.is_lost_in_break():
+                cluster.heap.after(cluster.network.late_us(), server.process, self._serve)
             return
-        world.heap.after(0, server.process, self._serve)
+        cluster.heap.after(0, server.process, self._serve)
 
     def _serve(self) -> None:
         server = self._server
         assert server is not None
         if server.is_listening:
-            self._world.scheduler.run_in(server.process, self._answer, server)
+            self._cluster.scheduler.run_in(server.process, self._answer, server)
 
-    async def _answer(self, server: Life) -> None:
+    async def _answer(self, server: BrokerLife) -> None:
         api, version, body = self._message
         answer = await server.answer(api.key, version, body)
-        self._world.network.carry(
+        self._cluster.network.carry(
             self._target, self._source.broker.id, lambda: self._return(answer)
         )
 
     def _return(self, answer: bytes) -> None:
         if not self._is_broken():
-            self._world.heap.after(0, self._source.process, lambda: self._wake(answer))
+            self._cluster.heap.after(0, self._source.process, lambda: self._wake(answer))

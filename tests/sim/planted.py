@@ -10,37 +10,49 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import IsrChange, LogEnd, UpdateMetadataRequest
 from pyrklog.controller import (
-    deposal,
     driver,
-    election,
-    eligible,
+    eligible_leader_replicas,
+    leader_election,
     store_effects,
     store_writes,
-    suspicion,
+    suspects,
     unclean,
 )
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.deposal import Evidence, Incumbent
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Effect, ReadUnclean, Snapshot, StateWrite, Steps
-from pyrklog.controller.election import Candidates
-from pyrklog.controller.eligible import EligibleReplicas
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
 from pyrklog.controller.isr_changes import IsrChanges
+from pyrklog.controller.leader_election import Candidates
 from pyrklog.controller.reassignment import Reassignments
-from pyrklog.controller.requests import IsrChange, LogEnd, UpdateMetadataRequest
 from pyrklog.controller.state import Partition, Topic
+from pyrklog.controller.takeover import challenger, evidence
+from pyrklog.controller.takeover.evidence import Evidence, Incumbent
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import ANY_VERSION, Delete, Operation, Set
 from pyrklog.metastore.znodes import RECOVERED, Leadership
-from pyrklog.peers import challenger, observer
+from pyrklog.peers import port_monitor
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
-from tests.sim.world import Settings
+from tests.sim.settings import Settings
+
+SWITCHES = (
+    "loses_power",
+    "moves",
+    "cuts_power",
+    "makes_topics",
+    "changes_minimum",
+    "allows_unclean",
+    "hangs",
+    "caches",
+)
+"""What a seed's settings may have in them."""
 
 
 class Planted(NamedTuple):
@@ -48,35 +60,13 @@ class Planted(NamedTuple):
 
     data_plane: tuple[str, ...] = ()
     control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
-    loses_power: bool = False
-    """Whether machines have to go down for it."""
-    moves: bool = False
-    """Whether partitions have to move for it."""
-    makes_topics: bool = False
-    """Whether topics have to come and go for it."""
-    cuts_power: bool = False
-    """Whether more machines than is borne have to go down at once for it."""
-    changes_minimum: bool = False
-    """Whether ``min.insync.replicas`` has to change for it."""
-    allows_unclean: bool = False
-    """Whether unclean elections have to be allowed for a while for it."""
-    hangs: bool = False
-    """Whether volumes have to hang for it."""
-    caches: bool = False
-    """Whether brokers need a block cache for it, and have to be stopped at any time."""
+    needs: tuple[str, ...] = ()
+    """Switches of `Settings` without which it cannot be found."""
 
     def settings(self, healthy: Settings) -> Settings:
         """Those of a seed, with no more in them than it takes."""
-        return healthy._replace(
-            loses_power=self.loses_power,
-            moves=self.moves and healthy.moves,
-            cuts_power=self.cuts_power and healthy.cuts_power,
-            makes_topics=self.makes_topics and healthy.makes_topics,
-            changes_minimum=self.changes_minimum and healthy.changes_minimum,
-            allows_unclean=self.allows_unclean and healthy.allows_unclean,
-            hangs=self.hangs and healthy.hangs,
-            caches=self.caches and healthy.caches,
-        )
+        off: dict[str, Any] = {name: False for name in SWITCHES if name not in self.needs}
+        return healthy._replace(**off)
 
 
 @contextmanager
@@ -187,21 +177,21 @@ def reassignment_is_written_too_early() -> Iterator[None]:
 
 @contextmanager
 def nobody_is_eligible() -> Iterator[None]:
-    """Whoever leaves the ISR is forgotten (before KIP-966)."""
-    with _replaced(eligible, "eligible_after", lambda *_: ()):
+    """A replica that leaves the ISR is forgotten (before KIP-966)."""
+    with _replaced(eligible_leader_replicas, "eligible_after", lambda *_: ()):
         yield
 
 
 @contextmanager
 def time_out_is_refusal() -> Iterator[None]:
-    """Whoever does not answer an observer is taken for dead."""
-    with _replaced(observer, "PeerRefusedError", PeerError):
+    """A broker that does not answer a port monitor is taken for dead."""
+    with _replaced(port_monitor, "PeerRefusedError", PeerError):
         yield
 
 
 @contextmanager
 def silence_on_one_word() -> Iterator[None]:
-    """Whoever does not answer the controller is suspected, whatever others say."""
+    """A broker that does not answer the controller is suspected, whatever others say."""
 
     async def agree(self: Witnesses, _silent: int, _seconds: float) -> bool:
         return True
@@ -220,15 +210,15 @@ def suspicion_is_unclean() -> Iterator[None]:
         return candidates.elected(others[0], others[:1], RECOVERED) if others else None
 
     with (
-        _replaced(suspicion, "offline_election", election),
-        _replaced(suspicion.Suspicion, "_is_held_by_others", lambda *_: True),
+        _replaced(suspects, "offline_election", election),
+        _replaced(suspects.Suspicion, "_is_held_by_others", lambda *_: True),
     ):
         yield
 
 
 @contextmanager
 def deposals_without_pause() -> Iterator[None]:
-    """Whoever is refused deposes, however often that has proved wrong."""
+    """A broker that is refused deposes, however often that has proved wrong."""
 
     def wait_ms(self: Evidence, _session_timeout_ms: int) -> int | None:
         return 0 if self.is_suspected else None
@@ -239,8 +229,8 @@ def deposals_without_pause() -> Iterator[None]:
 
 @contextmanager
 def suspicion_ends_registration() -> Iterator[None]:
-    """Whoever deposes a controller unregisters it, too."""
-    right = deposal.operations
+    """A broker that deposes a controller unregisters it, too."""
+    right = evidence.operations
 
     def operations(node_id: int, incumbent: Incumbent, *rest: Any) -> list[Operation]:
         gone = Delete(znodes.broker_path(incumbent.broker))
@@ -276,7 +266,7 @@ def the_first_leads() -> Iterator[None]:
         known = [broker for broker in current.members if broker in ends]
         return right(current, {known[0]: ends[known[0]]} if known else {}, controller_epoch)
 
-    right = election.with_most
+    right = leader_election.with_most
     with _replaced(unclean, "with_most", first):
         yield
 
@@ -319,31 +309,35 @@ BUGS = {
     "an old controller's LeaderAndIsr is accepted": Planted((), old_controller_is_obeyed),
     "data of a diverging reply is appended": Planted(("append_diverging",)),
     "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
-    "a restarted unclean replica is kept in the ISR": Planted((), unclean_replica_stays, True),
+    "a restarted unclean replica is kept in the ISR": Planted(
+        (), unclean_replica_stays, ("loses_power",)
+    ),
     "the reassignment's znode is written before its last step": Planted(
-        (), reassignment_is_written_too_early, moves=True
+        (), reassignment_is_written_too_early, needs=("moves",)
     ),
     "a time-out is taken for a refusal": Planted((), time_out_is_refusal),
     "silence to the controller alone makes a suspect": Planted((), silence_on_one_word),
     "a suspicion elects who is not in sync": Planted((), suspicion_is_unclean),
     "those who refuse each other depose each other": Planted((), deposals_without_pause),
     "a suspicion ends a registration": Planted((), suspicion_ends_registration),
-    "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, True),
+    "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, ("loses_power",)),
     "a batch that is too large is not split": Planted((), batches_are_not_split),
-    "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, True),
-    "the first of those that lost power leads": Planted((), the_first_leads, cuts_power=True),
+    "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, ("loses_power",)),
+    "the first of those that lost power leads": Planted((), the_first_leads, needs=("cuts_power",)),
     "a lower minimum moves the high watermark at once": Planted(
-        ("move_while_held",), changes_minimum=True
+        ("move_while_held",), needs=("changes_minimum",)
     ),
     "the switch for unclean elections is remembered": Planted(
-        (), the_switch_is_remembered, allows_unclean=True
+        (), the_switch_is_remembered, needs=("allows_unclean",)
     ),
-    "a follower tells what its volume has in hand": Planted(("ask_while_writing",), hangs=True),
+    "a follower tells what its volume has in hand": Planted(
+        ("ask_while_writing",), needs=("hangs",)
+    ),
     "a directory is marked clean over what is not written": Planted(
-        ("close_over_unwritten",), loses_power=True, caches=True
+        ("close_over_unwritten",), needs=("loses_power", "caches")
     ),
     "a whole image is taken for a part": Planted(
-        (), whole_image_is_taken_for_a_part, makes_topics=True
+        (), whole_image_is_taken_for_a_part, needs=("makes_topics",)
     ),
 }
 """All that have to be found."""

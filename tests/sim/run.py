@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from tests.sim.checker import Violation
 from tests.sim.clients import Consumer, Producer
+from tests.sim.cluster import Violation
 from tests.sim.faults import Action, draw, draw_cut, heal_everything, schedule
-from tests.sim.moves import draw_moves
-from tests.sim.options import draw_minimums, draw_unclean
-from tests.sim.topics import draw_topics
-from tests.sim.volumes import draw_ends, draw_hangs
-from tests.sim.world import Settings, World
+from tests.sim.move_faults import draw_moves
+from tests.sim.option_faults import draw_minimums, draw_unclean
+from tests.sim.settings import Settings
+from tests.sim.topic_faults import draw_topics
+from tests.sim.volume_faults import draw_ends, draw_hangs
+from tests.sim.world import World
 
 CALM_US = 1_500_000
 FAULTS_UNTIL_US = 15_000_000
@@ -150,10 +151,9 @@ def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
     deadline_us = end_us + WHOLE_AFTER_US
     while world.checker.unsettled() is not None:
         if world.heap.now_us >= deadline_us:
-            world.checker.violated(f"it does not heal: {world.checker.unsettled()}")
+            world.violated(f"it does not heal: {world.checker.unsettled()}")
         world.run_until(world.heap.now_us + LOOK_US)
-        # A process that could not go on is started again by whoever started it, and so are those
-        # that were killed late.
+        # Processes that could not go on, or were killed late, are started again.
         heal_everything(world)
 
 

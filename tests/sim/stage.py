@@ -6,13 +6,14 @@ import struct
 from collections.abc import Callable, Sequence
 
 from pyrklog.controller.effects import Steps
-from pyrklog.controller.election import Candidates
+from pyrklog.controller.leader_election import Candidates
 from pyrklog.controller.machine import Controller
 from pyrklog.metastore import znodes
 from pyrklog.metastore.znodes import Leadership
-from tests.sim.clients import EVERYWHERE, FETCH_VERSION, PRODUCE_VERSION, TOPIC, Caller
+from tests.sim.clients import EVERYWHERE, FETCH_VERSION, PRODUCE_VERSION, Caller
 from tests.sim.network import STORE
-from tests.sim.world import Settings, World
+from tests.sim.settings import TOPIC, Settings
+from tests.sim.world import World
 from tests.support import wire
 
 PATIENCE_US = 20_000_000

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
+from tests.sim.cluster import Cluster
 
 OF_LATE_US = 5_000_000
 """A decision comes so much later than what it goes by, at most: the store may be away for a
 session's time-out in between."""
 
 
-def _since_us(world: World) -> int:
+def _since_us(cluster: Cluster) -> int:
     """No session ends while the store is away: what was decided before is written behind that."""
-    since_us = world.heap.now_us - OF_LATE_US
-    went_us, came_us = world.zookeeper.away_us
+    since_us = cluster.heap.now_us - OF_LATE_US
+    went_us, came_us = cluster.zookeeper.away_us
     return min(since_us, went_us - OF_LATE_US) if came_us >= since_us else since_us
 
 
-def was_still(world: World, observer: int, target: int) -> bool:
+def was_still(cluster: Cluster, observer: int, target: int) -> bool:
     """Whether a question of one broker to another may have had no answer at some time of late."""
-    since_us = _since_us(world)
-    life = world.brokers[target].life
+    since_us = _since_us(cluster)
+    life = cluster.brokers[target].life
     if life is None or not life.is_listening or life.process.is_paused:
         return True
     if max(life.began_us, life.process.resumed_us) >= since_us:
         return True
-    network = world.network
+    network = cluster.network
     return any(
         not network.reaches(*way)
         or network.filters(*way)
@@ -36,7 +33,7 @@ def was_still(world: World, observer: int, target: int) -> bool:
     )
 
 
-def was_still_for_another(world: World, observer: int, target: int) -> bool:
+def was_still_for_another(cluster: Cluster, observer: int, target: int) -> bool:
     """Whether a third broker may have had no answer either."""
-    others = set(world.brokers) - {observer, target}
-    return any(was_still(world, other, target) for other in others)
+    others = set(cluster.brokers) - {observer, target}
+    return any(was_still(cluster, other, target) for other in others)

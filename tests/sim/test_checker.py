@@ -2,7 +2,8 @@
 
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Set
-from tests.sim.world import TOPIC, TOPIC_ID, Settings, World
+from tests.sim.settings import TOPIC, TOPIC_ID, Settings
+from tests.sim.world import World
 
 BROKERS = (1, 2, 3, 4)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pyrklog.errors import ErrorCode
-from tests.sim.checker import Violation
+from tests.sim.cluster import Violation
 from tests.sim.stage import Stage, stage_world
 
 A, B, CONTROLLER, OTHER = 1, 2, 3, 4
@@ -154,7 +154,7 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
     assert size > 0
     error, _ = stage.fetch(A, 2, 1)
     if error == OUT_OF_RANGE:
-        stage.world.checker.violated("the consumer would begin anew: nothing is at 2, it was told")
+        stage.world.violated("the consumer would begin anew: nothing is at 2, it was told")
     assert error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -163,7 +163,7 @@ def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> N
     lead_around_a(stage)
     error, size = stage.fetch(A, 2, 0)
     if error == OUT_OF_RANGE:
-        stage.world.checker.violated("the consumer would begin anew: nothing is at 2, it was told")
+        stage.world.violated("the consumer would begin anew: nothing is at 2, it was told")
     assert (error, size) == (NONE, 0)
     # Who knows that it leads says so of what is nowhere.
     assert stage.fetch(B, 9, 1) == (OUT_OF_RANGE, 0)

@@ -3,54 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from tests.sim.cluster import BrokerLife, Cluster
 from tests.sim.heap import Process
-
-if TYPE_CHECKING:
-    from tests.sim.life import Life
-    from tests.sim.world import World
 
 Received = Callable[[bytes | None], None]
 """Called with an answer, or with None when the connection is gone."""
 
 
 class WireLink:
-    """See the module. Made by whoever connects; it is gone when the server's process is."""
+    """See the module. The client makes it; it ends with the server's process."""
 
     def __init__(
-        self, world: World, source: int, process: Process | None, server: Life, received: Received
+        self,
+        cluster: Cluster,
+        source: int,
+        process: Process | None,
+        server: BrokerLife,
+        received: Received,
     ) -> None:
         """``source`` is the place of the one who connects, ``process`` whom answers come to."""
-        self._world = world
+        self._cluster = cluster
         self._source = source
         self._process = process
         self._server = server
         self._received = received
         self._target = server.broker.id
-        self._generation = world.network.generation(source, self._target)
+        self._generation = cluster.network.generation(source, self._target)
         self._arrives_us = 0
         self._returns_us = 0
         self._number: int | None = None
         self.is_open = True
-        world.on_breaks.append(self._look)
+        cluster.on_breaks.append(self._look)
 
     def send(self, frame: bytes) -> None:
         """A frame with its length."""
-        heap, network = self._world.heap, self._world.network
+        heap, network = self._cluster.heap, self._cluster.network
         self._arrives_us = max(self._arrives_us, heap.now_us + network.delay_us())
         delay_us = self._arrives_us - heap.now_us
         heap.after(delay_us, None, lambda: self._carry(frame))
 
     def _carry(self, frame: bytes) -> None:
-        network = self._world.network
+        network = self._cluster.network
         if self._is_broken() and network.is_lost_in_break():
             return
         if not network.reaches(self._source, self._target):
             network.when_healed(lambda: self._carry(frame))
             return
         late_us = network.late_us() if self._is_broken() else 0
-        self._world.heap.after(late_us, self._server.process, lambda: self._arrive(frame))
+        self._cluster.heap.after(late_us, self._server.process, lambda: self._arrive(frame))
 
     def _arrive(self, frame: bytes) -> None:
         server = self._server
@@ -59,18 +60,18 @@ class WireLink:
         server.take_frame(self._number, frame)
 
     def _answered(self, frame: bytes | None) -> None:
-        heap, network = self._world.heap, self._world.network
+        heap, network = self._cluster.heap, self._cluster.network
         self._returns_us = max(self._returns_us, heap.now_us + network.delay_us())
         heap.after(self._returns_us - heap.now_us, None, lambda: self._bring(frame))
 
     def _bring(self, frame: bytes | None) -> None:
-        network = self._world.network
+        network = self._cluster.network
         if not self.is_open:
             return
         if not network.reaches(self._target, self._source):
             network.when_healed(lambda: self._bring(frame))
             return
-        self._world.heap.after(0, self._process, lambda: self._tell(frame))
+        self._cluster.heap.after(0, self._process, lambda: self._tell(frame))
 
     def _tell(self, frame: bytes | None) -> None:
         if self.is_open:
@@ -79,7 +80,7 @@ class WireLink:
             self._received(frame)
 
     def _is_broken(self) -> bool:
-        network = self._world.network
+        network = self._cluster.network
         return self._generation != network.generation(self._source, self._target)
 
     def _look(self) -> bool:
@@ -88,10 +89,10 @@ class WireLink:
         if not self.is_open:
             return False
         if self._is_broken() or (
-            is_gone and self._world.network.reaches(self._target, self._source)
+            is_gone and self._cluster.network.reaches(self._target, self._source)
         ):
-            delay_us = self._world.network.delay_us()
-            self._world.heap.after(delay_us, self._process, lambda: self._tell(None))
+            delay_us = self._cluster.network.delay_us()
+            self._cluster.heap.after(delay_us, self._process, lambda: self._tell(None))
             self._hang_up()
             return False
         return True
@@ -104,5 +105,5 @@ class WireLink:
     def _hang_up(self) -> None:
         if self._number is not None and self._server.process.is_alive:
             number, server = self._number, self._server
-            delay_us = self._world.network.late_us() if self._is_broken() else 0
-            self._world.heap.after(delay_us, server.process, lambda: server.hang_up(number))
+            delay_us = self._cluster.network.late_us() if self._is_broken() else 0
+            self._cluster.heap.after(delay_us, server.process, lambda: server.hang_up(number))

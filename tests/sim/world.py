@@ -1,58 +1,54 @@
-"""Brokers, ZooKeeper, the network between them and clients: one run of the simulation."""
+"""One run of the simulation: a cluster, what starts and ends its processes, and its checker."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyrklog import logs
-from pyrklog.cache_place import SHARED_MEMORY
-from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.load import load_config
+from pyrklog.base import logs
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Create, Operation
+from pyrklog.plane.cache_place import SHARED_MEMORY
+from tests.sim.assignments import Assignments
 from tests.sim.checker import Checker
+from tests.sim.cluster import Broker, BrokerLife, Cluster
 from tests.sim.core import core
-from tests.sim.heap import Heap
 from tests.sim.life import Life
-from tests.sim.network import Network
 from tests.sim.observed import SimStream, connect
 from tests.sim.options import Options
 from tests.sim.peer_connection import SimConnection
-from tests.sim.scheduler import Scheduler, in_place_of_trio
-from tests.sim.volumes import Volume
-from tests.sim.zookeeper import ZooKeeper
+from tests.sim.promises import Promises
+from tests.sim.scheduler import in_place_of_trio
+from tests.sim.settings import TOPIC, TOPIC_ID, Settings
 
-TOPIC = "t"
-TOPIC_ID = b"simulated-topic!"
 PROBE_SECONDS = 0.4
 """Of observers, between two questions."""
 
 DRIVERS = (
-    "pyrklog.changes",
+    "pyrklog.base.changes",
     "pyrklog.controller.driver",
-    "pyrklog.core_plane",
-    "pyrklog.events",
+    "pyrklog.plane.core_plane",
+    "pyrklog.handlers.events",
     "pyrklog.handlers.dispatch",
     "pyrklog.handlers.inter_broker",
     "pyrklog.membership.current_store",
     "pyrklog.membership.member",
-    "pyrklog.metadata",
-    "pyrklog.peers.challenger",
+    "pyrklog.cluster.metadata",
+    "pyrklog.controller.takeover.challenger",
     "pyrklog.peers.channels",
     "pyrklog.peers.controller_link",
     "pyrklog.peers.metadata_bodies",
-    "pyrklog.peers.observer",
+    "pyrklog.peers.port_monitor",
     "pyrklog.peers.peers",
     "pyrklog.peers.send_queue",
-    "pyrklog.peers.standby",
+    "pyrklog.controller.takeover.standby",
     "pyrklog.peers.witness",
     "pyrklog.peers.witnesses",
     "pyrklog.replication.driver",
@@ -60,74 +56,17 @@ DRIVERS = (
 """Modules that use Trio and take part."""
 
 
-class Settings(NamedTuple):
-    """What a run is made of, besides its seed and its faults."""
-
-    brokers: tuple[int, ...] = (1, 2, 3)
-    partitions: Mapping[int, tuple[int, ...]] = {0: (1, 2, 3)}
-    min_insync_replicas: int = 2
-    rebalance_seconds: int | None = 7
-    fetch_timeout_us: int = 3_000_000
-    suspects: bool = True
-    """``pyrklog.failover.suspicion``."""
-    loses_power: bool = True
-    """Whether machines go down, too, and lose what was not synced: as many at a time as
-    ``min.insync.replicas`` is for, which is one less."""
-    cuts_power: bool = False
-    """Whether several machines go down at once, more than is borne."""
-    moves: bool = False
-    """Whether partitions are reassigned."""
-    makes_topics: bool = False
-    """Whether topics are created and deleted."""
-    changes_minimum: bool = False
-    """Whether ``min.insync.replicas`` is changed."""
-    allows_unclean: bool = False
-    """Whether ``unclean.leader.election.enable`` is true for a while."""
-    hangs: bool = False
-    """Whether log volumes hang."""
-    caches: bool = False
-    """Whether brokers have a block cache: what is appended is acknowledged before it is written.
-    Then brokers are stopped at any time, too, and machines switched off after that."""
-    planted: tuple[str, ...] = ()
-    """Bugs of the data plane (``planted.rs``)."""
-
-
-class Broker:
-    """A machine with a disk, on which a broker's process runs most of the time."""
-
-    def __init__(self, world: World, number: int) -> None:
-        self.id = number
-        self.volume = Volume(world, number)
-        self.life: Life | None = None
-        self.lives = 0
-        self.has_lost_power = False
-        """Since a process of it was registered last."""
-        self.is_switched_off = False
-        """When its process has ended."""
-
-    def has_log(self, topic: str, partition: int) -> bool:
-        """Whether the disk has a partition's folder, be it that all of its log is in the cache."""
-        folder = f"/broker-{self.id}/{topic}-{partition}"
-        names = (f"{0:020d}.log", "partition.metadata")
-        return any(self.volume.disk.has(f"{folder}/{name}") for name in names)
-
-
-class World:
+class World(Cluster):
     """See the module. Between :meth:`running` begins and ends nothing else may use the drivers."""
 
     def __init__(self, seed: int, settings: Settings) -> None:
-        self.settings = settings
-        self.heap = Heap(seed)
-        self.network = Network(self.heap)
-        self.scheduler = Scheduler(self.heap)
-        self.zookeeper = ZooKeeper(self.heap, self.network, self.scheduler)
-        self.brokers = {number: Broker(self, number) for number in settings.brokers}
-        self.options = Options(self)
-        self.checker = Checker(self)
-        self.on_breaks: list[Callable[[], bool]] = []
-        """Asked when connections break or processes die; false = need not be asked again."""
-        self.memory: Path | None = None
-        """Where brokers keep their arenas, in those runs that have any."""
+        super().__init__(seed, settings)
+        minimum = settings.min_insync_replicas
+        partitions = {index: Promises(minimum) for index in settings.partitions}
+        assignments = Assignments(self, partitions)
+        self.options = Options(self, partitions, assignments)
+        self.checker = Checker(self, partitions, assignments, self.options)
+        self.options.on_changed = self.checker.less_is_borne
         self.zookeeper.on_written = self.checker.written
         self._found_cluster()
 
@@ -191,7 +130,7 @@ class World:
         return {
             "pyrklog.peers.channels": peers,
             "pyrklog.peers.controller_link": peers,
-            "pyrklog.peers.observer": {
+            "pyrklog.peers.port_monitor": {
                 **sockets,
                 "PROBE_SECONDS": PROBE_SECONDS,
                 "worked_seconds": lambda: 0.0,
@@ -212,16 +151,12 @@ class World:
     async def _probe(self, stream: SimStream, _number: int, _client_id: str) -> None:
         await stream.ask()
 
-    def _life_of_caller(self) -> Life:
+    def _life_of_caller(self) -> BrokerLife:
         process = self.scheduler.process
         for broker in self.brokers.values():
             if broker.life is not None and broker.life.process is process:
                 return broker.life
         raise AssertionError(f"{process.name} is nobody's")
-
-    def config_of(self, broker: int) -> BrokerConfig:
-        """The options of a broker."""
-        return _config(broker)
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -234,7 +169,9 @@ class World:
             broker.lives += 1
             broker.is_switched_off = False
             self.heap.note(f"broker {number} starts, life {broker.lives}")
-            broker.life = Life(self, broker, broker.lives)
+            broker.life = Life(
+                self, broker, broker.lives, self.checker, exited=self.exited, ends=self.ends
+            )
 
     def kill(self, number: int, *, loses_power: bool = False) -> None:
         """kill -9; or the machine goes down, and forgets what was not synced."""
@@ -246,7 +183,7 @@ class World:
             self._goes_down(broker)
             self.checker.lost_power(number)
 
-    def _end(self, life: Life) -> None:
+    def _end(self, life: BrokerLife) -> None:
         self.heap.note(f"{life.process.name} is gone")
         self.heap.kill(life.process)
         volume = life.broker.volume
@@ -259,12 +196,12 @@ class World:
         broker.volume.machine_goes_down()
         broker.has_lost_power = True
 
-    def _forget(self, life: Life) -> None:
+    def _forget(self, life: BrokerLife) -> None:
         life.broker.life = None
         self.checker.ended(life.broker.id)
         self.look_at_connections()
 
-    def ends(self, life: Life) -> None:
+    def ends(self, life: BrokerLife) -> None:
         """A process ends in order, once its volume takes what is left."""
         broker = life.broker
         if broker.life is not life or broker.volume.holds_up(None, partial(self.ends, life)):
@@ -277,7 +214,7 @@ class World:
             self.checker.doubted(broker.id)
         self._end_in_order(life)
 
-    def _end_in_order(self, life: Life) -> None:
+    def _end_in_order(self, life: BrokerLife) -> None:
         broker = life.broker
         is_clean = life.shut_down()
         self.heap.note(f"{life.process.name} has ended, clean: {is_clean}")
@@ -298,58 +235,21 @@ class World:
             self._goes_down(broker)
             self.checker.lost_power(broker.id)
 
-    def exited(self, life: Life) -> None:
+    def exited(self, life: BrokerLife) -> None:
         """A process could not go on."""
         if life.broker.life is life:
             self._end(life)
             self.heap.after(500_000, None, lambda: self.start(life.broker.id))
 
-    def server_at(self, source: int, target: int) -> Life | None:
-        """Who listens there; None where a connection is refused or cannot be made."""
-        life = self.brokers[target].life
-        if life is None or not life.is_listening:
-            return None
-        network = self.network
-        reaches = network.reaches(source, target) and network.reaches(target, source)
-        return life if reaches and not network.filters(source, target) else None
-
-    def look_at_connections(self) -> None:
-        """Connections may have broken, processes may have died."""
-        looks, self.on_breaks = self.on_breaks, []
-        self.on_breaks += [look for look in looks if look()]
-
     # --- time -------------------------------------------------------------------------------------
 
     def run_until(self, until_us: int) -> None:
-        """Lets everything happen up to then. Raises :class:`checker.Violation`."""
+        """Lets everything happen up to then. Raises :class:`Violation`."""
         while self.heap.step(until_us):
-            if self.checker.violation is not None:
-                raise self.checker.violation
+            if self.violation is not None:
+                raise self.violation
             if self.scheduler.failures:
                 name, failure = self.scheduler.failures[0]
-                self.checker.violated(f"{name} fails: {failure!r}", failure)
+                self.violated(f"{name} fails: {failure!r}", failure)
         if len(self.on_breaks) > 200:
             self.look_at_connections()
-
-    def live(self) -> Sequence[Life]:
-        """The processes that run, by broker."""
-        return [item.life for item in self.brokers.values() if item.life is not None]
-
-
-@cache
-def _config(broker: int) -> BrokerConfig:
-    return load_config(
-        flags={
-            "broker.id": str(broker),
-            "zookeeper.connect": "simulated:2181",
-            "listeners": f"PLAINTEXT://127.0.0.1:{9092 + broker}",
-            "log.dirs": f"/broker-{broker}",
-            "num.network.threads": "1",
-            "num.recovery.threads.per.data.dir": "1",
-            "pyrklog.cache.max.bytes": "0",
-            "pyrklog.unwritten.max.bytes": "65536",
-            "replica.lag.time.max.ms": "1500",
-            "replica.socket.timeout.ms": "3000",
-            "controller.socket.timeout.ms": "3000",
-        }
-    )

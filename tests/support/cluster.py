@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from pyrklog.testing import TestBroker
+from tests.support.faults.site import Site
 from tests.support.waiting import wait_until
 
 SESSION_TIMEOUT_MS = 2_000
@@ -18,7 +19,7 @@ OFFSETS_REPLICAS = 3
 """The default of ``offsets.topic.replication.factor``."""
 
 
-class BrokerCluster:
+class BrokerCluster(Site):
     """Brokers by number; each can be killed, paused and started again. ``close`` ends all."""
 
     def __init__(

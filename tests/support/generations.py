@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.protocol.group_records import (
     GroupKey,
     OffsetKey,

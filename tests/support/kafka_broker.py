@@ -2,7 +2,6 @@
 
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pyrklog.testing.broker import free_port
@@ -67,16 +66,11 @@ class KafkaBroker:
         try:
             wait_until_serves(self._process, log, self._answers, _START_S)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.terminate()
         try:

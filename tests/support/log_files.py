@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyrklog.offline import dump_file
+from pyrklog.plane.offline import dump_file
 from tests.support.ledger import Ledger, Place
 
 NO_PRODUCER_ID = -1

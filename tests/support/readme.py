@@ -1,6 +1,6 @@
-"""The README's commands, run as they stand, in their order, in a tree that a newcomer might have.
+"""The first pages' commands, run as they stand, in their order, in a tree of a newcomer.
 
-The tree is on a machine of its own as far as the network goes, where nobody has the README's ports.
+The tree is on a machine of its own as far as the network goes, where nobody has the pages' ports.
 Only what fetches packages runs outside.
 """
 
@@ -15,10 +15,11 @@ import subprocess
 import threading
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/using/quick-start.md")
+"""What a newcomer reads first; one goes on where the other ends."""
 _LINE_TIMEOUT_S = 1200.0
 _START_TIMEOUT_S = 90.0
 _END_TIMEOUT_S = 30.0
@@ -64,7 +65,7 @@ def tracked_copy(target: Path) -> Path:
 
 
 class Newcomer:
-    """Somebody with a tree, an empty home and the README. A context manager.
+    """Somebody with a tree, an empty home and the first pages. A context manager.
 
     Raises :class:`AssertionError`, with the output, for a command that fails.
     """
@@ -133,12 +134,7 @@ class Newcomer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             for terminal in reversed(self._terminals):
                 terminal.interrupt()
@@ -208,12 +204,7 @@ class _Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.interrupt()
 
 

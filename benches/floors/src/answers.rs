@@ -1,8 +1,9 @@
 //! Answers to what a load generator asks, each appended as a whole frame.
 
 use crate::files::Ahead;
-use crate::relay::{Fresh, Relay};
-use crate::store::{Found, Store, Topic};
+use crate::partition::Found;
+use crate::relay::Relay;
+use crate::store::{Store, Topic};
 use pyrklog_wire::api::{key, max_version};
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
 use pyrklog_wire::fetch::{
@@ -181,7 +182,7 @@ pub fn list_offsets(
             .iter()
             .any(|asked| asked.timestamp == LATEST)
         {
-            // Whoever asks where the end is goes on from there.
+            // A consumer that asks for the end reads on from there.
             known.relay.get_or_init(Relay::default);
         }
         let partitions = topic.partitions.iter().map(|partition| {
@@ -237,7 +238,7 @@ pub fn produce(
     for topic in &decoded.topics {
         let name = topic.name.text(content);
         // A connection produces to one topic, as a rule.
-        let known = match last.take().filter(|topic| topic.name == name) {
+        let known = match last.take().filter(|topic| &*topic.name == name) {
             Some(topic) => topic,
             None => store.topic(name)?,
         };
@@ -253,7 +254,7 @@ pub fn produce(
             if let Some(((relay, base_offset), batch)) =
                 known.relay.get().zip(base_offset).zip(batch)
             {
-                relay.offer(&known, partition.index, base_offset, batch)?;
+                relay.offer((&known.name, known.id), partition.index, base_offset, batch)?;
             }
             writer.partition(&match base_offset {
                 Some(base_offset) => ProducePartitionResponse {
@@ -375,25 +376,4 @@ fn followed(asked: &FetchRequest, store: &Store) -> Option<Asked> {
         topic: store.topic_by_id(&topic.id)?,
         positions: positions.collect(),
     })
-}
-
-/// The answer to a fetch that gets these batches, each under a heading of its own.
-pub fn fetched(out: &mut Vec<u8>, version: i16, correlation_id: i32, fresh: &[Fresh]) {
-    let start = frame::begin(out);
-    encode_response_header(out, key::FETCH, version, correlation_id);
-    let head = FetchResponseHead {
-        throttle_ms: 0,
-        error_code: ErrorCode::NONE,
-        session_id: 0,
-    };
-    let mut writer = FetchResponseWriter::begin(out, version, head, fresh.len());
-    for one in fresh {
-        writer.topic(&one.topic.name, &one.topic.id, 1);
-        let head = FetchPartitionHead::failed(one.partition, ErrorCode::NONE);
-        writer.partition_head(&head, Some(one.bytes.len()));
-        writer.out().extend_from_slice(&one.bytes);
-        writer.partition_tail(&FetchPartitionTail::default());
-    }
-    writer.end(&[]);
-    frame::end(out, start, 0);
 }

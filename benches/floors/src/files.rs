@@ -2,13 +2,12 @@
 //!
 //! As a broker must that leaves the page cache alone: around it, and so into memory of its own.
 
-use crate::store::{Found, Partition, range_of};
+use crate::partition::{Found, Partition, Place, range_of};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,17 +21,6 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Pieces that were read and that nobody came for are forgotten beyond this.
 const READY_MAX: usize = 64;
-
-/// Where a piece lies.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// What it holds.
-    pub offsets: Range<i64>,
-    /// Where it begins in its file.
-    pub position: u64,
-    /// Its length, bytes.
-    pub len: usize,
-}
 
 /// A partition, and where a piece of it lies.
 type Key = (*const Partition, u64);
@@ -137,7 +125,7 @@ impl Ahead {
             place: place.clone(),
             memory: self.free.pop().unwrap_or_default(),
         };
-        // An error means that the thread is gone; whoever waits for the piece finds out.
+        // An error means that the thread is gone; `take` finds out.
         let _ = self.orders.send(order);
     }
 

@@ -14,6 +14,8 @@
 pub mod answers;
 pub mod chunks;
 pub mod files;
+pub mod memory;
+pub mod partition;
 pub mod pieces;
 pub mod relay;
 pub mod serve;

@@ -1,10 +1,14 @@
-//! From a producer to a consumer that waits, for the cases from end to end: whoever takes a batch in
-//! sends it out, too, in the same turn. One consumer a program; its position is where it is.
+//! From a producer to a consumer that waits, for the cases from end to end: the thread that takes a
+//! batch in also sends it out, in the same turn. One consumer a program; its position is where it is.
 
-use crate::answers;
-use crate::store::Topic;
 use parking_lot::Mutex;
+use pyrklog_wire::api::key;
 use pyrklog_wire::batch::set_base_offset;
+use pyrklog_wire::fetch::{
+    FetchPartitionHead, FetchPartitionTail, FetchResponseHead, FetchResponseWriter,
+};
+use pyrklog_wire::header::encode_response_header;
+use pyrklog_wire::{ErrorCode, frame};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -12,8 +16,10 @@ use std::sync::Arc;
 /// A batch that no consumer has yet.
 #[derive(Debug)]
 pub struct Fresh {
-    /// Its topic.
-    pub topic: Arc<Topic>,
+    /// Its topic's name.
+    pub topic_name: Arc<str>,
+    /// Its topic's id.
+    pub topic_id: [u8; 16],
     /// Its partition.
     pub partition: i32,
     /// As it was produced, with its offset.
@@ -48,13 +54,13 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A batch has come: it goes to the consumer that waits, if one does.
+    /// A batch of the topic with this name and id has come: it goes to the consumer that waits, if one does.
     ///
     /// # Errors
     /// The consumer is gone.
     pub fn offer(
         &self,
-        topic: &Arc<Topic>,
+        topic: (&Arc<str>, [u8; 16]),
         partition: i32,
         base_offset: i64,
         batch: &[u8],
@@ -70,7 +76,8 @@ impl Relay {
             return Ok(());
         }
         state.fresh.push(Fresh {
-            topic: Arc::clone(topic),
+            topic_name: Arc::clone(topic.0),
+            topic_id: topic.1,
             partition,
             bytes,
         });
@@ -112,6 +119,27 @@ impl Relay {
 
 fn send(waiting: Waiting, fresh: &[Fresh]) -> io::Result<()> {
     let mut out = Vec::with_capacity(1024);
-    answers::fetched(&mut out, waiting.version, waiting.correlation_id, fresh);
+    encode(&mut out, waiting.version, waiting.correlation_id, fresh);
     (&*waiting.stream).write_all(&out)
+}
+
+/// The answer to a fetch that gets these batches, each under a heading of its own.
+fn encode(out: &mut Vec<u8>, version: i16, correlation_id: i32, fresh: &[Fresh]) {
+    let start = frame::begin(out);
+    encode_response_header(out, key::FETCH, version, correlation_id);
+    let head = FetchResponseHead {
+        throttle_ms: 0,
+        error_code: ErrorCode::NONE,
+        session_id: 0,
+    };
+    let mut writer = FetchResponseWriter::begin(out, version, head, fresh.len());
+    for one in fresh {
+        writer.topic(&one.topic_name, &one.topic_id, 1);
+        let head = FetchPartitionHead::failed(one.partition, ErrorCode::NONE);
+        writer.partition_head(&head, Some(one.bytes.len()));
+        writer.out().extend_from_slice(&one.bytes);
+        writer.partition_tail(&FetchPartitionTail::default());
+    }
+    writer.end(&[]);
+    frame::end(out, start, 0);
 }

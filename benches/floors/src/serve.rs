@@ -186,7 +186,7 @@ impl Turn<'_> {
                 IoSlice::advance_slices(&mut rest, sent);
             }
         }
-        // Old records give way to whoever else has something to do.
+        // Old records give way to other threads.
         for piece in rest {
             for part in piece.chunks(SENT_AT_ONCE_BYTES) {
                 (&*self.stream).write_all(part)?;

@@ -1,7 +1,8 @@
 //! Writes what is full behind the answers, in the order in which it became full.
 
 use crate::chunks::CHUNK_BYTES;
-use crate::store::{Memory, Partition};
+use crate::memory::Memory;
+use crate::partition::Job;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -24,17 +25,6 @@ pub enum Caching {
     Keep,
     /// They leave it, where the kernel and the file system can do that; else they stay.
     Drop,
-}
-
-/// Bytes of a partition and their place in its file.
-#[derive(Debug)]
-pub struct Job {
-    /// Whose file.
-    pub partition: Arc<Partition>,
-    /// Where in it.
-    pub position: u64,
-    /// What to write.
-    pub bytes: Arc<Vec<u8>>,
 }
 
 /// Starts the thread; the sender blocks when `unwritten_bytes` wait for it.

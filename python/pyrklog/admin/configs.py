@@ -9,7 +9,7 @@ from functools import partial
 
 import trio
 
-from pyrklog.admin.alteration import (
+from pyrklog.admin.config_changes import (
     NotYet,
     apply_incremental,
     broker_option,
@@ -20,34 +20,37 @@ from pyrklog.admin.alteration import (
     replacement,
     topic_option,
 )
-from pyrklog.admin.names import wrong_with_name
 from pyrklog.admin.topic_writes import store_error
+from pyrklog.admin.uncompacted import tell_of_change, tell_of_default_change
 from pyrklog.admin.underway import Underway
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
-from pyrklog.config.topic import (
-    TOPIC_OPTIONS,
-    describe_broker_options,
-    describe_topic_options,
-)
-from pyrklog.controller.service import (
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
+from pyrklog.config.entry import (
     SOURCE_DEFAULT,
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
     SOURCE_STATIC_BROKER,
     TYPE_UNKNOWN,
-    AlteredConfigs,
-    ConfigAlteration,
     ConfigEntry,
-    ConfigResource,
-    DescribedConfigs,
     Synonym,
 )
+from pyrklog.config.topic import (
+    TOPIC_OPTIONS,
+    describe_broker_options,
+    describe_topic_options,
+)
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.logs import get_logger
-from pyrklog.metadata import Metadata
+from pyrklog.handlers.service import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    AlteredConfigs,
+    ConfigAlteration,
+    ConfigResource,
+    DescribedConfigs,
+)
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     ANY_VERSION,
@@ -62,7 +65,6 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
 )
-from pyrklog.uncompacted import tell_of_change, tell_of_default_change
 
 EFFECT_WAIT_SECONDS = 5.0
 """How long an answer waits for its change to take effect on this broker."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pyrklog.admin.names import TopicNames, wrong_with_name
+from pyrklog.cluster.image import KRAFT_TOPIC
+from pyrklog.cluster.topic_names import TopicNames, wrong_with_name
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import check_topic_options
 from pyrklog.controller.placement import PlacementError, place_replicas
-from pyrklog.controller.service import PartitionsSpec, TopicSpec
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.image import KRAFT_TOPIC
+from pyrklog.handlers.service import PartitionsSpec, TopicSpec
 
 PARTITIONS_PER_REQUEST_MAX = 20_000
 """More in one request is refused: it would hold up everything else for seconds."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from pyrklog.controller.requests import ProducerIdsResponse
+from pyrklog.cluster.requests import ProducerIdsResponse
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.metastore.znodes import ProducerIdBlock
 

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 import trio
 
-from pyrklog.controller.requests import TopicPartition
-from pyrklog.controller.service import DeletedRecords, DeleteRecordsTarget
-from pyrklog.dataplane import Plane
+from pyrklog.cluster.image import INTERNAL_TOPICS
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import TopicPartition
 from pyrklog.errors import ErrorCode
-from pyrklog.image import INTERNAL_TOPICS, ImageDelta
-from pyrklog.metadata import Metadata
+from pyrklog.handlers.service import DeletedRecords, DeleteRecordsTarget
+from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.values import ImageDelta
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1

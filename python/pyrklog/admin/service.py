@@ -12,7 +12,11 @@ from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.record_deletion import RecordDeletion
 from pyrklog.admin.topic_writes import store_error
 from pyrklog.admin.topics import TopicAdmin
-from pyrklog.controller.service import (
+from pyrklog.cluster.image import INTERNAL_TOPICS, TopicEntry
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.controller.state_log import LogPiece, StateChangeLog
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import (
     AlteredConfigs,
     ClusterBroker,
     ClusterDescription,
@@ -32,12 +36,8 @@ from pyrklog.controller.service import (
     TopicResult,
     TopicSpec,
 )
-from pyrklog.controller.state_log import LogPiece, StateChangeLog
-from pyrklog.dataplane import DigestRange, Plane, ReplicaDigest
-from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.image import INTERNAL_TOPICS, TopicEntry
-from pyrklog.metadata import Metadata
 from pyrklog.metastore.interface import MetastoreError
+from pyrklog.plane.dataplane import DigestRange, Plane, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pyrklog.controller.store_writes import Outcome, Term
 from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import STORE_AWAY
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -25,8 +26,6 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
     TooLargeError,
 )
-
-STORE_AWAY = "This broker's session with the metadata store has ended; try again."
 
 Options = Mapping[str, str]
 

@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import trio
 
@@ -18,7 +17,6 @@ from pyrklog.admin.creation import (
     check_new_topic,
     check_partition_count,
 )
-from pyrklog.admin.names import TopicNames, wrong_with_name
 from pyrklog.admin.topic_writes import (
     change_assignment,
     create_topics,
@@ -26,11 +24,19 @@ from pyrklog.admin.topic_writes import (
     store_error,
     unknown_topic,
 )
+from pyrklog.admin.uncompacted import tell_of_topics
 from pyrklog.admin.underway import Underway
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.image import INTERNAL_TOPICS, KRAFT_TOPIC
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import NO_TOPIC_ID
+from pyrklog.cluster.topic_names import TopicNames, wrong_with_name
 from pyrklog.config.topic import TopicDefaults, describe_topic_options
-from pyrklog.controller.requests import NO_TOPIC_ID
-from pyrklog.controller.service import (
+from pyrklog.controller.driver import ControllerDriver
+from pyrklog.controller.store_writes import Term
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import (
     DeletedTopic,
     NamedResult,
     PartitionsSpec,
@@ -38,11 +44,6 @@ from pyrklog.controller.service import (
     TopicResult,
     TopicSpec,
 )
-from pyrklog.controller.store_writes import Term
-from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.image import INTERNAL_TOPICS, KRAFT_TOPIC
-from pyrklog.logs import get_logger
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     Metastore,
@@ -52,7 +53,6 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.replication.machine import Replicas
-from pyrklog.uncompacted import tell_of_topics
 
 AUTO_CREATE_WAIT_SECONDS = 5.0
 """For the leaders of a topic that was written into the store."""
@@ -64,18 +64,6 @@ NODES_GONE_SECONDS = 2.0
 log = get_logger("topics")
 
 
-class Controllership(Protocol):
-    """What this broker is as the controller."""
-
-    @property
-    def term(self) -> Term | None:
-        """As the controller, if it is; to be taken before anything is decided in it."""
-
-    @property
-    def leaving(self) -> Collection[int]:
-        """Brokers that are about to end, as far as the controller knows here."""
-
-
 class TopicAdmin:
     """The part of ``ClusterService`` that changes topics."""
 
@@ -84,7 +72,7 @@ class TopicAdmin:
         store: Metastore,
         metadata: Metadata,
         replicas: Replicas,
-        controller: Controllership,
+        controller: ControllerDriver,
     ) -> None:
         self._store = store
         self._metadata = metadata

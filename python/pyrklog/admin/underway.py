@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from pyrklog.logs import get_logger
+from pyrklog.base.logs import get_logger
 
 UNWAITED_MAX = 16
 """Changes that may go on without anybody who waits; of more than these each is cut short with its

@@ -1,1 +1,1 @@
-"""Taking over a directory that Apache Kafka wrote, and giving one back; see docs/adoption.md."""
+"""Taking over a directory that Apache Kafka wrote, and giving one back; see adoption.md."""

@@ -14,9 +14,8 @@ import trio
 from pyrklog.adoption import directory
 from pyrklog.adoption.kraft import KraftMetadata
 from pyrklog.adoption.plan import AdoptedTopic, Plan, is_current, make_plan
-from pyrklog.dataplane import FoundPartition
+from pyrklog.base.logs import get_logger
 from pyrklog.errors import StartError
-from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     Create,
@@ -26,6 +25,7 @@ from pyrklog.metastore.interface import (
     Operation,
     Set,
 )
+from pyrklog.plane.dataplane import FoundPartition
 
 RECORD_VERSION = 1
 

@@ -1,6 +1,6 @@
 """Uncompressed record batches (format 2) of values only: how KRaft keeps its metadata.
 
-Pure. Source: Kafka's record batch format as described in docs/log-format.md; KIP-595 and KIP-630
+Pure. Source: Kafka's record batch format as described in log-format.md; KIP-595 and KIP-630
 for control records in the metadata log and its snapshots.
 """
 

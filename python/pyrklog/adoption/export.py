@@ -23,17 +23,17 @@ import trio
 from pyrklog.adoption import kraft
 from pyrklog.adoption.batches import encode_control, encode_values
 from pyrklog.adoption.directory import BOOTSTRAP, METADATA_FOLDER, read_kraft
+from pyrklog.base.durable import replace_file, sync_folder
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.properties import parse_properties
 from pyrklog.config.topic import OWN_PREFIX
-from pyrklog.durable import replace_file, sync_folder
 from pyrklog.errors import ConfigError, StartError, TemporaryError
-from pyrklog.identity import META_PROPERTIES, NODE_PATH, decode_node
 from pyrklog.metastore import znodes
 from pyrklog.metastore.database import DATABASE_NAME
 from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.interface import Metastore
-from pyrklog.standing import forget_standing
+from pyrklog.start.identity import META_PROPERTIES, NODE_PATH, decode_node
+from pyrklog.start.standing import forget_standing
 
 LOCK = ".lock"
 ARENA_MARKER = ".pyrklog-arena"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pyrklog.admin.names import wrong_with_name
 from pyrklog.adoption.kraft import KraftMetadata, KraftTopic
+from pyrklog.cluster.image import KRAFT_TOPIC
+from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import check_topic_options
-from pyrklog.dataplane import FoundPartition
-from pyrklog.image import KRAFT_TOPIC
+from pyrklog.plane.dataplane import FoundPartition
 
 TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         _run(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit(130)  # Ctrl-C before there is anything to end in good order
+        sys.exit(130)  # Ctrl-C before anything needs an orderly end
     except BrokenPipeError:
         from pyrklog.cli.failures import discard_output
 
@@ -35,8 +35,8 @@ def _run(arguments: list[str]) -> None:
 
 
 def _open_missing_streams() -> None:
-    """Standard streams that were closed before we began, as by ``>&-``, lead nowhere: otherwise
-    they would be None, and the next socket would get their number."""
+    """Opens standard streams that ``>&-`` has closed as /dev/null: the next socket would get their
+    number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

@@ -68,7 +68,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Options before the command hold for it too."""
+    """Keeps the options before the command for it."""
     context.obj = settings(
         context,
         _environment_bootstrap() if bootstrap is None else bootstrap,

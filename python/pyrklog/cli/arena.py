@@ -1,4 +1,4 @@
-"""``pyrklog arena``: what brokers keep in shared memory, without a broker."""
+"""``pyrklog arena``: what brokers keep in shared memory."""
 
 import os
 from datetime import datetime
@@ -31,14 +31,14 @@ def list_all(
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List arenas: whose they are, how much they hold, and what of that is not in files.
+    """List arenas: their owners, what they hold, and how much of that is not in files.
 
-    A kept arena is one that an orderly end left for the next start. All of it is in files, too.
-    One that is unfinished or set aside is nobody's any more; the next start removes it.
+    An orderly end keeps an arena for the next start; all of it is in files, too. The next start
+    removes arenas that are unfinished or set aside.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
     from pyrklog.cli.output import Column, Listing, print_listing
-    from pyrklog.offline import list_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import list_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -63,7 +63,6 @@ def list_all(
 
 
 def _time(ms: int | None) -> str | None:
-    """In local time, as people read it."""
     if ms is None:
         return None
     return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "seconds")
@@ -83,10 +82,10 @@ def drop(
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
 
-    Arenas that a kill left unfinished, or that a start could not use and set aside, go as well.
+    Arenas that a kill left unfinished, or that a start set aside, go as well.
     """
-    from pyrklog.cache_place import SHARED_MEMORY
-    from pyrklog.offline import drop_arenas
+    from pyrklog.plane.cache_place import SHARED_MEMORY
+    from pyrklog.plane.offline import drop_arenas
 
     place = directory or SHARED_MEMORY
     try:
@@ -99,8 +98,8 @@ def drop(
 
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
-    """Says why nothing of the directory went, where it is not that there is nothing."""
-    from pyrklog.offline import list_arenas
+    """Says why nothing of the directory was freed, unless there was nothing."""
+    from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.
     found = [row for row in list_arenas(str(place)) if Path(row.log_dir) == log_dir.resolve()]
@@ -133,9 +132,9 @@ def drain(
 ) -> None:
     """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
 
-    A broker that starts on the directory does the same; this is for one that Kafka is to take over.
+    A broker that starts on the directory does the same; use this before Kafka takes it over.
     """
-    from pyrklog.offline import drain_arena
+    from pyrklog.plane.offline import drain_arena
 
     if not (log_dir / "meta.properties").exists():
         is_there = log_dir.is_dir()
@@ -157,7 +156,7 @@ def remove(
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""
-    from pyrklog.offline import list_arenas, remove_arena
+    from pyrklog.plane.offline import list_arenas, remove_arena
 
     if not path.exists():
         raise CliError(Exit.NOT_FOUND, f"{path} does not exist")
@@ -171,7 +170,6 @@ def remove(
 
 
 def _fix_of_kept(state: str, log_dir: str) -> str:
-    """What to do about an arena that is not removed."""
     if state == "in use":
         return "stop its broker first"
     if state == "left over":

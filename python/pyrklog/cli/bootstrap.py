@@ -1,11 +1,11 @@
 """The addresses that ``-b`` names."""
 
+from pyrklog.base.hosts import host_and_port
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.hosts import host_and_port
 
 DEFAULT_PORT = 9092
 _LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""What `advertised.listeners` may begin with, as people copy it."""
+"""Schemes of `advertised.listeners`, which users copy."""
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""``pyrklog cluster``: how a cluster is, and elections; on any Kafka cluster."""
+"""``pyrklog cluster``: health, brokers and elections of any Kafka cluster."""
 
 import re
 import sys
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli import reassign
+from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     INT32_MAX,
@@ -22,7 +23,6 @@ from pyrklog.cli.options import (
     Yes,
     settings,
 )
-from pyrklog.cli.talking import connect, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.cluster_state import ClusterState, Reason
@@ -65,7 +65,7 @@ def health(
     properties: Properties = None,
     timeout: Timeout = None,
 ) -> None:
-    """Say whether everything is replicated and led. Exit code 8 where it is not, with reasons."""
+    """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
     options = settings(context, bootstrap, properties, timeout)
     limit_s = None if for_ is None else _seconds(for_)
     if watch or exit_when_healthy or limit_s is not None:
@@ -84,9 +84,9 @@ def health(
 def _watch(
     options: Settings, output: OutputFormat, until_healthy: bool, limit_s: float | None
 ) -> bool:
-    """Prints what changes; whether the cluster was healthy in the end.
+    """Prints changes until the time is over; returns whether the cluster was healthy in the end.
 
-    A cluster that cannot be reached is unhealthy: who watches wants to see it come back.
+    A cluster that cannot be reached counts as unhealthy: a watching user wants to see it come back.
     """
     from pyrklog.cli.cluster_state import is_healthy
 
@@ -122,7 +122,7 @@ def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
     from pyrklog.cli.cluster_reading import read_state
     from pyrklog.cli.cluster_state import examine
 
-    # Where all replicas are in sync, it does not matter how many there must be.
+    # While all replicas are in sync, min.insync.replicas does not matter.
     state = read_state(connection, lambda one: len(one.isr) < len(one.replicas), log_dirs=True)
     return state, examine(state)
 
@@ -161,7 +161,7 @@ def brokers(
 ) -> None:
     """List brokers: address, rack, which is the controller, what they lead, hold and store.
 
-    BYTES is what their logs take on disk, "-" where a broker does not say.
+    BYTES is what their logs take on disk, "-" if a broker does not say.
     """
     connection = connect(settings(context, bootstrap, properties, timeout))
     from pyrklog.cli.cluster_brokers import list_brokers
@@ -187,8 +187,8 @@ def restart_safe(
 ) -> None:
     """Say whether a broker may end without harm; otherwise which partitions are in the way.
 
-    In the way are those that would have no leader, or fewer in-sync replicas than acks=all needs.
-    Exit code 8 where there are any.
+    Those would have no leader, or fewer in-sync replicas than acks=all needs. Exit code 8 if there
+    are any.
     """
     connection = connect(settings(context, bootstrap, properties, timeout))
     from pyrklog.cli.cluster_reading import read_state
@@ -238,7 +238,7 @@ def elect_leaders(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Have the controller elect leaders; prints the partitions whose leaders have changed."""
+    """Have the controller elect leaders; print the partitions whose leaders have changed."""
     if preferred == unclean:
         raise CliError(Exit.USAGE, "which election?", "give --preferred or --unclean")
     if unclean and not places:

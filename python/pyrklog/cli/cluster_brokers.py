@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import Broker
+from pyrklog.cli.cluster_state import BrokerState
 from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
@@ -23,11 +23,11 @@ COLUMNS = (
     Column("log_dirs", "LOG DIRS", right=True, wide=True),
 )
 _VERSION = 1
-"""Of DescribeLogDirs: served by Kafka 2.0 to 4.x, and by us."""
+"""A version of DescribeLogDirs that Kafka 2.0 to 4.x and pyrklog serve."""
 
 
 def list_brokers(connection: Connection) -> Listing:
-    """One item for each broker that is alive."""
+    """One item for each live broker."""
     state = read_state(connection)
     items: list[dict[str, Any]] = []
     for broker in state.brokers:
@@ -49,20 +49,20 @@ def list_brokers(connection: Connection) -> Listing:
     return Listing("pyrklog.brokers/1", COLUMNS, items, state.cluster_id)
 
 
-def _log_dir_bytes(settings: Settings, broker: Broker) -> list[int] | None:
-    """Bytes of each log directory that works; None where the broker does not say.
+def _log_dir_bytes(settings: Settings, broker: BrokerState) -> list[int] | None:
+    """Bytes of each working log directory; None if the broker does not say.
 
-    confluent-kafka has no call for it, and this one knows no encryption or authentication.
+    confluent-kafka has no such call; the connection used here has no encryption or authentication.
     """
     if not is_plain(settings):
         return None
-    timeout_s = max(ASK_TIMEOUT_S, settings.timeout_s)  # it may have many files to look at
+    timeout_s = max(ASK_TIMEOUT_S, settings.timeout_s)  # the broker may have many files
     try:
         with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
             found = asked.ask(DESCRIBE_LOG_DIRS, _VERSION, DescribeLogDirsRequest())
     except OSError:
         return None
-    # A broker that does not let us ask answers without directories.
+    # A broker that refuses the request answers without directories.
     if not found.results:
         return None
     return [

@@ -1,11 +1,11 @@
-"""Elections by Kafka's ElectLeaders (KIP-183, KIP-460), and what came of them."""
+"""Leader elections by ElectLeaders (KIP-183, KIP-460)."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyrklog.cli.connection import Connection, missing_topic
+from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.output import Column, Listing
 
@@ -16,7 +16,7 @@ COLUMNS = (
     Column("new_leader", "NEW", right=True),
 )
 SETTLED_S = 5.0
-"""How long a leader that was elected may take until all brokers tell it."""
+"""Limit on the wait until all brokers name an elected leader."""
 SETTLED_PAUSE_S = 0.05
 _NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _NOT_SERVED = "_UNSUPPORTED_FEATURE"
@@ -26,19 +26,17 @@ _FIXES = {
     "NOT_CONTROLLER": "try again",
 }
 
-Place = tuple[str, int]
-
 
 @dataclass(frozen=True)
-class Wanted:
-    """Partitions by topic; an empty list stands for all of a topic, no topics for everything."""
+class ElectionTargets:
+    """Partitions by topic; an empty list is all of a topic, no topics are everything."""
 
     topics: Mapping[str, Sequence[int]]
 
 
 @dataclass
-class Done:
-    """What an election came to. ``items`` are the partitions whose leader has changed."""
+class ElectionResult:
+    """``items`` are the partitions whose leader has changed."""
 
     cluster_id: str | None
     items: list[dict[str, Any]] = field(default_factory=list)
@@ -46,8 +44,8 @@ class Done:
     code: Exit = Exit.OK
 
 
-def parse_places(texts: Sequence[str]) -> Wanted:
-    """``TOPIC`` or ``TOPIC:PARTITION`` each. Raises :class:`CliError`."""
+def parse_places(texts: Sequence[str]) -> ElectionTargets:
+    """Parses ``TOPIC`` and ``TOPIC:PARTITION``. Raises :class:`CliError`."""
     whole: set[str] = set()
     single: dict[str, list[int]] = {}
     for text in texts:
@@ -59,7 +57,7 @@ def parse_places(texts: Sequence[str]) -> Wanted:
             single.setdefault(topic, []).append(int(index))
         else:
             whole.add(topic)
-    return Wanted(
+    return ElectionTargets(
         {
             **{topic: sorted(set(found)) for topic, found in single.items()},
             **dict.fromkeys(whole, ()),
@@ -67,14 +65,16 @@ def parse_places(texts: Sequence[str]) -> Wanted:
     )
 
 
-def elect(connection: Connection, wanted: Wanted, *, unclean: bool, dry_run: bool) -> Done:
-    """Has the leaders elected, and waits until the brokers tell the new ones.
+def elect(
+    connection: Connection, wanted: ElectionTargets, *, unclean: bool, dry_run: bool
+) -> ElectionResult:
+    """Has leaders elected, and waits until the brokers name the new ones.
 
-    :class:`CliError` where the whole request failed; errors of single partitions are in the result.
+    Raises :class:`CliError` if the whole request fails; the result has the errors of partitions.
     """
     metadata = connection.metadata()
     before = _leaders(metadata, wanted)
-    done = Done(metadata.cluster_id)
+    done = ElectionResult(metadata.cluster_id)
     if dry_run:
         done.items = _expected(metadata, before, unclean)
         return done
@@ -98,15 +98,15 @@ def elect(connection: Connection, wanted: Wanted, *, unclean: bool, dry_run: boo
     return done
 
 
-def listing(done: Done) -> Listing:
-    """One item for each partition whose leader has changed, or would."""
+def listing(done: ElectionResult) -> Listing:
+    """One item for each partition whose leader has changed, or would change."""
     return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
 
 
-def _leaders(metadata: Any, wanted: Wanted) -> dict[Place, int]:
-    """Leader of each partition that is wanted; :class:`CliError` for what does not exist."""
+def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
+    """The leader of each wanted partition. Raises :class:`CliError` for one that does not exist."""
     names = list(wanted.topics) or list(metadata.topics)
-    found: dict[Place, int] = {}
+    found: dict[PartitionKey, int] = {}
     for name in names:
         if name not in metadata.topics:
             raise missing_topic(name, list(metadata.topics))
@@ -119,8 +119,10 @@ def _leaders(metadata: Any, wanted: Wanted) -> dict[Place, int]:
     return found
 
 
-def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list[dict[str, Any]]:
-    """What the controller would do, as far as metadata tells."""
+def _expected(
+    metadata: Any, before: Mapping[PartitionKey, int], unclean: bool
+) -> list[dict[str, Any]]:
+    """The elections that the controller would hold, by the metadata."""
     items = []
     for place, leader in sorted(before.items()):
         one = metadata.topics[place[0]].partitions[place[1]]
@@ -135,15 +137,16 @@ def _expected(metadata: Any, before: Mapping[Place, int], unclean: bool) -> list
     return items
 
 
-def _ask(connection: Connection, places: Sequence[Place] | None, unclean: bool) -> dict[Place, Any]:
-    """The error of each partition, None where its leader was elected."""
+def _ask(
+    connection: Connection, places: Sequence[PartitionKey] | None, unclean: bool
+) -> dict[PartitionKey, Any]:
+    """The error of each partition; None after an election."""
     from confluent_kafka import ElectionType, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient
 
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     asked = None if places is None else [TopicPartition(*place) for place in places]
-    # The call's own time-outs cannot be given (confluent-kafka 2.16 trips over them); this one
-    # stands in for both.
+    # confluent-kafka 2.16 fails over the timeouts of the call; this one replaces them.
     timeout_ms = max(10, int(connection.settings.timeout_s * 1000))
     configuration = connection.configuration(**{"socket.timeout.ms": timeout_ms})
     admin = connection.make(AdminClient, configuration)
@@ -158,16 +161,16 @@ def _ask(connection: Connection, places: Sequence[Place] | None, unclean: bool) 
 
 
 def _kafka_error(one: Any) -> Any:
-    """Documented as a KafkaException; 2.16 gives the KafkaError itself."""
+    """Documented as a KafkaException; confluent-kafka 2.16 gives the KafkaError itself."""
     from confluent_kafka import KafkaException
 
     return one.args[0] if isinstance(one, KafkaException) else one
 
 
 def _settled(
-    connection: Connection, before: Mapping[Place, int], changed: Sequence[Place]
-) -> dict[Place, int]:
-    """Leaders once metadata shows those that were elected."""
+    connection: Connection, before: Mapping[PartitionKey, int], changed: Sequence[PartitionKey]
+) -> dict[PartitionKey, int]:
+    """The leaders, once metadata shows the elected ones."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         topics = connection.metadata().topics
@@ -182,7 +185,7 @@ def _settled(
         time.sleep(SETTLED_PAUSE_S)
 
 
-def _item(place: Place, old: int | None, new: int | None) -> dict[str, Any]:
+def _item(place: PartitionKey, old: int | None, new: int | None) -> dict[str, Any]:
     return {
         "topic": place[0],
         "partition": place[1],

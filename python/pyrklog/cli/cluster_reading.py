@@ -1,8 +1,8 @@
-"""Reads the state of a cluster by the way that its security settings allow."""
+"""Reads the state of a cluster in the way that the security settings allow."""
 
 from __future__ import annotations
 
-from pyrklog.cli.cluster_state import Broker, ClusterState, Partition
+from pyrklog.cli.cluster_state import BrokerState, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import (
     Matters,
     is_plain,
@@ -18,8 +18,8 @@ from pyrklog.cli.topic_details import describe_configs
 def read_state(
     connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
-    """See :func:`.read_plain_state`; where brokers are not reached without encryption or
-    authentication, librdkafka chooses whom to ask, and nothing is known of log directories."""
+    """See :func:`.read_plain_state`. With encryption or authentication librdkafka chooses the
+    broker to ask, and nothing is known of log directories."""
     if is_plain(connection.settings):
         return read_plain_state(connection.settings, matters, log_dirs=log_dirs)
     return _by_librdkafka(connection, matters)
@@ -31,16 +31,16 @@ def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
     described = connection.admin_result(connection.admin.describe_cluster, about)
     racks = {node.id: node.rack or None for node in described.nodes}
     brokers = [
-        Broker(number, one.host, one.port, racks.get(number))
+        BrokerState(number, one.host, one.port, racks.get(number))
         for number, one in sorted(metadata.brokers.items())
     ]
     partitions = [
-        Partition(name, one.id, one.leader, list(one.replicas), list(one.isrs))
+        PartitionState(name, one.id, one.leader, list(one.replicas), list(one.isrs))
         for name, topic in sorted(metadata.topics.items())
         for one in sorted(topic.partitions.values(), key=lambda one: one.id)
     ]
     state = ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
     asked = topics_of(state, matters)
-    # Metadata and options are two questions: a topic may go between them.
+    # A topic may go between the requests for metadata and for options.
     options = describe_configs(connection, asked, skips_missing=True) if asked else {}
     return with_limits(state, {name: min_insync(found) for name, found in options.items()})

@@ -1,4 +1,4 @@
-"""What a cluster's metadata says of its health, and what the end of one broker would do to it."""
+"""A cluster's health by its metadata, and the effect of one broker's end."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 
 @dataclass(frozen=True)
-class Broker:
-    """A broker that is alive, as far as the others know; ``answers`` only where it was asked."""
+class BrokerState:
+    """A broker that the others take for alive; ``answers`` only if it was asked."""
 
     number: int
     host: str
@@ -44,17 +44,17 @@ class Broker:
     rack: str | None = None
     answers: bool = True
     why: str | None = None
-    """Why it did not answer, as the system says it."""
+    """The system's reason why it did not answer."""
 
     @property
     def address(self) -> str:
-        """``HOST:PORT``, as it tells clients."""
+        """``HOST:PORT`` as advertised."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of a broker that takes no records: it has failed, or its disk is full."""
+    """A log directory that takes no records: it has failed, or its disk is full."""
 
     broker: int
     path: str
@@ -62,8 +62,8 @@ class LogDir:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """One partition as the brokers tell it, with its topic's ``min.insync.replicas``."""
+class PartitionState:
+    """A partition with its topic's ``min.insync.replicas``."""
 
     topic: str
     index: int
@@ -79,38 +79,37 @@ class Partition:
 
     @property
     def isr_min(self) -> int:
-        """How many in-sync replicas acks=all takes: no more than there are replicas."""
+        """The in-sync replicas that acks=all needs, at most the number of replicas."""
         return min(self.min_insync, len(self.replicas))
 
 
 @dataclass(frozen=True)
 class ClusterState:
-    """Brokers that are alive, the controller (-1: none), and all partitions."""
+    """Live brokers, the controller (-1: none), and all partitions."""
 
     cluster_id: str | None
-    brokers: Sequence[Broker]
+    brokers: Sequence[BrokerState]
     controller: int
-    partitions: Sequence[Partition]
+    partitions: Sequence[PartitionState]
     log_dirs: Sequence[LogDir] = ()
-    """Those that take no records, where that was asked for."""
+    """Those that take no records, if that was asked for."""
     without_store: Sequence[int] = ()
-    """Brokers that answer and do not reach ZooKeeper, where that was asked for."""
+    """Brokers that answer but do not reach ZooKeeper, if that was asked for."""
 
     @property
     def alive(self) -> list[int]:
-        """Numbers of brokers."""
         return [one.number for one in self.brokers]
 
     @property
     def silent(self) -> list[int]:
-        """Brokers that are registered, and do not answer."""
+        """Registered brokers that do not answer."""
         return [one.number for one in self.brokers if not one.answers]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a cluster is not well. ``info`` alone does not make it unhealthy; ``degraded`` is what
-    still serves, but less than it should."""
+    """Why a cluster is not well. ``info`` alone leaves it healthy; ``degraded`` still serves, but
+    less well."""
 
     kind: str
     severity: Severity
@@ -120,7 +119,6 @@ class Reason:
     fix: str | None = None
 
     def item(self) -> dict[str, Any]:
-        """As JSON's types."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -132,7 +130,7 @@ class Reason:
 
 
 def examine(state: ClusterState) -> list[Reason]:
-    """What is not as it should be, the worst first; an empty list for a cluster that is well."""
+    """The problems of a cluster, the worst first; empty for a healthy one."""
     found = [*_silent(state), *_without_store(state)]
     if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
@@ -158,8 +156,8 @@ def examine(state: ClusterState) -> list[Reason]:
 
 
 def _silent(state: ClusterState) -> list[Reason]:
-    """Brokers that are said to be alive and do not answer; one reason where it is all of them:
-    somebody has named them, so it is their addresses that are wrong."""
+    """Brokers that are registered but do not answer. If none answers, their addresses are wrong:
+    that is one reason."""
     silent = [one for one in state.brokers if not one.answers]
     if silent and len(silent) == len(state.brokers):
         told = ", ".join(
@@ -177,7 +175,7 @@ def _silent(state: ClusterState) -> list[Reason]:
 
 
 def _without_rack(state: ClusterState) -> list[Reason]:
-    """Where some brokers have a rack, those without one make all placements do without racks."""
+    """If only some brokers have a rack, all placements ignore racks."""
     without = [one.number for one in state.brokers if one.rack is None]
     if len(without) in (0, len(state.brokers)):
         return []
@@ -187,7 +185,7 @@ def _without_rack(state: ClusterState) -> list[Reason]:
 
 
 def _without_store(state: ClusterState) -> list[Reason]:
-    """One reason where it is all that answer: then it is ZooKeeper, and not the way there."""
+    """If no broker that answers reaches ZooKeeper, ZooKeeper itself is the one reason."""
     answering = [one.number for one in state.brokers if one.answers]
     lost = [number for number in answering if number in state.without_store]
     if lost and lost == answering:
@@ -217,9 +215,9 @@ _CAUSES = ("advertised", "log_dir_full", "log_dir_failed", "offline", "below_min
 
 
 def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
-    """What keeps the cluster from answering requests, or those for these topics; None: nothing.
+    """Why the cluster does not answer requests, or those for these topics; None if it does.
 
-    Of directories count those of brokers that lead partitions of the topics.
+    Only directories of brokers that lead partitions of the topics count.
     """
     leaders = {one.leader for one in state.partitions if one.topic in topics}
     mine = [one for one in state.partitions if one.topic in topics]
@@ -232,8 +230,8 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
 
 
 def _by_broker(state: ClusterState) -> list[Reason]:
-    """Brokers that are missing, and those that are there but behind."""
-    lacking: dict[int, list[Partition]] = {}
+    """Missing brokers, and live ones that are behind."""
+    lacking: dict[int, list[PartitionState]] = {}
     for one in state.partitions:
         for broker in set(one.replicas) - set(one.isr):
             lacking.setdefault(broker, []).append(one)
@@ -252,12 +250,10 @@ def _by_broker(state: ClusterState) -> list[Reason]:
 
 
 def is_healthy(reasons: Iterable[Reason]) -> bool:
-    """Whether nothing but information is among them."""
     return all(reason.severity == "info" for reason in reasons)
 
 
 def health_item(state: ClusterState, reasons: Sequence[Reason]) -> dict[str, Any]:
-    """The verdict as JSON's types."""
     return {
         "healthy": is_healthy(reasons),
         "brokers": state.alive,
@@ -287,13 +283,12 @@ def _told(reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class Blocker:
-    """A partition that would suffer from the end of a broker."""
+    """A partition that the end of a broker would harm."""
 
-    partition: Partition
+    partition: PartitionState
     reason: Literal["leaderless", "below_min_isr"]
 
     def item(self) -> dict[str, Any]:
-        """As JSON's types."""
         one = self.partition
         return {
             "topic": one.topic,
@@ -308,8 +303,7 @@ class Blocker:
 def blockers(state: ClusterState, broker: int) -> list[Blocker]:
     """The partitions that would lose their leader, or refuse acks=all, without this broker.
 
-    A partition that has too few in-sync replicas already is among them only where this broker is
-    one of those few.
+    A partition with too few in-sync replicas already counts only if this broker is one of them.
     """
     able = set(state.alive) - {broker, *state.silent}
     found = []
@@ -324,14 +318,14 @@ def blockers(state: ClusterState, broker: int) -> list[Blocker]:
     return found
 
 
-def _count(partitions: Sequence[Partition]) -> str:
+def _count(partitions: Sequence[PartitionState]) -> str:
     return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
 
 
-def _some(partitions: Sequence[Partition]) -> str:
+def _some(partitions: Sequence[PartitionState]) -> str:
     names = ", ".join(one.name for one in partitions[:SHOWN_MAX])
     return f"({names}, ...)" if len(partitions) > SHOWN_MAX else f"({names})"
 
 
-def _names(partitions: Sequence[Partition]) -> list[str]:
+def _names(partitions: Sequence[PartitionState]) -> list[str]:
     return [one.name for one in partitions]

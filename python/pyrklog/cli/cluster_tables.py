@@ -27,7 +27,7 @@ def print_restart_safe(
 ) -> None:
     """``yes``, or ``no`` with the partitions; for programs one item with both.
 
-    Of the only broker (``is_alone``) people need no list: it is in the way of everything.
+    For the only broker (``is_alone``) people need no list.
     """
     rows = [one.item() for one in found]
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):

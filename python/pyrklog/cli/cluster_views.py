@@ -1,8 +1,8 @@
-"""Reads the state of a cluster: what each broker knows of it, and whose word counts.
+"""Reads the state of a cluster: what each broker knows of it, and which broker to believe.
 
-A broker that is cut off goes on telling what it knew, itself among those alive; the others know
-better. So all brokers are asked, and the one in which most believe is believed. Where encryption or
-authentication is asked for, which :mod:`.asking` has not, :mod:`.cluster_reading` asks librdkafka.
+A broker that is cut off goes on telling what it knew. So all brokers are asked, and the one that
+most others take for alive is believed. With encryption or authentication, which
+:mod:`.broker_connection` does not have, :mod:`.cluster_reading` asks librdkafka.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_state import (
     MIN_INSYNC,
     MIN_INSYNC_DEFAULT,
-    Broker,
+    BrokerState,
     ClusterState,
     LogDir,
-    Partition,
+    PartitionState,
     cause,
 )
 from pyrklog.cli.failures import CliError, Exit
@@ -39,18 +39,18 @@ ASK_TIMEOUT_S = 3.0
 ASKED_AT_ONCE_MAX = 16
 _METADATA_VERSION = 7
 _CONFIGS_VERSION = 1
-"""The last one that is not flexible and that Kafka 4 serves, too."""
+"""The last inflexible version, which Kafka 4 serves as well."""
 _LOG_DIRS_VERSIONS = (4, 1)
-"""With the bytes of volumes, and as served since Kafka 1.0."""
+"""The version with the bytes of volumes."""
 _TOPIC = 2
 """Type of a resource."""
 
 Address = tuple[str, int]
-Matters = Callable[[Partition], bool]
+Matters = Callable[[PartitionState], bool]
 
 
-class View(NamedTuple):
-    """What one broker knows. ``number`` is its own, None where that is not known."""
+class BrokerView(NamedTuple):
+    """``number`` is the broker's own, None if unknown."""
 
     number: int | None
     address: Address
@@ -63,8 +63,8 @@ def read_plain_state(
     """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records,
     and whether it has lost ZooKeeper.
 
-    ``matters`` says whether a partition's ``min.insync.replicas`` is wanted; the options of
-    thousands of topics are much to ask for. It is 1 elsewhere.
+    ``matters`` selects partitions whose ``min.insync.replicas`` is read; it is 1 for others.
+    Options of thousands of topics would be a large request.
     """
     view, silent = newest_view(settings)
     state = _state(view.metadata, silent)
@@ -81,14 +81,13 @@ def read_plain_state(
 
 
 def is_plain(settings: Settings) -> bool:
-    """Whether brokers are reached without encryption and authentication."""
     return settings.security_protocol == "plaintext"
 
 
-def newest_view(settings: Settings) -> tuple[View, dict[int, str]]:
-    """The view to believe, and the brokers it names that did not answer, with the reason.
+def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
+    """The view to believe, and the brokers of it that did not answer, with the reason.
 
-    Raises :class:`CliError` where nobody answers.
+    Raises :class:`CliError` if no broker answers.
     """
     timeout_s = _timeout_s(settings)
     first, _ = _ask_all([(None, address) for address in addresses(settings.bootstrap)], timeout_s)
@@ -97,7 +96,7 @@ def newest_view(settings: Settings) -> tuple[View, dict[int, str]]:
         raise CliError(Exit.UNREACHABLE, what, "check -b, and that the brokers run")
     known = {one.node_id: (one.host, one.port) for view in first for one in view.metadata.brokers}
     views, reasons = _ask_all(list(known.items()), timeout_s)
-    # Brokers may be known by addresses that we cannot reach: then it is the first ones' word.
+    # If no advertised address is reached, the bootstrap brokers are believed.
     view = newest(views or first)
     answered = {one.number for one in views}
     named = {one.node_id for one in view.metadata.brokers}
@@ -105,7 +104,7 @@ def newest_view(settings: Settings) -> tuple[View, dict[int, str]]:
 
 
 def refuse_unreachable(settings: Settings) -> None:
-    """Raises :class:`CliError` where brokers tell clients of addresses none of which is reached."""
+    """Raises :class:`CliError` if no advertised address is reached."""
     timeout_s = _timeout_s(settings)
     given = addresses(settings.bootstrap)
     found, _ = _ask_all([(None, one) for one in given], timeout_s, MetadataRequest(topics=[]))
@@ -122,14 +121,15 @@ def refuse_unreachable(settings: Settings) -> None:
         raise CliError(Exit.UNREACHABLE, error.what, error.fix)
 
 
-def newest(views: Sequence[View]) -> View:
-    """The view of a broker that most take for alive; among those, the one with the newest leaders.
+def newest(views: Sequence[BrokerView]) -> BrokerView:
+    """The view of the broker that most take for alive; among several, the one with the newest
+    leaders.
 
-    Who is cut off is alive to itself and to others who are.
+    Brokers that are cut off take only each other for alive.
     """
     alive = [{one.node_id for one in view.metadata.brokers} for view in views]
 
-    def rank(view: View) -> tuple[int, int, bool]:
+    def rank(view: BrokerView) -> tuple[int, int, bool]:
         metadata = view.metadata
         believers = sum(view.number in one for one in alive)
         epochs = sum(one.leader_epoch for topic in metadata.topics for one in topic.partitions)
@@ -142,16 +142,16 @@ def _ask_all(
     brokers: Sequence[tuple[int | None, Address]],
     timeout_s: float,
     request: MetadataRequest | None = None,
-) -> tuple[list[View], dict[int | None, str]]:
-    """The views of those that answer, asked side by side, and why the others did not."""
+) -> tuple[list[BrokerView], dict[int | None, str]]:
+    """The views of brokers that answer, asked in parallel, and why the others did not."""
     reasons: dict[int | None, str] = {}
 
-    def ask(broker: tuple[int | None, Address]) -> View | None:
+    def ask(broker: tuple[int | None, Address]) -> BrokerView | None:
         number, address = broker
         try:
             with BrokerConnection(address, timeout_s) as asked:
                 told = asked.ask(METADATA, _METADATA_VERSION, request or MetadataRequest())
-                return View(number, address, told)
+                return BrokerView(number, address, told)
         except (OSError, UnicodeError) as error:
             reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
@@ -163,12 +163,12 @@ def _ask_all(
 def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
     """Log directories that take no records, of the brokers that answer.
 
-    One that has failed is told by KAFKA_STORAGE_ERROR, one that is full by having no usable bytes
-    (version 4, KIP-827); a broker that knows neither, or does not say in time, is taken for well.
+    A failed one has KAFKA_STORAGE_ERROR, a full one no usable bytes (version 4, KIP-827). A broker
+    that says neither, or nothing in time, counts as well.
     """
 
-    def ask(broker: Broker) -> list[LogDir]:
-        # No partitions are asked for: that would be much to look at.
+    def ask(broker: BrokerState) -> list[LogDir]:
+        # Partitions would make the answer large.
         request = DescribeLogDirsRequest([])
         for version in _LOG_DIRS_VERSIONS:
             try:
@@ -189,14 +189,14 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
 
 
 def without_store(state: ClusterState, timeout_s: float) -> list[int]:
-    """The brokers that answer and do not reach ZooKeeper.
+    """The brokers that answer but do not reach ZooKeeper.
 
-    Such a broker knows no controller, as DescribeCluster tells, but goes on telling clients by
-    Metadata of the one that it knew last. Between two controllers neither names one. Metadata is
-    asked for afterwards: whoever has been told of a new controller in between knows another one.
+    Such a broker names no controller in DescribeCluster, but goes on naming the last one in
+    Metadata. Between two controllers neither names one. Metadata is asked for last, so that a
+    broker that hears of a new controller in between names another one.
     """
 
-    def has_lost_it(broker: Broker) -> bool:
+    def has_lost_it(broker: BrokerState) -> bool:
         try:
             with BrokerConnection((broker.host, broker.port), timeout_s) as asked:
                 found = asked.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
@@ -204,11 +204,11 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
                     return False
                 told = asked.ask(METADATA, _METADATA_VERSION, MetadataRequest(topics=[]))
         except (OSError, UnicodeError):
-            return False  # a Kafka before 2.8 has no such request
+            return False  # Kafka before 2.8 has no such request
         return told.controller_id == state.controller
 
     if state.controller not in state.alive:
-        return []  # they have none for another reason, or none that is alive
+        return []  # there is no live controller, or another reason
     answering = [one for one in state.brokers if one.answers]
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(answering)) or 1) as pool:
         lost = pool.map(has_lost_it, answering)
@@ -217,7 +217,7 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
 
 def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:
     brokers = [
-        Broker(
+        BrokerState(
             one.node_id,
             one.host,
             one.port,
@@ -228,7 +228,9 @@ def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterStat
         for one in sorted(metadata.brokers, key=lambda one: one.node_id)
     ]
     partitions = [
-        Partition(topic.name, one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes)
+        PartitionState(
+            topic.name, one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes
+        )
         for topic in sorted(metadata.topics, key=lambda topic: topic.name)
         for one in sorted(topic.partitions, key=lambda one: one.partition_index)
     ]
@@ -236,12 +238,11 @@ def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterStat
 
 
 def topics_of(state: ClusterState, matters: Matters) -> list[str]:
-    """Names of the topics that have such partitions."""
     return list(dict.fromkeys(one.topic for one in state.partitions if matters(one)))
 
 
 def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
-    """The state with each topic's ``min.insync.replicas``; 1 where it is not among ``limits``."""
+    """The state with each topic's ``min.insync.replicas``; 1 for topics not in ``limits``."""
     partitions = [
         replace(one, min_insync=limits.get(one.topic, MIN_INSYNC_DEFAULT))
         for one in state.partitions
@@ -250,7 +251,7 @@ def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
 
 
 def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
-    """Of each topic that is there still; what is refused is left out."""
+    """Options of each existing topic; refused ones are left out."""
     request = DescribeConfigsRequest(
         [DescribeConfigsResource(_TOPIC, name, [MIN_INSYNC]) for name in topics]
     )
@@ -270,7 +271,7 @@ def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> di
 
 
 def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
-    """The option's value among a topic's options; Kafka's default where it is not told."""
+    """The option's value; Kafka's default if the broker does not tell it."""
     for entry in entries:
         if entry["name"] == MIN_INSYNC and entry["value"] is not None:
             return int(entry["value"])
@@ -278,5 +279,5 @@ def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _timeout_s(settings: Settings) -> float:
-    """A broker that has not answered by then is one that does not answer."""
+    """Limit on the wait for a broker."""
     return min(ASK_TIMEOUT_S, settings.timeout_s)

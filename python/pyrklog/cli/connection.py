@@ -1,4 +1,4 @@
-"""Handles of confluent-kafka, which serve any Kafka, and a quick answer where nobody is at home."""
+"""Handles of confluent-kafka, which serve any Kafka, and quick errors if no broker answers."""
 
 import logging
 import socket
@@ -12,18 +12,21 @@ from pyrklog.cli.interrupts import waited_for
 from pyrklog.cli.options import Settings
 from pyrklog.cli.peer_protocol import WITHOUT_TLS, fix_for, foreign, is_without_tls
 
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
+
 PROBE_TIMEOUT_S = 3.0
 SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
 _NO_SASL = "SASL Handshake not supported by broker"
 _EXPLAINED = ("KAFKA_STORAGE_ERROR",)
-"""Errors of which the cluster itself may tell the cause, beside time-outs and dead ends."""
+"""Errors whose cause the cluster may know, beside timeouts and unreachable brokers."""
 
 
 def probe(settings: Settings) -> None:
-    """Fails at once where no bootstrap broker accepts connections, or none of them speaks Kafka.
+    """Fails at once if no bootstrap broker accepts connections and speaks Kafka.
 
-    librdkafka would go on trying until the time-out, without saying why.
+    librdkafka would retry until the timeout, and not say why.
     """
     reasons: list[str] = []
     fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
@@ -43,7 +46,7 @@ def probe(settings: Settings) -> None:
 
 
 def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
-    """What is there instead of a broker that speaks as the settings say. Raises OSError."""
+    """What answers instead of a broker with these settings. Raises OSError."""
     timeout_s = min(PROBE_TIMEOUT_S, settings.timeout_s)
     if settings.security_protocol in ("ssl", "sasl_ssl"):
         return WITHOUT_TLS if is_without_tls(address, timeout_s) else None
@@ -52,25 +55,25 @@ def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
 
 
 def is_readable(settings: Settings) -> bool:
-    """Whether what is said at the beginning of a connection is not encrypted."""
+    """Whether connections begin unencrypted."""
     return settings.security_protocol in ("plaintext", "sasl_plaintext")
 
 
 class Connection:
-    """One cluster, as the settings name it. Remembers what librdkafka said last."""
+    """One cluster. Remembers the last messages of librdkafka."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connects once to see whether somebody is there; :class:`CliError` where nobody is."""
+        """Connects once as a probe. Raises :class:`CliError`."""
         probe(settings)
         self.settings = settings
         self.is_cut_off = False
-        """Whether no broker could be reached when librdkafka tried last, as far as it tells us."""
+        """Whether librdkafka reached no broker in its last attempt."""
         self._said: deque[str] = deque(maxlen=SAID_MAX)
         self._admin: Any = None
         self._is_checked = False
 
     def configuration(self, **more: Any) -> dict[str, Any]:
-        """Properties of a handle: ours under the user's."""
+        """Properties of a handle: the user's override ours."""
         logger = logging.getLogger("pyrklog.cli.librdkafka")
         logger.propagate = False
         if not logger.handlers:
@@ -91,7 +94,7 @@ class Connection:
             self.is_cut_off = True
 
     def check_cut_off(self) -> bool:
-        """Whether no broker can be reached now; librdkafka does not tell of their return."""
+        """Whether no broker can be reached now; librdkafka does not report their return."""
         if self.is_cut_off:
             try:
                 probe(self.settings)
@@ -102,15 +105,13 @@ class Connection:
 
     @property
     def admin(self) -> Any:
-        """The ``AdminClient``, made at first use. :class:`CliError` where no broker is reached by
-        the address that it tells clients: librdkafka would try until the time-out, and that with
-        all the processor time it gets."""
+        """The ``AdminClient``, made at first use. Raises :class:`CliError` if no advertised address
+        is reached: librdkafka would retry until the timeout, with all the CPU time that it gets."""
         self.refuse_unreachable()
         return self._handle()
 
     def refuse_unreachable(self) -> None:
-        """Raises :class:`CliError` where no broker is reached by the address that it tells clients,
-        as far as that can be asked; once."""
+        """Raises :class:`CliError` if no advertised address is reached; checks once, if it can."""
         if self._is_checked:
             return
         from pyrklog.cli.cluster_views import is_plain, refuse_unreachable
@@ -127,7 +128,7 @@ class Connection:
         return self._admin
 
     def make(self, kind: Any, configuration: dict[str, Any]) -> Any:
-        """A handle; properties that librdkafka refuses are the user's mistake."""
+        """Makes a handle; refused properties are usage errors."""
         from confluent_kafka import KafkaException
 
         try:
@@ -138,7 +139,7 @@ class Connection:
             raise CliError(Exit.USAGE, str(error), "see -X") from None
 
     def admin_result(self, call: Any, about: str, *arguments: Any, **options: Any) -> Any:
-        """What one call of the ``AdminClient`` comes to, within the time-out."""
+        """The result of a call of the ``AdminClient``, within the timeout."""
         from confluent_kafka import KafkaException
 
         try:
@@ -152,14 +153,14 @@ class Connection:
         from confluent_kafka import KafkaException
 
         try:
-            admin = self._handle()  # the address that was given will do
+            admin = self._handle()
             return waited_for(lambda: admin.list_topics(timeout=self.settings.timeout_s))
         except KafkaException as error:
             raise self.explain(error.args[0], "cannot read metadata") from None
 
     def explain(self, kafka_error: Any, about: str, topics: Collection[str] = ()) -> CliError:
-        """An error of librdkafka with its cause: what the cluster tells of itself (and of these
-        topics), else what librdkafka said meanwhile."""
+        """An error of librdkafka with its cause: what the cluster says of itself and of these
+        topics, else what librdkafka said meanwhile."""
         if self._admin is not None:
             self._admin.poll(0)
         said = [line for line in self._said if line]
@@ -182,7 +183,7 @@ class Connection:
         return error
 
     def cause(self, topics: Collection[str] = ()) -> CliError | None:
-        """Why requests are not answered, as far as the cluster can be asked; None: not known."""
+        """Why the cluster does not answer requests; None if unknown."""
         from pyrklog.cli.cluster_state import cause
         from pyrklog.cli.cluster_views import is_plain, read_plain_state
 
@@ -195,8 +196,8 @@ class Connection:
         return cause(state, topics)
 
     def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
-        """Partitions of each topic; :class:`CliError` where one is missing, with this ``fix``
-        unless another topic's name is much like it."""
+        """Partitions of each topic. Raises :class:`CliError` for a missing one, with this ``fix``
+        unless another topic has a similar name."""
         topics = self.metadata().topics
         found: dict[str, list[int]] = {}
         for name in names:
@@ -210,7 +211,7 @@ class Connection:
 
 
 def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliError:
-    """No such topic; names the one that looks most like it."""
+    """The error for a missing topic; proposes the most similar name."""
     from difflib import get_close_matches
 
     if not name:

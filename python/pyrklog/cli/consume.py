@@ -1,4 +1,4 @@
-"""``pyrklog consume``: reads partitions that it assigns itself, or those of a group (-g)."""
+"""``pyrklog consume``: reads partitions of its own choice, or as a member of a group (-g)."""
 
 import sys
 import time
@@ -12,9 +12,9 @@ from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
 
 if TYPE_CHECKING:
-    from pyrklog.cli.offsets import Range
+    from pyrklog.cli.consumer import RecordConsumer
+    from pyrklog.cli.offsets import OffsetRange
     from pyrklog.cli.options import Settings
-    from pyrklog.cli.reader import Reader
     from pyrklog.cli.records import Record
 
 BATCH_RECORDS_MAX = 1000
@@ -105,12 +105,12 @@ def consume(
 ) -> None:
     """Read records and print them.
 
-    With -g the group decides which partitions, and where to go on; -o is then only for partitions
-    for which it has no offset.
+    With -g the group chooses the partitions and where to go on; -o then holds only for partitions
+    without a committed offset.
     """
     from pyrklog.cli.offsets import RangeError, parse_range
+    from pyrklog.cli.producer import argument_bytes
     from pyrklog.cli.record_format import FormatError
-    from pyrklog.cli.sending import argument_bytes
 
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     refuse_empty("TOPIC", "topic", topics)
@@ -139,22 +139,22 @@ def _reading(
     options: "Settings",
     topics: list[str],
     partitions: list[int] | None,
-    wanted: "Range",
+    wanted: "OffsetRange",
     group: str | None,
     read_committed: bool,
-) -> "Reader":
+) -> "RecordConsumer":
     if group is None:
-        from pyrklog.cli.reading import Reading
+        from pyrklog.cli.assigned_consumer import AssignedConsumer
 
-        return Reading(options, topics, partitions, wanted, read_committed=read_committed)
-    from pyrklog.cli.member_reading import MemberReading
+        return AssignedConsumer(options, topics, partitions, wanted, read_committed=read_committed)
+    from pyrklog.cli.group_consumer import GroupConsumer
 
     refuse_empty("-g", "group", [group])
     if partitions:
         raise CliError(Exit.USAGE, "-g and -p exclude each other: the group gives out partitions")
     if wanted.stop is not None:
         raise CliError(Exit.USAGE, "-g and an end in -o exclude each other", "use -c or -e")
-    return MemberReading(options, topics, group, wanted.start, read_committed=read_committed)
+    return GroupConsumer(options, topics, group, wanted.start, read_committed=read_committed)
 
 
 def _format(format_: str | None, key_delimiter: str | None) -> str:
@@ -168,7 +168,7 @@ def _format(format_: str | None, key_delimiter: str | None) -> str:
     return rf"%k{escaped}%v\n"
 
 
-def _writer(source: str, null: bytes, reading: "Reader") -> "Callable[[Record], bytes]":
+def _writer(source: str, null: bytes, reading: "RecordConsumer") -> "Callable[[Record], bytes]":
     from pyrklog.cli.record_format import RecordFormat
     from pyrklog.cli.records import to_json
 
@@ -178,15 +178,15 @@ def _writer(source: str, null: bytes, reading: "Reader") -> "Callable[[Record], 
 
 
 def _copy(
-    reading: "Reader",
+    reading: "RecordConsumer",
     write: "Callable[[Record], bytes]",
     count: int | None,
     exit_at_end: bool,
     is_bounded: bool,
 ) -> int:
-    """Prints records until one of the reasons to stop; their number.
+    """Prints records until a reason to stop; returns their number.
 
-    With ``is_bounded`` they are there already, and are not waited for beyond the time-out.
+    With ``is_bounded`` the records exist already: the wait for them ends at the timeout.
     """
     from pyrklog.cli.records import from_message
 
@@ -197,7 +197,7 @@ def _copy(
         messages = reading.read(limit, POLL_S)
         if messages:
             printed = b"".join([write(from_message(message)) for message in messages])
-            with held:  # what whoever reads us has seen is to be committed
+            with held:  # a reader has seen these: they are to be committed
                 out.write(printed)
                 out.flush()
                 reading.written(messages)

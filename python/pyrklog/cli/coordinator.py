@@ -1,18 +1,16 @@
-"""Requests to a group's coordinator that confluent-kafka has no call for.
+"""Requests to a group's coordinator that confluent-kafka does not offer.
 
-Without authentication or encryption; where the user asks for either, the command says that it
-cannot.
+They have no authentication or encryption; if the user asks for either, the command refuses.
 """
 
 import time
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.coordinators import FIND_COORDINATOR, FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode
@@ -31,7 +29,7 @@ _RETRIED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
-# The last versions that are not flexible, of which every broker of this decade serves one.
+# The last inflexible versions; current brokers all serve one of them.
 _FIND_VERSION, _LEAVE_VERSION, _DELETE_VERSION = 2, 3, 0
 
 Req = TypeVar("Req", bound=Message)
@@ -39,9 +37,9 @@ Resp = TypeVar("Resp", bound=Message)
 
 
 def no_coordinator(connection: Connection, group: str) -> CliError | None:
-    """Why the group has no coordinator now; None where it has one, or nobody can be asked."""
+    """Why the group has no coordinator now; None if it has one, or if that is unknown."""
     try:
-        with Coordinator(connection, group) as coordinator:
+        with CoordinatorConnection(connection, group) as coordinator:
             code = coordinator.look()
     except (CliError, OSError):
         return None
@@ -55,9 +53,7 @@ def no_coordinator(connection: Connection, group: str) -> CliError | None:
     )
 
 
-class Coordinator:
-    """The coordinator of one group; a context manager."""
-
+class CoordinatorConnection:
     def __init__(self, connection: Connection, group: str) -> None:
         self._settings = connection.settings
         self._group = group
@@ -70,7 +66,7 @@ class Coordinator:
             )
 
     def remove_members(self, members: list[tuple[str, str | None]]) -> dict[str, ErrorCode]:
-        """Makes members (id, instance id) leave; what became of each by member id."""
+        """Makes members (id, instance id) leave; returns an error code for each member id."""
         request = LeaveGroupRequest(
             group_id=self._group,
             members=[MemberIdentity(member_id, instance) for member_id, instance in members],
@@ -79,7 +75,8 @@ class Coordinator:
         return {one.member_id: ErrorCode(one.error_code) for one in response.members}
 
     def delete_offsets(self, places: dict[str, list[int]]) -> dict[tuple[str, int], ErrorCode]:
-        """Forgets offsets; what became of each. :class:`CliError` where the group refuses."""
+        """Removes offsets; returns a code for each. Raises :class:`CliError` if the group
+        refuses."""
         request = OffsetDeleteRequest(
             group_id=self._group,
             topics=[
@@ -97,7 +94,7 @@ class Coordinator:
         }
 
     def _call(self, api: Api[Req, Resp], version: int, request: Req) -> Any:
-        """Asks the coordinator, and again while it moves or loads."""
+        """Asks the coordinator, again while it moves or loads."""
         while True:
             try:
                 if self._broker is None:
@@ -117,7 +114,7 @@ class Coordinator:
             time.sleep(RETRY_PAUSE_S)
 
     def look(self) -> ErrorCode:
-        """What a bootstrap broker says of the coordinator, asked once. Raises OSError."""
+        """Asks a bootstrap broker once for the coordinator. Raises OSError."""
         self._connect_to_any()
         return ErrorCode(self._ask_for_it().error_code)
 
@@ -126,7 +123,7 @@ class Coordinator:
         return self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
 
     def _find(self) -> None:
-        """Connects to a bootstrap broker, asks it for the coordinator, and connects to that."""
+        """Connects to the coordinator that a bootstrap broker names."""
         self._connect_to_any()
         while True:
             found = self._ask_for_it()
@@ -159,7 +156,6 @@ class Coordinator:
         return self._broker.ask(api, version, request)
 
     def close(self) -> None:
-        """Ends the connection."""
         if self._broker is not None:
             self._broker.close()
             self._broker = None
@@ -167,17 +163,12 @@ class Coordinator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def refusal(group: str, code: ErrorCode) -> CliError:
-    """An error code of a group as a sentence."""
+    """The error of a group as a sentence."""
     match code:
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return CliError(Exit.NOT_FOUND, f"group {group} does not exist")

@@ -1,4 +1,4 @@
-"""``pyrklog dev``: clusters on this machine, real ones, and what may happen to them."""
+"""``pyrklog dev``: clusters of real brokers on this machine, and faults for them."""
 
 import signal
 from collections.abc import Mapping
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import say
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settings
-from pyrklog.cli.talking import say
 
 if TYPE_CHECKING:
     from pyrklog.dev.running import Runner
     from pyrklog.dev.state import Cluster, Place
+    from pyrklog.protocol.cluster import DescribeClusterResponse
 
 app = typer.Typer(
     help="Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.",
@@ -74,9 +75,9 @@ def start(
     output: Output = OutputFormat.TABLE,
     quiet: Quiet = False,
 ) -> None:
-    """Start a cluster, or one that was stopped. Returns when clients can use it.
+    """Start a cluster, new or stopped. Returns when clients can use it.
 
-    It runs on until `stop`, whatever becomes of this terminal.
+    It runs until `stop`, also after this terminal has closed.
     """
     from pyrklog.dev.running import Runner, new_cluster
 
@@ -109,7 +110,7 @@ def start(
                 settings=given_settings,
                 temporary=tmp,
             )
-        Runner(place, cluster, _environment()).start()
+        Runner(place, cluster, _environment(), _describe).start()
     _print_started(context, place, cluster, output, quiet)
 
 
@@ -127,9 +128,9 @@ def _refuse_running(cluster: "Cluster") -> None:
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
-    """What a cluster is, is settled when it is first started.
+    """Refuses to change what the first start of a cluster has settled.
 
-    ``wanted`` has what is given, or None, and what is there.
+    ``wanted`` has the given value (or None) and the present one.
     """
     changed = [
         option for option, (given, there) in wanted.items() if given is not None and given != there
@@ -159,7 +160,7 @@ def _racks(text: str | None) -> list[str]:
 @app.command("status")
 @guarded
 def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
-    """Show each process of a cluster: where, which, and how it is."""
+    """Show each process of a cluster: address, kind and state."""
     from pyrklog.cli.dev_tables import listing
     from pyrklog.cli.output import print_listing
 
@@ -247,7 +248,7 @@ def kill(
 def pause(
     context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
 ) -> None:
-    """Stop a process in its tracks, its connections open (SIGSTOP)."""
+    """Stop a process where it is, with its connections open (SIGSTOP)."""
     _signal(name, node, signal.SIGSTOP)
     say(settings(context, quiet=quiet), f"{node} paused")
 
@@ -267,7 +268,7 @@ def resume(
 def restart(
     context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
 ) -> None:
-    """End a process in good order where it runs, and start it; returns when it serves."""
+    """End a process in good order if it runs, and start it; returns when it serves."""
     place = _place(name)
     with place.locked():
         runner = _runner(place)
@@ -283,7 +284,7 @@ def isolate(
 ) -> None:
     """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
 
-    Nothing passes, and nothing is refused or closed. Clients still reach it.
+    Nothing passes; nothing is refused or closed. Clients still reach the broker.
     """
     _cut(name, node, cut_off=True)
     say(settings(context, quiet=quiet), f"broker {node} is cut off")
@@ -312,7 +313,7 @@ def add(
     output: Output = OutputFormat.TABLE,
     quiet: Quiet = False,
 ) -> None:
-    """Add brokers to a cluster that runs. They lead nothing until topics are made or moved."""
+    """Add brokers to a running cluster. They lead nothing until topics are made or moved."""
     place = _place(name)
     with place.locked():
         runner = _runner(place)
@@ -343,7 +344,15 @@ def _place(name: str) -> "Place":
 def _runner(place: "Place") -> "Runner":
     from pyrklog.dev.running import Runner
 
-    return Runner(place, place.load(), _environment())
+    return Runner(place, place.load(), _environment(), _describe)
+
+
+def _describe(address: tuple[str, int], timeout_s: float) -> "DescribeClusterResponse":
+    from pyrklog.cli.broker_connection import BrokerConnection
+    from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+
+    with BrokerConnection(address, timeout_s) as connection:
+        return connection.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
 
 
 def _environment() -> dict[str, str]:
@@ -366,7 +375,7 @@ def _print_started(
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         print_listing(listing(place, cluster), output)
     elif not options.quiet:
-        from pyrklog.banner import own_command, seconds_since_exec
+        from pyrklog.start.banner import own_command, seconds_since_exec
 
         print_listing(started_listing(place, cluster), output)
         say(

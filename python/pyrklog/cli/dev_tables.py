@@ -26,13 +26,13 @@ STARTED_COLUMNS = (
 
 
 def listing(place: Place, cluster: Cluster) -> Listing:
-    """One item a process. ``pid`` is null where there is none, ``isolated`` of brokers only."""
+    """One item for each process. ``pid`` is null without one, ``isolated`` for brokers only."""
     items = [_item(place, cluster, node) for node in _in_order(cluster)]
     return Listing("pyrklog.dev/1", STATUS_COLUMNS, items, _cluster_id(place, cluster))
 
 
 def started_listing(place: Place, cluster: Cluster) -> Listing:
-    """What is shown when a cluster has come up: its brokers, then its ZooKeepers."""
+    """Brokers, then ZooKeepers, for a cluster that has come up."""
     items = [
         {
             "node": node.name,
@@ -47,7 +47,6 @@ def started_listing(place: Place, cluster: Cluster) -> Listing:
 
 
 def short(path: Path) -> str:
-    """With ``~`` for the user's home."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -6,13 +6,13 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 TRACEBACK = "PYRKLOG_TRACEBACK"
-"""In the environment: whether exceptions that no command means to raise are shown whole."""
+"""Environment variable that has unexpected exceptions shown whole."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Exit(IntEnum):
-    """Exit codes of every command but ``serve``, whose own are in :mod:`pyrklog.errors`."""
+    """Exit codes of all commands but ``serve``, whose codes are in :mod:`pyrklog.errors`."""
 
     OK = 0
     FAILED = 1
@@ -27,11 +27,11 @@ class Exit(IntEnum):
     PARTIAL = 9
     INTERRUPTED = 130
     TERMINATED = 143
-    """By SIGTERM, in good order."""
+    """SIGTERM, in good order."""
 
 
 class CliError(Exception):
-    """A command that cannot go on: exit code, what happened, what to do about it."""
+    """A command cannot go on: exit code, what happened, how to fix it."""
 
     def __init__(self, code: Exit, what: str, fix: str | None = None) -> None:
         super().__init__(what)
@@ -40,7 +40,6 @@ class CliError(Exception):
         self.fix = fix
 
     def line(self) -> str:
-        """The error as one line."""
         what = " ".join(self.what.split()).rstrip(".")
         return f"error: {what}; fix: {self.fix}" if self.fix else f"error: {what}"
 
@@ -79,24 +78,21 @@ _SPECIAL_FIXES = {
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
     "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
-"""Of errors by name."""
+"""Fixes by the name of the error."""
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
 _NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
 
 
 def exit_code(kafka_error: Any) -> Exit:
-    """The exit code of a ``confluent_kafka.KafkaError``."""
     return _CODES.get(kafka_error.name(), Exit.FAILED)
 
 
 def cli_error(
     kafka_error: Any, about: str, fix: str | None = None, *, topic: str | None = None
 ) -> CliError:
-    """A ``confluent_kafka.KafkaError`` as an error of ours; ``about`` begins the sentence.
-
-    ``topic``: whose name the broker may have refused.
-    """
+    """A ``confluent_kafka.KafkaError`` as :class:`CliError`; ``about`` begins the sentence,
+    ``topic`` is the name that the broker may have refused."""
     code, name = exit_code(kafka_error), kafka_error.name()
     reason = kafka_error.str() or name
     if name == _NAME_REFUSED and topic is not None:
@@ -105,17 +101,17 @@ def cli_error(
 
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
-    """What to do about a topic that is refused: the name is wrong, or something is in its way."""
-    from pyrklog.admin.names import wrong_with_name
+    """The fix for a refused topic: its name is wrong, or something is in its way."""
+    from pyrklog.cluster.topic_names import wrong_with_name
 
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
-    # Answers without a text of the broker's have librdkafka's, which is the same for all causes.
+    # Without a text from the broker there is librdkafka's, the same for all causes.
     return f"`pyrklog topic create {topic}` tells why" if reason.startswith("Broker: ") else None
 
 
 def worst(codes: Iterable[Exit]) -> Exit:
-    """One exit code for several items: theirs where they agree, partial where some succeeded."""
+    """One exit code for several items: the common one, or PARTIAL if some succeeded."""
     seen = set(codes)
     if len(seen) <= 1:
         return seen.pop() if seen else Exit.OK
@@ -123,7 +119,7 @@ def worst(codes: Iterable[Exit]) -> Exit:
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Makes a command end as this module says, and at a second Ctrl-C at once."""
+    """Ends a command as this module says, at once at a second Ctrl-C."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -145,11 +141,11 @@ _BYTES = frozenset(
         *("file", "rollback", "topics_file", "data", "config"),
     )
 )
-"""Parameters whose bytes need not be UTF-8: parts of records, names of files."""
+"""Parameters that need not be UTF-8: parts of records, file names."""
 
 
 def _refuse_non_texts(arguments: Mapping[str, object]) -> None:
-    """Texts that are none end here: librdkafka's binding crashes for some of them."""
+    """Refuses texts that are not UTF-8: librdkafka's binding crashes for some of them."""
     for name, value in arguments.items():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str) and name not in _BYTES:
@@ -166,15 +162,16 @@ def refuse_non_text(value: str) -> None:
 
 
 def refuse_empty(argument: str, kind: str, names: Iterable[str]) -> None:
-    """Raises :class:`CliError` for an empty name, as an unset variable of a shell makes one."""
+    """Raises :class:`CliError` for an empty name, as from an unset shell variable."""
     if not all(names):
         raise CliError(Exit.USAGE, f"{argument} takes the name of a {kind}, not an empty text")
 
 
 def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """What the command returns, or its exit code, whatever it raises of what it may raise."""
+    """The result of the command, or its exit code after an expected exception."""
     import typer
 
+    from pyrklog.dev.errors import DevError
     from pyrklog.errors import StartError
 
     try:
@@ -182,6 +179,10 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except CliError as error:
         typer.echo(error.line(), err=True)
         raise typer.Exit(error.code) from None
+    except DevError as error:
+        code = Exit[error.problem.name]
+        typer.echo(CliError(code, error.what, error.fix).line(), err=True)
+        raise typer.Exit(code) from None
     except StartError as error:
         typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
         raise typer.Exit(error.exit_code) from None
@@ -206,7 +207,7 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def unforeseen(error: Exception) -> CliError:
-    """An exception that no command means to raise, as one line; raised on where that is wanted."""
+    """Reports an unexpected exception as one line, or raises it if the user wants that."""
     import os
     import sys
 
@@ -220,7 +221,7 @@ def unforeseen(error: Exception) -> CliError:
 
 
 def not_written(error: OSError) -> CliError:
-    """What was to be printed cannot be, and is given up; an error of a file names the file."""
+    """Gives up output that cannot be printed; an error of a file names the file."""
     if error.filename is None:
         discard_output()
     where = error.filename or "what was to be printed could not be written"
@@ -228,7 +229,7 @@ def not_written(error: OSError) -> CliError:
 
 
 def _flush_output() -> None:
-    """At the exit, output that nobody takes any more would be told as an error."""
+    """Discards buffered output, which would raise again at the exit."""
     import sys
 
     try:
@@ -238,7 +239,7 @@ def _flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Nobody takes our output any more: what is buffered must not raise again at the exit."""
+    """Discards output after a broken pipe: what is buffered must not raise again at the exit."""
     import os
     import sys
 

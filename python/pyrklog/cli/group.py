@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from pyrklog.cli.admin_common import confirm, connect, report_each, say
 from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import (
     Bootstrap,
@@ -18,12 +19,11 @@ from pyrklog.cli.options import (
     Yes,
     settings,
 )
-from pyrklog.cli.talking import confirm, connect, report_each, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
     from pyrklog.cli.group_seek import Move
-    from pyrklog.cli.group_state import Group, Standing
+    from pyrklog.cli.group_state import ConsumerGroup, GroupLag
     from pyrklog.cli.output import Listing
 
 app = typer.Typer(
@@ -95,10 +95,10 @@ def describe(
     properties: Properties = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show a group's members and how far it has come, partition by partition.
+    """Show a group's members and its progress, partition by partition.
 
-    LAG_S is the age of the first record that waits, by its own timestamp. TREND compares with the
-    round before (-w).
+    LAG_S is the age of the first record that waits, by its timestamp. TREND compares with the round
+    before (-w).
     """
     from pyrklog.cli import group_state, group_tables
 
@@ -106,7 +106,7 @@ def describe(
     connection = connect(settings(context, bootstrap, properties, timeout))
     wanted = list(dict.fromkeys(names))
 
-    def once(before: "list[Standing] | None") -> "list[Standing]":
+    def once(before: "list[GroupLag] | None") -> "list[GroupLag]":
         groups = [group_state.existing_group(connection, name) for name in wanted]
         found = [group_state.standing(connection, group, ages=True) for group in groups]
         cluster_id = connection.metadata().cluster_id
@@ -187,7 +187,7 @@ def seek(
         print_listing(group_tables.moves(moves, connection.metadata().cluster_id), output)
 
 
-def _active(group: "Group") -> CliError:
+def _active(group: "ConsumerGroup") -> CliError:
     count = len(group.members)
     members = "1 member" if count == 1 else f"{count} members"
     return CliError(
@@ -197,16 +197,16 @@ def _active(group: "Group") -> CliError:
     )
 
 
-def _move(connection: "Connection", group: "Group", moves: "list[Move]") -> None:
-    """Commits; of a group with members in the moment after they were made to leave."""
+def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]") -> None:
+    """Commits offsets, again while members that were made to leave are still there."""
     from pyrklog.cli import group_seek, group_state
 
     if group.is_idle:
         group_seek.apply(connection, group.name, moves)
         return
-    from pyrklog.cli.coordinator import Coordinator
+    from pyrklog.cli.coordinator import CoordinatorConnection
 
-    with Coordinator(connection, group.name) as coordinator:
+    with CoordinatorConnection(connection, group.name) as coordinator:
         for attempt in range(1, FORCED_ATTEMPTS_MAX + 1):
             if group.members:
                 ids = [(one.member_id, one.instance_id) for one in group.members]
@@ -255,7 +255,7 @@ def history(
     properties: Properties = None,
     timeout: Timeout = None,
 ) -> None:
-    """Show a group's rebalances and, where pyrklog coordinates it, why each began."""
+    """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
     from dataclasses import replace
 
     from pyrklog.cli.group_history import read_history
@@ -320,7 +320,7 @@ def delete_offsets(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Forget a group's offsets of topics that none of its members reads."""
+    """Forget a group's offsets of topics that no member reads."""
     from pyrklog.cli import group_seek, group_state
 
     _refuse_empty(name)
@@ -344,10 +344,10 @@ def delete_offsets(
 
 
 def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -> None:
-    from pyrklog.cli.coordinator import Coordinator
+    from pyrklog.cli.coordinator import CoordinatorConnection
     from pyrklog.protocol.errors import ErrorCode
 
-    with Coordinator(connection, name) as coordinator:
+    with CoordinatorConnection(connection, name) as coordinator:
         codes = coordinator.delete_offsets(places)
     failed = [(key, code) for key, code in codes.items() if code is not ErrorCode.NONE]
     if failed:

@@ -1,7 +1,7 @@
 """A group's rebalances, from the records of ``__consumer_offsets``.
 
-Any Kafka writes one for each generation; how far back they go is a matter of compaction. Why the
-group rebalanced is known of pyrklog's own records, which say so in a header.
+Any Kafka writes a record for each generation; compaction removes old ones. pyrklog's records have
+the reason in a header.
 """
 
 import time
@@ -14,8 +14,8 @@ from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.output import Column, Item, Listing
 from pyrklog.cli.topic_details import query_offsets
+from pyrklog.groups.partitioner import partition_for
 from pyrklog.groups.persistence import REASON_HEADER
-from pyrklog.groups.placement import partition_of
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.group_records import (
     GroupKey,
@@ -42,15 +42,12 @@ COLUMNS = (
 
 
 def read_history(connection: Connection, name: str) -> Listing:
-    """The generations that the log still tells of, the oldest first.
-
-    :class:`CliError` where there is nothing of the group.
-    """
+    """The generations in the log, the oldest first. Raises :class:`CliError` if there is none."""
     metadata = connection.metadata()
     topic = metadata.topics.get(OFFSETS_TOPIC)
     items: list[Item] = []
     if topic is not None and topic.partitions:
-        place = (OFFSETS_TOPIC, partition_of(name, len(topic.partitions)))
+        place = (OFFSETS_TOPIC, partition_for(name, len(topic.partitions)))
         items = list(_generations(_records(connection, place, encode_group_key(GroupKey(name)))))
     if not items:
         raise CliError(
@@ -62,7 +59,7 @@ def read_history(connection: Connection, name: str) -> Listing:
 
 
 def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iterator[Any]:
-    """All records of a partition with this key; the time-out counts from the last one on."""
+    """All records of a partition with this key; each record starts the timeout anew."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -105,8 +102,8 @@ def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iter
 
 
 def _generations(messages: Iterator[Any]) -> Iterator[Item]:
-    """One item a generation, or end of the group; static members that come back write a generation
-    again."""
+    """One item for each generation or end of the group; a static member that comes back writes its
+    generation again."""
     last: tuple[int, int] | None = None
     for message in messages:
         at = _time(message.timestamp()[1])

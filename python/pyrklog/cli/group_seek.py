@@ -1,6 +1,6 @@
-"""Where ``group seek`` moves committed offsets: targets, plans, and the file that holds them.
+"""``group seek``: targets, plans, and the file of offsets.
 
-The file has one line ``TOPIC,PARTITION,OFFSET`` a partition, as Kafka's consumer-groups tool
+The file has a line ``TOPIC,PARTITION,OFFSET`` for each partition, as Kafka's consumer-groups tool
 exports it; a heading and lines that begin with ``#`` are skipped.
 """
 
@@ -22,7 +22,7 @@ _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
 class Move(NamedTuple):
-    """One partition's offset before (None where nothing is committed) and after."""
+    """A partition's offset before (None: not committed) and after."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Move(NamedTuple):
 
 
 def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """``T``, ``T:0`` and ``T:0,3`` as partitions by topic; None for all of a topic."""
+    """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all of a topic."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         match = _SELECTION.fullmatch(text)
@@ -49,7 +49,7 @@ def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
-    """The partitions that are meant: those named, else all in which the group has an offset."""
+    """The named partitions, or all for which the group has an offset."""
     wanted = parse_selection(texts)
     if not wanted:
         return sorted(known)
@@ -67,7 +67,7 @@ def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -
 
 
 def read_file(path: Path) -> dict[Key, int]:
-    """The offsets in a file; :class:`CliError` with the line that cannot be read."""
+    """Reads offsets from a file. Raises :class:`CliError` with the unreadable line."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -98,9 +98,9 @@ def plan(
     selected: Sequence[str],
     now_ms: int,
 ) -> list[Move]:
-    """What ``group seek --to TARGET`` would do; nothing is changed.
+    """Plans ``group seek --to TARGET``; changes nothing.
 
-    Offsets outside a log are moved to its nearer end, with a remark. Raises :class:`CliError`.
+    An offset outside the log becomes its nearer end, with a remark. Raises :class:`CliError`.
     """
     from confluent_kafka.admin import OffsetSpec
 
@@ -133,7 +133,7 @@ def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> 
 
 
 def _given(connection: Connection, target: str) -> dict[Key, int] | None:
-    """Offsets that the target itself lists: those of a file, or of another group."""
+    """Offsets that a file or another group gives."""
     if target.startswith("group:"):
         other = target.removeprefix("group:")
         refuse_empty("--to group:", "group", [other])

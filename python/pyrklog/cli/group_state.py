@@ -1,4 +1,4 @@
-"""What groups are and where they stand: states, members, committed offsets, lag."""
+"""Groups: states, members, committed offsets, lag."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,15 +14,13 @@ from pyrklog.cli.topic_details import query_offsets
 LOADING_PAUSE_S = 0.1
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 AGE_WAIT_S = 3.0
-"""How long the records that groups wait for may take to come; ages not known by then stay out."""
+"""Limit on the wait for the first records that groups have not read; later ages stay unknown."""
 
 Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Member:
-    """A member of a group and its partitions."""
-
+class GroupMember:
     member_id: str
     instance_id: str | None
     client_id: str
@@ -36,18 +34,17 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
-    """A group as its coordinator describes it. A group that does not exist is dead."""
+class ConsumerGroup:
+    """A group as its coordinator describes it; Dead if it does not exist."""
 
     name: str
     state: str
     assignor: str
     coordinator: int | None
-    members: Sequence[Member] = ()
+    members: Sequence[GroupMember] = ()
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a group."""
         return self.state != "Dead"
 
     @property
@@ -57,8 +54,9 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """One partition of a group: committed offset, the log's end, and how old what waits is."""
+class PartitionLag:
+    """A partition of a group: committed offset, the log's end, age of the first record that
+    waits."""
 
     topic: str
     partition: int
@@ -70,39 +68,35 @@ class Progress:
 
     @property
     def lag(self) -> int | None:
-        """Records that wait; None where nothing is committed."""
+        """Records that wait; None without a committed offset."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A group with all its partitions."""
-
-    group: Group
-    partitions: Sequence[Progress] = field(default_factory=tuple)
+class GroupLag:
+    group: ConsumerGroup
+    partitions: Sequence[PartitionLag] = field(default_factory=tuple)
 
     @property
     def lag(self) -> int | None:
-        """The sum of what is known."""
         return total(one.lag for one in self.partitions)
 
     @property
     def age_s(self) -> float | None:
-        """The age of the oldest record that waits."""
         ages = [one.age_s for one in self.partitions if one.age_s is not None]
         return max(ages, default=None)
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """The sum of the numbers among the values; None where there are none."""
+    """The sum of the known values; None without any."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None
 
 
 def list_groups(connection: Connection, states: Sequence[str] = ()) -> list[dict[str, str]]:
-    """Name, state and type of each group, by name. Waits for coordinators that load."""
+    """Name, state and type of each group, by name. Waits while coordinators load."""
     from confluent_kafka import ConsumerGroupState
 
     wanted = {_state(name, ConsumerGroupState) for name in states}
@@ -146,7 +140,7 @@ def _words(name: str) -> str:
 
 
 def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
-    """What ``ask`` comes to once the group's coordinator has been found and has loaded."""
+    """The result of ``ask`` once the group's coordinator is found and has loaded."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + connection.settings.timeout_s
@@ -159,8 +153,8 @@ def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
         time.sleep(LOADING_PAUSE_S)
 
 
-def describe_group(connection: Connection, name: str) -> Group:
-    """One group; :class:`CliError` where its coordinator does not answer."""
+def describe_group(connection: Connection, name: str) -> ConsumerGroup:
+    """Describes a group. Raises :class:`CliError` if its coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
     def ask() -> Any:
@@ -173,11 +167,11 @@ def describe_group(connection: Connection, name: str) -> Group:
         found = patiently(connection, ask)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return Group(name, "Dead", "", None)
+            return ConsumerGroup(name, "Dead", "", None)
         missing = no_coordinator(connection, name)
         raise missing or connection.explain(error.args[0], f"group {name}") from None
     members = [
-        Member(
+        GroupMember(
             one.member_id,
             one.group_instance_id,
             one.client_id,
@@ -186,7 +180,7 @@ def describe_group(connection: Connection, name: str) -> Group:
         )
         for one in found.members
     ]
-    return Group(
+    return ConsumerGroup(
         name,
         _words(found.state.name),
         found.partition_assignor or "",
@@ -195,8 +189,8 @@ def describe_group(connection: Connection, name: str) -> Group:
     )
 
 
-def existing_group(connection: Connection, name: str) -> Group:
-    """One group; :class:`CliError` where it does not exist."""
+def existing_group(connection: Connection, name: str) -> ConsumerGroup:
+    """Describes a group. Raises :class:`CliError` if it does not exist."""
     group = describe_group(connection, name)
     if not group.exists:
         raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
@@ -204,7 +198,7 @@ def existing_group(connection: Connection, name: str) -> Group:
 
 
 def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:
-    """Next offset and note of every partition for which the group has committed."""
+    """Committed offset and metadata of each partition."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     def ask() -> Any:
@@ -225,8 +219,8 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
     }
 
 
-def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
-    """The partitions that a group owns or has committed for."""
+def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
+    """The partitions that a group owns or has committed offsets for."""
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -238,7 +232,7 @@ def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
     }
     known_ages = record_ages(connection, waiting) if ages else {}
     partitions = [
-        Progress(
+        PartitionLag(
             *key,
             committed=offsets[key][0] if key in offsets else None,
             end=ends.get(key),
@@ -248,7 +242,7 @@ def standing(connection: Connection, group: Group, *, ages: bool) -> Standing:
         )
         for key in keys
     ]
-    return Standing(group, partitions)
+    return GroupLag(group, partitions)
 
 
 def _age(
@@ -264,7 +258,7 @@ def _age(
 
 
 def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
-    """End of each log; None where the topic is gone."""
+    """The end of each log; None if the topic is gone."""
     from confluent_kafka.admin import OffsetSpec
 
     topics = connection.metadata().topics if keys else {}
@@ -275,9 +269,9 @@ def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
 
 
 def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key, float]:
-    """Age in seconds of the first record at or behind each offset, by the record's timestamp.
+    """Age in seconds, by its timestamp, of the first record at or behind each offset.
 
-    Reads one record of each partition; those that do not come in time are left out.
+    Reads one record of each partition; late ones are left out.
     """
     if not offsets:
         return {}

@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.group_seek import Move
-from pyrklog.cli.group_state import (
-    Progress,
-    Standing,
-    describe_group,
-    standing,
-    total,
-)
+from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, standing, total
 from pyrklog.cli.group_state import list_groups as find_groups
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Column, Listing, plain_table, print_listing
@@ -53,14 +47,14 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Limits(NamedTuple):
-    """What ``--lag-over`` lets through: more records, or older ones."""
+    """Limits of ``--lag-over``, in records and in seconds of age."""
 
     records: int | None = None
     seconds: float | None = None
 
 
 def parse_limits(text: str | None) -> Limits:
-    """``1000``, ``30s`` or both, separated by a comma."""
+    """Parses ``1000``, ``30s`` or both, separated by a comma."""
     limits = Limits()
     for part in filter(None, (text or "").split(",")):
         match = re.fullmatch(r"(\d+)(ms|s|m|h|d)?", part.strip())
@@ -78,7 +72,7 @@ def parse_limits(text: str | None) -> Limits:
 def list_groups(
     connection: Connection, states: Sequence[str], lag: bool, limits: Limits
 ) -> Listing:
-    """One item a group; lag only where it is asked for, since it takes requests for each group."""
+    """One item for each group; lag only on demand, since each group takes requests."""
     found = find_groups(connection, states)
     cluster_id = connection.metadata().cluster_id
     if not lag and limits == Limits():
@@ -96,7 +90,7 @@ def list_groups(
     return Listing("pyrklog.groups/1", LAG_COLUMNS, items, cluster_id)
 
 
-def _exceeds(one: Standing, limits: Limits) -> bool:
+def _exceeds(one: GroupLag, limits: Limits) -> bool:
     if limits == Limits():
         return True
     more = limits.records is not None and (one.lag or 0) > limits.records
@@ -105,12 +99,12 @@ def _exceeds(one: Standing, limits: Limits) -> bool:
 
 
 def print_described(
-    found: Sequence[Standing],
-    before: Sequence[Standing],
+    found: Sequence[GroupLag],
+    before: Sequence[GroupLag],
     output: OutputFormat,
     cluster_id: str | None,
 ) -> None:
-    """A page a group for people; one row a partition in ``csv`` and ``name``."""
+    """A page for each group for people; a row for each partition in ``csv`` and ``name``."""
     earlier = {
         (one.group.name, part.topic, part.partition): part.lag
         for one in before
@@ -128,7 +122,7 @@ def print_described(
     print_listing(Listing("pyrklog.group-details/1", FLAT_COLUMNS, items, cluster_id), output)
 
 
-def _item(one: Standing, earlier: Mapping[tuple[str, str, int], int | None]) -> dict[str, Any]:
+def _item(one: GroupLag, earlier: Mapping[tuple[str, str, int], int | None]) -> dict[str, Any]:
     group = one.group
     return {
         "group": group.name,
@@ -154,7 +148,7 @@ def _item(one: Standing, earlier: Mapping[tuple[str, str, int], int | None]) -> 
     }
 
 
-def _row(part: Progress, lag_before: int | None) -> dict[str, Any]:
+def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
     return {
         "topic": part.topic,
         "partition": part.partition,
@@ -169,7 +163,7 @@ def _row(part: Progress, lag_before: int | None) -> dict[str, Any]:
 
 
 def trend(before: int | None, now: int | None) -> str | None:
-    """How a lag has changed; None where either is unknown."""
+    """The change of a lag; None if either is unknown."""
     if before is None or now is None:
         return None
     if now > before:
@@ -177,14 +171,14 @@ def trend(before: int | None, now: int | None) -> str | None:
     return "down" if now < before else "flat"
 
 
-def _page(one: Standing, item: Mapping[str, Any], wide: bool) -> str:
+def _page(one: GroupLag, item: Mapping[str, Any], wide: bool) -> str:
     rows = [dict(row) for row in item["partitions"]]
     shown = [column for column in PARTITION_COLUMNS if wide or not column.wide]
     rows += _totals(rows)
     return f"{_head(one, item)}\n{plain_table(shown, map(_grouped, rows)) if rows else ''}"
 
 
-def _head(one: Standing, item: Mapping[str, Any]) -> str:
+def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
     group = one.group
     count = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
     parts = [group.name, group.state, count]
@@ -197,7 +191,7 @@ def _head(one: Standing, item: Mapping[str, Any]) -> str:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """One more row for each topic of several partitions."""
+    """Adds a row for each topic of several partitions."""
     for topic in dict.fromkeys(row["topic"] for row in rows):
         own = [row for row in rows if row["topic"] == topic]
         if len(own) > 1:
@@ -216,7 +210,6 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def _grouped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Thousands separated, for people."""
     keys = ("committed", "end", "lag", "lag_s")
     return {
         key: f"{value:,}" if key in keys and isinstance(value, int) else value
@@ -229,6 +222,6 @@ def _whole(seconds: float | None) -> int | None:
 
 
 def moves(found: Sequence[Move], cluster_id: str | None) -> Listing:
-    """What ``group seek`` has done or would do."""
+    """Rows of ``group seek``, done or planned."""
     items = [move._asdict() for move in found]
     return Listing("pyrklog.group-seek/1", MOVE_COLUMNS, items, cluster_id)

@@ -1,4 +1,4 @@
-"""What to give instead of options of Kafka's own tools, or of a neighbouring command."""
+"""Replacements for options of Kafka's tools, or of a related command."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ _OF_COMMANDS = {
 
 
 def hint(command: str, option: str) -> str | None:
-    """What to give instead of an option that the command does not have."""
+    """What to give instead of an unknown option."""
     group = "groups stand behind the command without an option"
     if option == "--group" and command.startswith("group"):
         return group
@@ -61,10 +61,9 @@ def hint(command: str, option: str) -> str | None:
 
 
 class HintingGroup(TyperGroup):
-    """A group whose errors about options that there are not say what to give instead."""
+    """A command group whose errors about unknown options say what to give instead."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options before the command."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -72,7 +71,6 @@ class HintingGroup(TyperGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """The command, and what stands behind it."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -81,7 +79,7 @@ class HintingGroup(TyperGroup):
 
 
 def _add_hint(error: Any) -> None:
-    """To typer's own error about an option, whose class has no public name."""
+    """Adds a hint to typer's error about an option; its class has no public name."""
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if type(error).__name__ != "NoSuchOption" or option is None or context is None:
         return

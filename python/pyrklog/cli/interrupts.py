@@ -1,17 +1,16 @@
-"""Ctrl-C, or SIGTERM, while librdkafka is at work.
+"""Ctrl-C and SIGTERM during calls of librdkafka.
 
-Its calls run callbacks of ours inside them, and a KeyboardInterrupt raised there is lost on the way
-out: the call ends with a SystemError. So a Ctrl-C that comes during such a call is noted, and
-raised behind it. What follows the first one (records on their way, commits, leaving a group) may
-take a while; the second one ends the process at once, whatever it is doing. SIGTERM, by which
-containers and service managers end a process, is the same with an exit code of its own.
+A KeyboardInterrupt in one of our callbacks is lost: the call ends with a SystemError. So a Ctrl-C
+during such a call is kept, and raised after it. The orderly end (sending records, committing,
+leaving a group) may take a while; a second Ctrl-C ends the process at once. SIGTERM is the same
+with another exit code.
 """
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,7 +28,7 @@ _DEFAULTS: dict[signal.Signals, Any] = {
 
 @contextmanager
 def taken_over() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are handled here, unless they are ignored or somebody else's already."""
+    """Handles Ctrl-C and SIGTERM here, unless they are ignored or have another handler."""
     ours = threading.current_thread() is threading.main_thread()
     taken = [one for one in _DEFAULTS if ours and signal.getsignal(one) is _DEFAULTS[one]]
     for number in taken:
@@ -37,14 +36,14 @@ def taken_over() -> Iterator[None]:
     try:
         yield
     finally:
-        # After the first one the system's defaults stay: what still happens can be cut short.
+        # After the first signal the system's defaults stay, so that a second one ends the process.
         for number in taken:
             if signal.getsignal(number) == held.interrupt:
                 signal.signal(number, _DEFAULTS[number])
 
 
 class _Held:
-    """``with held:`` around a call into librdkafka on the main thread; also inside another one."""
+    """``with held:`` goes around calls into librdkafka on the main thread; it may be nested."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -63,33 +62,28 @@ class _Held:
     def __enter__(self) -> None:
         self._depth += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._noted is not None and not self._depth:
-            kind, self._noted = self._noted, None
-            raise kind
+            noted, self._noted = self._noted, None
+            raise noted
 
 
 held = _Held()
 
 
 def waited_for(call: Callable[[], T]) -> T:
-    """What a call returns that blocks without looking for signals: Ctrl-C ends the wait for it."""
+    """The result of a call that blocks and ignores signals. Ctrl-C ends the wait for it."""
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # raised again where it is waited for
+        except BaseException as error:  # raised again by the waiting thread
             errors.append(error)
 
-    # A daemon: nobody waits for it after a Ctrl-C.
+    # A daemon, since nothing waits for it after a Ctrl-C.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()

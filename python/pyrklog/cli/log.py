@@ -1,5 +1,5 @@
-"""``pyrklog log``: looks into a broker's files, or hands them to Kafka, without a broker; compares
-replicas, and tells what controllers did."""
+"""``pyrklog log``: shows a broker's files or prepares them for Kafka, without a broker; compares
+replicas; shows what controllers did."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,14 +7,7 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import (
-    Bootstrap,
-    Output,
-    OutputFormat,
-    Properties,
-    Timeout,
-    settings,
-)
+from pyrklog.cli.options import Bootstrap, Output, OutputFormat, Properties, Timeout, settings
 
 app = typer.Typer(
     help="Look into log files, compare replicas, merge state-change logs.",
@@ -45,9 +38,9 @@ def dump(
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; PATH is a file or a partition folder.
 
-    Where something is damaged, says at which byte and ends with exit code 8.
+    If something is damaged, names the byte, and ends with exit code 8.
     """
-    from pyrklog.cli.dumping import Printer, files, rows
+    from pyrklog.cli.log_dump import Printer, files, rows
 
     printer = Printer(output, lines=records)
     for path in files(paths):
@@ -89,15 +82,15 @@ def verify(
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
 
-    Compared is what all replicas have, up to the lowest high watermark. Exit code 8 where some
-    differ or are damaged, with the first such offset; 9 where only some could be compared.
+    Compares what all replicas have, up to the lowest high watermark. Exit code 8 if some differ or
+    are damaged, with the first such offset; 9 if only some could be compared.
     """
     import time
 
+    from pyrklog.cli.admin_common import connect
     from pyrklog.cli.log_verify import UNKNOWN, parse_since
     from pyrklog.cli.log_verify import verify as compare
     from pyrklog.cli.output import print_listing
-    from pyrklog.cli.talking import connect
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
     connection = connect(settings(context, bootstrap, properties, timeout))
@@ -143,7 +136,7 @@ def merge_state(
     """Merge the state-change logs of several brokers into one timeline.
 
     MARKS tells where the controller's or a leader's epoch changed, and whether it fell or left one
-    out. Times are as @2024-01-31T12:00:00 or @-90m. Exit code 9 where a log or a line is missing.
+    out. Write times as @2024-01-31T12:00:00 or @-90m. Exit code 9 if a log or a line is missing.
     """
     from pyrklog.cli.state_change_logs import merge
     from pyrklog.cli.state_changes import Filter
@@ -192,12 +185,12 @@ def export_kraft(
     import os
 
     from pyrklog.adoption.export import export_kraft as export
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
     from pyrklog.errors import StartError
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
-        # It changes what it finds: never the default directory, of which nobody has thought.
+        # It changes the directories: never the default one, which the user has not named.
         raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)

@@ -1,7 +1,7 @@
-"""What ``pyrklog log verify`` asks of a cluster, and what it prints.
+"""``pyrklog log verify``: requests to the brokers, and the rows that it prints.
 
-Each broker digests its own replica, and says how far it is. What is compared begins where the
-youngest log does and ends at the lowest high watermark: what lies behind it may still change.
+Each broker digests its own replica. The comparison begins at the highest log start offset and ends
+at the lowest high watermark: later records may still change.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_election import parse_places
 from pyrklog.cli.cluster_reading import read_state
-from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, Partition
+from pyrklog.cli.cluster_state import NO_BROKER, ClusterState, PartitionState
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms
 from pyrklog.cli.output import Column, Listing
-from pyrklog.cli.replica_compare import Batch, Difference, Digest, first_difference
+from pyrklog.cli.replica_compare import BatchDigest, Difference, Digest, first_difference
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import (
@@ -56,18 +56,18 @@ _FLEETING = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     )
 )
-"""Retention, an election or a reassignment came between: begin again."""
+"""Retention, an election or a reassignment interfered: begin again."""
 
 
 class Since(NamedTuple):
-    """Where to begin; ``is_time``: ``value`` is milliseconds since 1970, else an offset."""
+    """``is_time``: ``value`` is milliseconds since 1970, else an offset."""
 
     value: int
     is_time: bool
 
 
 class NotAnswered(Exception):
-    """A broker did not answer, or with an error. ``code`` is None without an answer."""
+    """A broker did not answer (``code`` None), or answered with an error."""
 
     def __init__(self, broker: int, reason: str, code: ErrorCode | None = None) -> None:
         super().__init__(f"broker {broker}: {reason}")
@@ -75,7 +75,7 @@ class NotAnswered(Exception):
 
 
 def parse_since(text: str, now_ms: int) -> Since:
-    """An offset, or a time as in ``consume -o``, with or without its ``@``."""
+    """Parses an offset, or a time as in ``consume -o`` with or without ``@``."""
     if text.isascii() and text.isdecimal():
         return Since(int(text), is_time=False)
     try:
@@ -86,8 +86,7 @@ def parse_since(text: str, now_ms: int) -> Since:
 
 
 class Replicas:
-    """Connections to brokers, each made when it is first asked, and the questions. A context
-    manager."""
+    """Requests to brokers; each connection is made at first use. A context manager."""
 
     def __init__(self, state: ClusterState, timeout_s: float) -> None:
         self._addresses = {one.number: (one.host, one.port) for one in state.brokers}
@@ -96,12 +95,12 @@ class Replicas:
         self._pool = ThreadPoolExecutor(max(1, len(self._addresses)))
 
     def ask(
-        self, partition: Partition, start: int, end: int, max_bytes: int = PIECE_BYTES
+        self, partition: PartitionState, start: int, end: int, max_bytes: int = PIECE_BYTES
     ) -> dict[int, ReplicaDigestResponse]:
-        """All replicas' digests of a range, side by side. Raises :class:`NotAnswered`."""
+        """All replicas' digests of a range, made in parallel. Raises :class:`NotAnswered`."""
         request = ReplicaDigestRequest(partition.topic, partition.index, start, end, max_bytes)
         asked = {n: self._pool.submit(self._ask_one, n, request) for n in partition.replicas}
-        # All have answered before one fails: no connection is left in the middle of an answer.
+        # Wait for all before one fails: no connection may stay in the middle of an answer.
         errors = [one.exception() for one in asked.values()]
         for error in errors:
             if error is not None:
@@ -129,7 +128,6 @@ class Replicas:
         return answer
 
     def close(self) -> None:
-        """Ends the connections."""
         self._pool.shutdown()
         for connection in self._connections.values():
             connection.close()
@@ -144,9 +142,9 @@ class Replicas:
 def verify(
     connection: Connection, texts: Sequence[str], since: Since | None
 ) -> tuple[Listing, Exit]:
-    """Compares the replicas of topics or single partitions, all without any named.
+    """Compares the replicas of topics or partitions; of all if none is named.
 
-    Raises :class:`CliError` where nothing can be asked.
+    Raises :class:`CliError` if no broker can be asked.
     """
     if not is_plain(connection.settings):
         raise CliError(Exit.FAILED, "this command reaches brokers over plain text only")
@@ -160,7 +158,7 @@ def verify(
 
 
 def exit_of(statuses: Sequence[str]) -> Exit:
-    """A difference outweighs what could not be compared."""
+    """Differences win over partitions that could not be compared."""
     if DIFFERS in statuses:
         return Exit.DIFFERS
     if UNKNOWN not in statuses:
@@ -168,7 +166,7 @@ def exit_of(statuses: Sequence[str]) -> Exit:
     return Exit.PARTIAL if EQUAL in statuses else Exit.UNREACHABLE
 
 
-def _chosen(state: ClusterState, texts: Sequence[str]) -> list[Partition]:
+def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
     wanted = parse_places(texts).topics
     topics: dict[str, set[int]] = {}
     for one in state.partitions:
@@ -187,9 +185,9 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[Partition]:
 
 
 def _starts(
-    connection: Connection, chosen: Sequence[Partition], since: Since | None
+    connection: Connection, chosen: Sequence[PartitionState], since: Since | None
 ) -> Mapping[tuple[str, int], int]:
-    """Offsets to begin at; behind everything where nothing is as young as ``since``."""
+    """Offsets to begin at; the log end if all records are older than ``since``."""
     places = [(one.topic, one.index) for one in chosen]
     if since is None:
         return {}
@@ -204,8 +202,7 @@ def _starts(
     return {**found, **ends}
 
 
-def _item(replicas: Replicas, partition: Partition, since: int) -> dict[str, Any]:
-    """The row of one partition."""
+def _item(replicas: Replicas, partition: PartitionState, since: int) -> dict[str, Any]:
     item: dict[str, Any] = {
         "topic": partition.topic,
         "partition": partition.index,
@@ -240,7 +237,7 @@ def _item(replicas: Replicas, partition: Partition, since: int) -> dict[str, Any
 
 
 def _compare(
-    replicas: Replicas, partition: Partition, since: int, item: dict[str, Any]
+    replicas: Replicas, partition: PartitionState, since: int, item: dict[str, Any]
 ) -> Difference | None:
     bounds = replicas.ask(partition, 0, 0)
     start = max(since, *(one.log_start_offset for one in bounds.values()))
@@ -256,7 +253,8 @@ def _compare(
 
 def _digest(answer: ReplicaDigestResponse) -> Digest:
     batches = [
-        Batch(one.base_offset, one.last_offset, one.leader_epoch, one.crc) for one in answer.first
+        BatchDigest(one.base_offset, one.last_offset, one.leader_epoch, one.crc)
+        for one in answer.first
     ]
     first = batches[0] if batches else None
     return Digest(answer.next_offset, answer.digest, answer.damaged_offset, first)

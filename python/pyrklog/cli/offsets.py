@@ -1,8 +1,8 @@
 """The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; the end is left out.
 
-Each of both is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
-``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC, unless it says
-otherwise), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
+Each is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
+``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC by
+default), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
 """
 
 import re
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class OffsetPosition(NamedTuple):
     """One end of a range. ``kind``: ``beginning``, ``end``, ``offset``, ``tail`` or ``time``."""
 
     kind: str
@@ -19,19 +19,19 @@ class Place(NamedTuple):
     """The offset, the number of records before the end, or milliseconds since 1970."""
 
 
-class Range(NamedTuple):
-    """Where to begin, and where to stop; ``stop`` is None to go on for ever."""
+class OffsetRange(NamedTuple):
+    """``stop`` None: never stop."""
 
-    start: Place
-    stop: Place | None
+    start: OffsetPosition
+    stop: OffsetPosition | None
 
 
 class RangeError(ValueError):
-    """A range that means nothing."""
+    """An invalid range."""
 
 
-BEGINNING = Place("beginning")
-END = Place("end")
+BEGINNING = OffsetPosition("beginning")
+END = OffsetPosition("end")
 _WORDS = {"beginning": BEGINNING, "start": BEGINNING, "earliest": BEGINNING}
 _WORDS |= {"end": END, "latest": END}
 TIME_MS_MAX = 2**63 - 1
@@ -42,10 +42,10 @@ _TIME = r"(?:\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\
 _RANGE = re.compile(rf"(@{_TIME}|[^:@]*)(?:(:)(@{_TIME}|[^:@]*))?")
 
 
-def parse_range(texts: list[str], now_ms: int) -> Range:
-    """The range that one or, in kcat's way, two ``-o`` give."""
-    start: Place | None = None
-    stop: Place | None = None
+def parse_range(texts: list[str], now_ms: int) -> OffsetRange:
+    """Parses one ``-o``, or two in kcat's way. Raises :class:`RangeError`."""
+    start: OffsetPosition | None = None
+    stop: OffsetPosition | None = None
     for text in texts:
         if text.startswith(("s@", "e@")):
             place = _place(text[1:], now_ms)
@@ -59,23 +59,23 @@ def parse_range(texts: list[str], now_ms: int) -> Range:
             start = _place(first, now_ms)
         if colon and second:
             stop = _place(second, now_ms)
-    return Range(start or BEGINNING, stop)
+    return OffsetRange(start or BEGINNING, stop)
 
 
-def _place(text: str, now_ms: int) -> Place:
+def _place(text: str, now_ms: int) -> OffsetPosition:
     if text in _WORDS:
         return _WORDS[text]
     if text.startswith("@"):
-        return Place("time", parse_time_ms(text[1:], now_ms))
+        return OffsetPosition("time", parse_time_ms(text[1:], now_ms))
     if re.fullmatch(r"-\d+", text, re.ASCII):
-        return Place("tail", int(text[1:]))
+        return OffsetPosition("tail", int(text[1:]))
     if re.fullmatch(r"\d+", text, re.ASCII):
-        return Place("offset", int(text))
+        return OffsetPosition("offset", int(text))
     raise RangeError(f"-o {text!r} is no offset; try beginning, end, 5, -10 or @2024-01-31")
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Milliseconds of a time as people write it: a number, a date, or so long ago."""
+    """Parses a time (a number, a date, or a time ago) to ms. Raises :class:`RangeError`."""
     time_ms = _time_ms(text, now_ms)
     if not 0 <= time_ms <= TIME_MS_MAX:
         raise RangeError(f"-o @{text} is before 1970, or too far away")
@@ -98,22 +98,23 @@ def _time_ms(text: str, now_ms: int) -> int:
     return round(date.timestamp() * 1000)
 
 
-class Bounded(NamedTuple):
-    """The offsets to read of one partition: from ``start``, up to but not including ``stop``."""
+class ResolvedRange(NamedTuple):
+    """The offsets to read of a partition; ``stop`` is exclusive."""
 
     start: int
     stop: int | None
 
 
 def resolve(
-    wanted: Range, low: int, high: int, offset_at: Callable[[int], int]
-) -> tuple[Bounded, str | None]:
-    """The offsets of one partition whose log is ``low`` to ``high``, and a remark for people.
+    wanted: OffsetRange, low: int, high: int, offset_at: Callable[[int], int]
+) -> tuple[ResolvedRange, str | None]:
+    """The offsets to read of a log from ``low`` to ``high``, and a remark for people.
 
-    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 where there is none.
+    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 if there is none.
+    Raises :class:`RangeError`.
     """
 
-    def offset(place: Place) -> int:
+    def offset(place: OffsetPosition) -> int:
         match place.kind:
             case "beginning":
                 return low
@@ -130,7 +131,7 @@ def resolve(
     start = offset(wanted.start)
     stop = None if wanted.stop is None else offset(wanted.stop)
     if start < low:
-        return Bounded(low, stop), f"offset {start} is gone; the log starts at {low}"
+        return ResolvedRange(low, stop), f"offset {start} is gone; the log starts at {low}"
     if start > high:
         raise RangeError(f"offset {start} is behind the end of the log, which is {high}")
-    return Bounded(start, stop), None
+    return ResolvedRange(start, stop), None

@@ -1,6 +1,6 @@
 """Options that many commands share, and the settings made of them.
 
-A shared option may stand before the command or behind it; behind wins.
+A shared option may stand before or behind the command; behind wins.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,11 +15,11 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
 INT32_MAX = 2**31 - 1
 TIMEOUT_MAX_S = 86_400.0
-"""A day; in milliseconds it has to be an int32."""
+"""A day; milliseconds must fit an int32."""
 
 
 class OutputFormat(StrEnum):
-    """What ``-o`` takes wherever something is listed."""
+    """Values of ``-o`` of commands that list something."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -112,7 +112,7 @@ class Settings:
 
     @property
     def security_protocol(self) -> str:
-        """In small letters, as librdkafka takes it: ``plaintext``, ``ssl``, ``sasl_ssl``, ..."""
+        """In lower case: ``plaintext``, ``ssl``, ``sasl_ssl``, ..."""
         return self.properties.get("security.protocol", "plaintext").strip().lower()
 
 
@@ -124,7 +124,7 @@ def settings(
     verbose: bool = False,
     quiet: bool = False,
 ) -> Settings:
-    """The options behind the command over those before it."""
+    """Combines the options behind the command with those before it."""
     base = context.find_object(Settings) or Settings()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
@@ -143,12 +143,13 @@ def settings(
 
 
 def _tell_unknown_variables() -> None:
-    """A misspelled ``PYRKLOG_BOOTSTRAP`` would lead to another broker without a word."""
+    """Warns of unknown variables: a misspelled ``PYRKLOG_BOOTSTRAP`` would silently lead to another
+    broker."""
     import os
 
     ours = [name for name in os.environ if name.startswith("PYRKLOG_")]
     if set(ours) <= {"PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK"}:
-        return  # the table of options takes a while to load
+        return  # the table of options loads slowly
     from pyrklog.config.load import unknown_variables
 
     for notice in unknown_variables(ours):
@@ -156,7 +157,7 @@ def _tell_unknown_variables() -> None:
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
-    """``K=V`` texts as a dictionary."""
+    """Parses ``K=V`` texts. Raises :class:`CliError`."""
     found: dict[str, str] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")

@@ -1,7 +1,7 @@
-"""Prints lists: tables for people, and formats for programs that are only ever added to.
+"""Prints lists: tables for people, and stable formats for programs, which only gain fields.
 
-``json`` and ``yaml`` print an envelope ``{schema, cluster_id, at, items}``; ``jsonl`` one item a
-line; ``csv`` the columns of the wide table; ``name`` the first column only.
+``json`` and ``yaml`` print ``{schema, cluster_id, at, items}``; ``jsonl`` one item for each line;
+``csv`` the columns of the wide table; ``name`` the first column only.
 """
 
 import csv
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a command lists. ``schema`` is ``name/version``; items hold only JSON's types."""
+    """A command's list. ``schema`` is ``name/version``; items hold only JSON's types."""
 
     schema: str
     columns: Sequence[Column]
@@ -40,7 +40,6 @@ class Listing:
 
 
 def print_listing(listing: Listing, output: OutputFormat) -> None:
-    """Prints a listing to standard output."""
     if output is OutputFormat.TABLE and sys.stdout.isatty():
         _print_rich(listing)
         return
@@ -49,7 +48,6 @@ def print_listing(listing: Listing, output: OutputFormat) -> None:
 
 
 def render(listing: Listing, output: OutputFormat) -> str:
-    """A listing as text."""
     match output:
         case OutputFormat.JSON:
             return json.dumps(envelope(listing), indent=2, ensure_ascii=False) + "\n"
@@ -68,7 +66,7 @@ def render(listing: Listing, output: OutputFormat) -> str:
 
 
 def envelope(listing: Listing) -> dict[str, Any]:
-    """The listing with where and when it was made."""
+    """The listing with its cluster and time."""
     return {
         "schema": listing.schema,
         "cluster_id": listing.cluster_id,
@@ -91,12 +89,12 @@ def text(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """The same for a terminal: what a client called itself must not move the cursor."""
+    """The same for a terminal: names that clients choose must not move the cursor."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text(value))
 
 
 def plain_table(columns: Sequence[Column], items: Iterable[Item]) -> str:
-    """Columns padded with blanks, two between them."""
+    """Columns separated by two blanks."""
     rows = [[column.heading for column in columns]]
     rows += [[cell(item.get(column.key)) for column in columns] for item in items]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""What speaks at an address that is said to be a broker's."""
+"""Finds out what speaks at a broker's supposed address."""
 
 import socket
 import struct
@@ -16,11 +16,11 @@ _TLS_MAJOR = 0x03
 
 
 def foreign(connection: socket.socket) -> str | None:
-    """What the other side is instead of Kafka, in words that follow an address; None for Kafka.
+    """Words for a peer that does not speak Kafka, to follow its address; None for Kafka.
 
-    Asks for ApiVersions 0, which every broker answers without authentication. None also for a side
-    that says nothing within ``ANSWER_TIMEOUT_S``, or the socket's own time-out if that is less: it
-    may be a busy broker. Raises :class:`OSError` for a connection that ends.
+    Sends ApiVersions 0, which every broker answers without authentication. A peer that is silent
+    for ``ANSWER_TIMEOUT_S`` (or the socket's shorter timeout) may be a busy broker: None. Raises
+    :class:`OSError` if the connection ends.
     """
     try:
         return _protocol_told(connection)
@@ -29,10 +29,9 @@ def foreign(connection: socket.socket) -> str | None:
 
 
 def is_without_tls(address: tuple[str, int], timeout_s: float) -> bool:
-    """Whether a broker answers there that cannot make anything of TLS.
+    """Whether a broker without TLS answers at an address.
 
-    False for a side that says nothing, and for one that nobody can tell. Raises :class:`OSError`
-    where no connection is made.
+    False for a silent or unknown peer. Raises :class:`OSError` without a connection.
     """
     with socket.create_connection(address, timeout=timeout_s) as connection:
         if _answers_tls(connection):
@@ -45,9 +44,9 @@ def is_without_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def _answers_tls(connection: socket.socket) -> bool:
-    """Whether the other side may speak TLS: it answers the beginning of a handshake, or is silent.
+    """Whether the peer may speak TLS: it answers the beginning of a handshake, or is silent.
 
-    The handshake goes no further: a broker that wants a certificate would log that there is none.
+    The handshake stops there: a broker that wants a certificate would log that there is none.
     """
     import ssl
 
@@ -58,7 +57,7 @@ def _answers_tls(connection: socket.socket) -> bool:
     try:
         context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
     except ssl.SSLWantReadError:
-        pass  # it has said hello, and wants an answer
+        pass  # the peer has answered, and waits
     _limit(connection)
     try:
         connection.sendall(outgoing.read())
@@ -76,7 +75,7 @@ def _limit(connection: socket.socket) -> None:
 
 
 def _protocol_told(connection: socket.socket) -> str | None:
-    """As :func:`foreign`, but a side that says nothing is a :class:`TimeoutError`."""
+    """As :func:`foreign`, but raises :class:`TimeoutError` for a silent peer."""
     _limit(connection)
     header = struct.pack(">hhih", _API_VERSIONS, 0, _CORRELATION_ID, len(_CLIENT_ID))
     request = header + _CLIENT_ID
@@ -84,13 +83,13 @@ def _protocol_told(connection: socket.socket) -> str | None:
     head = _received(connection, _HEAD_BYTES)
     found = _protocol_of(head)
     if found is None:
-        # What is left unread when a connection is closed resets it, which brokers log.
+        # Closing a connection with unread bytes resets it, which brokers log.
         _received(connection, struct.unpack_from(">i", head)[0] - 4)
     return found
 
 
 def _received(connection: socket.socket, count: int) -> bytes:
-    """So many bytes, or fewer where the connection ends."""
+    """Receives ``count`` bytes, or fewer if the connection ends."""
     received = bytearray()
     while len(received) < count:
         part = connection.recv(min(count - len(received), 65536))
@@ -101,7 +100,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _protocol_of(head: bytes) -> str | None:
-    """The same of the first bytes of an answer."""
+    """See :func:`foreign`; ``head`` is the beginning of the answer."""
     if not head:
         return "closes the connection: it speaks TLS, or not Kafka's protocol"
     if head[0] == _TLS_ALERT and head[1:2] == bytes([_TLS_MAJOR]):
@@ -118,7 +117,7 @@ def _protocol_of(head: bytes) -> str | None:
 
 
 def fix_for(foreign: str, security_protocol: str) -> str:
-    """What to do about it, by one who has given this ``security.protocol``."""
+    """The fix for a user who has given this ``security.protocol``."""
     if foreign == WITHOUT_TLS:
         given = f"-X security.protocol={security_protocol}"
         if security_protocol.lower().startswith("sasl"):

@@ -1,4 +1,4 @@
-"""``pyrklog produce``: records from arguments, standard input or a file."""
+"""``pyrklog produce``: writes records from arguments, standard input or a file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -70,7 +70,7 @@ def produce(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write records: one a value, or one a line. With -v, print where each one went."""
+    """Write records, one for each value or line. With -v, print where each one went."""
     options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     refuse_empty("TOPIC", "topic", [topic])
     if codec not in CODECS:
@@ -83,17 +83,17 @@ def produce(
         raise CliError(Exit.USAGE, "values and --from exclude each other")
     if tombstone and (key is None or values or source is not None):
         raise CliError(Exit.USAGE, "--tombstone takes a key and no value", "give -k KEY")
-    from pyrklog.cli.records import NewRecord
-    from pyrklog.cli.sending import (
+    from pyrklog.cli.producer import (
         LineReader,
-        Sender,
+        RecordProducer,
         argument_bytes,
         parse_headers,
         read_lines,
         send_all,
     )
+    from pyrklog.cli.records import InputRecord
 
-    template = NewRecord(
+    template = InputRecord(
         key=None if key is None else argument_bytes(key),
         value=None,
         headers=parse_headers(headers or []),
@@ -105,8 +105,8 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
-    # A stream may be long and its connection may break: no retry shall write a record twice. For a
-    # few values on the command line an answer half a second earlier is worth more.
+    # During a long stream a connection may break: retries must not duplicate records. For a few
+    # values on the command line an answer half a second earlier is worth more.
     idempotent = not (tombstone or values)
     if tombstone:
         records = iter([template])
@@ -114,7 +114,7 @@ def produce(
         records = reader.records(map(argument_bytes, values))
     else:
         records = reader.records(read_lines(source))
-    sender = Sender(options, topic, codec=codec, acks=acks, idempotent=idempotent)
+    sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
     send_all(sender, records)
     if not quiet:
         sender.sum_up()

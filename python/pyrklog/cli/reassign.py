@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyrklog.cli.admin_common import connect, say
 from pyrklog.cli.failures import CliError, Exit, guarded, worst
 from pyrklog.cli.options import (
     Bootstrap,
@@ -20,12 +21,11 @@ from pyrklog.cli.options import (
     Timeout,
     settings,
 )
-from pyrklog.cli.talking import connect, say
 
 if TYPE_CHECKING:
+    from pyrklog.cli.connection import PartitionKey
     from pyrklog.cli.output import Listing
-    from pyrklog.cli.reassign_cluster import Cluster
-    from pyrklog.cli.reassign_plan import Place
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 
 app = typer.Typer(
     help="Move partitions to other brokers. Plans are those of kafka-reassign-partitions.",
@@ -39,7 +39,7 @@ STANDARD_INPUT = "-"
 
 
 class Minimize(StrEnum):
-    """What a plan saves."""
+    """What a plan minimizes."""
 
     BYTES = "bytes"
 
@@ -87,7 +87,7 @@ def plan(
     quiet: Quiet = False,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
-    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import cost, parse_rate, parse_topics, propose, render_plan
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
@@ -97,7 +97,7 @@ def plan(
         names += parse_topics(_read(topics_file), topics_file)
     if not names and (topics is not None or topics_file is not None):
         raise CliError(Exit.USAGE, "no topic is named", "leave -t and -f out for all of them")
-    cluster = Cluster(connect(options))
+    cluster = ReassignmentAdmin(connect(options))
     everything, _ = cluster.placement()
     live = {one.broker_id: one.rack for one in cluster.describe().brokers}
     allowed = _brokers(brokers, live)
@@ -150,14 +150,14 @@ def apply(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Begin the moves of a plan. What moves already gets other targets."""
-    from pyrklog.cli.reassign_cluster import Cluster
+    """Begin the moves of a plan. Partitions that move already get new targets."""
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = parse_plan(_read(file), file)
     rate_bytes = None if throttle is None else parse_throttle(throttle)
-    cluster = Cluster(connect(options))
+    cluster = ReassignmentAdmin(connect(options))
     before, _ = cluster.placement()
     _check_places(wanted, before)
     if not wanted:
@@ -194,10 +194,10 @@ def apply(
 
 
 def _say_only(
-    cluster: "Cluster",
+    cluster: "ReassignmentAdmin",
     options: Settings,
-    before: "dict[Place, tuple[int, ...]]",
-    wanted: "dict[Place, tuple[int, ...]]",
+    before: "dict[PartitionKey, tuple[int, ...]]",
+    wanted: "dict[PartitionKey, tuple[int, ...]]",
 ) -> None:
     live = {one.broker_id for one in cluster.describe().brokers}
     codes = []
@@ -214,9 +214,9 @@ def _say_only(
 
 
 def _arrow(
-    place: "Place",
-    before: "dict[Place, tuple[int, ...]]",
-    wanted: "dict[Place, tuple[int, ...]]",
+    place: "PartitionKey",
+    before: "dict[PartitionKey, tuple[int, ...]]",
+    wanted: "dict[PartitionKey, tuple[int, ...]]",
 ) -> str:
     return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
 
@@ -242,14 +242,14 @@ def status(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show what moves, how far it is, and (with -w) how long it takes."""
+    """Show what moves, its progress, and (with -w) how long it takes."""
     from pyrklog.cli.output import print_listing
-    from pyrklog.cli.reassign_cluster import Cluster
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = None if file is None else parse_plan(_read(file), file)
-    cluster = Cluster(connect(options))
+    cluster = ReassignmentAdmin(connect(options))
     places = None if wanted is None else set(wanted)
     if watch:
         items = _watch(cluster, options, places, output)
@@ -265,9 +265,9 @@ def status(
 
 
 def _conclude(
-    cluster: "Cluster", options: Settings, wanted: "dict[Place, tuple[int, ...]]"
+    cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
 ) -> Exit:
-    """Says how it is where nothing of a plan moves any more."""
+    """Says how a plan ended once nothing of it moves."""
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -293,18 +293,18 @@ def cancel(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Give moves up: the replicas are those of before, and throttles go."""
-    from pyrklog.cli.reassign_cluster import Cluster
+    """Cancel moves: the earlier replicas come back, and throttles go."""
+    from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
     options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     if everything == (file is not None):
         raise CliError(Exit.USAGE, "a plan or --all says what to cancel")
     named = None if file is None else set(parse_plan(_read(file), file))
-    cluster = Cluster(connect(options))
+    cluster = ReassignmentAdmin(connect(options))
     moving = cluster.moving()
     chosen = [place for place in moving if named is None or place in named]
-    # Throttles go where nothing moves any more, too: the moves of a plan may be done.
+    # Remove throttles also if nothing moves any more: the plan may be done.
     throttled = cluster.throttled_topics()
     if named is not None:
         throttled &= {topic for topic, _ in named}
@@ -349,7 +349,7 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _check_names(names: list[str], everything: "dict[Place, tuple[int, ...]]") -> None:
+def _check_names(names: list[str], everything: "dict[PartitionKey, tuple[int, ...]]") -> None:
     from pyrklog.cli.connection import missing_topic
 
     known = {topic for topic, _ in everything}
@@ -359,7 +359,7 @@ def _check_names(names: list[str], everything: "dict[Place, tuple[int, ...]]") -
 
 
 def _check_places(
-    wanted: "dict[Place, tuple[int, ...]]", before: "dict[Place, tuple[int, ...]]"
+    wanted: "dict[PartitionKey, tuple[int, ...]]", before: "dict[PartitionKey, tuple[int, ...]]"
 ) -> None:
     _check_names([topic for topic, _ in wanted], before)
     for place in wanted:
@@ -368,18 +368,20 @@ def _check_places(
             raise CliError(Exit.NOT_FOUND, what)
 
 
-def _largest(sizes: Any) -> "dict[Place, int]":
+def _largest(sizes: Any) -> "dict[PartitionKey, int]":
     """A partition's size is that of its largest replica."""
-    found: dict[Place, int] = {}
+    found: dict[PartitionKey, int] = {}
     for (topic, index, _), size in sizes.items():
         found[topic, index] = max(size, found.get((topic, index), 0))
     return found
 
 
-def _progress(cluster: "Cluster", places: "set[Place] | None") -> list[dict[str, Any]]:
+def _progress(
+    cluster: "ReassignmentAdmin", places: "set[PartitionKey] | None"
+) -> list[dict[str, Any]]:
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
-    # A broker that has just died is listed for a moment: what it holds counts as not copied.
+    # A broker that has just died is still listed for a moment: its replicas count as not copied.
     sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
     items = []
@@ -404,16 +406,16 @@ def _progress(cluster: "Cluster", places: "set[Place] | None") -> list[dict[str,
 
 
 def _watch(
-    cluster: "Cluster",
+    cluster: "ReassignmentAdmin",
     options: Settings,
-    places: "set[Place] | None",
+    places: "set[PartitionKey] | None",
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
-    """Prints what moves until nothing does; the last list, which is empty."""
+    """Prints what moves until nothing does; returns the last list, which is empty."""
     from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]
-    before: dict[Place, int] = {}
+    before: dict[PartitionKey, int] = {}
     seen_at = time.monotonic()
     while True:
         items = _progress(cluster, places)
@@ -448,7 +450,7 @@ def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
     return Listing("pyrklog.reassignments/1", columns, items, cluster_id)
 
 
-def _report(place: "Place", code: Any, why: str | None) -> Exit:
+def _report(place: "PartitionKey", code: Any, why: str | None) -> Exit:
     from pyrklog.protocol.errors import ErrorCode
 
     typer.echo(CliError(Exit.FAILED, f"{_name(place)}: {why or code.name}").line(), err=True)
@@ -456,7 +458,7 @@ def _report(place: "Place", code: Any, why: str | None) -> Exit:
     return Exit.NOT_FOUND if unknown else Exit.FAILED
 
 
-def _name(place: "Place") -> str:
+def _name(place: "PartitionKey") -> str:
     return f"{place[0]}-{place[1]}"
 
 

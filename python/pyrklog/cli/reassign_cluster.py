@@ -1,4 +1,4 @@
-"""What reassignments ask of a cluster: where replicas lie, how large they are, what moves."""
+"""Requests of reassignments: placements, sizes, moves, throttles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from pyrklog.cli.asking import BrokerConnection
 from pyrklog.cli.bootstrap import addresses
-from pyrklog.cli.connection import Connection
+from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.reassign_plan import Place, Placement
+from pyrklog.cli.reassign_plan import Placement
 from pyrklog.protocol.cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterRequest,
@@ -38,7 +38,7 @@ SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _CONFIGS_VERSION = 1
 _TOPIC = 2
-"""Type of a resource."""
+"""The type of a topic's configuration resource."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
@@ -47,8 +47,8 @@ ReplicaSizes = Mapping[tuple[str, int, int], int]
 """Bytes by topic, partition and broker."""
 
 
-class Cluster:
-    """Questions to a cluster and orders to its controller."""
+class ReassignmentAdmin:
+    """Reads from the brokers, and sends changes to the controller."""
 
     def __init__(self, connection: Connection) -> None:
         protocol = connection.settings.properties.get("security.protocol", "plaintext")
@@ -62,7 +62,7 @@ class Cluster:
         """The live brokers with their racks, and the controller."""
         errors: list[str] = []
         given = addresses(self._connection.settings.bootstrap)
-        # Also those it told of before: the one that was given may be the one that has died.
+        # Also known brokers: the bootstrap broker may have died.
         for address in dict.fromkeys([*given, *self._known]):
             try:
                 with BrokerConnection(address, self._timeout_s) as broker:
@@ -74,7 +74,7 @@ class Cluster:
                 return found
         raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
 
-    def placement(self) -> tuple[dict[Place, tuple[int, ...]], str | None]:
+    def placement(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
         """Replicas of all partitions in their order, and the cluster's id."""
         metadata = self._connection.metadata()
         found = {
@@ -85,10 +85,10 @@ class Cluster:
         return found, metadata.cluster_id
 
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
-        """Bytes of each replica on the brokers that live.
+        """Bytes of each replica on the live brokers.
 
-        Raises :class:`CliError` where one does not answer, unless these are to be left out; whoever
-        watches does not wait long for them.
+        Raises :class:`CliError` if one does not answer. ``without_silent`` leaves such brokers out
+        after a shorter wait.
         """
         timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S) if without_silent else self._timeout_s
         found: dict[tuple[str, int, int], int] = {}
@@ -111,9 +111,9 @@ class Cluster:
         return found
 
     def alter(
-        self, wanted: Mapping[Place, Iterable[int] | None]
-    ) -> dict[Place, tuple[ErrorCode, str | None]]:
-        """Begins (or, None, cancels) reassignments; what became of each partition."""
+        self, wanted: Mapping[PartitionKey, Iterable[int] | None]
+    ) -> dict[PartitionKey, tuple[ErrorCode, str | None]]:
+        """Begins reassignments, or cancels them (None); returns a result for each partition."""
         topics: dict[str, list[ReassignablePartition]] = {}
         for (topic, index), replicas in wanted.items():
             item = ReassignablePartition(index, None if replicas is None else list(replicas))
@@ -130,8 +130,8 @@ class Cluster:
             for one in topic.partitions
         }
 
-    def moving(self) -> dict[Place, OngoingPartitionReassignment]:
-        """All partitions that move."""
+    def moving(self) -> dict[PartitionKey, OngoingPartitionReassignment]:
+        """All moving partitions."""
         request = ListPartitionReassignmentsRequest(int(self._timeout_s * 1000))
         response = self._of_controller(
             lambda broker: broker.ask(LIST_PARTITION_REASSIGNMENTS, 0, request)
@@ -143,7 +143,7 @@ class Cluster:
         }
 
     def _of_controller(self, ask: Callable[[BrokerConnection], Any]) -> Any:
-        """Asks the controller, and again while another broker becomes it."""
+        """Asks the controller, again while it moves to another broker."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             described = self.describe()
@@ -171,7 +171,7 @@ class Cluster:
     # --- throttles ---------------------------------------------------------------------------
 
     def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
-        """Holds what the plan copies to a rate (KIP-73); nothing else is held."""
+        """Limits the copies of a plan to a rate (KIP-73), and nothing else."""
         leaders: dict[str, list[str]] = {}
         followers: dict[str, list[str]] = {}
         for (topic, index), replicas in plan.items():
@@ -186,7 +186,7 @@ class Cluster:
             self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
 
     def throttled_topics(self) -> set[str]:
-        """Topics whose own options name throttled replicas."""
+        """Topics whose options name throttled replicas."""
         topics = sorted({topic for topic, _ in self.placement()[0]})
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]

@@ -1,4 +1,4 @@
-"""Plans of reassignments: Kafka's JSON, who gets what, what it costs. Pure."""
+"""Reassignment plans: Kafka's JSON, placements, costs. Pure."""
 
 import json
 import re
@@ -6,18 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 
-Place = tuple[str, int]
-Placement = Mapping[Place, tuple[int, ...]]
-Sizes = Mapping[Place, int]
-"""Bytes of one replica."""
+Placement = Mapping[PartitionKey, tuple[int, ...]]
+Sizes = Mapping[PartitionKey, int]
+"""Bytes of a replica by partition."""
 
 SKEW_GOOD = 1.05
-"""Where brokers differ by no more, nothing is moved for the sake of balance."""
+"""Up to this skew nothing is moved for balance."""
 RATE_MAX = 2**62
 THROTTLE_MIN_BYTES = 10_000
-"""Bytes a second; with less nothing would ever arrive, and a unit was forgotten."""
+"""Bytes a second; a lower rate lacks its unit, and nothing would ever arrive."""
 INT32_MAX = 2**31 - 1
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?(?:/s)?")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -26,7 +26,7 @@ _BINARY = {"ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan means. ``moves`` are partitions that get other replicas."""
+    """``moves`` are partitions that get other replicas."""
 
     partitions: int
     moves: int
@@ -36,7 +36,7 @@ class Cost:
     leader_skew: tuple[float, float]
 
     def line(self, rate_bytes: int) -> str:
-        """The cost in words, with the time that it takes at a rate."""
+        """The cost in words, with the time at a rate."""
         return (
             f"moves {self.moves} of {self.partitions} partitions · copies "
             f"{amount(self.copied_bytes)} · about {duration(self.copied_bytes / rate_bytes)} at "
@@ -46,7 +46,7 @@ class Cost:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes a second: ``50MB/s``, ``64Mi``, ``1000000``. Raises :class:`CliError`."""
+    """Parses ``50MB/s``, ``64Mi``, ``1000000`` to bytes a second. Raises :class:`CliError`."""
     found = _RATE.fullmatch(text.strip())
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
     value = float(found[1]) * factor if found and factor else 0
@@ -56,7 +56,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_throttle(text: str) -> int:
-    """A rate at which copies can arrive. Raises :class:`CliError`."""
+    """Parses a rate of at least THROTTLE_MIN_BYTES. Raises :class:`CliError`."""
     rate_bytes = parse_rate(text)
     if rate_bytes < THROTTLE_MIN_BYTES:
         what = f"--throttle {text} is {rate_bytes} bytes a second: too slow for any copy to arrive"
@@ -65,7 +65,7 @@ def parse_throttle(text: str) -> int:
 
 
 def amount(count: float) -> str:
-    """Bytes as people read them."""
+    """Bytes for people."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}"
@@ -74,16 +74,16 @@ def amount(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people read it."""
+    """Seconds for people."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
-    """Kafka's reassignment JSON. Raises :class:`CliError`."""
-    found: dict[Place, tuple[int, ...]] = {}
+def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
+    """Parses Kafka's reassignment JSON. Raises :class:`CliError`."""
+    found: dict[PartitionKey, tuple[int, ...]] = {}
     for item in _items(text, source, "partitions"):
         try:
             place = _text(item["topic"]), _number(item["partition"])
@@ -99,7 +99,7 @@ def parse_plan(text: str, source: str) -> dict[Place, tuple[int, ...]]:
 
 
 def parse_topics(text: str, source: str) -> list[str]:
-    """Kafka's topics-to-move JSON. Raises :class:`CliError`."""
+    """Parses Kafka's topics-to-move JSON. Raises :class:`CliError`."""
     try:
         return [_text(item["topic"]) for item in _items(text, source, "topics")]
     except (KeyError, TypeError) as error:
@@ -113,7 +113,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """A partition or a broker."""
+    """Checks the number of a partition or a broker."""
     if type(value) is not int:
         raise TypeError(f"{value!r} is no whole number")
     if not 0 <= value <= INT32_MAX:
@@ -138,7 +138,7 @@ def _no_plan(source: str, why: str) -> CliError:
 
 
 def render_plan(placement: Placement) -> str:
-    """Kafka's reassignment JSON, which its own tool reads as well."""
+    """Kafka's reassignment JSON, as its tool reads it."""
     partitions = [
         {
             "topic": topic,
@@ -159,12 +159,12 @@ def propose(
     replication_factor: int | None = None,
     racks: Mapping[int, str | None] | None = None,
     balance: bool = True,
-) -> dict[Place, tuple[int, ...]]:
-    """Replicas on ``brokers`` only, as many as asked for, as few bytes copied as possible.
+) -> dict[PartitionKey, tuple[int, ...]]:
+    """Places the wanted number of replicas on ``brokers``, and copies as few bytes as possible.
 
-    With ``racks`` no two replicas lie in one rack as long as another has none. With ``balance``
-    the largest brokers give to the smallest until they are alike; leaders are spread, which copies
-    nothing. Raises :class:`CliError` where there are too few brokers.
+    With ``racks`` two replicas share a rack only if every rack has one. With ``balance`` the
+    fullest brokers give to the emptiest until they are alike; leaders are spread, which copies
+    nothing. Raises :class:`CliError` if there are too few brokers.
     """
     largest = max([replication_factor or 0, *(map(len, current.values()))], default=0)
     wanted = replication_factor or largest
@@ -180,7 +180,7 @@ def propose(
 
 
 class _Plan:
-    """Placements that change, and what lies on each broker then. An empty replica weighs 1."""
+    """Placements, and the load of each broker. An empty replica weighs 1."""
 
     def __init__(
         self,
@@ -201,11 +201,11 @@ class _Plan:
             for broker in replicas:
                 self._load[broker] += self._weights[place]
 
-    def settle(self, place: Place, count: int) -> None:
-        """Takes away what is too much, and adds what lacks."""
+    def settle(self, place: PartitionKey, count: int) -> None:
+        """Removes surplus replicas, and adds missing ones."""
         replicas, weight = self._placed[place], self._weights[place]
         while len(replicas) > count:
-            # The leader stays where it is.
+            # The leader stays.
             gone = max(replicas[1:], key=lambda b: (self._crowd(b, replicas), self._load[b], b))
             replicas.remove(gone)
             self._load[gone] -= weight
@@ -216,7 +216,7 @@ class _Plan:
             self._load[chosen] += weight
 
     def _crowd(self, broker: int, replicas: Collection[int]) -> int:
-        """Replicas of the partition that lie in the broker's rack already."""
+        """The number of the partition's replicas in the broker's rack."""
         rack = self._racks.get(broker)
         if rack is None:
             return 0
@@ -241,10 +241,10 @@ class _Plan:
                     return True
         return False
 
-    def _best(self, heavy: int, light: int) -> Place | None:
-        """The partition whose move brings the two nearest to each other, if one does."""
+    def _best(self, heavy: int, light: int) -> PartitionKey | None:
+        """The partition whose move brings the two closest to each other, if there is one."""
         difference = self._load[heavy] - self._load[light]
-        best: Place | None = None
+        best: PartitionKey | None = None
         for place, replicas in self._placed.items():
             if heavy not in replicas or light in replicas or self._weights[place] >= difference:
                 continue
@@ -255,11 +255,11 @@ class _Plan:
                 best = place
         return best
 
-    def _gap(self, place: Place, difference: int) -> int:
+    def _gap(self, place: PartitionKey, difference: int) -> int:
         return abs(difference - 2 * self._weights[place])
 
-    def with_leaders(self, spread: bool) -> dict[Place, tuple[int, ...]]:
-        """The placements; with ``spread`` each broker is preferred about equally often."""
+    def with_leaders(self, spread: bool) -> dict[PartitionKey, tuple[int, ...]]:
+        """The placements; with ``spread`` each broker is preferred leader about equally often."""
         led = dict.fromkeys(self._brokers, 0)
         for replicas in self._placed.values():
             led[replicas[0]] += 1
@@ -275,13 +275,13 @@ class _Plan:
 
 
 def skew(values: Collection[int]) -> float:
-    """The largest over the mean; 1 where there is nothing."""
+    """The largest over the mean; 1 without any."""
     total = sum(values)
     return max(values) * len(values) / total if total else 1.0
 
 
 def cost(everything: Placement, plan: Placement, sizes: Sizes, brokers: Collection[int]) -> Cost:
-    """What ``plan`` costs, and what becomes of all partitions on all ``brokers``."""
+    """The cost of ``plan``, with the skew of all partitions on all ``brokers``."""
     after = {**everything, **plan}
     used = {*brokers, *(b for replicas in after.values() for b in replicas)}
     moves = [place for place in plan if set(plan[place]) != set(everything.get(place, ()))]

@@ -9,8 +9,8 @@ r"""The format of ``consume -f``: verbs of kcat and rpk, compiled once into a li
 ``%h %H``  headers as ``name=value,...``, their number
 ``%T``     timestamp in milliseconds; ``%d`` too
 ``%d{F}``  timestamp by ``iso``, ``unix``, ``millis`` or a strftime format, in UTC
-``%e``     leader epoch, -1 where unknown
-``%a``     what is known of the attributes: CreateTime, LogAppendTime or none
+``%e``     leader epoch, -1 if unknown
+``%a``     timestamp type: CreateTime, LogAppendTime or none
 ``%[``     log start offset of the partition
 ``%|``     its last stable offset
 ``%]``     its high watermark
@@ -39,7 +39,7 @@ _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 class Bounds(NamedTuple):
-    """Offsets of a partition that do not come with its records."""
+    """Offsets of a partition, which records do not carry."""
 
     start: int
     last_stable: int
@@ -50,14 +50,12 @@ BoundsSource = Callable[[str, int], Bounds]
 
 
 class FormatError(ValueError):
-    """A format that means nothing; the message says where."""
+    """An invalid format; the message says where."""
 
 
 class RecordFormat:
-    """A compiled format."""
-
     def __init__(self, source: str, *, null: bytes = b"", bounds: BoundsSource) -> None:
-        """``null`` stands for null keys and values; ``bounds`` answers ``%[``, ``%|``, ``%]``."""
+        """``null`` stands for null keys and values; ``bounds`` gives ``%[``, ``%|``, ``%]``."""
         self._source = source
         self._null = null
         self._bounds = bounds
@@ -81,7 +79,7 @@ class RecordFormat:
             self._writers.append(_literal(literal))
 
     def write(self, record: Record) -> bytes:
-        """The record as the format says."""
+        """The formatted record."""
         return b"".join([writer(record) for writer in self._writers])
 
     def _escape(self, position: int) -> tuple[bytes, int]:

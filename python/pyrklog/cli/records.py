@@ -1,8 +1,7 @@
-"""A record as the command line sees it, and its lossless form as a line of JSON.
+"""Records, and their lossless form as lines of JSON.
 
-``consume -f jsonl | produce -f jsonl`` copies records as they are: nulls, bytes that are no text,
-repeated headers and timestamps. Bytes that are valid UTF-8 are a JSON string, all others an object
-``{"base64": "..."}``.
+``consume -f jsonl | produce -f jsonl`` copies records exactly: nulls, bytes, repeated headers and
+timestamps. Valid UTF-8 becomes a JSON string, other bytes an object ``{"base64": "..."}``.
 """
 
 import base64
@@ -14,7 +13,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A record with its place. ``leader_epoch`` and ``timestamp_ms`` are None where unknown."""
+    """``leader_epoch`` and ``timestamp_ms`` are None if unknown."""
 
     topic: str
     partition: int
@@ -27,8 +26,8 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-class NewRecord(NamedTuple):
-    """What is to be produced; None for the place and time means "whatever fits"."""
+class InputRecord(NamedTuple):
+    """A record to produce; None leaves the partition or the time open."""
 
     key: bytes | None
     value: bytes | None
@@ -38,14 +37,14 @@ class NewRecord(NamedTuple):
 
 
 class BadLineError(ValueError):
-    """A line that is not what its format says; the message is half a sentence."""
+    """A line does not match its format; the message is half a sentence."""
 
 
 _TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
 
 
 def from_message(message: Any) -> Record:
-    """A ``confluent_kafka.Message`` without an error."""
+    """Converts a ``confluent_kafka.Message`` without an error."""
     timestamp_type, timestamp_ms = message.timestamp()
     return Record(
         topic=message.topic(),
@@ -61,7 +60,6 @@ def from_message(message: Any) -> Record:
 
 
 def to_json(record: Record) -> bytes:
-    """One line."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -77,7 +75,7 @@ def to_json(record: Record) -> bytes:
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as JSON holds them."""
+    """Bytes as text, or as a base64 object."""
     if data is None:
         return None
     try:
@@ -86,8 +84,8 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def from_json(line: bytes) -> NewRecord:
-    """The record in a line of :func:`to_json`; only ``value`` must be there."""
+def from_json(line: bytes) -> InputRecord:
+    """Parses a line of :func:`to_json`; only ``value`` is required. Raises BadLineError."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -98,7 +96,7 @@ def from_json(line: bytes) -> NewRecord:
     headers = [] if headers is None else headers
     if not isinstance(headers, list) or not all(_is_header(one) for one in headers):
         raise BadLineError('has "headers" that are no list of {"key", "value"}')
-    return NewRecord(
+    return InputRecord(
         key=_bytes(fields.get("key"), "key"),
         value=_bytes(fields["value"], "value"),
         headers=tuple((one["key"], _bytes(one.get("value"), "header")) for one in headers),
@@ -110,7 +108,7 @@ def from_json(line: bytes) -> NewRecord:
 def _is_header(value: object) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("key"), str):
         return False
-    # Half of a pair, as "\ud800": confluent-kafka crashes for it.
+    # confluent-kafka crashes for half of a surrogate pair, such as "\ud800".
     return not any("\ud800" <= letter <= "\udfff" for letter in value["key"])
 
 

@@ -1,9 +1,9 @@
 """Where the replicas of a partition differ, found by digests of ranges of offsets.
 
-Pure: who asks the brokers is an argument. A range is compared in pieces, from its start on; the
-first piece whose digests differ is halved until the offset at which they begin to is known.
-Batches are whole in a digest or not in it, so digests of a longer prefix are equal only where those
-of every shorter one are.
+Pure: requests to brokers are an argument. A range is compared piece by piece from its start; the
+first piece with different digests is halved until the first differing offset is known. A digest
+covers whole batches, so if the digests of a prefix are equal, those of shorter prefixes are as
+well.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 NO_OFFSET = -1
 ONE_BATCH_BYTES = 1
-"""The batch that reaches this size is the last one: the first."""
+"""A digest ends with the batch that reaches this size, here the first."""
 
 
-class Batch(NamedTuple):
-    """What tells one batch from another; ``crc`` is that of its bytes."""
+class BatchDigest(NamedTuple):
+    """Identifies a batch; ``crc`` is that of its bytes."""
 
     base_offset: int
     last_offset: int
@@ -31,21 +31,21 @@ class Batch(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What one replica says of a range; see :mod:`pyrklog.protocol.verification`."""
+    """A replica's digest of a range; see :mod:`pyrklog.protocol.verification`."""
 
     next_offset: int
     digest: int
     damaged_offset: int = NO_OFFSET
-    first: Batch | None = None
+    first: BatchDigest | None = None
 
 
 class Difference(NamedTuple):
-    """Where replicas begin to differ. ``batches`` are those that each has there, None where there
-    is none that can be read; ``brokers`` are those that are not like most, and not like the leader
-    where there are as many of either; ``damaged`` those of them whose batch is no valid one."""
+    """Where replicas begin to differ. ``batches`` are the batches there, None if unreadable.
+    ``brokers`` differ from the most common batch, at a tie from the leader's; the batches of
+    ``damaged`` are invalid."""
 
     offset: int
-    batches: Mapping[int, Batch | None]
+    batches: Mapping[int, BatchDigest | None]
     brokers: list[int]
     damaged: list[int]
 
@@ -55,11 +55,11 @@ Ask = Callable[[int, int, int | None], Mapping[int, Digest]]
 
 
 def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference | None:
-    """Where the replicas begin to differ in ``[start, end)``; None where they do not."""
+    """The first difference in ``[start, end)``; None if there is none."""
     while start < end:
         found = ask(start, end, None)
         if not _alike(found):
-            # A log that cannot be followed behaves so only where it is followed that far.
+            # Damage shows only in a digest that reaches it.
             stop = max(max(one.next_offset, one.damaged_offset + 1) for one in found.values())
             return _narrowed(ask, start, stop, end, leader)
         start = _any(found).next_offset
@@ -75,8 +75,8 @@ def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Differe
             alike = middle
         else:
             differs = middle
-    # The first batch that is not the same everywhere ends here in one replica at least, unless none
-    # of them can be read, and begins where it does.
+    # The first differing batch ends here in at least one replica (unless none can be read), and
+    # begins where that batch begins.
     ending = ask(alike, differs, None)
     bases = [one.first.base_offset for one in ending.values() if one.first is not None]
     offset = max(min(bases, default=alike), start)
@@ -86,7 +86,7 @@ def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Differe
 def _described(found: Mapping[int, Digest], offset: int, leader: int) -> Difference:
     damaged = [number for number, one in found.items() if one.damaged_offset != NO_OFFSET]
     whole = {number: one.first for number, one in found.items() if number not in damaged}
-    counts: dict[Batch | None, int] = {}
+    counts: dict[BatchDigest | None, int] = {}
     for batch in whole.values():
         counts[batch] = counts.get(batch, 0) + 1
     most = max(counts.values(), default=0)

@@ -1,7 +1,7 @@
-"""``pyrklog serve``: reads its options without typer, so that a broker starts without it.
+"""``pyrklog serve``: reads its options without typer, which loads slowly.
 
-:func:`parse_fast` knows the same options as the command in :mod:`.app`; whatever it does not
-understand (``--help`` too) goes there, which explains it.
+:func:`parse_fast` knows the same options as the command in :mod:`.app`. What it does not
+understand (also ``--help``) goes there.
 """
 
 import gc
@@ -38,7 +38,7 @@ _FLAGS = {
 
 @dataclass
 class ServeOptions:
-    """What the command line says. ``sets`` are KEY=VALUE texts."""
+    """Options of the command line. ``sets`` are KEY=VALUE texts."""
 
     data: str | None = None
     listen: str | None = None
@@ -56,7 +56,7 @@ class ServeOptions:
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
-    """The options behind ``serve``; None where they need a better parser than this."""
+    """The options behind ``serve``; None if they need typer."""
     options = ServeOptions()
     rest = list(arguments)
     while rest:
@@ -78,11 +78,11 @@ def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
 
 
 def serve(options: ServeOptions) -> int:
-    """Runs a broker until it is stopped; the exit code."""
+    """Runs a broker until it is stopped; returns the exit code."""
     from pyrklog.errors import StartError
 
-    # Nothing that a start makes is garbage, and looking for some costs a fifth of its time; the
-    # broker turns the collector on again when it is up.
+    # Start-up makes no garbage, and the collector would take a fifth of its time; the broker turns
+    # it on again when it is up.
     gc.disable()
     try:
         if options.tmp:
@@ -104,7 +104,7 @@ def _serve_temporarily(options: ServeOptions) -> int:
 
 
 def _serve(options: ServeOptions, data: str | None) -> int:
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
 
     log_level = _one_of("--log-level", options.log_level, ("debug", "info", "warning", "error"))
     log_format = _one_of("--log-format", options.log_format, ("auto", "json", "text"))
@@ -130,7 +130,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
         flags=flags,
     )
     if options.print_config:
-        from pyrklog.core_plane import memory_bytes
+        from pyrklog.plane.core_plane import memory_bytes
 
         for name, value, source in config.explain(memory_bytes()):
             print(_printable(f"{name}={value}  # {source}"))
@@ -140,7 +140,7 @@ def _serve(options: ServeOptions, data: str | None) -> int:
             print(_printable(f"note: {notice}"))
         print("configuration is good")
         return 0
-    from pyrklog import logs
+    from pyrklog.base import logs
     from pyrklog.broker import run_broker
 
     logs.choose(level=log_level, format_=log_format)
@@ -148,12 +148,12 @@ def _serve(options: ServeOptions, data: str | None) -> int:
 
 
 def _printable(text: str) -> str:
-    """Names of files need not be UTF-8, what is printed must be."""
+    """File names need not be UTF-8; output must be."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _not_empty(option: str, text: str) -> str:
-    """An unset variable of a shell must not mean what no option means."""
+    """Refuses an empty value: an unset shell variable must not mean the default."""
     from pyrklog.errors import ConfigError
 
     if not text.strip():
@@ -165,7 +165,7 @@ def _not_empty(option: str, text: str) -> str:
 
 
 def _one_of(option: str, text: str, known: Sequence[str]) -> str:
-    """The choice in lower case. ConfigError where it is none of the known ones."""
+    """The choice in lower case. Raises ConfigError for an unknown one."""
     from pyrklog.errors import ConfigError
 
     if text.lower() not in known:

@@ -1,4 +1,4 @@
-"""What ``pyrklog log merge-state`` does: gets the logs of files or of brokers, and prints."""
+"""``pyrklog log merge-state``: reads logs from files or brokers, and prints."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
-from pyrklog.cli.asking import BrokerConnection
+from pyrklog.cli.admin_common import connect
+from pyrklog.cli.broker_connection import BrokerConnection
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat, Settings
 from pyrklog.cli.output import Listing, print_listing
 from pyrklog.cli.state_changes import COLUMNS, SCHEMA, Filter, parse, read_paths, timeline
-from pyrklog.cli.talking import connect
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import STATE_CHANGES, StateChangesRequest
 
@@ -23,7 +23,7 @@ WRONG_SHOWN_MAX = 5
 
 
 def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: OutputFormat) -> Exit:
-    """Prints the timeline; the exit code. Raises :class:`CliError` where there is no log at all."""
+    """Prints the timeline; returns the exit code. Raises :class:`CliError` without any log."""
     errors: list[str] = []
     cluster_id = None
     if paths:
@@ -41,7 +41,7 @@ def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: Out
 
 
 def _of_brokers(settings: Settings, errors: list[str]) -> tuple[dict[str, bytes], str | None]:
-    """The log of each broker that is alive; ``errors`` is told of those that do not give it."""
+    """The log of each live broker; failures are added to ``errors``."""
     connection = connect(settings)
     if not is_plain(settings):
         what = "this command reaches brokers over plain text only"
@@ -63,7 +63,7 @@ def _log_of(broker: BrokerConnection) -> bytes:
     """Both files of a broker. Raises :class:`OSError`."""
     file_id, written = _file(broker, older=False)
     older_id, older = _file(broker, older=True)
-    # Where the first became the older one meanwhile, that has all of it.
+    # If the current file was rotated meanwhile, the older one has all of it.
     return older if older_id == file_id else older + written
 
 
@@ -78,7 +78,7 @@ def _file(broker: BrokerConnection, *, older: bool) -> tuple[int, bytes]:
         if not found:
             first_id = answer.file_id
         elif answer.file_id != first_id:
-            # Another file stands in its place: what was read of the first is in the older one.
+            # The file was rotated: what was read of it is in the older file.
             found.clear()
             continue
         if not answer.data:

@@ -1,9 +1,9 @@
 """The state-change logs of several brokers as one timeline; pure, but for reading files.
 
-Lines of one log keep their order, whatever its clock did meanwhile: where a line's time lies
-before that of the line before it, it is placed by the latter. Marks say where an epoch changed:
-the controller's over all lines, the leader's over those of a partition. One that fell, or grew by
-more than one, is told as such: an old controller went on, or lines are missing.
+Lines of one log keep their order: a line whose time is before that of its predecessor gets the
+predecessor's time. Marks say where an epoch changed: the controller's over all lines, the leader's
+over the lines of a partition. An epoch that fell means that an old controller went on; one that
+grew by more than one, that lines are missing. Marks tell both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Fields = Mapping[str, Any]
 
 
 class Change(NamedTuple):
-    """A line. ``time_ms`` is when it is taken to have happened."""
+    """A line. ``time_ms`` is never before that of the line before it."""
 
     time_ms: int
     source: str
@@ -49,7 +49,7 @@ class Change(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What is wanted; None is everything. ``until_ms`` is left out."""
+    """Selects lines; None: all. ``until_ms`` is exclusive."""
 
     topic: str | None = None
     partition: int | None = None
@@ -57,23 +57,21 @@ class Filter(NamedTuple):
     until_ms: int | None = None
 
     def takes(self, change: Change) -> bool:
-        """Whether this line is wanted."""
         fields = change.fields
         if self.topic is not None and fields.get("topic") != self.topic:
             return False
         return self.partition is None or fields.get("partition") == self.partition
 
     def is_in_time(self, change: Change) -> bool:
-        """Whether it lies in the span that is wanted."""
         if self.since_ms is not None and change.time_ms < self.since_ms:
             return False
         return self.until_ms is None or change.time_ms < self.until_ms
 
 
 def parse(source: str, data: bytes, wrong: list[str]) -> list[Change]:
-    """The lines of one broker, the oldest first. ``wrong`` is told of those that are none.
+    """The lines of one broker, the oldest first; messages about invalid ones go to ``wrong``.
 
-    What follows the last line's end is one that is being written.
+    A last line without its end is still being written, and left out.
     """
     found: list[Change] = []
     latest_ms = 0
@@ -91,7 +89,7 @@ def parse(source: str, data: bytes, wrong: list[str]) -> list[Change]:
 
 
 def timeline(logs: Iterable[Sequence[Change]], wanted: Filter) -> Iterator[dict[str, Any]]:
-    """Rows in the order of time. Lines that change the controller's epoch are shown for every
+    """Rows in the order of time. A change of the controller's epoch passes every filter by
     topic."""
     controller_epoch: int | None = None
     leader_epochs: dict[tuple[str, int], int] = {}
@@ -132,8 +130,8 @@ def _row(change: Change, marks: list[str]) -> dict[str, Any]:
 
 
 def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
-    """The logs in files, or anywhere in folders, by where they lie. Of an older file and the one
-    that is written beside it, one log is made. Raises :class:`CliError`."""
+    """Logs by path, from files and from folders at any depth. An older file and the current one
+    beside it are one log. Raises :class:`CliError`."""
     folders: dict[str, dict[str, Path]] = {}
     for path in paths:
         if not path.exists():
@@ -143,11 +141,11 @@ def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
             source = str(file.parent if is_ours else file)
             folders.setdefault(source, {})[file.name] = file
     if not folders:
-        # Only who has been the controller has one.
+        # Only brokers that were the controller have one.
         what = f"no {FILE_NAME} in {', '.join(map(str, paths))}"
         raise CliError(Exit.NOT_FOUND, what, "name the data directories of all brokers")
     try:
-        # The older one, ``.1``, comes first.
+        # The older file, ``.1``, comes first.
         return {
             source: b"".join(files[name].read_bytes() for name in sorted(files, reverse=True))
             for source, files in folders.items()

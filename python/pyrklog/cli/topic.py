@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import confirm, connect, report_each, say
 from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
 from pyrklog.cli.options import (
     Bootstrap,
@@ -18,7 +19,6 @@ from pyrklog.cli.options import (
     parse_pairs,
     settings,
 )
-from pyrklog.cli.talking import confirm, connect, report_each, say
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
@@ -32,7 +32,7 @@ app = typer.Typer(
 BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
-"""What librdkafka sends at most, of partitions and of replicas."""
+"""librdkafka's limits on partitions and replicas."""
 INTERNAL_PREFIX = "__"
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
@@ -197,7 +197,7 @@ def alter(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Change options of topics, or add partitions. Options not named stay as they are."""
+    """Change options of topics, or add partitions. Other options stay as they are."""
     _refuse_empty(names)
     changes = parse_pairs(set_, "--set")
     if not changes and not unset and partitions is None and not confirm_adopted:
@@ -224,7 +224,7 @@ def _refuse_empty(names: list[str]) -> None:
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
-    """Refuses what librdkafka would not send."""
+    """Refuses counts that librdkafka would not send."""
     if not (1 <= count <= most or (or_default and count == BROKER_DEFAULT)):
         default = "-1 for the broker's default, or " if or_default else ""
         raise CliError(Exit.USAGE, f"{option} takes {default}1 to {most}, not {count}")
@@ -277,5 +277,5 @@ def delete(
 
 
 def _time_outs(timeout_s: float) -> dict[str, float]:
-    """The broker answers before we stop waiting for it."""
+    """Timeouts with which the broker answers before the wait for it ends."""
     return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}

@@ -1,4 +1,4 @@
-"""What ``topic list`` and ``topic describe`` show, and what ``topic alter`` changes."""
+"""``topic list``, ``topic describe`` and ``topic alter``: reading and changing topics."""
 
 import sys
 import time
@@ -42,7 +42,7 @@ FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
 
 
 def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
-    """One item a topic whose name is wanted; each of ``names`` must exist."""
+    """One item for each wanted topic; each of ``names`` must exist."""
     metadata = connection.metadata()
     for name in names:
         if name not in metadata.topics:
@@ -64,7 +64,7 @@ def _listed(topic: Any) -> dict[str, Any]:
 
 
 def describe_topics(connection: Connection, names: list[str], configs: bool) -> Listing:
-    """One item a topic, with its partitions and, where asked for, its options."""
+    """One item for each topic, with its partitions and, with ``configs``, its options."""
     metadata = connection.metadata()
     connection.topic_partitions(names)
     ids = _topic_ids(connection, names)
@@ -91,7 +91,7 @@ def describe_topics(connection: Connection, names: list[str], configs: bool) -> 
 
 
 def print_described(listing: Listing, output: OutputFormat) -> None:
-    """Tables for people; one row a partition in ``csv``, with the options as JSON in a column."""
+    """Tables for people; in ``csv`` a row for each partition, with the options as JSON."""
     if output in (OutputFormat.CSV, OutputFormat.NAME):
         key = "partitions" if output is OutputFormat.CSV else None
         rows = [
@@ -112,7 +112,7 @@ def print_described(listing: Listing, output: OutputFormat) -> None:
 
 
 def _flat_options(item: Any) -> dict[str, Any]:
-    """Values of a topic's options by name, where they were asked for."""
+    """Values of a topic's options by name, if they were read."""
     if "configs" not in item:
         return {}
     return {"configs": {entry["name"]: entry["value"] for entry in item["configs"]}}
@@ -131,7 +131,7 @@ def _page(item: Any) -> str:
 
 
 def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
-    """Topic ids, where the broker has them."""
+    """Topic ids, if the broker has them."""
     from confluent_kafka import KafkaException, TopicCollection
 
     futures = connection.admin.describe_topics(
@@ -154,7 +154,7 @@ def url_safe(uuid: str) -> str:
 def _offsets(
     connection: Connection, topics: dict[str, Any]
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """(start, end) of every partition that has a leader."""
+    """(start, end) of each partition with a leader."""
     from confluent_kafka.admin import OffsetSpec
 
     places = [
@@ -171,9 +171,9 @@ def _offsets(
 def query_offsets(
     connection: Connection, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
-    """The offset that ``spec`` names in each partition; -1 where a time names none.
+    """The offset of ``spec`` in each partition; -1 if no record is at or after a time.
 
-    A partition whose leader moves meanwhile is asked for again: librdkafka does not by itself.
+    Retries for partitions whose leader moves, which librdkafka does not.
     """
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
@@ -202,7 +202,7 @@ def query_offsets(
 def describe_configs(
     connection: Connection, names: list[str], *, skips_missing: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
-    """Options of each topic by name: value, source, and whether it is hidden or read-only.
+    """Options of each topic by name: value, source, whether it is hidden or read-only.
 
     A topic that does not exist is an error, unless ``skips_missing``.
     """
@@ -242,7 +242,7 @@ def _source(name: str) -> str:
 
 UNCONFIRMED = "pyrklog.adopted.unconfirmed"
 _KEPT_BY_ADOPTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-"""What a topic that was taken over without its options has until it is confirmed."""
+"""Options of a topic that was taken over without its own, until it is confirmed."""
 
 
 def to_confirm(
@@ -250,8 +250,8 @@ def to_confirm(
 ) -> list[str]:
     """The options to reset so that adopted topics have those of ``changes`` and else the defaults.
 
-    What somebody set to another value since stays. Raises :class:`CliError` for a topic that waits
-    for no confirmation.
+    Values that were set since stay. Raises :class:`CliError` for a topic that waits for no
+    confirmation.
     """
     connection.topic_partitions(names)
     options = {
@@ -281,14 +281,9 @@ def alter_configs(
     unset: list[str],
     dry_run: bool,
 ) -> list[str]:
-    """Sets and resets options; one line ``topic: option before -> after`` for each."""
+    """Sets and resets options; returns a line ``topic: option before -> after`` for each."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-        ResourceType,
-    )
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     connection.topic_partitions(names)
     before = describe_configs(connection, names)
@@ -336,7 +331,7 @@ def alter_configs(
 
 
 def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) -> None:
-    """The broker would not mind, and the user not notice."""
+    """Refuses to reset unknown options, which the broker would silently accept."""
     for option in options:
         if option not in known:
             what = f"topic {topic} has no option {option}"
@@ -344,7 +339,7 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
 
 
 def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
-    """A question for the first name that is none of an option, but much like one."""
+    """A question about the first unknown name that is similar to an option."""
     from difflib import get_close_matches
 
     for option in given:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.config.broker_options import BROKER_OPTIONS
-from pyrklog.config.group_options import GROUP_OPTIONS
-from pyrklog.config.listeners import Listeners, resolve_listeners
-from pyrklog.config.log_options import LOG_OPTIONS
-from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     SOURCE_DEFAULT,
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
     SOURCE_STATIC_BROKER,
 )
+from pyrklog.config.group_options import GROUP_OPTIONS
+from pyrklog.config.listeners import Listeners, resolve_listeners
+from pyrklog.config.log_options import LOG_OPTIONS
+from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
 from pyrklog.errors import ConfigError
 
 OPTIONS: Mapping[str, Option] = {

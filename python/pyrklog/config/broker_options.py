@@ -44,15 +44,14 @@ IDENTITY = (
     integer(
         "broker.id",
         -1,
-        "Number of this broker in its cluster; -1 takes the number found in the log directories, "
-        "else 1.",
+        "Number of this broker in its cluster; -1 = the one found in the log directories, else 1.",
         importance="high",
         minimum=-1,
     ),
     integer(
         "node.id",
         -1,
-        "Another name of broker.id; where both are given they must be equal.",
+        "Another name of broker.id; if both are given they must be equal.",
         importance="high",
         minimum=-1,
     ),
@@ -68,15 +67,16 @@ CLUSTER = (
         "zookeeper.connect",
         None,
         "ZooKeeper of the cluster that this broker belongs to: HOST:PORT[,HOST:PORT...][/CHROOT]. "
-        "Without it the broker is alone, on its embedded metadata store.",
+        "Unset: the broker is alone, with an embedded metadata store.",
         importance="high",
     ),
     integer(
         "zookeeper.session.timeout.ms",
         6000,
-        "A broker that ZooKeeper has not heard of for this long is dead. Kafka's default is 18000.",
+        "A broker that ZooKeeper has not heard of for this long is dead.",
         importance="high",
         minimum=1,
+        in_kafka="Default 18000.",
     ),
     integer(
         "zookeeper.connection.timeout.ms",
@@ -84,43 +84,44 @@ CLUSTER = (
         "How long a start waits for ZooKeeper.",
         importance="high",
         minimum=1,
+        in_kafka="Default: zookeeper.session.timeout.ms.",
     ),
     password(
         "pyrklog.zookeeper.digest",
-        "USER:PASSWORD by which ZooKeeper knows this broker (its digest scheme).",
+        "USER:PASSWORD of this broker at ZooKeeper (digest scheme).",
     ),
     boolean(
         "zookeeper.set.acl",
         False,
-        "What this broker makes in ZooKeeper belongs to the brokers: others may read it, and not "
-        "even that where secrets may lie. Needs pyrklog.zookeeper.digest or a certificate. Nodes "
-        "that are there already keep their ACLs.",
+        "Nodes that this broker makes in ZooKeeper belong to the brokers: others may read them, "
+        "except where secrets may lie. Needs pyrklog.zookeeper.digest or a certificate. Existing "
+        "nodes keep their ACLs.",
         importance="high",
     ),
     boolean(
         "pyrklog.failover.watchdog",
         True,
-        "A small process beside the broker ends its session with ZooKeeper when the broker dies: "
-        "others lead its partitions at once, and need not wait until the session expires.",
+        "A small process beside the broker ends its ZooKeeper session when the broker dies, so "
+        "that others lead its partitions at once.",
     ),
     boolean(
         "pyrklog.failover.suspicion",
         True,
-        "A broker whose port refuses connections twice, 100 ms apart, or that answers neither the "
-        "controller nor another broker, is suspected before its session ends: the controller "
-        "moves its leaderships to other in-sync replicas, and if it is the controller, another "
-        "broker becomes it. Give all brokers the same.",
+        "A broker is suspected before its session ends if its port refuses connections twice, 100 "
+        "ms apart, or if it answers neither the controller nor another broker. Other in-sync "
+        "replicas then lead its partitions, and another broker becomes controller if it was. Give "
+        "all brokers the same value.",
     ),
-    boolean("zookeeper.ssl.client.enable", False, "Speaks TLS with ZooKeeper."),
+    boolean("zookeeper.ssl.client.enable", False, "Use TLS with ZooKeeper."),
     string(
         "zookeeper.ssl.truststore.location",
         None,
-        "PEM file of the certificates that ZooKeeper's own must come from.",
+        "PEM file of the certificates to trust.",
     ),
     string(
         "zookeeper.ssl.keystore.location",
         None,
-        "PEM file with this broker's certificate and its key, where ZooKeeper asks for one.",
+        "PEM file with this broker's certificate and key, if ZooKeeper asks for them.",
     ),
     password("zookeeper.ssl.keystore.password", "Password of the key in that file."),
     string(
@@ -132,12 +133,12 @@ CLUSTER = (
     boolean(
         "broker.id.generation.enable",
         True,
-        "Without broker.id, a new broker of a cluster takes the next free number.",
+        "A new broker of a cluster without broker.id takes the next free number.",
     ),
     integer(
         "reserved.broker.max.id",
         1000,
-        "Numbers that are taken that way begin behind this one.",
+        "Such numbers begin after this one.",
         minimum=0,
     ),
 )
@@ -146,7 +147,7 @@ REPLICATION = (
     integer(
         "num.replica.fetchers",
         1,
-        "Threads, each with a connection, that fetch from each other broker.",
+        "Threads that fetch from each other broker, a connection each.",
         importance="high",
         minimum=1,
         maximum=1024,
@@ -155,42 +156,43 @@ REPLICATION = (
     long(
         "replica.lag.time.max.ms",
         30000,
-        "A follower that has not had everything for this long is not in sync any more.",
+        "A follower that was not caught up for this long leaves the in-sync replicas.",
         importance="high",
         minimum=1,
     ),
     integer(
         "replica.fetch.wait.max.ms",
         500,
-        "How long a follower's request waits at the leader for something new.",
+        "How long a follower's request waits at the leader for new records.",
         importance="high",
         minimum=1,
     ),
     integer(
         "replica.fetch.min.bytes",
         1,
-        "Bytes that it waits for.",
+        "Bytes that a follower's request waits for.",
         importance="high",
         minimum=1,
     ),
     integer(
         "replica.fetch.max.bytes",
         1048576,
-        "Bytes of one partition in an answer, but for a first batch that is larger.",
+        "Bytes of one partition in an answer; a larger first batch is sent whole.",
         minimum=1,
     ),
     integer(
         "replica.fetch.response.max.bytes",
         10485760,
-        "Bytes of a whole answer, but for a first batch that is larger.",
+        "Bytes of a whole answer; a larger first batch is sent whole.",
         minimum=1,
     ),
     integer(
         "replica.fetch.backoff.ms",
         1000,
-        "How long a partition, or a leader, that failed is left alone, at most; the first pause is "
-        "20 ms, each one in a row twice as long.",
+        "Longest pause after a partition or leader failed; the first is 20 ms, each next one twice "
+        "as long.",
         minimum=1,
+        in_kafka="A fixed pause.",
     ),
     integer(
         "replica.socket.timeout.ms",
@@ -202,9 +204,11 @@ REPLICATION = (
     string(
         "replica.selector.class",
         None,
-        f"{RACK_AWARE_SELECTOR} sends consumers that say client.rack to an in-sync replica in that "
-        "rack (broker.rack); without it they read from leaders.",
+        f"{RACK_AWARE_SELECTOR} sends consumers with client.rack to an in-sync replica in that "
+        "rack (broker.rack). Unset: consumers read from leaders.",
         check=_selector,
+        check_allows=", ".join(name.rpartition(".")[2] for name in _SELECTORS[1:]),
+        in_kafka="Any class.",
     ),
     long(
         "leader.replication.throttled.rate",
@@ -234,32 +238,33 @@ PLACES = (
     string(
         "pyrklog.data.dir",
         None,
-        "Directory of everything this broker keeps: logs/ (unless log.dirs says otherwise) and "
-        "meta/. Default: ~/.local/share/pyrklog/default.",
+        "Directory of this broker's data: logs/ (unless log.dirs is given) and meta/. Default: "
+        "~/.local/share/pyrklog/default.",
         importance="high",
     ),
     string(
         "pyrklog.meta.dir",
         None,
-        "Directory of the embedded metadata store and of the state-change log. Default: meta/ in "
-        "pyrklog.data.dir; beside the first of log.dirs where only those are given.",
+        "Directory of the embedded metadata store and the state-change log. Default: meta/ in "
+        "pyrklog.data.dir; beside the first of log.dirs if only that is given.",
     ),
     string(
         "pyrklog.adopt.zookeeper",
         None,
-        "Where to read the options of topics when the first start adopts a directory of a Kafka "
-        "with ZooKeeper: HOST:PORT/CHROOT, as its zookeeper.connect. Nothing is written there.",
+        "ZooKeeper (HOST:PORT/CHROOT) whose topic options are read when the first start adopts a "
+        "directory of Kafka in ZooKeeper mode. Nothing is written there.",
     ),
     string(
         "log.dir",
         None,
         "The one log directory; log.dirs has precedence.",
         importance="high",
+        in_kafka="Default /tmp/kafka-logs.",
     ),
     string(
         "log.dirs",
         None,
-        "Comma-separated log directories; new partitions go to the one that holds the fewest.",
+        "Comma-separated log directories; new partitions go to the one with the fewest.",
         importance="high",
     ),
 )
@@ -269,20 +274,20 @@ NETWORK = (
         "listeners",
         "PLAINTEXT://127.0.0.1:9092",
         "Comma-separated NAME://HOST:PORT to listen on. An empty host is every interface; port 0 "
-        "is any free port. Unlike Kafka's, the default is reachable from this machine only.",
+        "is any free port.",
         importance="high",
+        in_kafka="Default PLAINTEXT://:9092, every interface.",
     ),
     string(
         "advertised.listeners",
         None,
-        "What clients are told to connect to, listener by listener; default: the listeners "
-        "themselves.",
+        "Addresses that clients are told to connect to; default: the listeners.",
         importance="high",
     ),
     string(
         "listener.security.protocol.map",
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Security protocol of each listener name; PLAINTEXT is served in this version.",
+        "Security protocol of each listener name. Only PLAINTEXT is served.",
         importance="low",
     ),
     string(
@@ -293,59 +298,66 @@ NETWORK = (
     string(
         "controller.listener.names",
         None,
-        "Listeners of a KRaft controller; they are left out, since the controller here has none.",
+        "Listeners of a KRaft controller: left out.",
         importance="high",
     ),
     integer(
         "num.network.threads",
         3,
-        "Threads that receive, check and append, and send replies.",
+        "Threads that receive requests, check and append records, and send replies.",
         importance="high",
         minimum=1,
         maximum=1024,
+        in_kafka="These threads receive and send only.",
         **AT_START,
     ),
     integer(
         "num.io.threads",
         8,
-        "Threads that wait for a log directory's disk on behalf of readers, each directory's own; "
-        "half as many queues, by topic, share them. They start when needed.",
+        "Threads of each log directory that wait for its disk on behalf of readers. They start "
+        "when needed; half as many queues, by topic, share them.",
         importance="high",
         minimum=1,
         maximum=1024,
+        in_kafka="Threads that serve all requests.",
         **AT_START,
     ),
     integer(
         "queued.max.requests",
         500,
-        "Requests of the control plane that may wait at once; beyond it their connections are "
-        "not read.",
+        "Requests of the control plane that may wait at once; further ones wait in their "
+        "connections.",
         importance="high",
         minimum=1,
+        in_kafka="Counts all requests.",
     ),
     long(
         "queued.max.request.bytes",
         -1,
-        "Bytes of requests that are not worked on yet, over all connections: partly received ones, "
-        "and those that the control plane has; -1 = an eighth of the memory. Replies that are not "
-        "read yet have the same bound.",
+        "Bytes of requests that are partly received or at the control plane, over all connections; "
+        "-1 = an eighth of the memory. Unread replies have the same bound.",
         check=_at_least_or(-1, 1),
+        check_allows="-1, ≥ 1",
+        in_kafka="-1 = no bound.",
     ),
     integer(
         "socket.request.max.bytes",
         104857600,
-        "Largest request; a connection that announces a larger one is closed. The default is a "
-        "sixteenth of the memory where that is less, but no less than 16 MiB.",
+        "Largest request; a larger one closes its connection. The default is a sixteenth of the "
+        "memory if that is less, but at least 16 MiB.",
         importance="high",
         minimum=1,
+        in_kafka="The default does not depend on the memory.",
     ),
     integer(
         "socket.send.buffer.bytes",
         212992,
-        "SO_SNDBUF of each connection; -1 = the system's default. The default is 102400, as in "
-        "Kafka, with less than 2 GiB of memory.",
+        "SO_SNDBUF of each connection; -1 = the system's default. The default is 102400 with less "
+        "than 2 GiB of memory.",
         importance="high",
         check=_at_least_or(-1, 1),
+        check_allows="-1, ≥ 1",
+        in_kafka="Default 102400.",
     ),
     integer(
         "socket.receive.buffer.bytes",
@@ -353,17 +365,23 @@ NETWORK = (
         "SO_RCVBUF of each connection; -1 = the system's default.",
         importance="high",
         check=_at_least_or(-1, 1),
+        check_allows="-1, ≥ 1",
     ),
     long(
         "connections.max.idle.ms",
         600000,
-        "A connection without a request for this long is closed; negative = never.",
+        "A connection that is idle for this long is closed; negative = never.",
     ),
     integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0, **AT_START),
     # Kafka takes 0 where max.connections.per.ip.overrides lets somebody in; those have no effect
     # here, and 0 would keep everybody out, who wants to change it back among them.
     integer(
-        "max.connections.per.ip", INT_MAX, "Connections from one address.", minimum=1, **AT_START
+        "max.connections.per.ip",
+        INT_MAX,
+        "Connections from one address.",
+        minimum=1,
+        in_kafka="0 is allowed.",
+        **AT_START,
     ),
 )
 
@@ -371,7 +389,7 @@ READING = (
     integer(
         "fetch.max.bytes",
         57671680,
-        "Most bytes of one Fetch reply, whatever the client asks for.",
+        "Most bytes of one Fetch reply.",
         minimum=1024,
     ),
     integer(
@@ -383,8 +401,8 @@ READING = (
     string(
         "fetch.read.path",
         "auto",
-        "How bytes of files reach the socket: copy, sendfile, or auto (small replies copied, large "
-        "ones by sendfile, old data past the page cache; docs/reads.md).",
+        "How bytes of files reach the socket: copied, by sendfile, or auto (small replies copied, "
+        "large ones by sendfile, old data past the page cache).",
         choices=FETCH_READ_PATHS,
     ),
 )
@@ -393,74 +411,74 @@ STORAGE = (
     long(
         "pyrklog.unwritten.max.bytes",
         -1,
-        "Appended bytes of one log directory that may wait for the disk; beyond it producers to "
-        "that directory wait. -1 stands for half of its block cache; outside the cache it is "
-        "64 MiB at most.",
+        "Appended bytes of a log directory that may wait for the disk; beyond it its producers "
+        "wait. -1 = half of its block cache; outside the cache 64 MiB at most.",
         minimum=-1,
     ),
     string(
         "pyrklog.cache.dir",
         None,
-        "Where the block cache is kept: a directory in shared memory. Unset: /dev/shm, and none in "
-        "a container.",
+        "Directory of the block cache, in shared memory. Unset: /dev/shm; in a container no block "
+        "cache.",
     ),
     long(
         "pyrklog.cache.max.bytes",
         -1,
-        "The most memory that the block cache takes, over all log directories; 0 switches it off, "
-        "-1 stands for 60 percent of the machine's memory, or of the limit of its memory group "
-        "(cgroup) where that is less; of less than 1.1 GB for what lies beyond 448 MB, and for an "
-        "eighth at least.",
+        "Most memory of the block cache, over all log directories. 0 = no block cache; -1 = 60 % "
+        "of the machine's memory or the limit of its memory group (cgroup), the smaller; below "
+        "1.1 GB what exceeds 448 MB, at least an eighth.",
         minimum=-1,
     ),
     boolean(
         "pyrklog.cache.keep",
         True,
-        "An orderly end leaves the block cache in memory, and the next start on the same boot of "
-        "the machine serves from it. It keeps half of what would be free without it at most; "
-        "`pyrklog arena list` shows it, `pyrklog arena drop LOG_DIR` removes it.",
+        "An orderly end leaves the block cache in memory, at most half of what would be free "
+        "without it; the next start before a reboot serves from it. `pyrklog arena list` shows it, "
+        "`pyrklog arena drop LOG_DIR` removes it.",
     ),
     boolean(
         "pyrklog.cache.drop",
         False,
-        "Starts without what the last orderly end left of the block cache, and frees its memory.",
+        "Start without the block cache that the last orderly end left, and free its memory.",
     ),
     integer(
         "pyrklog.cache.flush.bytes",
         1048576,
-        "A partition's records go from the block cache to its file when there are so many bytes.",
+        "A partition's records are written from the block cache to its file once there are so many "
+        "bytes.",
         minimum=1,
     ),
     integer(
         "pyrklog.cache.flush.ms",
         500,
-        "Fewer bytes of a partition stay in the block cache alone for at most this long; for a "
-        "fifth of it where few partitions wait, and up to four times as long where thousands do.",
+        "Fewer bytes of a partition are written after this time; after a fifth of it if few "
+        "partitions wait, after up to four times as long if thousands do.",
         minimum=0,
     ),
     integer(
         "pyrklog.cache.direct.min.bytes",
         65536,
-        "So many bytes of the block cache and more are written around the operating system's page "
-        "cache, where the file system can do that; a larger number than any write switches it off.",
+        "Writes of so many bytes and more go around the operating system's page cache, if the file "
+        "system can do that. A larger number than any write switches it off.",
         minimum=1,
     ),
     integer(
         "pyrklog.writer.threads.per.data.dir",
         8,
-        "Threads that write records to files, for each log directory. One does it where few "
-        "partitions are due at a time; the others help where many are, each with a little.",
+        "Threads of each log directory that write records to files. Where few partitions are due, "
+        "one does the work.",
         minimum=1,
         maximum=64,
     ),
     integer(
         "num.recovery.threads.per.data.dir",
         16,
-        "Threads that open and recover logs at start, for each log directory. They mostly wait for "
-        "the disk, so that more of them than Kafka's one help on any machine.",
+        "Threads of each log directory that open and recover logs at start. They mostly wait for "
+        "the disk.",
         importance="high",
         minimum=1,
         maximum=256,
+        in_kafka="Default 1.",
         **AT_START,
     ),
     integer(
@@ -493,7 +511,7 @@ STORAGE = (
     integer(
         "producer.id.expiration.ms",
         86400000,
-        "A producer's state is forgotten when it has written nothing for this long.",
+        "A producer's state is forgotten after this time without a batch.",
         importance="low",
         minimum=1,
         **AT_START,
@@ -504,13 +522,13 @@ TOPICS = (
     integer(
         "num.partitions",
         1,
-        "Partitions of a topic that is created without a number.",
+        "Partitions of a topic created without a number.",
         minimum=1,
     ),
     integer(
         "default.replication.factor",
         1,
-        "Replicas of a topic that is created without a number.",
+        "Replicas of a topic created without a number.",
         minimum=1,
         maximum=32767,
     ),
@@ -524,27 +542,27 @@ TOPICS = (
     boolean(
         "auto.leader.rebalance.enable",
         True,
-        "Leadership goes back to the preferred replicas from time to time.",
+        "Leadership returns to preferred replicas periodically.",
         importance="high",
     ),
     long(
         "leader.imbalance.check.interval.seconds",
         300,
-        "How often leadership is looked at.",
+        "How often leadership is checked for that.",
         importance="high",
         minimum=1,
     ),
     integer(
         "leader.imbalance.per.broker.percentage",
         10,
-        "Share of a broker's preferred partitions that others may lead.",
+        "Percentage of a broker's preferred partitions that others may lead.",
         importance="high",
         minimum=0,
     ),
     integer(
         "min.insync.replicas",
         1,
-        "In-sync replicas that acks=all needs; default of the topic option.",
+        "In-sync replicas that acks=all needs.",
         importance="high",
         minimum=1,
         update_mode=CLUSTER_WIDE,
@@ -552,7 +570,7 @@ TOPICS = (
     boolean(
         "unclean.leader.election.enable",
         False,
-        "A replica that is not in sync may lead when no other lives; default of the topic option.",
+        "A replica that is not in sync may lead when no other lives.",
         importance="high",
         update_mode=CLUSTER_WIDE,
     ),

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     TYPE_BOOLEAN,
     TYPE_CLASS,
     TYPE_DOUBLE,
@@ -21,6 +20,7 @@ from pyrklog.controller.service import (
     TYPE_SHORT,
     TYPE_STRING,
 )
+from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option
 
 LISTENER_PREFIX = "listener.name."
 DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."

@@ -8,19 +8,19 @@ MEMBERS = (
     integer(
         "group.min.session.timeout.ms",
         6000,
-        "Shortest session time-out that a member of a consumer group may ask for.",
+        "Shortest session timeout of a group member.",
     ),
     integer(
         "group.max.session.timeout.ms",
         1800000,
-        "Longest session time-out that a member of a consumer group may ask for.",
+        "Longest session timeout of a group member.",
     ),
     integer(
         "group.initial.rebalance.delay.ms",
         3000,
-        "How long the first members of an empty group wait for more before it begins. The default "
-        "of a broker without ZooKeeper, and of pyrklog dev, is 0: there a consumer mostly comes "
-        "alone, and is not to wait.",
+        "How long the first members of an empty group wait for more. The default is 0 without "
+        "ZooKeeper and in pyrklog dev.",
+        in_kafka="Default 3000 in any case.",
     ),
     integer("group.max.size", INT_MAX, "Most members of one consumer group.", minimum=1),
 )
@@ -29,21 +29,21 @@ OFFSETS = (
     integer(
         "offset.metadata.max.bytes",
         4096,
-        "Longest note that a client may keep with a committed offset.",
+        "Most bytes of a client's metadata with a committed offset.",
         importance="high",
     ),
     integer(
         "offsets.retention.minutes",
         10080,
-        "Committed offsets are forgotten when their group has been without members, or a lone "
-        "consumer has not committed, for this long.",
+        "Committed offsets expire when their group has had no members, or a lone consumer has not "
+        "committed, for this long.",
         importance="high",
         minimum=1,
     ),
     long(
         "offsets.retention.check.interval.ms",
         600000,
-        "How often committed offsets are searched for those to forget.",
+        "How often committed offsets are checked for that.",
         importance="high",
         minimum=1,
     ),
@@ -57,7 +57,7 @@ OFFSETS = (
     integer(
         "offsets.load.buffer.size",
         5242880,
-        "Bytes read at once when the groups of a partition are loaded.",
+        "Bytes read at once when a partition's groups are loaded.",
         importance="high",
         minimum=1,
     ),
@@ -74,23 +74,22 @@ OFFSETS_TOPIC = (
     short(
         "offsets.topic.replication.factor",
         3,
-        "Replicas of __consumer_offsets. With fewer brokers groups have no coordinator, unless the "
-        "broker runs without ZooKeeper and the option is not given: then there is one replica.",
+        "Replicas of __consumer_offsets. With fewer brokers groups have no coordinator. A broker "
+        "without ZooKeeper makes one replica if the option is not given.",
         importance="high",
         minimum=1,
     ),
     integer(
         "offsets.topic.segment.bytes",
         104857600,
-        "Segment size of __consumer_offsets, which bounds how long groups take to load.",
+        "Segment size of __consumer_offsets.",
         importance="high",
         minimum=1,
     ),
     integer(
         "offsets.topic.compression.codec",
         0,
-        "Compression of what the broker writes to __consumer_offsets: 0 none, 1 gzip, 2 snappy, "
-        "3 lz4, 4 zstd.",
+        "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         importance="high",
         minimum=0,
         maximum=4,

@@ -115,7 +115,7 @@ _WITHOUT_EFFECT = """
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
-"""Options of parts that pyrklog does without, or does not have yet (docs/skipped.md)."""
+"""Options of parts that pyrklog does without, or does not have yet (skipped.md)."""
 
 PREFIXES = ("listener.name.", "confluent.", "log4j.")
 """Families of keys whose names are free; passed over alike."""

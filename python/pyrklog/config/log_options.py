@@ -76,13 +76,15 @@ def _gzip_level(value: Value) -> str | None:
 
 _CLEANUP = (
     "What happens to old records: delete (by time and size), compact (keep the last of each "
-    "key), or both. Compaction itself does not run yet."
+    "key), or both. Compaction does not run yet."
 )
 _COMPRESSION = (
-    "How batches are kept: as the producer sent them, or recompressed with the named codec."
+    "How batches are stored: as the producer sent them, or recompressed with the named codec."
 )
 _TIMESTAMP_TYPE = "Whose clock stamps records: the producer's (CreateTime) or the broker's."
-_RETENTION_BYTES = "Size of a partition beyond which its oldest segments are deleted; -1 = any."
+_RETENTION_BYTES = (
+    "Size of a partition beyond which its oldest segments are deleted; -1 = no limit."
+)
 _MIN_ISR = "In-sync replicas that a write with acks=all needs."
 _UNCLEAN = "Whether a replica that is not in sync may lead when no other lives."
 
@@ -143,7 +145,7 @@ LOG_OPTIONS = (
     long(
         "log.flush.interval.messages",
         LONG_MAX,
-        "Records after which a log is synced to disk before they are acknowledged.",
+        "A log is synced after so many records, before they are acknowledged.",
         importance="high",
         minimum=1,
         update_mode=CLUSTER_WIDE,
@@ -176,6 +178,7 @@ LOG_OPTIONS = (
         "Age at which records are deleted; default: log.retention.minutes; -1 = never.",
         importance="high",
         check=_retention_of_broker,
+        check_allows="not 0",
         update_mode=CLUSTER_WIDE,
     ),
     integer(
@@ -245,7 +248,7 @@ LOG_OPTIONS = (
     long(
         "log.message.timestamp.difference.max.ms",
         LONG_MAX,
-        "Older form of the two bounds above, used where they are not given.",
+        "Older form of the two bounds above, used if they are not given.",
         minimum=0,
         update_mode=CLUSTER_WIDE,
     ),
@@ -266,6 +269,7 @@ TOPIC_OPTIONS = (
             -1,
             "Level of gzip where the broker compresses.",
             check=_gzip_level,
+            check_allows="-1, 1 to 9",
             effective=False,
         ),
         (),
@@ -335,6 +339,7 @@ TOPIC_OPTIONS = (
             "Replicas (PARTITION:BROKER,... or *) whose fetching counts towards "
             "follower.replication.throttled.rate of their broker.",
             check=_throttled,
+            check_allows="*, PARTITION:BROKER,...",
         ),
         (),
     ),
@@ -349,6 +354,7 @@ TOPIC_OPTIONS = (
             "Replicas (PARTITION:BROKER,... or *) that lead, and whose answers to followers count "
             "towards leader.replication.throttled.rate of their broker.",
             check=_throttled,
+            check_allows="*, PARTITION:BROKER,...",
         ),
         (),
     ),
@@ -430,7 +436,7 @@ TOPIC_OPTIONS = (
         long(
             "message.timestamp.difference.max.ms",
             LONG_MAX,
-            "Older form of the two bounds above, used where they are not given.",
+            "Older form of the two bounds above, used if they are not given.",
             minimum=0,
         ),
         (Fallback("log.message.timestamp.difference.max.ms"),),
@@ -498,8 +504,8 @@ TOPIC_OPTIONS = (
         boolean(
             "pyrklog.adopted.unconfirmed",
             False,
-            "Whether the topic's options are guesses: it was taken over from a directory of "
-            "another broker without them, and keeps everything until somebody confirms.",
+            "The topic was adopted without its options, and keeps everything until they are "
+            "confirmed.",
         ),
         (),
     ),

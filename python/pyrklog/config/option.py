@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     TYPE_BOOLEAN,
     TYPE_DOUBLE,
     TYPE_INT,
@@ -67,12 +67,16 @@ class Option(NamedTuple):
     """Allowed values, or allowed items of a list; empty = any."""
     check: Callable[[Value], str | None] | None = None
     """A further rule: what is wrong with the value, as the end of "NAME ...", or None."""
+    check_allows: str = ""
+    """What ``check`` allows, for the configuration reference."""
     update_mode: str = READ_ONLY
     """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all; or PER_BROKER."""
     effective: bool = True
-    """False: accepted and kept, but without effect yet (docs/skipped.md)."""
+    """False: accepted and kept, but without effect yet (skipped.md)."""
     at_start: bool = False
     """A change at run time is kept and shown, and acts from the broker's next start on."""
+    in_kafka: str = ""
+    """How Kafka's option of this name differs: a sentence, or empty."""
 
     def parse(self, text: str) -> Value:
         """The value of ``text``; raises :class:`InvalidValueError`."""
@@ -99,6 +103,15 @@ class Option(NamedTuple):
     def type_name(self) -> str:
         """The type as ``--print-config`` and documentation show it."""
         return _TYPE_NAMES[self.type]
+
+    @property
+    def valid_values(self) -> str:
+        """The values that are allowed within the type, for documentation; empty = any."""
+        if self.check_allows or self.choices:
+            return self.check_allows or ", ".join(self.choices)
+        if self.minimum is not None and self.maximum is not None:
+            return f"{self.minimum} to {self.maximum}"
+        return "" if self.minimum is None else f"≥ {self.minimum}"
 
     def _read(self, text: str) -> Value:
         trimmed = text.strip()

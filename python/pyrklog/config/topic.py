@@ -12,17 +12,17 @@ from pyrklog.config.broker import (
     Candidate,
     defaults_by_memory,
 )
-from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
-from pyrklog.config.log_options import Fallback, TopicOption
-from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     SOURCE_DEFAULT,
     SOURCE_STATIC_BROKER,
     SOURCE_TOPIC,
     ConfigEntry,
     Synonym,
 )
-from pyrklog.image import LogConfig, ResolvedTopic, Throttled
+from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
+from pyrklog.config.log_options import Fallback, TopicOption
+from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
+from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
 """All topic options by name."""

@@ -1,7 +1,7 @@
 """``zookeeper.connect``: HOST:PORT[,HOST:PORT...][/CHROOT]."""
 
+from pyrklog.base.hosts import host_and_port
 from pyrklog.errors import ConfigError
-from pyrklog.hosts import host_and_port
 
 DEFAULT_PORT = 2181
 

@@ -14,9 +14,18 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    StopReplicaResponse,
+    TopicPartitions,
+)
 from pyrklog.controller import store_reads, store_writes
-from pyrklog.controller.deposal import Incumbent
+from pyrklog.controller.cached_states import leaderless
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Effect,
@@ -27,23 +36,16 @@ from pyrklog.controller.effects import (
     Steps,
     WaitForOthers,
 )
+from pyrklog.controller.local_channel import Channels
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.memory import leaderless
-from pyrklog.controller.requests import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrResponse,
-    StopReplicaResponse,
-    TopicPartitions,
-)
 from pyrklog.controller.settings import ControllerSettings
-from pyrklog.controller.state import LiveBroker
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.controller.store_effects import execute
 from pyrklog.controller.store_writes import ControllerMovedError, Term
+from pyrklog.controller.takeover.evidence import Incumbent
+from pyrklog.controller.takeover.standby import Patience, Standby
 from pyrklog.controller.waiting_events import Handler, WaitingEvents
 from pyrklog.errors import ErrorCode
-from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -59,13 +61,11 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
     WatchEvent,
 )
-from pyrklog.peers.own_channel import Channels
-from pyrklog.peers.standby import Patience, Standby
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
-ORDERS_FIRST_SECONDS = 1.0
-"""How long a new controller lets its first orders be carried out before it reads the store."""
+REQUESTS_FIRST_SECONDS = 1.0
+"""How long a new controller lets its first requests be carried out before it reads the store."""
 EFFECTS_A_TURN = 250
 """Carried out before others get a turn; most of them are lines of the state-change log."""
 NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
@@ -106,7 +106,7 @@ class ControllerDriver:
         self._machine: Controller | None = None
         self._nursery: trio.Nursery | None = None
         self._unanswered = 0
-        """Orders of this term that were sent or wait to be, to those that are not suspected."""
+        """Requests of this term that were sent or wait to be, to those that are not suspected."""
         self._events_in, self._events = trio.open_memory_channel[None](math.inf)
         self._waiting = WaitingEvents()
         """What each message of the channel stands for."""
@@ -294,8 +294,8 @@ class ControllerDriver:
             numbers = self._current().numbers
             machine = Controller(self.node_id, self._fence().epoch, numbers=numbers)
             await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
-            # Reading all states would take the processor from those who carry the orders out.
-            with trio.move_on_after(ORDERS_FIRST_SECONDS):
+            # Reading all states would take the processor from those who carry the requests out.
+            with trio.move_on_after(REQUESTS_FIRST_SECONDS):
                 await self.changes.wait_until(lambda: not self._unanswered)
 
     def _announce(self, task_status: trio.TaskStatus[None]) -> None:

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import (
-    ControlRequest,
-    TopicPartition,
-)
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import ControlRequest, TopicPartition
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 

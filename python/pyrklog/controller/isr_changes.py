@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyrklog.controller.batch import RequestBatch
-from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
-from pyrklog.controller.eligible import EligibleReplicas
-from pyrklog.controller.partitions import state_write
-from pyrklog.controller.requests import (
+from pyrklog.cluster.image import LEADER_NONE
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,
     TopicPartition,
 )
+from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.effects import ReadStates, StateChange, Steps, WriteStates
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
+from pyrklog.controller.partitions import state_write
 from pyrklog.controller.state import ControllerState, Partition, Topic
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERING, Leadership
@@ -92,6 +93,8 @@ class IsrChanges:
             len(change.isr) > 1 or current.recovery_state != RECOVERING
         ):
             return ErrorCode.INVALID_REQUEST
+        if not _is_an_isr(current.leader, [broker for broker, _ in change.isr]):
+            return ErrorCode.INVALID_REQUEST
         if not all(self._may_join(broker, epoch, partition) for broker, epoch in change.isr):
             return ErrorCode.INELIGIBLE_REPLICA
         return None
@@ -142,6 +145,11 @@ class IsrChanges:
                 "controller_epoch": self._state.epoch,
             },
         )
+
+
+def _is_an_isr(leader: int, isr: Sequence[int]) -> bool:
+    """Whether the leader is in it, and nobody twice."""
+    return len(set(isr)) == len(isr) and (leader == LEADER_NONE or leader in isr)
 
 
 def _result(change: IsrChange, partition: Partition) -> IsrChangeResult:

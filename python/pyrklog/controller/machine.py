@@ -10,7 +10,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.base.pieces import Turn
+from pyrklog.cluster.requests import (
+    AlterPartitionRequest,
+    IsrChangeResult,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    StopReplicaResponse,
+    TopicPartition,
+    TopicPartitions,
+)
+from pyrklog.controller.broker_request_batch import RequestBatch
+from pyrklog.controller.cached_states import remembered_states
+from pyrklog.controller.controlled_shutdown import ControlledShutdown
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     Pause,
@@ -21,32 +33,14 @@ from pyrklog.controller.effects import (
     TakeProducerIds,
     UnmarkDeletion,
 )
-from pyrklog.controller.election import preferred_election, same_leader
 from pyrklog.controller.isr_changes import IsrChanges
-from pyrklog.controller.leaving import Leaving
-from pyrklog.controller.memory import remembered_states
+from pyrklog.controller.leader_election import preferred_election, same_leader
 from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.pieces import Turn
 from pyrklog.controller.reassignment import Reassignments
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.requested_elections import RequestedElections
-from pyrklog.controller.requests import (
-    AlterPartitionRequest,
-    IsrChangeResult,
-    LeaderAndIsrResponse,
-    StopReplicaResponse,
-    TopicPartition,
-    TopicPartitions,
-)
-from pyrklog.controller.state import (
-    ControllerState,
-    LiveBroker,
-    Partition,
-    PartitionState,
-    ReplicaState,
-    Topic,
-)
-from pyrklog.controller.suspicion import Suspicion
+from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState, Topic
+from pyrklog.controller.suspects import Suspicion
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
@@ -71,7 +65,7 @@ class Controller:
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
-        self._leaving = Leaving(self.state, self._batch, self._partitions)
+        self._controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
         self._suspicion = Suspicion(self.state, self._batch, self._partitions)
         self._unclean = UncleanStarts(self.state, self._batch, self._partitions)
         self.reassignments = Reassignments(
@@ -327,7 +321,7 @@ class Controller:
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
         """A broker is about to end; ``remaining`` gets what it still leads."""
-        yield from self._leaving.shut_down(broker, remaining)
+        yield from self._controlled_shutdown.shut_down(broker, remaining)
 
     def suspect(self, broker: int) -> Steps:
         """A live broker's port refuses connections."""

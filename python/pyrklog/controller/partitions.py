@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.base.pieces import pieces
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import (
     Effect,
     Pause,
@@ -16,10 +18,9 @@ from pyrklog.controller.effects import (
     Steps,
     WriteStates,
 )
-from pyrklog.controller.election import Candidates, Election, offline_election
-from pyrklog.controller.eligible import EligibleReplicas
-from pyrklog.controller.pieces import pieces
-from pyrklog.controller.requests import TopicPartition
+from pyrklog.controller.eligible_leader_replicas import EligibleReplicas
+from pyrklog.controller.invariants import check_leadership
+from pyrklog.controller.leader_election import Candidates, Election, offline_election
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 
@@ -79,7 +80,7 @@ class PartitionChanges:
             else:
                 self._batch.update_metadata(self._state.brokers, [partition])
                 yield self._failed(partition, "no replica lives")
-        writes = [StateWrite(key, leadership, -1) for key, leadership in wanted.items()]
+        writes = [state_write(item, wanted[item.key]) for item in partitions if item.key in wanted]
         written: dict[TopicPartition, int | None] = yield WriteStates(writes)
         for partition in partitions:
             leadership = wanted.get(partition.key)
@@ -239,7 +240,8 @@ class PartitionChanges:
 
 
 def state_write(partition: Partition, after: Leadership) -> StateWrite:
-    """What writes ``after`` where nobody has written since."""
+    """What writes ``after`` where nobody has written since. Raises :class:`InvariantError`."""
     before = partition.leadership
+    check_leadership(partition.key, partition.replicas, before, after)
     had_eligible = before is not None and bool(before.eligible or before.unclean)
     return StateWrite(partition.key, after, partition.partition_epoch, had_eligible)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyrklog.logs import get_logger
+from pyrklog.base.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import BadVersionError, Metastore, NodeExistsError, NoNodeError
 

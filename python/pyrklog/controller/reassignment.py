@@ -1,4 +1,4 @@
-"""Moving partitions to other replicas, step by step (``docs/cluster.md``, section 6). Pure.
+"""Moving partitions to other replicas, step by step (``cluster.md``, section 6). Pure.
 
 The steps and their order are Kafka's (3.9, KIP-455), but that what was added in vain goes before
 anything else. The topic's znode is written first, with the targets and the old replicas, and last,
@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import Refusal, TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import (
     Effect,
     StateChange,
@@ -24,13 +25,10 @@ from pyrklog.controller.effects import (
     UnmarkReassignments,
     WriteAssignments,
 )
-from pyrklog.controller.election import (
-    reassignment_election,
-    same_leader,
-)
+from pyrklog.controller.invariants import check_assignment
+from pyrklog.controller.leader_election import reassignment_election, same_leader
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.replicas import Replica, ReplicaChanges
-from pyrklog.controller.requests import Refusal, TopicPartition
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
 from pyrklog.errors import ErrorCode
 
@@ -347,9 +345,13 @@ class Reassignments:
         yield from self._ended(sorted({partition.topic.name for partition in before}))
 
     def _write(self, assignments: _Moves) -> _Refused:
-        """One write a topic; returns the partitions of topics that are gone, or too large."""
+        """One write a topic; returns the partitions of topics that are gone, or too large.
+
+        Raises :class:`InvariantError`.
+        """
         by_topic: dict[str, dict[int, PartitionAssignment]] = {}
         for partition, assignment in assignments.items():
+            check_assignment(partition.key, partition.assignment, assignment)
             by_topic.setdefault(partition.topic.name, {})[partition.index] = assignment
         errors: dict[str, ErrorCode] = {}
         for topic, found in by_topic.items():

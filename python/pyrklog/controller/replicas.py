@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
-from pyrklog.controller.election import same_leader, without_replicas
+from pyrklog.controller.leader_election import same_leader, without_replicas
 from pyrklog.controller.partitions import PartitionChanges
 from pyrklog.controller.state import ControllerState, Partition, ReplicaState
 from pyrklog.metastore.znodes import Leadership

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.cluster.requests import Elected, ElectionKind, Refusal, TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps, UnmarkElection
-from pyrklog.controller.election import preferred_election, unclean_election
+from pyrklog.controller.leader_election import preferred_election, unclean_election
 from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.requests import Elected, ElectionKind, Refusal, TopicPartition
 from pyrklog.controller.state import ControllerState, Partition
 from pyrklog.errors import ErrorCode
 

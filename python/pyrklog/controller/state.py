@@ -1,6 +1,6 @@
 """What the controller knows: brokers, topics, partitions, replicas; and the two tables of states.
 
-Transitions (Kafka 3.9, ``docs/design.md``, "A single node is a cluster of one"): a state may be
+Transitions (Kafka 3.9, ``design.md``, "A single node is a cluster of one"): a state may be
 entered from those that its row names; anything else is a bug of the controller and raises.
 """
 
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import NamedTuple
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import EPOCH_NONE, PartitionInfo, TopicPartition
-from pyrklog.image import LEADER_NONE, BrokerImage
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.image import LEADER_NONE
+from pyrklog.cluster.requests import EPOCH_NONE, LiveBroker, PartitionInfo, TopicPartition
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 
@@ -62,15 +61,6 @@ REPLICA_TRANSITIONS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
 
 class IllegalTransitionError(Exception):
     """A transition that the table does not have."""
-
-
-class LiveBroker(NamedTuple):
-    """A registered broker; its epoch is the czxid of its registration."""
-
-    image: BrokerImage
-    epoch: int
-    is_unclean: bool = False
-    """Whether it may lack acknowledged records and has not left the ISRs yet."""
 
 
 class Partition:

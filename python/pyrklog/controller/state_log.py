@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from pyrklog.line_writer import LineWriter
-from pyrklog.logs import get_logger
+from pyrklog.base.line_writer import LineWriter
+from pyrklog.base.logs import get_logger
 
 FILE_NAME = "state-change.jsonl"
 SIZE_MAX_BYTES = 32 * 2**20

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.admin.names import wrong_with_name
-from pyrklog.controller.requests import TopicPartition
-from pyrklog.controller.state import LiveBroker
-from pyrklog.image import BrokerImage
-from pyrklog.logs import get_logger
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.requests import LiveBroker, TopicPartition
+from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     Metastore,
@@ -18,6 +16,7 @@ from pyrklog.metastore.interface import (
     Watch,
 )
 from pyrklog.metastore.znode_values import broker_of
+from pyrklog.plane.values import BrokerImage
 
 log = get_logger("controller")
 

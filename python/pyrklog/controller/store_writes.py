@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import TopicPartition
 from pyrklog.controller.effects import StateWrite
-from pyrklog.controller.requests import TopicPartition
 from pyrklog.errors import ErrorCode
-from pyrklog.logs import get_logger
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,

@@ -4,7 +4,7 @@ Of a broker whose machine lost power, or whose disk was replaced, nobody knows w
 was acknowledged. Where a replica lives that has everything, the broker leaves the ISR, and is
 eligible no more, before anything else is decided, and comes back as every follower does (the
 unclean shutdown of KIP-966). Where none does, nobody leaves: the unclean ones are marked, and once
-nobody better is to be expected the one whose log reaches furthest leads (``docs/cluster.md``,
+nobody better is to be expected the one whose log reaches furthest leads (``cluster.md``,
 section 6).
 """
 
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pyrklog.controller.batch import RequestBatch
+from pyrklog.base.pieces import Turn
+from pyrklog.cluster.requests import LogEnd, TopicPartition
+from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import (
     ForgetUnclean,
     Pause,
@@ -21,10 +23,8 @@ from pyrklog.controller.effects import (
     Steps,
     WaitForOthers,
 )
-from pyrklog.controller.election import after_unclean_starts, with_most
+from pyrklog.controller.leader_election import after_unclean_starts, with_most
 from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.pieces import Turn
-from pyrklog.controller.requests import LogEnd, TopicPartition
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyrklog.cli.failures import CliError
 from pyrklog.dev.ports import HOST, client_port, peer_port, routed_peer_port, routed_zookeeper_port
 from pyrklog.dev.state import Cluster, Node, Place
 from pyrklog.dev.zookeeper import SESSION_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from pyrklog.protocol.cluster import DescribeClusterResponse
+
+    DescribeCluster = Callable[[tuple[str, int], float], DescribeClusterResponse]
+    """Asks the broker at an address within so many seconds. Raises :class:`OSError`."""
 
 CONFIG_FILE = "server.properties"
 CHROOT = "/pyrklog"
@@ -83,7 +89,7 @@ def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
 
 def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
     """The broker's own check; :class:`StartError` where it would refuse to start."""
-    from pyrklog.config import load_config
+    from pyrklog.config.load import load_config
     from pyrklog.errors import ConfigError
 
     for setting in cluster.settings:
@@ -106,16 +112,12 @@ def is_ready(output: str) -> bool:
     return any(_event(line) == "ready" for line in output.splitlines() if '"ready"' in line)
 
 
-def knows(cluster: Cluster, node: Node, others: Collection[int]) -> bool:
+def knows(describe: DescribeCluster, cluster: Cluster, node: Node, others: Collection[int]) -> bool:
     """Whether it tells its clients of all these brokers and of a controller."""
-    from pyrklog.cli.asking import BrokerConnection
-    from pyrklog.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-
     address = (HOST, client_port(cluster.base_port, node.number))
     try:
-        with BrokerConnection(address, _ASK_TIMEOUT_S) as connection:
-            found = connection.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
-    except (CliError, OSError):
+        found = describe(address, _ASK_TIMEOUT_S)
+    except OSError:
         return False
     numbers = {one.broker_id for one in found.brokers}
     return found.error_code == 0 and numbers >= set(others) and found.controller_id in numbers

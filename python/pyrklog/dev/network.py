@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from pyrklog.cli.failures import CliError
+from pyrklog.dev.errors import DevError
 from pyrklog.dev.origin import find_origin
 from pyrklog.dev.ports import HOST
 from pyrklog.dev.routes import APPLIED_FILE, Route, Routes, read_routes
@@ -144,7 +144,7 @@ class Network:
             brokers = self._place.load().brokers
             pids = {one.number: one.process.pid for one in brokers if one.process is not None}
             return find_origin(near.socket.getsockname(), near.socket.getpeername(), pids)
-        except (CliError, OSError):
+        except (DevError, OSError):
             return None
 
     async def _pump(

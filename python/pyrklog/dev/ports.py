@@ -18,7 +18,7 @@ import errno
 import socket
 from collections.abc import Collection, Iterable
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.dev.errors import DevError, Problem
 
 HOST = "127.0.0.1"
 BASE_PORT = 19092
@@ -57,18 +57,22 @@ def routed_zookeeper_port(base: int, broker: int, server: int) -> int:
 
 
 def check_base(base: int) -> None:
-    """:class:`CliError` where a block does not fit there."""
+    """:class:`DevError` where a block does not fit there."""
     if not 1024 <= base <= 65536 - USED_PORTS:
-        raise CliError(Exit.USAGE, f"--base-port is 1024 to {65536 - USED_PORTS}, not {base}", None)
+        raise DevError(
+            Problem.USAGE, f"--base-port is 1024 to {65536 - USED_PORTS}, not {base}", None
+        )
 
 
 def choose_base(others: Collection[int]) -> int:
-    """The first block that no other cluster of ours has; :class:`CliError` where all are taken."""
+    """The first block that no other cluster of ours has; :class:`DevError` where all are taken."""
     for base in range(BASE_PORT, _EPHEMERAL_FROM - USED_PORTS, BLOCK_PORTS):
         if all(not overlaps(base, other) for other in others):
             return base
-    raise CliError(
-        Exit.FAILED, f"{len(others)} clusters have all the ports", "purge one, or give --base-port"
+    raise DevError(
+        Problem.FAILED,
+        f"{len(others)} clusters have all the ports",
+        "purge one, or give --base-port",
     )
 
 
@@ -78,7 +82,7 @@ def overlaps(base: int, other: int) -> bool:
 
 
 def check_free(ports: Iterable[int], fix: str) -> None:
-    """:class:`CliError` that names the first port which is taken, by whom, and ``fix``."""
+    """:class:`DevError` that names the first port which is taken, by whom, and ``fix``."""
     for port in ports:
         with socket.socket() as probe:
             # As whoever will listen there: closed connections of before are no obstacle.
@@ -90,10 +94,10 @@ def check_free(ports: Iterable[int], fix: str) -> None:
                 raise _taken(port, error, fix) from None
 
 
-def _taken(port: int, error: OSError, fix: str) -> CliError:
+def _taken(port: int, error: OSError, fix: str) -> DevError:
     if error.errno != errno.EADDRINUSE:
-        return CliError(Exit.FAILED, f"port {port}: {error.strerror}", fix)
-    from pyrklog.diagnosis import port_holder
+        return DevError(Problem.FAILED, f"port {port}: {error.strerror}", fix)
+    from pyrklog.base.diagnosis import port_holder
 
     holder = port_holder(port) or "another process"
-    return CliError(Exit.FAILED, f"port {port} is held by {holder}", fix)
+    return DevError(Problem.FAILED, f"port {port} is held by {holder}", fix)

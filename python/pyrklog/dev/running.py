@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pyrklog.cli.failures import CliError, Exit
 from pyrklog.dev import brokers, java, ports, processes, zookeeper
+from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.processes import Daemon
 from pyrklog.dev.routes import (
     APPLIED_FILE,
@@ -34,10 +34,18 @@ _ARENA_MARKER = ".pyrklog-arena"
 class Runner:
     """What can be done to one cluster. ``environment`` is what its processes inherit.
 
-    Methods raise :class:`CliError`. The caller holds the lock of the place.
+    Methods raise :class:`DevError`. The caller holds the lock of the place.
     """
 
-    def __init__(self, place: Place, cluster: Cluster, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        cluster: Cluster,
+        environment: Mapping[str, str],
+        describe: brokers.DescribeCluster,
+    ) -> None:
+        """``describe``: how to ask a broker which others it knows."""
+        self._describe = describe
         self.place = place
         self.cluster = cluster
         self._environment = environment
@@ -76,7 +84,7 @@ class Runner:
         """More brokers for a cluster that runs."""
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
-            raise CliError(Exit.USAGE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
+            raise DevError(Problem.USAGE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
         self._require_running([*self.cluster.zookeepers, self.cluster.network])
         added = [
             Node("broker", first + index, racks[index % len(racks)] if racks else None)
@@ -99,7 +107,7 @@ class Runner:
         """An orderly end where it runs, then a start."""
         if node.role == "broker" and node.number in self.cluster.isolated:
             fix = dev_command(self.cluster.name, "heal", node.name)
-            raise CliError(Exit.FAILED, f"{node.title} is cut off and could not come back", fix)
+            raise DevError(Problem.FAILED, f"{node.title} is cut off and could not come back", fix)
         others = [*self.cluster.zookeepers, self.cluster.network]
         self._require_running([one for one in others if one is not node])
         if node.process is not None:
@@ -188,7 +196,7 @@ class Runner:
         there = [one.number for one in self.cluster.brokers if self._takes_part(one)]
 
         def know_each_other() -> bool:
-            return all(brokers.knows(self.cluster, one, there) for one in nodes)
+            return all(brokers.knows(self._describe, self.cluster, one, there) for one in nodes)
 
         self._await(know_each_other, "the brokers do not find each other")
 
@@ -202,7 +210,7 @@ class Runner:
                 return
             self._check_daemons()
         logs = ", ".join(str(daemon.log) for daemon in self._daemons.values())
-        raise CliError(Exit.TIMED_OUT, f"{otherwise} after {START_S:g} s", f"see {logs}")
+        raise DevError(Problem.TIMED_OUT, f"{otherwise} after {START_S:g} s", f"see {logs}")
 
     def _check_daemons(self) -> None:
         for name, daemon in self._daemons.items():
@@ -212,7 +220,7 @@ class Runner:
                 lines = daemon.output().strip().splitlines()
                 said = f": {lines[-1]}" if lines else ""
                 what = f"{node.title} ended at its start (exit code {code}){said}"
-                raise CliError(Exit.FAILED, what, f"see {daemon.log}")
+                raise DevError(Problem.FAILED, what, f"see {daemon.log}")
 
     def _abandon(self, nodes: Sequence[Node]) -> None:
         """A start that failed, or was interrupted: nothing of it goes on."""
@@ -234,11 +242,11 @@ class Runner:
                 known = len(self.cluster.running())
                 words = ("restart", node.name) if known else ("start",)
                 fix = dev_command(self.cluster.name, *words)
-                raise CliError(Exit.FAILED, f"{node.title} does not run", fix)
+                raise DevError(Problem.FAILED, f"{node.title} does not run", fix)
 
-    def _not_running(self, node: Node) -> CliError:
+    def _not_running(self, node: Node) -> DevError:
         fix = dev_command(self.cluster.name, "restart", node.name)
-        return CliError(Exit.FAILED, f"{node.title} does not run", fix)
+        return DevError(Problem.FAILED, f"{node.title} does not run", fix)
 
     # --- down ------------------------------------------------------------------------------------
 
@@ -295,7 +303,7 @@ class Runner:
         """Cuts a broker off from the other brokers and from ZooKeeper, or undoes that."""
         if node.role != "broker":
             fix = dev_command(self.cluster.name, "pause", node.name)
-            raise CliError(Exit.USAGE, f"{node.title} is no broker", fix)
+            raise DevError(Problem.USAGE, f"{node.title} is no broker", fix)
         self._require_running([self.cluster.network])
         before = set(self.cluster.isolated)
         after = before | {node.number} if cut_off else before - {node.number}
@@ -327,7 +335,7 @@ class Runner:
             if applied_revision(self.place.folder) >= wanted:
                 return
         log = self.place.log_of(self.cluster, network)
-        raise CliError(Exit.TIMED_OUT, "the network does not answer", f"see {log}")
+        raise DevError(Problem.TIMED_OUT, "the network does not answer", f"see {log}")
 
 
 def new_cluster(
@@ -340,11 +348,11 @@ def new_cluster(
     settings: Sequence[str],
     temporary: bool,
 ) -> Cluster:
-    """A cluster of which nothing is there yet. :class:`CliError` for bad values."""
+    """A cluster of which nothing is there yet. :class:`DevError` for bad values."""
     if not 1 <= count <= ports.BROKERS_MAX:
-        raise CliError(Exit.USAGE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
+        raise DevError(Problem.USAGE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
     if zookeepers not in (1, ports.ZOOKEEPERS_MAX):
-        raise CliError(Exit.USAGE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}")
+        raise DevError(Problem.USAGE, f"--zk is 1 or {ports.ZOOKEEPERS_MAX}, not {zookeepers}")
     others = [one.base_port for one in place.others()]
     base = ports.choose_base(others) if base_port is None else base_port
     ports.check_base(base)
@@ -362,7 +370,7 @@ def new_cluster(
 
 def _remove_arenas(folder: Path) -> None:
     """What brokers that were killed left in shared memory for their next start."""
-    from pyrklog.offline import remove_arena
+    from pyrklog.plane.offline import remove_arena
 
     for marker in folder.glob(f"data/**/{_ARENA_MARKER}"):
         for line in marker.read_text().splitlines():

@@ -24,8 +24,8 @@ from typing import Literal
 
 import msgspec
 
-from pyrklog.cli.failures import CliError, Exit
 from pyrklog.dev import processes
+from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.ports import HOST, client_port, routed_peer_port, zookeeper_port
 from pyrklog.dev.processes import ProcessId
 
@@ -108,12 +108,12 @@ class Cluster(msgspec.Struct):
         return self.of("network")[0]
 
     def node(self, name: str) -> Node:
-        """The node of this name; :class:`CliError` where there is none."""
+        """The node of this name; :class:`DevError` where there is none."""
         for one in self.nodes:
             if one.name == name:
                 return one
         known = ", ".join(one.name for one in self.nodes)
-        raise CliError(Exit.NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
+        raise DevError(Problem.NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
 
     def running(self) -> list[Node]:
         """The nodes whose processes are there."""
@@ -149,10 +149,10 @@ class Place:
     """The folder of one cluster."""
 
     def __init__(self, root: Path, name: str) -> None:
-        """:class:`CliError` where the name is none."""
+        """:class:`DevError` where the name is none."""
         if not _NAME.fullmatch(name):
-            raise CliError(
-                Exit.USAGE,
+            raise DevError(
+                Problem.USAGE,
                 f"--name takes up to 64 letters, digits, dots, hyphens and underscores, "
                 f"not {name!r}",
             )
@@ -162,7 +162,7 @@ class Place:
         self.state_file = self.folder / STATE_FILE
 
     def load(self) -> Cluster:
-        """:class:`CliError` where there is no such cluster, or its file cannot be read."""
+        """:class:`DevError` where there is no such cluster, or its file cannot be read."""
         try:
             content = self.state_file.read_bytes()
         except FileNotFoundError:
@@ -201,7 +201,7 @@ class Place:
             if file.parent != self.folder:
                 try:
                     found.append(Place(self.root, file.parent.name).load())
-                except CliError:
+                except DevError:
                     continue
         return found
 
@@ -216,15 +216,15 @@ class Place:
         finally:
             os.close(descriptor)
 
-    def _unknown(self) -> CliError:
+    def _unknown(self) -> DevError:
         names = [cluster.name for cluster in self.others()]
         start = dev_command(self.name, "start")
         fix = f"there is {', '.join(names)} (--name); or {start}" if names else start
-        return CliError(Exit.NOT_FOUND, f"there is no dev cluster {self.name}", fix)
+        return DevError(Problem.NOT_FOUND, f"there is no dev cluster {self.name}", fix)
 
-    def _unreadable(self, why: str) -> CliError:
+    def _unreadable(self, why: str) -> DevError:
         fix = f"end its processes by hand and remove {self.folder}"
-        return CliError(Exit.FAILED, f"{self.state_file} cannot be read: {why}", fix)
+        return DevError(Problem.FAILED, f"{self.state_file} cannot be read: {why}", fix)
 
 
 def dev_command(name: str, *words: str) -> str:

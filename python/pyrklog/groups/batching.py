@@ -1,7 +1,7 @@
-"""Appends that wait for the log, and how they share batches. Pure.
+"""Puts appends that wait for the log into shared batches. Pure.
 
-Commits of many groups that come in at the same time go into one batch of their partition. Order is
-kept; a transaction's records, and what is large, stay alone.
+Simultaneous commits of many groups go into one batch of their partition. The order stays; records
+of a transaction and large appends get batches of their own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Union
 
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
-    Append,
-)
-from pyrklog.internal_log import (
-    NewRecord,
-    Producer,
-)
+from pyrklog.plane.internal_log import NewRecord, Producer
 
 SHARED_BATCH_BYTES_MAX = 65_536
 BATCH_HEADER_BYTES = 61
@@ -29,20 +24,17 @@ Queued = Union["QueuedAppend", OffsetCommit]
 
 
 class QueuedAppend(NamedTuple):
-    """An append and the group that awaits it."""
-
     machine: GroupMachine
     append: Append
 
 
-class Batch(NamedTuple):
-    """Appends whose records go into the log together, in this order."""
+class AppendBatch(NamedTuple):
+    """Appends that go into the log as one batch, in this order."""
 
     appends: list[QueuedAppend]
     producer: Producer | None
 
     def records(self) -> list[NewRecord]:
-        """All records."""
         return [record for item in self.appends for record in item.append.records]
 
     def base_offsets(self, base_offset: int) -> list[int]:
@@ -65,17 +57,17 @@ def _size_bytes(append: Append) -> int:
 
 
 def shared_bytes_max(message_bytes_max: int) -> int:
-    """How much may share a batch where the log takes batches of this size at most: what could be
-    written alone must not fail for its company."""
+    """Limit on a shared batch where a batch may have ``message_bytes_max``: no append may fail
+    because of others in its batch."""
     return max(0, min(SHARED_BATCH_BYTES_MAX, message_bytes_max - BATCH_HEADER_BYTES))
 
 
 def make_batches(
     queue: Sequence[Queued], shared_max: int = SHARED_BATCH_BYTES_MAX
-) -> list[Batch | list[OffsetCommit]]:
-    """Puts neighbours together as far as they may share a batch of ``shared_max`` bytes. Commits
-    that go to the data plane whole share theirs with their like."""
-    batches: list[Batch | list[OffsetCommit]] = []
+) -> list[AppendBatch | list[OffsetCommit]]:
+    """Puts neighbours into batches of up to ``shared_max`` bytes. Commits that the data plane takes
+    whole share batches among themselves."""
+    batches: list[AppendBatch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:
         last = batches[-1] if batches else None
@@ -90,11 +82,11 @@ def make_batches(
             continue
         size_bytes = _size_bytes(item.append)
         plain = item.append.producer is None
-        is_open = isinstance(last, Batch) and last.producer is None
-        if isinstance(last, Batch) and is_open and plain and size_bytes <= room_bytes:
+        is_open = isinstance(last, AppendBatch) and last.producer is None
+        if isinstance(last, AppendBatch) and is_open and plain and size_bytes <= room_bytes:
             last.appends.append(item)
         else:
-            batches.append(Batch([item], item.append.producer))
+            batches.append(AppendBatch([item], item.append.producer))
             room_bytes = shared_max if plain else 0
         room_bytes -= size_bytes
     return batches

@@ -1,9 +1,9 @@
 """The group coordinator: carries out what the groups decide.
 
-One task ends timers, one hands appends to the log, one follows which partitions of
-``__consumer_offsets`` this broker leads, one lets offsets expire; each load and each append under
-way has a task of its own. All of them run on Trio's thread: an event is handled to its end before
-the next one begins, and long work pauses at checkpoints.
+One task ends timers, one hands appends to the log, one times out commits, one follows which
+partitions of ``__consumer_offsets`` this broker leads, one lets offsets expire; each load and each
+append under way has a task of its own. All run on Trio's thread: an event is handled to its end
+before the next one begins, and long work pauses at checkpoints.
 """
 
 from __future__ import annotations
@@ -17,46 +17,38 @@ from typing import Any
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.batching import (
-    Batch,
+    AppendBatch,
     Queued,
     QueuedAppend,
     make_batches,
     shared_bytes_max,
 )
-from pyrklog.groups.interfaces import (
-    OFFSETS_TOPIC,
-    Endpoint,
-    GroupOptions,
-    InternalLog,
-    OffsetsTopic,
-)
-from pyrklog.groups.loading import PartitionLoader
-from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.registry import Loaded, Outcome, Registry
-from pyrklog.groups.requests import Requests, not_served
-from pyrklog.groups.service import GroupService
-from pyrklog.groups.table import CommitBatch, OffsetCommit
-from pyrklog.groups.timers import TimerQueue
-from pyrklog.groups.values import (
+from pyrklog.groups.core_types import CommitBatch, OffsetCommit
+from pyrklog.groups.effects import (
     Append,
     AppendCommit,
     CancelTimer,
     Effect,
-    GroupSettings,
     Notice,
     Reply,
     SetTimer,
     Timer,
-    TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
-from pyrklog.logs import get_logger
-from pyrklog.pending import Pending
+from pyrklog.groups.group_manager import GroupEffects, GroupManager, Loaded
+from pyrklog.groups.interfaces import BrokerEndpoint, InternalLog, OffsetsTopic
+from pyrklog.groups.loading import PartitionLoader
+from pyrklog.groups.machine import Effects, GroupMachine
+from pyrklog.groups.messages import TopicPartition
+from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.groups.requests import GroupRequests, not_served
+from pyrklog.groups.timers import TimerQueue
+from pyrklog.plane.internal_log import AppendResult
 
 CREATION_WAIT_SECONDS = 5.0
 """How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""
@@ -65,26 +57,26 @@ LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
 FOLLOW_RETRY_SECONDS = 1.0
 STALL_SECONDS = 0.5
-"""A timer that is looked at so late says that the process stood still."""
+"""A timer that is seen so late shows that the process stood still."""
 CATCH_UP_SECONDS = 1.0
 CATCH_UP_ROUNDS_MAX = 5
-"""How long, and how often in a row, what has come is waited for after a stall."""
+"""How long, and how often in a row, the driver waits for requests after a stall."""
 COMMIT_LOOK_SECONDS = 0.25
 NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
 EVENTS_BETWEEN_CHECKPOINTS = 20
 OFFSETS_AN_EVENT = 1_000
-"""To look through so many offsets of a group takes about as long as an event."""
+"""Visiting so many offsets takes about as long as an event."""
 
 log = get_logger("groups")
 
 _Placement = tuple[int | None, dict[int, int]]
-"""Number of partitions of the offsets topic, and those led here with their epochs."""
+"""The number of partitions of the offsets topic, and the epochs of those led here."""
 _TimerKey = tuple[GroupMachine, Timer, str]
 
 
 class _Signal:
-    """Wakes one task; signals that nobody awaits are kept, once."""
+    """Wakes one task; a signal that nobody awaits is kept."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
@@ -97,8 +89,8 @@ class _Signal:
         self._event = trio.Event()
 
 
-class GroupCoordinator(Requests):
-    """:class:`.service.GroupService` over the groups whose partitions this broker leads."""
+class GroupCoordinator(GroupRequests):
+    """Coordinates the groups whose partitions this broker leads."""
 
     def __init__(
         self,
@@ -110,29 +102,28 @@ class GroupCoordinator(Requests):
         wall_ms: Callable[[], int],
         fresh_id: Callable[[], str],
     ) -> None:
-        """``fresh_id`` makes the end of a member id, another one each time."""
         count = topic.partition_count() or options.partition_count
-        registry = Registry(settings, count, topic.assigned_partitions)
-        super().__init__(registry, wall_ms, fresh_id)
+        manager = GroupManager(settings, count, topic.assigned_partitions)
+        super().__init__(manager, wall_ms, fresh_id)
         self.changes = Changes()
-        """Notified when a partition has been loaded or unloaded."""
+        """Notifies when a partition has been loaded or unloaded."""
         self._options = options
         self._log = internal_log
         self._topic = topic
         self._tokens = itertools.count(1)
         self._pending: dict[int, tuple[str, Pending[Any]]] = {}
-        """Requests that are not answered yet and their groups, by token."""
+        """Unanswered requests and their groups, by token."""
         self._timers: TimerQueue[_TimerKey] = TimerQueue()
         self._timer_earlier = _Signal()
         self._timer_look_at = float("inf")
         self._queues: dict[int, list[Queued]] = {}
         self._commits: deque[tuple[float, CommitBatch]] = deque()
-        """Commits that the data plane works on, and when their clients have waited enough."""
+        """Commits at the data plane, and when they time out."""
         self._commits_begun = _Signal()
         self._appends_queued = _Signal()
         self._loads: dict[int, trio.CancelScope] = {}
         self._deleted: dict[str, set[int]] = {}
-        """Partitions that are gone and whose offsets nobody forgets yet."""
+        """Deleted partitions whose offsets are still to be removed."""
         self._being_forgotten: dict[str, set[int]] = {}
         self._forgetting = trio.Lock()
         self._creating: trio.Event | None = None
@@ -151,7 +142,7 @@ class GroupCoordinator(Requests):
 
     # --- effects ---------------------------------------------------------------------------------
 
-    def _begin(self, group_id: str, event: Callable[[int], Outcome]) -> Pending[Any]:
+    def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
         token = next(self._tokens)
         pending: Pending[Any] = Pending(partial(self._forget, token))
         self._pending[token] = (group_id, pending)
@@ -166,19 +157,18 @@ class GroupCoordinator(Requests):
     def _forget(self, token: int) -> None:
         self._pending.pop(token, None)
 
-    def _hand_in(self, group_id: str, event: Callable[[], Outcome]) -> None:
-        """Hands in an event that nobody waits for."""
+    def _hand_in(self, group_id: str, event: Callable[[], GroupEffects]) -> None:
         try:
             self._carry_out(event())
         except Exception as error:
             self._set_aside(group_id, error)
 
     def _tell(self, machine: GroupMachine, event: Callable[[], Effects]) -> None:
-        """The same for a group that may have ended or moved since, and may be here anew."""
+        """The same for a group that may have ended, moved or been loaded again since."""
         try:
-            self._carry_out(Outcome(machine, event()))
+            self._carry_out(GroupEffects(machine, event()))
         except Exception as error:
-            if self.registry.groups.get(machine.group_id) is machine:
+            if self.manager.groups.get(machine.group_id) is machine:
                 self._set_aside(machine.group_id, error)
             else:
                 log.error("former_group_failed", group=machine.group_id, exc_info=error)
@@ -191,8 +181,8 @@ class GroupCoordinator(Requests):
             consequence="it has no coordinator until its partition is loaded anew: "
             "restart this broker, or let another one lead",
         )
-        machine = self.registry.groups.get(group_id)
-        self.registry.set_aside(group_id)
+        machine = self.manager.groups.get(group_id)
+        self.manager.set_aside(group_id)
         if machine is not None:
             machine.abandon()
             for key in [key for key in self._timers if key[0] is machine]:
@@ -202,7 +192,7 @@ class GroupCoordinator(Requests):
                 del self._pending[token]
                 pending.fail(not_served(group_id))
 
-    def _carry_out(self, outcome: Outcome) -> None:
+    def _carry_out(self, outcome: GroupEffects) -> None:
         machine, effects = outcome
         for effect in effects:
             self._do(machine, effect)
@@ -225,12 +215,12 @@ class GroupCoordinator(Requests):
                 self._timers.cancel((machine, timer, member_id))
             case Append():
                 assert machine is not None
-                partition = self.registry.partition_for(machine.group_id)
+                partition = self.manager.partition_for(machine.group_id)
                 self._queues.setdefault(partition, []).append(QueuedAppend(machine, effect))
                 self._appends_queued.set()
             case AppendCommit(commit):
                 assert machine is not None
-                partition = self.registry.partition_for(machine.group_id)
+                partition = self.manager.partition_for(machine.group_id)
                 self._queues.setdefault(partition, []).append(commit)
                 self._appends_queued.set()
             case Notice(event, fields, level):
@@ -256,8 +246,8 @@ class GroupCoordinator(Requests):
                     await trio.lowlevel.checkpoint()
 
     async def _catch_up(self, due: float) -> None:
-        """After a stall (a process that was stopped, a long turn) nobody is judged before what has
-        come meanwhile was heard: heartbeats lie in sockets and queues then."""
+        """After a stall (a stopped process, a long task) lets waiting heartbeats be handled before
+        sessions end."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             if trio.current_time() - due < STALL_SECONDS:
                 return
@@ -273,8 +263,8 @@ class GroupCoordinator(Requests):
             shared_max = shared_bytes_max(self._options.message_bytes_max)
             for partition, queue in queues.items():
                 for batch in make_batches(queue, shared_max):
-                    # Handed on here, in order; only the waiting is done beside.
-                    if isinstance(batch, Batch):
+                    # Handed on here, in order; other tasks wait for the results.
+                    if isinstance(batch, AppendBatch):
                         try:
                             appended = self._hand_on(partition, batch)
                         except Exception as error:
@@ -287,8 +277,8 @@ class GroupCoordinator(Requests):
                         except Exception as error:
                             self._give_up_commits(batch, error)
 
-    def _hand_on(self, partition: int, batch: Batch) -> Awaitable[AppendResult]:
-        owned = self.registry.partitions().get(partition)
+    def _hand_on(self, partition: int, batch: AppendBatch) -> Awaitable[AppendResult]:
+        owned = self.manager.partitions().get(partition)
         if owned is None:
             return _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._log.append_internal(
@@ -302,7 +292,7 @@ class GroupCoordinator(Requests):
         )
 
     def _hand_on_commits(self, partition: int, commits: list[OffsetCommit]) -> None:
-        owned = self.registry.partitions().get(partition)
+        owned = self.manager.partitions().get(partition)
         under_way = self._log.append_commits(
             OFFSETS_TOPIC,
             partition,
@@ -318,14 +308,14 @@ class GroupCoordinator(Requests):
                 self._commits_begun.set()
 
     def _give_up_commits(self, commits: list[OffsetCommit], error: Exception) -> None:
-        """They are staged, and nobody knows how far they got: their groups are set aside."""
+        """Sets the groups of staged commits aside, since it is unknown how far these got."""
         for group_id in dict.fromkeys(commit.group_id for commit in commits):
             self._set_aside(group_id, error)
         for commit in commits:
             self._log.close_request(commit.id)
 
     async def _run_commit_deadlines(self) -> None:
-        """Looks now and then at commits whose time is up; nearly all are answered long before."""
+        """Times out commits at intervals; nearly all are answered long before."""
         while True:
             await self._commits_begun.wait()
             while self._commits:
@@ -339,7 +329,7 @@ class GroupCoordinator(Requests):
                         log.error("commits_not_timed_out", exc_info=error)
                 await trio.sleep(COMMIT_LOOK_SECONDS)
 
-    async def _await_append(self, batch: Batch, appended: Awaitable[AppendResult]) -> None:
+    async def _await_append(self, batch: AppendBatch, appended: Awaitable[AppendResult]) -> None:
         result = AppendResult(ErrorCode.REQUEST_TIMED_OUT)
         try:
             with trio.move_on_after(self._options.commit_timeout_ms / 1000):
@@ -366,20 +356,20 @@ class GroupCoordinator(Requests):
 
     def _follow(self) -> _Placement:
         count, led = followed = self._placement()
-        for partition, owned in self.registry.partitions().items():
-            # With another epoch somebody else has led in between.
+        for partition, owned in self.manager.partitions().items():
+            # Another epoch: another broker has led in between.
             if led.get(partition) != owned.epoch:
                 self._unload(partition)
-        if count is not None and not self.registry.partitions():
-            # A topic that grows later must not move groups between their partitions.
-            self.registry.partition_count = count
-        self.registry.forget_unassigned()
+        if count is not None and not self.manager.partitions():
+            # A topic that grows later must not move groups between partitions.
+            self.manager.partition_count = count
+        self.manager.forget_unassigned()
         for partition, epoch in led.items():
-            if self.registry.begin_load(partition, epoch):
+            if self.manager.begin_load(partition, epoch):
                 scope = self._loads[partition] = trio.CancelScope()
                 self._nursery.start_soon(self._load, partition, scope)
-                # It may have been served, and told of nothing yet, when these were noted.
-                self.registry.note_deleted(self._being_forgotten)
+                # These may have been noted before the partition was known here.
+                self.manager.note_deleted(self._being_forgotten)
         return followed
 
     def _placement(self) -> _Placement:
@@ -392,7 +382,7 @@ class GroupCoordinator(Requests):
         scope = self._loads.pop(partition, None)
         if scope is not None:
             scope.cancel()
-        moved = self.registry.unload(partition)
+        moved = self.manager.unload(partition)
         for machine in moved:
             self._tell(machine, partial(machine.unload, self._wall_ms()))
         self.changes.notify()
@@ -405,11 +395,11 @@ class GroupCoordinator(Requests):
             served = 0
             groups = loader.finish()
             while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
-                done = self.registry.take_loaded(partition, some, self._wall_ms())
+                done = self.manager.take_loaded(partition, some, self._wall_ms())
                 self._serve_loaded(done)
                 served += len(done.served)
                 await trio.lowlevel.checkpoint()
-            self.registry.finish_load(partition, (), self._wall_ms())
+            self.manager.finish_load(partition, (), self._wall_ms())
             del self._loads[partition]
             self.changes.notify()
             facts = {
@@ -433,7 +423,7 @@ class GroupCoordinator(Requests):
             self._tell(machine, partial(list, effects))
 
     async def _read_groups(self, partition: int) -> PartitionLoader:
-        """What the partition's log says. Until it can be read, clients are told to wait."""
+        """Reads the partition's log, again and again until it can be read."""
         while True:
             try:
                 return await self._read(partition)
@@ -449,7 +439,7 @@ class GroupCoordinator(Requests):
                 OFFSETS_TOPIC, partition, offset, max_bytes=self._options.load_buffer_bytes
             )
             if read.error is not ErrorCode.NONE:
-                # Either it passes, or this broker leads the partition no more and is told so.
+                # It passes, or this broker is told that it leads the partition no more.
                 log.warning("offsets_load_retried", partition=partition, error=read.error.name)
                 await trio.sleep(LOAD_RETRY_SECONDS)
                 continue
@@ -467,30 +457,27 @@ class GroupCoordinator(Requests):
     async def _run_expiry(self) -> None:
         while True:
             await trio.sleep(self._options.expiry_interval_ms / 1000)
-            await self._for_each_group(lambda name: self.registry.expire(name, self._wall_ms()))
+            await self._for_each_group(lambda name: self.manager.expire(name, self._wall_ms()))
 
     def note_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics, or some partitions, are gone: :meth:`forget_deleted` is to be called. Until it is
-        done, nobody commits offsets of topics that have these names by then."""
+        """Notes deleted partitions. Until :meth:`forget_deleted` has removed their offsets, no
+        offsets of new partitions with these names are committed."""
         noted: dict[str, set[int]] = {}
         for topic, index in partitions:
             noted.setdefault(topic, set()).add(index)
             self._deleted.setdefault(topic, set()).add(index)
-        self.registry.note_deleted(noted)
+        self.manager.note_deleted(noted)
 
     async def forget_deleted(self) -> None:
-        """Forgets the offsets of what was noted."""
         async with self._forgetting:
-            # What was deleted while this waited is forgotten in one walk over the groups.
+            # One walk over the groups for all that was deleted while this waited.
             deleted, self._deleted = self._deleted, {}
-            self.registry.note_deleted(deleted)
+            self.manager.note_deleted(deleted)
             self._being_forgotten = deleted
             try:
                 if deleted:
                     await self._for_each_group(
-                        lambda name: self.registry.partitions_deleted(
-                            name, deleted, self._wall_ms()
-                        )
+                        lambda name: self.manager.partitions_deleted(name, deleted, self._wall_ms())
                     )
             finally:
                 self._being_forgotten = {}
@@ -502,14 +489,14 @@ class GroupCoordinator(Requests):
         return any(
             index in gone.get(topic, ())
             for gone in (self._deleted, self._being_forgotten)
-            if gone  # as they seldom are
+            if gone
             for topic, index in offsets
         )
 
-    async def _for_each_group(self, event: Callable[[str], Outcome]) -> None:
+    async def _for_each_group(self, event: Callable[[str], GroupEffects]) -> None:
         work = 0
-        for name in list(self.registry.groups):
-            work += 1 + self.registry.committed_count(name) // OFFSETS_AN_EVENT
+        for name in list(self.manager.groups):
+            work += 1 + self.manager.committed_count(name) // OFFSETS_AN_EVENT
             self._hand_in(name, partial(event, name))
             if work >= EVENTS_BETWEEN_CHECKPOINTS:
                 work = 0
@@ -519,27 +506,29 @@ class GroupCoordinator(Requests):
         self, producer_id: int, partitions: Iterable[int], *, commit: bool
     ) -> None:
         """A transaction's marker has been written to these partitions of the offsets topic."""
-        self.registry.transaction_completed(producer_id, partitions, commit=commit)
+        self.manager.transaction_completed(producer_id, partitions, commit=commit)
 
     # --- requests --------------------------------------------------------------------------------
 
-    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, Endpoint | None]:
+    async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
+        """The coordinator of a group as advertised on a listener; creates ``__consumer_offsets`` if
+        it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
         if self._topic.partition_count() is None:
             with trio.move_on_after(CREATION_WAIT_SECONDS):
                 await self._create_topic()
         count = self._topic.partition_count()
         if count is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
-        if not self.registry.partitions():
-            self.registry.partition_count = count
-        partition = self.registry.partition_for(group_id)
+        if not self.manager.partitions():
+            self.manager.partition_count = count
+        partition = self.manager.partition_for(group_id)
         endpoint = self._topic.leader_endpoint(partition, listener)
         if endpoint is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         return ErrorCode.NONE, endpoint
 
     async def _create_topic(self) -> None:
-        """Creates the topic once, however many ask; after a failure not again at once."""
+        """Creates the topic once for all that ask; after a failure not again at once."""
         if self._creating is not None:
             await self._creating.wait()
             return
@@ -550,7 +539,7 @@ class GroupCoordinator(Requests):
             error = await self._topic.create()
             if error is not ErrorCode.NONE:
                 self._creation_failed_at = trio.current_time()
-                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:  # which is told already
+                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:
                     log.error("offsets_topic_not_created", error=error.name)
         finally:
             self._creating.set()
@@ -559,7 +548,3 @@ class GroupCoordinator(Requests):
 
 async def _failed(error: ErrorCode) -> AppendResult:
     return AppendResult(error)
-
-
-def _is_the_service(coordinator: GroupCoordinator) -> GroupService:
-    return coordinator  # the type checker holds the class to the interface

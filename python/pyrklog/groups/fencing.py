@@ -1,4 +1,4 @@
-"""Who may speak for a group: member ids, instance ids, generations."""
+"""Checks that a request comes from a member: member id, instance id, generation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pyrklog.groups.group import Group
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """FENCED_INSTANCE_ID where another member has taken over the instance id (KIP-345)."""
+    """FENCED_INSTANCE_ID if another member has taken over the instance id (KIP-345)."""
     if instance_id is not None:
-        current = group.roster.member_of_instance(instance_id)
+        current = group.members.ids_by_instance.get(instance_id)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if current != member_id:
             return ErrorCode.FENCED_INSTANCE_ID
-    if group.roster.get(member_id) is None:
+    if group.members.get(member_id) is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE
 
@@ -22,7 +22,7 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
 def check_generation(
     group: Group, generation: int, member_id: str, instance_id: str | None
 ) -> ErrorCode:
-    """A member of the current generation, or why not."""
+    """NONE for a member of the current generation."""
     error = check_member(group, member_id, instance_id)
     if error is ErrorCode.NONE and generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION

@@ -1,8 +1,8 @@
 """What the coordinator needs of the rest of the broker.
 
-:class:`InternalLog` is the seam: record batches are built, checked, compressed and decompressed in
-Rust; here a record is a key and a value. :class:`OffsetsTopic` is the control plane's side: where
-the partitions of ``__consumer_offsets`` are led, and how the topic comes to be.
+:class:`InternalLog` leads to the data plane, which builds, checks and compresses record batches;
+here a record is a key and a value. :class:`OffsetsTopic` is the cluster's view of
+``__consumer_offsets``. Tests have an implementation of their own of each.
 """
 
 from __future__ import annotations
@@ -11,12 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.table import CommitBatch, OffsetCommit
-from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
-
-OFFSETS_TOPIC = "__consumer_offsets"
-
-CODEC_NONE = 0
+from pyrklog.groups.core_types import CommitBatch, OffsetCommit
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
 
 
 class InternalLog(Protocol):
@@ -33,14 +29,14 @@ class InternalLog(Protocol):
         expected_epoch: int,
         producer: Producer | None = None,
     ) -> Awaitable[AppendResult]:
-        """Appends one batch; what is awaited is that the high watermark has passed it.
+        """Appends one batch; the result comes once the high watermark has passed it.
 
-        The call itself hands the batch on and does not wait, so that appends of one partition
-        enter the log in the order of the calls. Errors, all of which may
-        follow a partial success on other replicas: NOT_LEADER_OR_FOLLOWER (this broker has not led
-        on since ``expected_epoch``), NOT_ENOUGH_REPLICAS(_AFTER_APPEND),
-        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR. The caller sets the time
-        limit: to give up waiting does not take the batch back.
+        The call itself hands the batch on, so that appends of a partition enter the log in the
+        order of the calls. Errors, after which other replicas may have the batch all the same:
+        NOT_LEADER_OR_FOLLOWER (this broker has not led on since ``expected_epoch``),
+        NOT_ENOUGH_REPLICAS(_AFTER_APPEND), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        KAFKA_STORAGE_ERROR. The caller sets the time limit; a caller that stops waiting does not
+        take the batch back.
         """
 
     def append_commits(
@@ -53,24 +49,23 @@ class InternalLog(Protocol):
         codec: int,
         expected_epoch: int,
     ) -> CommitBatch | None:
-        """Appends staged commits as one batch, which are answered when that is over, with an error
-        where it cannot be done. None: the broker is ending."""
+        """Appends staged commits as one batch, and answers them after the append, with an error if
+        it fails. None: the broker is ending."""
 
     def time_out_commits(self, commits: CommitBatch) -> None:
-        """The clients have waited long enough: those that are not answered yet are told
-        REQUEST_TIMED_OUT."""
+        """Answers the commits that still wait with REQUEST_TIMED_OUT."""
 
     def close_request(self, request_id: int) -> None:
-        """A commit that cannot be answered: its connection ends, and its client tries again."""
+        """Ends the connection of a commit that cannot be answered; its client retries."""
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:
-        """Reads up to the log end offset; at least one batch however large. Errors:
-        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
+        """Reads up to the log end offset, at least one batch. Errors: NOT_LEADER_OR_FOLLOWER,
+        KAFKA_STORAGE_ERROR."""
 
 
-class Endpoint(NamedTuple):
+class BrokerEndpoint(NamedTuple):
     """A broker as advertised on a listener."""
 
     node_id: int
@@ -82,33 +77,20 @@ class OffsetsTopic(Protocol):
     """The partitions of ``__consumer_offsets`` in this broker's view of the cluster."""
 
     def partition_count(self) -> int | None:
-        """None while there is no such topic."""
+        """None while the topic does not exist."""
 
     def led_partitions(self) -> Mapping[int, int]:
-        """Of those that this broker leads and serves: partition -> the leader epoch from which it
-        has led on. With another one what is known of the partition's log does not hold any more."""
+        """Partitions that this broker leads and serves, with the epoch since which it has led them.
+        Another epoch: another broker has led in between."""
 
     def assigned_partitions(self) -> Collection[int]:
-        """Those that this broker is to lead, whether it serves them yet or not."""
+        """Partitions that this broker is to lead, whether it serves them yet or not."""
 
-    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
-        """The partition's leader as advertised on a listener; None without one that lives."""
+    def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
+        """The partition's leader as advertised on a listener; None without a live one."""
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when a condition over the above holds."""
+        """Returns once a condition over the above holds."""
 
     async def create(self) -> ErrorCode:
-        """Creates the topic with the options ``offsets.topic.*``; TOPIC_ALREADY_EXISTS is NONE."""
-
-
-class GroupOptions(NamedTuple):
-    """Options of the driver; Kafka's names are in ``config/group_options.py``."""
-
-    partition_count: int = 50
-    """Partitions of ``__consumer_offsets`` if it is yet to be created."""
-    codec: int = CODEC_NONE
-    load_buffer_bytes: int = 5_242_880
-    message_bytes_max: int = 1_048_588
-    """What the log takes as one batch."""
-    commit_timeout_ms: int = 5_000
-    expiry_interval_ms: int = 600_000
+        """Creates the topic from the options ``offsets.topic.*``; NONE if it exists."""

@@ -1,156 +1,156 @@
-"""JoinGroup: new members, pending ones, and those that come again."""
+"""JoinGroup of new, pending and known members."""
 
 from __future__ import annotations
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, rebalance, static_members
+from pyrklog.groups.effects import Timer
 from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member, distinct, protocols_bytes
 from pyrklog.groups.memory import MEMBER_BYTES, PENDING_BYTES, text_bytes
+from pyrklog.groups.messages import NO_MEMBER_ID, JoinRequest, JoinResult
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import NO_MEMBER_ID, JoinRequest, JoinResult, Timer
+from pyrklog.groups.transition import Transition
 
 MEMBER_ID_BYTES_MAX = 0x7FFF
-"""The longest string of the protocol and of the group's record, which both hold all ids."""
+"""The longest string of the protocol and of the group's record, which both hold the ids."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's JoinGroup may wait: its client, which has no id yet, may be gone."""
+"""Limit on a new member's wait: its client has no id yet, and may be gone."""
 
 
-def join(turn: Turn, request: JoinRequest, token: int) -> None:
-    """A member joins; the answer comes with the next generation unless something is wrong."""
-    group = turn.group
+def join(transition: Transition, request: JoinRequest, token: int) -> None:
+    """A member joins; the next generation answers it unless something is wrong."""
+    group = transition.group
     if group.state is GroupState.DEAD:
         result = JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
-        turn.reply(token, result)
+        transition.reply(token, result)
         return
     if not _has_room(group, request.member_id):
-        _turn_away(turn, request, token)
+        _turn_away(transition, request, token)
     elif not group.accepts_protocols(request.protocol_type, tuple(request.protocols)):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        turn.reply(token, JoinResult(error, request.member_id))
+        transition.reply(token, JoinResult(error, request.member_id))
     elif not _has_memory(group, request):
         # Clients look for the coordinator and try again.
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        turn.reply(token, JoinResult(error, request.member_id))
+        transition.reply(token, JoinResult(error, request.member_id))
     elif not request.member_id:
-        _join_new(turn, request, token)
+        _join_new(transition, request, token)
     else:
-        _join_known(turn, request, token)
-    rebalance.complete_if_all_joined(turn)
+        _join_known(transition, request, token)
+    rebalance.complete_if_all_joined(transition)
 
 
 def _has_room(group: Group, member_id: str) -> bool:
-    """While members join again it is their number that counts: the last of a group that is too
-    large find it full."""
+    """Whether another member may join. During a rebalance the joined members count: the last ones
+    of a group that is too large are turned away."""
     limit = group.settings.members_max
-    member = group.roster.get(member_id)
+    member = group.members.get(member_id)
     match group.state:
         case GroupState.EMPTY:
             return True
         case GroupState.PREPARING:
             has_joined = member is not None and member.awaiting_join is not None
-            return has_joined or group.roster.awaiting_count < limit
+            return has_joined or group.members.awaiting_count < limit
         case _:
-            return member is not None or len(group.roster) < limit
+            return member is not None or len(group.members) < limit
 
 
 def _has_memory(group: Group, request: JoinRequest) -> bool:
-    """Whether there is memory for the member; one that is in may draw on its group's reserve."""
+    """Whether there is memory for the member. A known member may draw on the group's reserve."""
     known_id = request.member_id
     if not known_id and request.instance_id is not None:
-        known_id = group.roster.member_of_instance(request.instance_id) or ""
+        known_id = group.members.ids_by_instance.get(request.instance_id) or ""
     protocols = protocols_bytes(distinct(request.protocols))
-    member = group.roster.get(known_id)
+    member = group.members.get(known_id)
     if member is not None:
         more_bytes = protocols - protocols_bytes(member.protocols)
-        return group.share.has_room_to_grow(more_bytes, member.client_host)
+        return group.memory.has_room_to_grow(more_bytes, member.client_host)
     if known_id and known_id not in group.pending_ids:
-        return True  # it is not let in
+        return True  # it is refused anyway
     ids = 2 * text_bytes(request.client_id) + 2 * text_bytes(request.instance_id or "")
-    more_bytes = MEMBER_BYTES + ids + protocols + group.roster.reserve_for_one_more
-    more_bytes += group.share.unfounded_bytes
-    if not len(group.roster):
+    more_bytes = MEMBER_BYTES + ids + protocols + group.members.reserve_for_one_more
+    more_bytes += group.memory.unfounded_bytes
+    if not len(group.members):
         more_bytes += group.protocol_type_bytes_more(request.protocol_type)
     if known_id:
         more_bytes -= PENDING_BYTES + text_bytes(known_id)
-    return group.share.has_room(more_bytes, request.client_host)
+    return group.memory.has_room(more_bytes, request.client_host)
 
 
-def _turn_away(turn: Turn, request: JoinRequest, token: int) -> None:
-    member = turn.group.roster.get(request.member_id)
+def _turn_away(transition: Transition, request: JoinRequest, token: int) -> None:
+    member = transition.group.members.get(request.member_id)
     if member is not None:
-        turn.remove_member(member)
-    elif request.member_id in turn.group.pending_ids:
-        turn.remove_pending_id(request.member_id)
-    turn.reply(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+        transition.remove_member(member)
+    elif request.member_id in transition.group.pending_ids:
+        transition.remove_pending_id(request.member_id)
+    transition.reply(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
 
 
-def _join_new(turn: Turn, request: JoinRequest, token: int) -> None:
-    group = turn.group
+def _join_new(transition: Transition, request: JoinRequest, token: int) -> None:
+    group = transition.group
     instance_id = request.instance_id
     member_id = f"{instance_id or request.client_id}-{request.fresh_id}"
     if len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
-        turn.reply(token, JoinResult(ErrorCode.INVALID_REQUEST, NO_MEMBER_ID))
+        transition.reply(token, JoinResult(ErrorCode.INVALID_REQUEST, NO_MEMBER_ID))
     elif instance_id is not None:
-        old_id = group.roster.member_of_instance(instance_id)
+        old_id = group.members.ids_by_instance.get(instance_id)
         if old_id is not None:
-            static_members.replace(turn, request, token, old_id, member_id)
+            static_members.replace(transition, request, token, old_id, member_id)
         else:
-            _add(turn, request, token, member_id)
+            _add(transition, request, token, member_id)
     elif request.member_id_required:
-        # The id goes out before the member counts, so that a client whose answer is lost leaves
-        # no ghost behind (KIP-394).
+        # The member counts once its id comes back, so that a lost answer leaves no member without
+        # a client (KIP-394).
         group.add_pending_id(member_id, request.client_host)
-        turn.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
-        turn.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        transition.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
+        transition.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(turn, request, token, member_id)
+        _add(transition, request, token, member_id)
 
 
-def _join_known(turn: Turn, request: JoinRequest, token: int) -> None:
-    group = turn.group
+def _join_known(transition: Transition, request: JoinRequest, token: int) -> None:
+    group = transition.group
     member_id = request.member_id
     if member_id in group.pending_ids and request.instance_id is None:
-        turn.remove_pending_id(member_id)
-        _add(turn, request, token, member_id)
+        transition.remove_pending_id(member_id)
+        _add(transition, request, token, member_id)
         return
     error = fencing.check_member(group, member_id, request.instance_id)
     if error is not ErrorCode.NONE:
-        turn.reply(token, JoinResult(error, member_id))
+        transition.reply(token, JoinResult(error, member_id))
         return
-    member = group.roster.members[member_id]
+    member = group.members[member_id]
     reason = _reason_to_rebalance(group, member, request)
     if reason is None:
-        # It has lost an answer, or looks again: the generation goes on.
-        turn.reply(token, rebalance.current_generation(turn, member))
+        # Its answer was lost, or it asks again: the generation goes on.
+        transition.reply(token, rebalance.current_generation(transition, member))
         return
-    group.roster.update(
+    group.members.update_member(
         member,
         request.protocols,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
     )
-    turn.park_join(member, token)
-    rebalance.prepare_if_possible(turn, reason)
+    transition.park_join(member, token)
+    rebalance.prepare_if_possible(transition, reason)
 
 
 def _reason_to_rebalance(group: Group, member: Member, request: JoinRequest) -> str | None:
     client = f"client reason: {request.reason or 'not provided'}"
     if group.state is GroupState.PREPARING:
         return f"member {member.member_id} joins; {client}"
-    if group.state is GroupState.STABLE and group.roster.is_leader(member.member_id):
-        # Only so can the leader make the others follow a change that it alone sees, such as a
-        # topic with more partitions.
+    if group.state is GroupState.STABLE and group.members.is_leader(member.member_id):
+        # The leader tells of a change that it alone sees, such as a topic with more partitions.
         return f"leader {member.member_id} joins again; {client}"
-    if not member.knows_exactly(request.protocols):
+    if not member.has_exactly(request.protocols):
         return f"member {member.member_id} joins with other metadata; {client}"
     return None
 
 
-def _add(turn: Turn, request: JoinRequest, token: int, member_id: str) -> None:
-    group = turn.group
+def _add(transition: Transition, request: JoinRequest, token: int, member_id: str) -> None:
+    group = transition.group
     member = Member(
         member_id,
         request.instance_id,
@@ -161,13 +161,13 @@ def _add(turn: Turn, request: JoinRequest, token: int, member_id: str) -> None:
         protocols=request.protocols,
     )
     member.is_new = True
-    if not len(group.roster):
+    if not len(group.members):
         group.set_protocol_type(request.protocol_type)
     if group.state is GroupState.PREPARING and group.generation == 0:
         group.member_added_in_delay = True
-    group.roster.add(member)
-    turn.park_join(member, token)
-    turn.set_timer(Timer.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
+    group.members.add(member)
+    transition.park_join(member, token)
+    transition.set_timer(Timer.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
     kind = "static member" if member.instance_id is not None else "member"
     client = f"client reason: {request.reason or 'not provided'}"
-    rebalance.prepare_if_possible(turn, f"new {kind} {member_id}; {client}")
+    rebalance.prepare_if_possible(transition, f"new {kind} {member_id}; {client}")

@@ -1,11 +1,11 @@
 """From the records of one partition of ``__consumer_offsets`` to its groups.
 
-Later records count over earlier ones with the same key. Offsets of a transaction count when its
-commit marker is read; those whose marker is still to come stay pending. A record that cannot be
-read is skipped and counted: one damaged record must not take a partition's groups with it.
+A later record replaces earlier ones with the same key. Offsets of a transaction are pending until
+its marker is read. A record that cannot be read is skipped and counted, so that a damaged record
+does not cost the groups of a partition.
 
-Offsets go into the tables that will serve them as they are read: beside these nothing is kept of
-them, and nothing is left to do at the end that would take time.
+Offsets go straight into the tables that will serve them: no second copy, and no long work at the
+end.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyrklog.groups.offsets import Committed, GroupOffsets
-from pyrklog.groups.values import Offset, TopicPartition
-from pyrklog.internal_log import (
-    InternalBatch,
-    InternalRecord,
-)
+from pyrklog.groups.messages import Offset, TopicPartition
+from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
+from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,
@@ -34,11 +31,11 @@ from pyrklog.protocol.primitives import DecodeError
 PROBLEMS_KEPT_MAX = 20
 UNEXPECTED = "an error that nobody foresaw"
 _CONTROL_COMMIT = 1
-_Offsets = dict[tuple[str, TopicPartition], Committed]
+_Offsets = dict[tuple[str, TopicPartition], CommittedOffset]
 
 
 class LoadedGroup(NamedTuple):
-    """A group as the log has it; ``value`` is None where it has only committed offsets."""
+    """A group as the log has it; ``value`` is None if it has committed offsets only."""
 
     group_id: str
     value: GroupValue | None
@@ -52,14 +49,13 @@ class PartitionLoader:
         self.records = 0
         self.skipped = 0
         self.problems: list[str] = []
-        """What was skipped, the first few."""
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         self._open: dict[int, _Offsets] = {}
         """Producer id -> offsets of its open transaction."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
-        """Takes in a batch; yields after each record, so that a large one can be interrupted."""
+        """Takes in a batch; yields after each record, so that others can run in between."""
         if batch.damage is not None:
             self._skip(batch.base_offset, batch.damage)
             return
@@ -101,7 +97,7 @@ class PartitionLoader:
         group, partition = key
         committed = None
         if record.value is not None:
-            committed = Committed(record.offset, _offset(decode_offset_value(record.value)))
+            committed = CommittedOffset(record.offset, _offset(decode_offset_value(record.value)))
         if batch.is_transactional:
             opened = self._open.setdefault(batch.producer_id, {})
             if committed is None:
@@ -129,7 +125,7 @@ class PartitionLoader:
             self._offsets_of(group).restore(partition, committed)
 
     def finish(self) -> Iterator[LoadedGroup]:
-        """The groups, when everything has been taken in."""
+        """The groups, after the last batch."""
         for producer_id, offsets in self._open.items():
             for (group, partition), pending in offsets.items():
                 self._offsets_of(group).restore_transaction(producer_id, partition, pending)

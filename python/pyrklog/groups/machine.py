@@ -1,71 +1,75 @@
 """One group: events in, effects out.
 
-Every method but the questions at the end is one event; it returns what is to be done, in order.
-Requests come with a token, and each token is answered by exactly one ``Reply``, now or later. An
-``Append`` is answered by :meth:`GroupMachine.append_finished`, also when the group has died since;
-a timer that ends, by :meth:`GroupMachine.timer_fired`.
+Each method up to the questions is one event, and returns its effects in order. A request comes with
+a token, and each token is answered by exactly one ``Reply``, now or later. The driver answers an
+``Append`` with :meth:`GroupMachine.append_finished`, also when the group has died meanwhile, and
+the end of a timer with :meth:`GroupMachine.timer_fired`.
 
 ``now_ms`` is the wall clock: it stamps commits and states, and decides what has expired. Timers are
-told as delays, so that a clock that is set does not end anybody's session.
+given as delays, so that setting the clock ends no session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups import (
-    committing,
-    ending,
-    joining,
-    liveness,
-    rebalance,
-    syncing,
-)
+from pyrklog.groups import committing, invariants, joining, rebalance, removal, sessions, syncing
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Effect, Timer
 from pyrklog.groups.group import Group
-from pyrklog.groups.history import Rebalance
 from pyrklog.groups.member import Member
-from pyrklog.groups.memory import NO_HOST, GroupMemory
-from pyrklog.groups.offsets import Deleted, GroupOffsets
-from pyrklog.groups.states import GroupState
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import (
+from pyrklog.groups.memory import NO_HOST, MemoryPool
+from pyrklog.groups.messages import (
     CommitRequest,
-    Effect,
     FetchedOffset,
     GroupDescription,
     GroupOverview,
-    GroupSettings,
-    HeartbeatRequest,
     JoinRequest,
     LeavingMember,
     MemberDescription,
+    MemberHeartbeat,
     SyncRequest,
-    Timer,
     TopicPartition,
 )
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.groups.offsets import Deleted, GroupOffsets
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.transition import AppendDone, Transition
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import NO_TIMESTAMP, GroupValue, MemberValue
 
 Effects = list[Effect]
+P = ParamSpec("P")
 
 
 class GroupMachine:
-    """A group and its rules."""
-
     def __init__(
         self,
         group_id: str,
         settings: GroupSettings,
         now_ms: int,
-        memory: GroupMemory,
+        memory_pool: MemoryPool,
         host: str = NO_HOST,
     ) -> None:
-        """``memory`` is what all groups share; ``host`` is that of the client that founds it."""
-        self.group = Group(group_id, settings, now_ms, memory, host)
+        """``host`` is that of the client that founds the group."""
+        self.group = Group(group_id, settings, now_ms, memory_pool, host)
+        self.appends: dict[int, AppendDone] = {}
+        """The next step after the append of a ticket."""
+
+    def _run(
+        self,
+        now_ms: int,
+        step: Callable[Concatenate[Transition, P], object],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> Effects:
+        """One event. Raises :class:`.invariants.InvariantError`."""
+        transition = Transition(self.group, self.appends, now_ms)
+        step(transition, *args, **options)
+        invariants.check(self.group)
+        return transition.effects
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -81,151 +85,121 @@ class GroupMachine:
         group.protocol_name = value.protocol
         for member in value.members:
             _restore_member(group, member, value.protocol or "")
-        group.roster.settle_memory(anyway=True)
-        if value.leader is not None and group.roster.get(value.leader) is not None:
-            group.roster.leader_id = value.leader
-        if len(group.roster):
+        group.members.settle_memory(anyway=True)
+        if value.leader is not None and value.leader in group.members:
+            group.members.leader_id = value.leader
+        if group.members:
             group.state = GroupState.STABLE
         since_ms = value.current_state_timestamp
         group.state_since_ms = None if since_ms == NO_TIMESTAMP else since_ms
         group.find_subscribed_topics()
+        group.checked_generation = group.generation
+        invariants.check_whole(group)
 
     def loaded(self, now_ms: int) -> Effects:
         """The group serves: the sessions of its members begin."""
-        turn = self._turn(now_ms)
-        group = self.group
-        for member in group.roster.members.values():
-            turn.refresh_session(member)
-        if len(group.roster) > group.settings.members_max:
-            limit = group.settings.members_max
-            rebalance.prepare(turn, f"loaded with more members than group.max.size ({limit})")
-        return turn.effects
+        return self._run(now_ms, rebalance.loaded)
 
     # --- requests --------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Effects:
         """JoinGroup. The reply is a ``JoinResult``."""
-        turn = self._turn(now_ms)
-        joining.join(turn, request, token)
-        return turn.effects
+        return self._run(now_ms, joining.join, request, token)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Effects:
         """SyncGroup. The reply is a ``SyncResult``."""
-        turn = self._turn(now_ms)
-        syncing.sync(turn, request, token)
-        return turn.effects
+        return self._run(now_ms, syncing.sync, request, token)
 
-    def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> Effects:
+    def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> Effects:
         """Heartbeat. The reply is a code, at once."""
-        turn = self._turn(now_ms)
-        liveness.heartbeat(turn, request, token)
-        return turn.effects
+        transition = Transition(self.group, self.appends, now_ms)
+        sessions.heartbeat(transition, request, token)
+        invariants.check(self.group)
+        return transition.effects
 
     def leave(self, members: Sequence[LeavingMember], token: int, now_ms: int) -> Effects:
         """LeaveGroup. The reply is a ``LeaveResult``, at once."""
-        turn = self._turn(now_ms)
-        liveness.leave(turn, members, token)
-        return turn.effects
+        return self._run(now_ms, sessions.leave, members, token)
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> Effects:
         """OffsetCommit and TxnOffsetCommit. The reply is a ``CommitResult``."""
-        turn = self._turn(now_ms)
-        committing.commit(turn, request, token)
-        return turn.effects
+        return self._run(now_ms, committing.commit, request, token)
 
     def commit_as_member(self, commit: OffsetCommit, now_ms: int) -> Effects | None:
-        """OffsetCommit of a member of the current generation, which the data plane answers. None:
-        it is not one that can be taken so; ask :meth:`commit`."""
-        turn = self._turn(now_ms)
-        return turn.effects if committing.commit_as_member(turn, commit) else None
+        """OffsetCommit of a member of the current generation, which the data plane answers. None,
+        without any effect, for other commits: those go to :meth:`commit`."""
+        transition = Transition(self.group, self.appends, now_ms)
+        is_taken = committing.commit_as_member(transition, commit)
+        invariants.check(self.group)
+        return transition.effects if is_taken else None
 
     def delete_offsets(
         self, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Effects:
         """OffsetDelete. The reply is a ``DeleteOffsetsResult``."""
-        turn = self._turn(now_ms)
-        committing.delete(turn, partitions, token)
-        ending.end_if_unused(turn)
-        return turn.effects
+        return self._run(now_ms, removal.delete_offsets, partitions, token)
 
     def delete(self, token: int, now_ms: int) -> Effects:
         """DeleteGroups. The reply is a code."""
-        turn = self._turn(now_ms)
-        ending.delete(turn, token)
-        return turn.effects
+        return self._run(now_ms, removal.delete, token)
 
     # --- other events ----------------------------------------------------------------------------
 
     def timer_fired(self, timer: Timer, member_id: str, now_ms: int) -> Effects:
-        """A timer has ended."""
-        turn = self._turn(now_ms)
         match timer:
             case Timer.SESSION:
-                liveness.session_over(turn, member_id)
+                return self._run(now_ms, sessions.session_over, member_id)
             case Timer.PENDING_MEMBER:
-                liveness.pending_id_over(turn, member_id)
+                return self._run(now_ms, sessions.pending_id_over, member_id)
             case Timer.INITIAL_DELAY:
-                rebalance.initial_delay_over(turn)
+                return self._run(now_ms, rebalance.initial_delay_over)
             case Timer.REBALANCE:
-                rebalance.time_over(turn)
+                return self._run(now_ms, rebalance.time_over)
             case Timer.SYNC:
-                syncing.time_over(turn)
-        return turn.effects
+                return self._run(now_ms, syncing.time_over)
 
     def append_finished(self, ticket: int, result: AppendResult, now_ms: int) -> Effects:
-        """The records of an ``Append`` are safe, or have failed."""
-        turn = self._turn(now_ms)
-        self.group.appends.pop(ticket)(turn, result)
-        return turn.effects
+        return self._run(now_ms, self.appends.pop(ticket), result)
 
     def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a transaction has been written to the group's partition."""
         self.group.offsets.complete_transaction(producer_id, commit=commit)
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
-        """Topics, or some partitions, are gone, and their offsets with them."""
-        turn = self._turn(now_ms)
-        committing.forget_deleted(turn, deleted)
-        ending.end_if_unused(turn)
-        return turn.effects
+        """Partitions are gone, and their offsets with them."""
+        return self._run(now_ms, removal.forget_deleted, deleted)
 
     def expire(self, now_ms: int) -> Effects:
-        """Forgets offsets whose time is over, and then the group if it is not used."""
-        turn = self._turn(now_ms)
-        committing.expire(turn)
-        ending.end_if_unused(turn)
-        return turn.effects
+        """Removes offsets that have expired, then the group if it is not used."""
+        return self._run(now_ms, removal.expire)
 
     def unload(self, now_ms: int) -> Effects:
         """Another broker coordinates the group."""
-        turn = self._turn(now_ms)
-        ending.unload(turn)
-        return turn.effects
+        return self._run(now_ms, removal.unload)
 
     def abandon(self) -> None:
-        """Its rules have failed: it begins nothing more, and answers nobody but appends."""
+        """The group's rules have failed: from now on it answers appends only."""
         self.group.state = GroupState.DEAD
 
     def forget_memory(self) -> None:
-        """The group has ended or is served elsewhere: what it remembers counts no more."""
-        self.group.share.close()
+        """The group has ended or moved: its memory counts no more."""
+        self.group.memory.close()
 
     # --- questions -------------------------------------------------------------------------------
 
     @property
     def group_id(self) -> str:
-        """The group's name."""
         return self.group.group_id
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group has ended; it answers the appends that are under way, no more."""
+        """Whether the group has ended; appends under way are still answered."""
         return self.group.state is GroupState.DEAD
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing would be lost with it, and nobody is about to join it."""
-        return self.group.is_unused
+        """Whether the group holds nothing and nobody is about to join it."""
+        return self.group.is_unused and not self.appends
 
     def fetch_offsets(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
@@ -236,12 +210,10 @@ class GroupMachine:
     def fetch_page(
         self, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """A part of all its committed offsets, those behind this partition."""
         return committing.fetch_page(self.group, after, size, require_stable=require_stable)
 
     @property
     def committed_count(self) -> int:
-        """How many offsets it has committed."""
         return len(self.group.offsets)
 
     def overview(self) -> GroupOverview:
@@ -263,7 +235,7 @@ class GroupMachine:
                 metadata=member.metadata(protocol) if stable else b"",
                 assignment=member.assignment if stable else b"",
             )
-            for member in group.roster.members.values()
+            for member in group.members.values()
         ]
         return GroupDescription(
             error=ErrorCode.NONE,
@@ -274,22 +246,13 @@ class GroupMachine:
             members=members,
         )
 
-    def history(self) -> Sequence[Rebalance]:
-        """The last rebalances and their reasons, the oldest first."""
-        return self.group.history.entries()
-
-    def _turn(self, now_ms: int) -> Turn:
-        return Turn(self.group, now_ms)
-
 
 def _restore_member(group: Group, value: MemberValue, protocol: str) -> None:
     """Takes in a member; a damaged record may name one twice, and the first counts."""
     instance_id = value.group_instance_id
-    if group.roster.get(value.member_id) is not None:
+    if value.member_id in group.members or instance_id in group.members.ids_by_instance:
         return
-    if instance_id is not None and group.roster.member_of_instance(instance_id) is not None:
-        return
-    group.roster.add(
+    group.members.add(
         Member(
             value.member_id,
             instance_id,

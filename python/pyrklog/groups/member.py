@@ -8,11 +8,11 @@ from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES, t
 
 
 class Member:
-    """A member and what it waits for.
+    """A member and its parked requests.
 
     ``protocols`` are (name, metadata) in its order of preference, each name once.
-    ``awaiting_join`` and ``awaiting_sync`` are the tokens of its parked requests; only
-    :class:`.roster.Roster` changes the former, since it counts them.
+    ``awaiting_join`` and ``awaiting_sync`` are the tokens of its parked requests, which
+    :class:`.members.Members` counts and changes.
     """
 
     __slots__ = (
@@ -53,12 +53,12 @@ class Member:
         self.awaiting_join: int | None = None
         self.awaiting_sync: int | None = None
         self.reserved_bytes = 0
-        """What was set aside for it when it came."""
+        """The reserve for its assignment when it came."""
         self.is_new = False
-        """It has not been in a generation yet, so that it cannot send heartbeats."""
+        """It has been in no generation yet, and so cannot send heartbeats."""
 
     def metadata(self, protocol: str) -> bytes:
-        """Its metadata for a protocol; empty where it does not know it."""
+        """Its metadata for a protocol; empty if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -66,31 +66,31 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts for (:mod:`.memory`), the reserve for its assignment aside."""
+        """Its size (:mod:`.memory`) without the reserve for its assignment."""
         ids = (self.member_id, self.instance_id or "", self.client_id)
         return MEMBER_BYTES + sum(map(text_bytes, ids)) + protocols_bytes(self.protocols)
 
     @property
     def wanted_reserve_bytes(self) -> int:
-        """What its assignment takes, and what the metadata may that comes to name it."""
+        """Its assignment, and as much again for metadata that names the assignment."""
         return max(RESERVE_BYTES, 2 * len(self.assignment))
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it likes best; it knows all of them."""
+        """The candidate that it prefers; it supports all of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
-    def knows_exactly(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether these are its protocols, metadata and order included."""
+    def has_exactly(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether these are its protocols, with the same metadata and order."""
         return self.protocols == distinct(protocols)
 
 
 def protocols_bytes(protocols: Sequence[tuple[str, bytes]]) -> int:
-    """What protocols count for, each of which has another name."""
+    """The size of distinct protocols (:mod:`.memory`)."""
     return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def distinct(protocols: Sequence[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
-    """The protocols without those whose name came before."""
+    """The first protocol of each name."""
     by_name: dict[str, bytes] = {}
     for name, metadata in protocols:
         by_name.setdefault(name, metadata)

@@ -1,16 +1,16 @@
-"""The bound on what groups and their members make a coordinator remember, over all groups. Pure.
+"""The limit on the memory of all groups and members of a coordinator. Pure.
 
-Counted are groups, members with their metadata and assignments, member ids that were handed out,
-topics that members subscribe to, and the history of rebalances. Committed offsets are not: the log
-keeps them, and they expire. Each byte counts for the host of the client that caused it; a group
-counts for the host that founded it, or no host where only the log knows it, until a member comes.
+Groups count, members with their metadata and assignments, pending member ids, and topics that
+members subscribe to. Committed offsets do not: the log keeps them, and they expire. Each byte
+counts for the host of the client that caused it. A group counts for the host that founded it; a
+group from the log counts for no host until a member comes.
 
-No host may have more than it leaves free, so that nobody takes all of it: a lone one gets a half,
-the next one a quarter. Beyond that nothing more is taken in. What the log says is, whatever it
-takes; but what a host has beyond a half, or nobody has to answer for, takes no room from others.
+A host may take at most as much as it leaves free, so that no host takes all: the first one gets a
+half, the next one a quarter. Beyond that requests are refused. What the log holds is always taken
+in, but the part of a host beyond a half, and the part of no host, take no room from others.
 
-Who is in stays in: a group keeps a *reserve* (:class:`Share`) for its next assignment and for
-metadata that grows, and gives nothing of it back before the next generation has its assignment.
+Members that are in stay in: a group keeps a *reserve* (:class:`GroupMemory`) for its next
+assignment and for metadata that grows, until the next generation has its assignment.
 """
 
 from __future__ import annotations
@@ -18,53 +18,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 GROUP_BYTES = 4096
-"""What a group takes without members, and without offsets."""
+"""A group without members and offsets."""
 MEMBER_BYTES = 2048
-"""What a member takes beside its strings: its timers, its counts."""
+"""A member without its strings: timers, counts."""
 PROTOCOL_BYTES = 256
-"""What a protocol of a member takes beside its name and metadata, which may be of one byte."""
+"""A protocol of a member without name and metadata, which may have one byte."""
 PENDING_BYTES = 512
-"""What a member id takes that was handed out, beside itself."""
-REBALANCE_BYTES = 256
-"""What a rebalance of the history takes beside its reason."""
+"""A pending member id without its characters."""
 TOPIC_BYTES = 128
-"""What a topic takes, beside its name, that members subscribe to."""
+"""A subscribed topic without its name."""
 RESERVE_BYTES = 1024
-"""What is set aside for a member's assignment before there has been any."""
+"""The reserve for a member's first assignment."""
 NO_HOST = ""
-"""Of a group that the log knows without members. It takes no room from others: what there is of it
-the log bounds."""
+"""The host of groups from the log without members. They take no room from others: the log bounds
+their number."""
 
 
 def text_bytes(text: str) -> int:
-    """What a string takes: one wide character makes all of them wide."""
+    """The size of a string: one wide character makes all of them wide."""
     return len(text) if text.isascii() else 4 * len(text)
 
 
-class GroupMemory:
-    """What all groups take together, in bytes."""
-
+class MemoryPool:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
         self._by_host: dict[str, int] = {}
         self._counted_bytes = 0
-        """What takes room from others: of each host no more than a half, and nothing of no host."""
+        """Bytes that take room from others: at most a half for each host, none of NO_HOST."""
 
     def has_room(self, host: str, more_bytes: int, total_bytes: int | None = None) -> bool:
-        """Whether the host may take so much more, while all hosts together take ``total_bytes``
-        more; what takes no more always may."""
+        """Whether the host may take ``more_bytes`` while all hosts together take ``total_bytes``
+        more; always, if it takes nothing more."""
         if more_bytes <= 0:
             return True
         free_bytes = self.max_bytes - self._counted_bytes - (total_bytes or more_bytes)
         return self.of_host(host) + more_bytes <= free_bytes
 
     def of_host(self, host: str) -> int:
-        """What the host takes now."""
         return self._by_host.get(host, 0)
 
     def change(self, host: str, bytes_more: int) -> None:
-        """The host takes so much more, or less."""
+        """The host takes more, or less."""
         self._counted_bytes -= self._counted(host)
         _add(self._by_host, host, bytes_more)
         self._counted_bytes += self._counted(host)
@@ -74,22 +69,21 @@ class GroupMemory:
         return 0 if host == NO_HOST else min(self.of_host(host), self.max_bytes // 2)
 
 
-class Share:
-    """One group's part of it, from its making to its end.
+class GroupMemory:
+    """The memory of one group, as long as the group lives.
 
-    The *reserve* is what the members' assignments take, or may take. Out of it members that are in
-    may let their metadata grow, as those do that name there what they own, and the leader may
-    assign. What the last assignment took stays for the next one.
+    The *reserve* holds what the members' assignments take or may take. The leader's assignment
+    comes out of it, and so does metadata that grows, as when members name there what they own. The
+    bytes of the last assignment stay for the next one.
     """
 
-    def __init__(self, memory: GroupMemory, host: str, name: str) -> None:
-        self._memory: GroupMemory | None = memory
+    def __init__(self, pool: MemoryPool, host: str, name: str) -> None:
+        self._pool: MemoryPool | None = pool
         self.host = host
-        """That the group itself counts for."""
+        """The host that the group itself counts for."""
         self._own_bytes = 0
-        """What the group takes itself, its members aside."""
+        """The group without its members."""
         self.used_bytes = 0
-        """The reserve included."""
         self.reserved_bytes = 0
         self._assigned_bytes = 0
         self._by_host: dict[str, int] = {}
@@ -97,28 +91,28 @@ class Share:
         self.change(GROUP_BYTES + text_bytes(name))
 
     def change(self, bytes_more: int, host: str | None = None) -> None:
-        """The group takes so much more, or less."""
-        if self._memory is None:
+        """The group takes more, or less."""
+        if self._pool is None:
             return
         if host is None:
             host = self.host
             self._own_bytes += bytes_more
         self.used_bytes += bytes_more
         _add(self._by_host, host, bytes_more)
-        self._memory.change(host, bytes_more)
+        self._pool.change(host, bytes_more)
 
     def has_room(self, more_bytes: int, host: str | None = None) -> bool:
-        """Whether the group may take so much more, its reserve aside."""
+        """Whether the group may take so much more without its reserve."""
         host = self.host if host is None else host
-        return self._memory is None or self._memory.has_room(host, more_bytes)
+        return self._pool is None or self._pool.has_room(host, more_bytes)
 
     @property
     def unfounded_bytes(self) -> int:
-        """What of it counts for no host, until the first member comes."""
+        """The bytes that count for no host until the first member comes."""
         return self._own_bytes if self.host == NO_HOST else 0
 
     def found(self, host: str) -> None:
-        """A member comes: a group that only the log knew counts for its host from now on."""
+        """A member comes: a group of no host counts for this one from now on."""
         unfounded_bytes = self.unfounded_bytes
         self.change(-unfounded_bytes, NO_HOST)
         self.change(unfounded_bytes, host)
@@ -126,46 +120,45 @@ class Share:
 
     @property
     def hosts(self) -> set[str]:
-        """The hosts that parts of it count for."""
         return self._by_host.keys() | self._reserved.keys()
 
     def close(self) -> None:
-        """The group has ended or is served elsewhere: what happens to it counts no more."""
+        """The group has ended or moved: it counts no more."""
         for host, used_bytes in list(self._by_host.items()):
             self.change(-used_bytes, host)
         self._reserved.clear()
         self.reserved_bytes = 0
-        self._memory = None
+        self._pool = None
 
     # --- the reserve -----------------------------------------------------------------------------
 
     @property
     def _spare_bytes(self) -> int:
-        """What the reserve holds beyond the last assignment."""
+        """The reserve beyond the last assignment."""
         return max(0, self.reserved_bytes - self._assigned_bytes)
 
     def reserve(self, bytes_more: int, host: str) -> None:
-        """A member comes, or one goes that had no assignment yet: its part is set aside, or given
-        back as far as it is still there."""
+        """Reserves the part of a new member; negative: returns the part of one that leaves without
+        an assignment, as far as it is still there."""
         if bytes_more < 0:
             there = min(self._reserved.get(host, 0), self._spare_bytes)
             bytes_more = -min(-bytes_more, there)
         self._set_aside(bytes_more, host)
 
     def _set_aside(self, bytes_more: int, host: str) -> None:
-        if self._memory is None or not bytes_more:
+        if self._pool is None or not bytes_more:
             return
         self.reserved_bytes += bytes_more
         _add(self._reserved, host, bytes_more)
         self.change(bytes_more, host)
 
     def has_room_to_grow(self, more_bytes: int, host: str) -> bool:
-        """Whether the metadata of a member that is in may take so much more."""
+        """Whether a member's metadata may take so much more."""
         return self.has_room(more_bytes - self._spare_bytes, host)
 
     def grow(self, bytes_more: int, host: str) -> None:
-        """It does: out of the reserve first, its own host's before that of others. What shrinks
-        goes back there, and what of it is not wanted leaves with the next assignment."""
+        """A member's metadata grows: out of the reserve first, of its own host before others. When
+        it shrinks, the bytes go to the reserve until the next assignment."""
         if bytes_more < 0:
             self.change(bytes_more, host)
             self._set_aside(-bytes_more, host)
@@ -180,28 +173,28 @@ class Share:
         self.change(bytes_more, host)
 
     def take_assignment(self, assigned: Mapping[str, int]) -> bool:
-        """Whether there is room for an assignment of so much for members of each host; it is kept
-        from then on. There is as long as it takes no more than the group has in reserve."""
+        """Takes the memory for an assignment, whose bytes are given by host; False if there is too
+        little. An assignment within the reserve always has room."""
         lacking = sum(assigned.values()) - self.reserved_bytes
-        if self._memory is None or lacking <= 0:
+        if self._pool is None or lacking <= 0:
             return True
         left = lacking
         more: dict[str, int] = {}
         for host, wanted in assigned.items():
             more[host] = min(left, max(0, wanted - self._reserved.get(host, 0)))
             left -= more[host]
-        if not all(self._memory.has_room(host, one, lacking) for host, one in more.items()):
+        if not all(self._pool.has_room(host, one, lacking) for host, one in more.items()):
             return False
         for host, one in more.items():
             self._set_aside(one, host)
         return True
 
     def settle(self, assigned: Mapping[str, tuple[int, int]], *, anyway: bool = False) -> None:
-        """An assignment counts (none in a group without members): the reserve becomes what that
-        takes, and what the next one may: as much again, since metadata may come to name it. Where
-        memory is short it is what the reserve held. ``assigned``: bytes and wanted bytes by host.
+        """Fits the reserve to the current assignment, if any: its bytes, and as much again for
+        metadata that may name it. Where memory is short the reserve does not grow. ``assigned``:
+        bytes and wanted bytes by host.
         """
-        if self._memory is None:
+        if self._pool is None:
             return
         before = self.reserved_bytes
         for host, reserved in list(self._reserved.items()):
@@ -212,14 +205,13 @@ class Share:
         free = max(0, before - self.reserved_bytes)
         for host, (taken, wanted) in assigned.items():
             extra = wanted - taken
-            if not anyway and not self._memory.has_room(host, extra):
+            if not anyway and not self._pool.has_room(host, extra):
                 extra = min(extra, free)
             self._set_aside(extra, host)
             free = max(0, free - extra)
 
 
 def _add(by_host: dict[str, int], host: str, bytes_more: int) -> None:
-    """Hosts without anything are not remembered."""
     by_host[host] = by_host.get(host, 0) + bytes_more
     if not by_host[host]:
         del by_host[host]

@@ -1,18 +1,47 @@
-"""The coordinator's settings out of the broker's options."""
+"""The options of the groups and of their driver, read from the broker's options."""
 
 from __future__ import annotations
 
-from pyrklog.config.broker import BrokerConfig
-from pyrklog.groups.interfaces import GroupOptions
-from pyrklog.groups.values import GroupSettings
+from typing import TYPE_CHECKING, NamedTuple
 
+if TYPE_CHECKING:
+    from pyrklog.config.broker import BrokerConfig
+
+CODEC_NONE = 0
 MINUTE_MS = 60_000
 MEMORY_SHARE = 16
-"""The part of the memory that groups may take (docs/isolation.md)."""
+"""The part of the memory that groups may take (isolation.md)."""
+
+
+class GroupSettings(NamedTuple):
+    """Options of all groups; Kafka's names are in ``config/group_options.py``."""
+
+    session_timeout_min_ms: int = 6_000
+    session_timeout_max_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    members_max: int = 2**31 - 1
+    metadata_units_max: int = 4_096
+    """UTF-16 units of a committed offset's metadata."""
+    retention_ms: int = 7 * 24 * 3_600_000
+    memory_max_bytes: int = 2**30
+    """Limit on what all groups together take (:mod:`.memory`)."""
+
+
+class GroupOptions(NamedTuple):
+    """Options of the driver; Kafka's names are in ``config/group_options.py``."""
+
+    partition_count: int = 50
+    """Partitions of ``__consumer_offsets`` while it does not exist."""
+    codec: int = CODEC_NONE
+    load_buffer_bytes: int = 5_242_880
+    message_bytes_max: int = 1_048_588
+    """Limit of one batch."""
+    commit_timeout_ms: int = 5_000
+    expiry_interval_ms: int = 600_000
 
 
 def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
-    """What the groups of a broker with so much memory go by."""
+    """The options of the groups of a broker with so much memory."""
     number = config.integer
     return GroupSettings(
         session_timeout_min_ms=number("group.min.session.timeout.ms"),
@@ -26,7 +55,6 @@ def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
 
 
 def group_options(config: BrokerConfig) -> GroupOptions:
-    """What the coordinator's driver goes by."""
     number = config.integer
     return GroupOptions(
         partition_count=number("offsets.topic.num.partitions"),

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.group import Group
-from pyrklog.groups.values import NO_TIMESTAMP, Offset, TopicPartition
-from pyrklog.internal_log import NewRecord
+from pyrklog.groups.messages import NO_TIMESTAMP, Offset, TopicPartition
+from pyrklog.plane.internal_log import NewRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,
@@ -21,15 +21,15 @@ from pyrklog.protocol.group_records import (
 )
 
 REASON_HEADER = b"pyrklog.rebalance.reason"
-"""Why the group rebalanced, beside the record of the generation that came of it. Kafka's readers
-look at no headers there."""
+"""Header of a generation's record: why the group rebalanced. Kafka's readers ignore headers
+there."""
 
 
 def group_record(
     group: Group, assignments: Mapping[str, bytes], reason: str | None = None
 ) -> NewRecord:
-    """The group's generation; a member without an assignment has an empty one. ``reason`` is why
-    this generation began, None where the record is not its first."""
+    """The group's generation; members missing in ``assignments`` get an empty one. ``reason``: why
+    the generation began, in its first record only."""
     protocol = group.protocol_name
     members = [
         MemberValue(
@@ -42,14 +42,14 @@ def group_record(
             subscription=member.metadata(protocol or ""),
             assignment=assignments.get(member.member_id, b""),
         )
-        for member in group.roster.members.values()
+        for member in group.members.values()
     ]
     since_ms = group.state_since_ms
     value = GroupValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=protocol,
-        leader=group.roster.leader_id,
+        leader=group.members.leader_id,
         current_state_timestamp=NO_TIMESTAMP if since_ms is None else since_ms,
         members=members,
     )
@@ -59,12 +59,11 @@ def group_record(
 
 
 def group_tombstone(group_id: str) -> NewRecord:
-    """The group is gone."""
     return NewRecord(encode_group_key(GroupKey(group_id)), None)
 
 
 def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> list[NewRecord]:
-    """Committed offsets, in order."""
+    """One record for each committed offset, in order."""
     return [
         NewRecord(
             encode_offset_key(OffsetKey(group_id, *partition)),
@@ -83,7 +82,6 @@ def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> l
 
 
 def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[NewRecord]:
-    """Offsets that are gone."""
     return [NewRecord(encode_offset_key(OffsetKey(group_id, *item)), None) for item in partitions]
 
 
@@ -124,10 +122,9 @@ _COMMIT_ERRORS = {
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told when its group's record could not be written."""
+    """The code for a member whose group's record could not be written."""
     return _GROUP_ERRORS.get(error, error)
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when its offsets could not be written."""
     return _COMMIT_ERRORS.get(error, error)

@@ -1,68 +1,73 @@
-"""From one generation to the next: who is waited for, for how long, and what ends the wait."""
+"""From one generation to the next: which members the group waits for, and how long."""
 
 from __future__ import annotations
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import persistence
+from pyrklog.groups.effects import Timer
 from pyrklog.groups.group import InitialDelay
 from pyrklog.groups.member import Member
+from pyrklog.groups.messages import JoinResult, SyncResult
 from pyrklog.groups.states import TRANSITIONS, GroupState
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import (
-    JoinResult,
-    SyncResult,
-    Timer,
-)
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.groups.transition import Transition
+from pyrklog.plane.internal_log import AppendResult
 
 RETRY_DELAY_MIN_MS = 1_000
-"""Nobody has joined: the least time until the next look, whatever the members' time-outs say."""
+"""Shortest wait before the group looks again while no member has joined."""
 
 
-def prepare_if_possible(turn: Turn, reason: str) -> None:
-    """A rebalance, unless one is being prepared already."""
-    if GroupState.PREPARING in TRANSITIONS[turn.group.state]:
-        prepare(turn, reason)
+def loaded(transition: Transition) -> None:
+    """The group serves: its members' sessions begin."""
+    group = transition.group
+    for member in group.members.values():
+        transition.refresh_session(member)
+    limit = group.settings.members_max
+    if len(group.members) > limit:
+        prepare(transition, f"loaded with more members than group.max.size ({limit})")
 
 
-def prepare(turn: Turn, reason: str) -> None:
+def prepare_if_possible(transition: Transition, reason: str) -> None:
+    """Begins a rebalance unless one has begun."""
+    if GroupState.PREPARING in TRANSITIONS[transition.group.state]:
+        prepare(transition, reason)
+
+
+def prepare(transition: Transition, reason: str) -> None:
     """Asks everybody to join again.
 
-    The first members of an empty group wait for more (``group.initial.rebalance.delay.ms``); later
-    all known members are waited for, at most the longest of their rebalance time-outs.
+    An empty group waits ``group.initial.rebalance.delay.ms`` for more members. Any other group
+    waits until all members have joined, at most the longest of their rebalance timeouts.
     """
-    group = turn.group
+    group = transition.group
     was_empty = group.state is GroupState.EMPTY
     if group.state is GroupState.COMPLETING:
-        fail_syncs(turn, ErrorCode.REBALANCE_IN_PROGRESS)
+        fail_syncs(transition, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
-    turn.cancel_timer(Timer.SYNC)
-    group.move_to(GroupState.PREPARING, turn.now_ms)
-    group.history.begin(turn.now_ms, reason, len(group.roster))
-    turn.notice("group_rebalancing", generation=group.generation, reason=reason)
+    transition.cancel_timer(Timer.SYNC)
+    group.move_to(GroupState.PREPARING, transition.now_ms)
+    group.set_rebalance_reason(reason)
+    transition.notice("group_rebalancing", generation=group.generation, reason=reason)
     if was_empty:
         delay_ms = max(0, group.settings.initial_rebalance_delay_ms)
-        remaining_ms = max(0, group.roster.rebalance_timeout_ms - delay_ms)
+        remaining_ms = max(0, group.members.rebalance_timeout_ms - delay_ms)
         group.initial_delay = InitialDelay(delay_ms, remaining_ms)
-        turn.set_timer(Timer.INITIAL_DELAY, delay_ms)
+        transition.set_timer(Timer.INITIAL_DELAY, delay_ms)
     elif group.all_joined:
-        _complete(turn)
+        _complete(transition)
     else:
-        turn.set_timer(Timer.REBALANCE, group.roster.rebalance_timeout_ms)
+        transition.set_timer(Timer.REBALANCE, group.members.rebalance_timeout_ms)
 
 
-def complete_if_all_joined(turn: Turn) -> None:
-    """Ends the wait when nobody is missing; the initial delay runs to its end."""
-    group = turn.group
+def complete_if_all_joined(transition: Transition) -> None:
+    """Ends the wait when all members have joined; an initial delay runs to its end."""
+    group = transition.group
     if group.state is GroupState.PREPARING and group.initial_delay is None and group.all_joined:
-        _complete(turn)
+        _complete(transition)
 
 
-def initial_delay_over(turn: Turn) -> None:
-    """New members prolong the first wait of a new group, up to the rebalance time-out."""
-    group = turn.group
+def initial_delay_over(transition: Transition) -> None:
+    """New members prolong the initial delay, up to the rebalance timeout."""
+    group = transition.group
     delay = group.initial_delay
     if group.state is not GroupState.PREPARING or delay is None:
         return
@@ -70,84 +75,81 @@ def initial_delay_over(turn: Turn) -> None:
         group.member_added_in_delay = False
         next_ms = min(group.settings.initial_rebalance_delay_ms, delay.remaining_ms)
         group.initial_delay = InitialDelay(next_ms, max(0, delay.remaining_ms - delay.running_ms))
-        turn.set_timer(Timer.INITIAL_DELAY, next_ms)
+        transition.set_timer(Timer.INITIAL_DELAY, next_ms)
         return
-    _complete(turn)
+    _complete(transition)
 
 
-def time_over(turn: Turn) -> None:
-    """Whoever has not joined yet is late."""
-    if turn.group.state is GroupState.PREPARING:
-        _complete(turn)
+def time_over(transition: Transition) -> None:
+    """Members that have not joined yet are late."""
+    if transition.group.state is GroupState.PREPARING:
+        _complete(transition)
 
 
-def _complete(turn: Turn) -> None:
-    group = turn.group
+def _complete(transition: Transition) -> None:
+    group = transition.group
     group.initial_delay = None
     group.member_added_in_delay = False
-    turn.cancel_timer(Timer.REBALANCE)
-    late = [m for m in group.roster.members.values() if m.awaiting_join is None]
+    transition.cancel_timer(Timer.REBALANCE)
+    late = [m for m in group.members.values() if m.awaiting_join is None]
     for member in late:
         if member.instance_id is None:
-            turn.remove_member(member)
-            turn.notice("group_member_late", member=member.member_id)
-    if len(group.roster) and not group.roster.elect_joined_leader():
-        # Only static members are left, and none has joined: their sessions end, or they join.
-        turn.notice("group_rebalance_without_members", "warning", members=len(group.roster))
-        timeout_ms = group.roster.rebalance_timeout_ms
-        turn.set_timer(Timer.REBALANCE, max(timeout_ms, RETRY_DELAY_MIN_MS))
+            transition.remove_member(member)
+            transition.notice("group_member_late", member=member.member_id)
+    if len(group.members) and not group.members.elect_joined_leader():
+        # Only static members are left, and none has joined: they will, or their sessions end.
+        transition.notice("group_rebalance_without_members", "warning", members=len(group.members))
+        timeout_ms = group.members.rebalance_timeout_ms
+        transition.set_timer(Timer.REBALANCE, max(timeout_ms, RETRY_DELAY_MIN_MS))
         return
-    group.begin_generation(turn.now_ms)
-    group.history.end(turn.now_ms, group.generation, len(group.roster))
+    group.begin_generation(transition.now_ms)
     if group.state is GroupState.EMPTY:
-        turn.notice("group_empty", generation=group.generation)
-        reason = group.history.reason_of(group.generation)
-        turn.append([persistence.group_record(group, {}, reason)], _empty_generation_written)
+        transition.notice("group_empty", generation=group.generation)
+        record = persistence.group_record(group, {}, group.rebalance_reason)
+        transition.append([record], _empty_generation_written)
         return
-    turn.notice("group_generation", generation=group.generation, members=len(group.roster))
-    for member in group.roster.members.values():
-        turn.answer_join(member, current_generation(turn, member))
-        turn.refresh_session(member)
+    transition.notice("group_generation", generation=group.generation, members=len(group.members))
+    for member in group.members.values():
+        transition.answer_join(member, current_generation(transition, member))
+        transition.refresh_session(member)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
-    turn.set_timer(Timer.SYNC, group.roster.rebalance_timeout_ms)
+    transition.set_timer(Timer.SYNC, group.members.rebalance_timeout_ms)
 
 
-def _empty_generation_written(turn: Turn, result: AppendResult) -> None:
-    # Without that record, the generation before it comes back at the next load, and its members'
-    # sessions end unanswered: nothing is lost.
+def _empty_generation_written(transition: Transition, result: AppendResult) -> None:
+    # Without that record the previous generation comes back at the next load, and its members'
+    # sessions end: nothing is lost.
     if result.error is not ErrorCode.NONE:
-        turn.notice("group_not_written", "warning", error=result.error.name)
+        transition.notice("group_not_written", "warning", error=result.error.name)
 
 
-def current_generation(turn: Turn, member: Member) -> JoinResult:
-    """The generation as this member is told of it; the leader gets the list of members."""
-    group = turn.group
-    leads = group.roster.is_leader(member.member_id)
+def current_generation(transition: Transition, member: Member) -> JoinResult:
+    """The answer to a member's JoinGroup; the leader gets the list of members."""
+    group = transition.group
+    leads = group.members.is_leader(member.member_id)
     return JoinResult(
         error=ErrorCode.NONE,
         member_id=member.member_id,
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.roster.leader,
-        members=group.roster.joined_members(group.protocol_name or "") if leads else (),
+        leader=group.members.leader,
+        members=group.members.joined_members(group.protocol_name or "") if leads else (),
     )
 
 
-def fail_syncs(turn: Turn, error: ErrorCode) -> None:
-    """The generation gets no assignment."""
-    for member in turn.group.roster.members.values():
-        # Its memory stays the group's, for the assignment that comes next.
+def fail_syncs(transition: Transition, error: ErrorCode) -> None:
+    for member in transition.group.members.values():
+        # The group keeps the memory for the next assignment.
         member.assignment = b""
-        if turn.answer_sync(member, SyncResult(error)):
-            # While it waited its session did not count.
-            turn.refresh_session(member)
+        if transition.answer_sync(member, SyncResult(error)):
+            # Its session did not run while it waited.
+            transition.refresh_session(member)
 
 
-def member_removed(turn: Turn, reason: str) -> None:
-    """What a member's absence leads to."""
-    if turn.group.state in (GroupState.STABLE, GroupState.COMPLETING):
-        prepare(turn, reason)
+def member_removed(transition: Transition, reason: str) -> None:
+    if transition.group.state in (GroupState.STABLE, GroupState.COMPLETING):
+        prepare(transition, reason)
     else:
-        complete_if_all_joined(turn)
+        complete_if_all_joined(transition)

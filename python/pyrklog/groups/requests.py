@@ -1,4 +1,9 @@
-"""The requests of :class:`.service.GroupService` as events of the groups."""
+"""The requests of handlers as events of groups; questions go to :attr:`GroupRequests.manager`.
+
+Requests and results are those of :mod:`.messages`. A request that returns a ``Pending`` has been
+acted on when the call returns, in the order of the calls; only its answer may wait, for other
+members or for replication.
+"""
 
 from __future__ import annotations
 
@@ -6,80 +11,88 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pyrklog.base.pending import Pending
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.groups.history import Rebalance
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.effects import Effect, Reply
+from pyrklog.groups.group_manager import GroupEffects, GroupManager
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.registry import Outcome, Registry
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.groups.values import (
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
     DeleteOffsetsResult,
-    Effect,
-    FetchedOffset,
-    GroupDescription,
-    GroupOverview,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Reply,
+    MemberHeartbeat,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
-from pyrklog.pending import Pending
 
 NO_TOKEN = 0
 """The token of a request whose answer is among the effects of its event."""
 
 
 def not_served(group_id: str) -> ApiError:
-    """What is told while a group is set aside."""
+    """The answer for a group that is set aside."""
     return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group '{group_id}' is set aside.")
 
 
-class Requests(ABC):
-    """The coordinator's side that is asked; what carries the effects out is the driver's."""
+class GroupRequests(ABC):
+    """Turns requests into events; the driver carries out the effects."""
 
     def __init__(
-        self, registry: Registry, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
+        self, manager: GroupManager, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
     ) -> None:
-        self.registry = registry
+        self.manager = manager
         self._wall_ms = wall_ms
         self._fresh_id = fresh_id
 
-    @abstractmethod
-    def _begin(self, group_id: str, event: Callable[[int], Outcome]) -> Pending[Any]:
-        """Hands an event with a fresh token in; its reply answers what is returned.
+    # --- what the driver does --------------------------------------------------------------------
 
-        Raises COORDINATOR_NOT_AVAILABLE where the group fails over it and is set aside.
+    @abstractmethod
+    def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
+        """Runs an event with a fresh token, whose reply answers what is returned.
+
+        Raises COORDINATOR_NOT_AVAILABLE if the event fails, which sets the group aside.
         """
 
     @abstractmethod
     def _do(self, machine: GroupMachine | None, effect: Effect) -> None:
-        """Carries out what an event leads to."""
+        """Carries out an effect."""
 
     @abstractmethod
     def _set_aside(self, group_id: str, error: Exception) -> None:
-        """A group whose rules have failed is served no more; all others go on."""
+        """Stops serving a group whose rules have failed; all others go on."""
+
+    @abstractmethod
+    def _is_forgetting(self) -> bool:
+        """Whether offsets of deleted partitions are still to be removed."""
+
+    @abstractmethod
+    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Whether some of these partitions bear the names of such deleted ones."""
+
+    # --- members ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest) -> Pending[JoinResult]:
+        """JoinGroup; fills in ``request.fresh_id``."""
         request = request._replace(fresh_id=self._fresh_id())
         return self._begin(
-            request.group_id, lambda token: self.registry.join(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.join(request, token, self._wall_ms())
         )
 
     def sync(self, request: SyncRequest) -> Pending[SyncResult]:
         return self._begin(
-            request.group_id, lambda token: self.registry.sync(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.sync(request, token, self._wall_ms())
         )
 
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: MemberHeartbeat) -> ErrorCode:
         error = ErrorCode.NONE
         try:
-            machine, effects = self.registry.heartbeat(request, NO_TOKEN, self._wall_ms())
+            machine, effects = self.manager.heartbeat(request, NO_TOKEN, self._wall_ms())
             for effect in effects:
                 if isinstance(effect, Reply):
                     assert isinstance(effect.result, ErrorCode)
@@ -93,31 +106,27 @@ class Requests(ABC):
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> Pending[LeaveResult]:
         return self._begin(
-            group_id,
-            lambda token: self.registry.leave(group_id, members, token, self._wall_ms()),
+            group_id, lambda token: self.manager.leave(group_id, members, token, self._wall_ms())
         )
 
-    @abstractmethod
-    def _is_forgetting(self) -> bool:
-        """Whether offsets of topics that are gone are still to be forgotten."""
-
-    @abstractmethod
-    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
-        """Whether some of these are of topics that have such a name by now."""
+    # --- offsets ---------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest) -> Pending[CommitResult]:
+        """OffsetCommit, for partitions that exist."""
         if self._waits_to_be_forgotten(request.offsets):
-            # They would be forgotten, too. Clients try again at this code.
+            # These offsets would be removed as well. Clients retry after this code.
             refused: Pending[CommitResult] = Pending(lambda: None)
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             refused.answer(CommitResult(dict.fromkeys(request.offsets, code)))
             return refused
         return self._begin(
-            request.group_id, lambda token: self.registry.commit(request, token, self._wall_ms())
+            request.group_id, lambda token: self.manager.commit(request, token, self._wall_ms())
         )
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
-        machine = self.registry.groups.get(commit.group_id)
+        """OffsetCommit of a member of the current generation; the data plane answers it. False for
+        any other commit: :meth:`commit` takes those."""
+        machine = self.manager.groups.get(commit.group_id)
         if machine is None or self._is_forgetting():
             return False
         try:
@@ -130,49 +139,22 @@ class Requests(ABC):
         return effects is not None
 
     def now_ms(self) -> int:
+        """The wall clock that commits are stamped with."""
         return self._wall_ms()
-
-    def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Sequence[TopicPartition] | None,
-        *,
-        require_stable: bool,
-    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        return self.registry.fetch_offsets(group_id, partitions, require_stable=require_stable)
-
-    def committed_count(self, group_id: str) -> int:
-        return self.registry.committed_count(group_id)
-
-    def fetch_page(
-        self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
-    ) -> dict[TopicPartition, FetchedOffset] | None:
-        return self.registry.fetch_page(group_id, after, size, require_stable=require_stable)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> DeleteOffsetsResult:
         pending: Pending[DeleteOffsetsResult] = self._begin(
             group_id,
-            lambda token: self.registry.delete_offsets(
-                group_id, partitions, token, self._wall_ms()
-            ),
+            lambda token: self.manager.delete_offsets(group_id, partitions, token, self._wall_ms()),
         )
         return await pending.wait()
 
-    def list_groups(
-        self, states: Sequence[str], types: Sequence[str]
-    ) -> tuple[ErrorCode, list[GroupOverview]]:
-        return self.registry.list_groups(states, types)
-
-    def describe_group(self, group_id: str) -> GroupDescription:
-        return self.registry.describe_group(group_id)
-
-    def history(self, group_id: str) -> tuple[ErrorCode, Sequence[Rebalance]]:
-        return self.registry.history(group_id)
+    # --- administration --------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         pending: Pending[ErrorCode] = self._begin(
-            group_id, lambda token: self.registry.delete_group(group_id, token, self._wall_ms())
+            group_id, lambda token: self.manager.delete_group(group_id, token, self._wall_ms())
         )
         return await pending.wait()

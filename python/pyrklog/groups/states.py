@@ -1,4 +1,4 @@
-"""The states of a group and every step between them."""
+"""The states of a group and the transitions between them."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -8,11 +8,11 @@ class GroupState(Enum):
     """Values are the protocol's names."""
 
     EMPTY = "Empty"
-    """No members; kept while it has offsets."""
+    """No members; the group is kept while it has offsets."""
     PREPARING = "PreparingRebalance"
     """Waiting for members to join (again)."""
     COMPLETING = "CompletingRebalance"
-    """A generation has begun; the leader's assignment is awaited."""
+    """A generation has begun; the leader's assignment has not come yet."""
     STABLE = "Stable"
     """Each member has its assignment."""
     DEAD = "Dead"
@@ -26,4 +26,4 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.PREPARING, GroupState.DEAD}),
     GroupState.DEAD: frozenset(),
 }
-"""From each state to those that may follow it."""
+"""From each state to its possible successors."""

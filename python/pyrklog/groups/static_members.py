@@ -1,116 +1,111 @@
-"""A static member comes back: it has no member id, but its instance id is known (KIP-345)."""
+"""A static member comes back without a member id, but with a known instance id (KIP-345)."""
 
 from __future__ import annotations
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import persistence, rebalance
+from pyrklog.groups.effects import Timer
 from pyrklog.groups.member import Member
+from pyrklog.groups.messages import NO_MEMBER_ID, JoinRequest, JoinResult, SyncResult
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import (
-    NO_MEMBER_ID,
-    JoinRequest,
-    JoinResult,
-    SyncResult,
-    Timer,
-)
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.groups.transition import Transition
+from pyrklog.plane.internal_log import AppendResult
 
 
-def replace(turn: Turn, request: JoinRequest, token: int, old_id: str, new_id: str) -> None:
+def replace(
+    transition: Transition, request: JoinRequest, token: int, old_id: str, new_id: str
+) -> None:
     """Gives the member a new id and fences the old one.
 
-    In a stable group whose protocol stays the same, nothing else happens: the member takes up its
-    old assignment once its new id has been written.
+    A stable group whose protocol stays the same does not rebalance: the member gets its old
+    assignment once its new id has been written.
     """
-    group = turn.group
-    old_leader = group.roster.leader
-    member = group.roster.members[old_id]
+    group = transition.group
+    old_leader = group.members.leader
+    member = group.members[old_id]
     before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-    _rename(turn, member, new_id)
-    group.roster.update(
+    _rename(transition, member, new_id)
+    group.members.update_member(
         member,
         request.protocols,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
     )
-    turn.refresh_session(member)
-    turn.park_join(member, token)
+    transition.refresh_session(member)
+    transition.park_join(member, token)
     client = f"client reason: {request.reason or 'not provided'}"
     if group.state is GroupState.COMPLETING:
-        # The leader may be assigning to the old id right now.
-        rebalance.prepare(turn, f"static member {new_id} comes back; {client}")
+        # The leader may be assigning to the old id now.
+        rebalance.prepare(transition, f"static member {new_id} comes back; {client}")
     elif group.state is GroupState.STABLE:
-        if group.roster.select_protocol() != group.protocol_name:
+        if group.members.select_protocol() != group.protocol_name:
             reason = f"static member {new_id} comes back and changes the protocol; {client}"
-            rebalance.prepare(turn, reason)
+            rebalance.prepare(transition, reason)
             return
-        turn.notice("group_static_member_back", member=new_id, replaced=old_id)
+        transition.notice("group_static_member_back", member=new_id, replaced=old_id)
         generation = group.generation
 
-        def written(later: Turn, result: AppendResult) -> None:
+        def written(later: Transition, result: AppendResult) -> None:
             if group.state is not GroupState.STABLE or group.generation != generation:
                 return  # the next generation answers
-            if group.roster.get(new_id) is not member:
-                return  # gone, or replaced once more: answered by what did that
+            if group.members.get(new_id) is not member:
+                return  # gone or replaced again, and answered then
             if result.error is ErrorCode.NONE:
                 _answer(later, member, request, old_leader)
             else:
                 _undo(later, member, old_id, before, result.error)
 
-        assignments = {m.member_id: m.assignment for m in group.roster.members.values()}
-        turn.append([persistence.group_record(group, assignments)], written)
+        assignments = {m.member_id: m.assignment for m in group.members.values()}
+        transition.append([persistence.group_record(group, assignments)], written)
 
 
-def _rename(turn: Turn, member: Member, new_id: str) -> None:
-    group = turn.group
+def _rename(transition: Transition, member: Member, new_id: str) -> None:
+    group = transition.group
     old_id = member.member_id
-    turn.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
-    turn.answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-    turn.cancel_timer(Timer.SESSION, old_id)
-    group.roster.rename(member, new_id)
+    transition.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
+    transition.answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+    transition.cancel_timer(Timer.SESSION, old_id)
+    group.members.rename(member, new_id)
     if old_id in group.pending_syncs:
         group.pending_syncs.remove(old_id)
         group.pending_syncs.add(new_id)
 
 
-def _answer(turn: Turn, member: Member, request: JoinRequest, old_leader: str) -> None:
-    result = rebalance.current_generation(turn, member)
+def _answer(transition: Transition, member: Member, request: JoinRequest, old_leader: str) -> None:
+    result = rebalance.current_generation(transition, member)
     if request.can_skip_assignment:
-        # The leader learns that it leads, and watches the topics again, but shall not assign: a
-        # stable group would not hear of it (KIP-814).
-        skip = turn.group.roster.is_leader(member.member_id)
+        # The leader learns that it leads, to watch the topics, but must not assign: the group is
+        # stable (KIP-814).
+        skip = transition.group.members.is_leader(member.member_id)
         result = result._replace(skip_assignment=skip)
     else:
-        # Older clients assign when they find their own id: they are shown the leader's old one.
+        # Older clients assign when they see their own id: they get the leader's old one.
         result = result._replace(leader=old_leader, members=())
-    turn.answer_join(member, result)
-    turn.group.roster.settle_memory()
-    turn.refresh_session(member)
+    transition.answer_join(member, result)
+    transition.group.members.settle_memory()
+    transition.refresh_session(member)
 
 
 def _undo(
-    turn: Turn,
+    transition: Transition,
     member: Member,
     old_id: str,
     before: tuple[tuple[tuple[str, bytes], ...], int, int],
     error: ErrorCode,
 ) -> None:
-    """The new id could not be written: the old one counts again."""
-    group = turn.group
-    turn.notice("group_not_written", "warning", error=error.name, member=member.member_id)
-    result = rebalance.current_generation(turn, member)._replace(
+    """The new id could not be written: the member has its old one again."""
+    group = transition.group
+    transition.notice("group_not_written", "warning", error=error.name, member=member.member_id)
+    result = rebalance.current_generation(transition, member)._replace(
         error=persistence.group_error(error), member_id=NO_MEMBER_ID, members=()
     )
-    turn.answer_join(member, result)
-    _rename(turn, member, old_id)
+    transition.answer_join(member, result)
+    _rename(transition, member, old_id)
     protocols, rebalance_timeout_ms, session_timeout_ms = before
-    group.roster.update(
+    group.members.update_member(
         member,
         protocols,
         rebalance_timeout_ms=rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
     )
-    turn.refresh_session(member)
+    transition.refresh_session(member)

@@ -1,7 +1,7 @@
-"""What a consumer's metadata says of the topics that it subscribes to.
+"""The topics that a consumer's metadata subscribes to.
 
-The metadata of the protocol type "consumer" begins with a version and, in every version, the topics
-of version 0: an int16 and an array of strings (KIP-62's consumer protocol, ``Subscription``).
+Metadata of the protocol type "consumer" begins, in every version, with an int16 (the version) and
+an array of strings (the topics): ``Subscription`` of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pyrklog.protocol.primitives import DecodeError, string_reader
 
 CONSUMER = "consumer"
 TOPICS_MAX = 100_000
-"""Beyond it topics are not told apart: they take far more memory than the metadata."""
+"""With more, the topics count as unknown: they would take far more memory than the metadata."""
 _PREFIX_BYTES = 6
 _read_string = string_reader(flexible=False, nullable=False)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics; None where these bytes are no subscription, or one to too many."""
+    """The topics; None if the bytes are no subscription, or one to too many."""
     if len(metadata) < _PREFIX_BYTES:
         return None
     version = int.from_bytes(metadata[:2], "big", signed=True)
@@ -38,7 +38,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def all_subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members; None where one of them cannot be read, or they are too many."""
+    """The topics of all members; None if one cannot be read, or the topics are too many."""
     found: set[str] = set()
     seen: set[bytes] = set()
     for one in metadata:

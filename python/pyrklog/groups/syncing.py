@@ -1,38 +1,33 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets its part."""
+"""SyncGroup: the leader hands in the assignment, and each member gets its part."""
 
 from __future__ import annotations
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, persistence, rebalance
+from pyrklog.groups.effects import Timer
 from pyrklog.groups.group import Group
+from pyrklog.groups.messages import SyncRequest, SyncResult
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.turn import Turn
-from pyrklog.groups.values import (
-    SyncRequest,
-    SyncResult,
-    Timer,
-)
-from pyrklog.internal_log import (
-    AppendResult,
-)
+from pyrklog.groups.transition import Transition
+from pyrklog.plane.internal_log import AppendResult
 
 
-def sync(turn: Turn, request: SyncRequest, token: int) -> None:
-    """A member asks for its assignment; it waits until the leader's has been written."""
-    group = turn.group
+def sync(transition: Transition, request: SyncRequest, token: int) -> None:
+    """A member asks for its assignment, and waits until the leader's has been written."""
+    group = transition.group
     error = _check(group, request)
     if error is not ErrorCode.NONE:
-        turn.reply(token, SyncResult(error))
+        transition.reply(token, SyncResult(error))
         return
-    member = group.roster.members[request.member_id]
-    _synced(turn, request.member_id)
+    member = group.members[request.member_id]
+    _synced(transition, request.member_id)
     if group.state is GroupState.STABLE:
-        turn.reply(token, _assigned(group, member.assignment))
-        turn.refresh_session(member)
+        transition.reply(token, _assigned(group, member.assignment))
+        transition.refresh_session(member)
         return
-    turn.park_sync(member, token)
-    if group.roster.is_leader(member.member_id) and group.assigned_generation != group.generation:
-        _take_assignment(turn, request)
+    transition.park_sync(member, token)
+    if group.members.is_leader(member.member_id) and group.assigned_generation != group.generation:
+        _take_assignment(transition, request)
 
 
 def _check(group: Group, request: SyncRequest) -> ErrorCode:
@@ -52,32 +47,32 @@ def _check(group: Group, request: SyncRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _synced(turn: Turn, member_id: str) -> None:
-    pending = turn.group.pending_syncs
+def _synced(transition: Transition, member_id: str) -> None:
+    pending = transition.group.pending_syncs
     pending.discard(member_id)
     if not pending:
-        turn.cancel_timer(Timer.SYNC)
+        transition.cancel_timer(Timer.SYNC)
 
 
-def _take_assignment(turn: Turn, request: SyncRequest) -> None:
-    group = turn.group
-    # Departure from Kafka, which writes what a leader hands in twice: members would be told the
-    # first assignment, and the log, after a fail-over, the second.
+def _take_assignment(transition: Transition, request: SyncRequest) -> None:
+    group = transition.group
+    # Departure from Kafka, which writes an assignment that comes twice: members would have the
+    # first one and the log, after a failover, the second.
     group.assigned_generation = group.generation
-    assignments = {m: request.assignments.get(m, b"") for m in group.roster.members}
+    assignments = {m: request.assignments.get(m, b"") for m in group.members}
     missing = len(assignments.keys() - request.assignments.keys())
     if missing:
-        turn.notice("group_members_without_assignment", "warning", members=missing)
-    if not group.roster.take_memory_for(assignments):
+        transition.notice("group_members_without_assignment", "warning", members=missing)
+    if not group.members.take_memory_for(assignments):
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        rebalance.fail_syncs(turn, error)
-        rebalance.prepare(turn, "there is no memory for the assignment")
+        rebalance.fail_syncs(transition, error)
+        rebalance.prepare(transition, "there is no memory for the assignment")
         return
     generation = group.generation
 
-    def written(later: Turn, result: AppendResult) -> None:
+    def written(later: Transition, result: AppendResult) -> None:
         if group.state is not GroupState.COMPLETING or group.generation != generation:
-            return  # a rebalance has begun since
+            return  # a rebalance has begun
         if result.error is ErrorCode.NONE:
             _assign(later, assignments)
         else:
@@ -85,33 +80,33 @@ def _take_assignment(turn: Turn, request: SyncRequest) -> None:
             rebalance.fail_syncs(later, error)
             rebalance.prepare(later, f"the assignment could not be written: {error.name}")
 
-    reason = group.history.reason_of(generation)
-    turn.append([persistence.group_record(group, assignments, reason)], written)
+    record = persistence.group_record(group, assignments, group.rebalance_reason)
+    transition.append([record], written)
 
 
-def _assign(turn: Turn, assignments: dict[str, bytes]) -> None:
-    group = turn.group
-    group.move_to(GroupState.STABLE, turn.now_ms)
-    for member in group.roster.members.values():
+def _assign(transition: Transition, assignments: dict[str, bytes]) -> None:
+    group = transition.group
+    group.move_to(GroupState.STABLE, transition.now_ms)
+    for member in group.members.values():
         member.assignment = assignments[member.member_id]
-        if turn.answer_sync(member, _assigned(group, member.assignment)):
-            # While it waited its session did not count.
-            turn.refresh_session(member)
-    group.roster.settle_memory()
-    turn.notice("group_stable", generation=group.generation, members=len(group.roster))
+        if transition.answer_sync(member, _assigned(group, member.assignment)):
+            # Its session did not run while it waited.
+            transition.refresh_session(member)
+    group.members.settle_memory()
+    transition.notice("group_stable", generation=group.generation, members=len(group.members))
 
 
 def _assigned(group: Group, assignment: bytes) -> SyncResult:
     return SyncResult(ErrorCode.NONE, assignment, group.protocol_type, group.protocol_name)
 
 
-def time_over(turn: Turn) -> None:
-    """Members that have not asked for their assignment are taken for dead."""
-    group = turn.group
+def time_over(transition: Transition) -> None:
+    """Members that have not sent SyncGroup are taken for dead."""
+    group = transition.group
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.pending_syncs:
         return
-    late = [m for m in group.roster.members.values() if m.member_id in group.pending_syncs]
+    late = [m for m in group.members.values() if m.member_id in group.pending_syncs]
     for member in late:
-        turn.remove_member(member)
+        transition.remove_member(member)
     more = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    rebalance.prepare(turn, f"no SyncGroup in time from {late[0].member_id}{more}")
+    rebalance.prepare(transition, f"no SyncGroup in time from {late[0].member_id}{more}")

@@ -1,7 +1,7 @@
-"""Deadlines, many of which are put off again and again before they come.
+"""Deadlines, most of them put off again and again.
 
-A heartbeat puts off its member's deadline; so a later deadline for a known key only changes a
-number, and the heap is corrected when the old entry comes up.
+A heartbeat puts off its member's deadline. A later deadline for a known key therefore only changes
+a number; the heap is corrected when the old entry comes up.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 STALE_ENTRIES_MIN = 64
-"""Stale entries that are kept whatever the number of timers."""
+"""So many stale entries are kept for any number of timers."""
 
 
 class TimerQueue(Generic[Key]):
-    """Timers by key; times are in any one unit."""
+    """Timers by key; all times have one unit, of the caller's choice."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Key, float] = {}
@@ -36,25 +36,23 @@ class TimerQueue(Generic[Key]):
         return key in self._deadlines
 
     def set(self, key: Key, deadline: float) -> None:
-        """Starts a timer, or starts it anew."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or deadline < queued:
             self._push(key, deadline)
 
     def cancel(self, key: Key) -> None:
-        """Stops a timer, if it runs."""
         if self._deadlines.pop(key, None) is not None:
-            # Its entry stays in the heap and is passed over.
+            # Its entry in the heap is passed over later.
             self._shrink()
 
     def next_deadline(self) -> float | None:
-        """When to look again; None without timers. It may be earlier than the next timer."""
+        """When to call :meth:`pop_due`, not later than the next timer; None without timers."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Key | None:
-        """One timer that has ended, the earliest first; None when there is no more."""
+        """The earliest timer that has ended, if any."""
         while True:
             self._drop_stale()
             if not self._heap or self._heap[0][0] > now:
@@ -74,7 +72,7 @@ class TimerQueue(Generic[Key]):
         self._shrink()
 
     def _drop_stale(self) -> None:
-        """Removes entries at the top that belong to no timer, or to one with an earlier entry."""
+        """Removes entries at the top whose timer is gone or has an earlier entry."""
         while self._heap:
             at, _, key = self._heap[0]
             if key in self._deadlines and self._queued.get(key) == at:

@@ -4,6 +4,3 @@ A handler is ``async def name(context, request) -> response``: it decides nothin
 plane can decide, and turns its results into Kafka's answers. Beside it stands ``name_error(request,
 code, message)``, the answer in which each part of the request has failed with one code.
 """
-
-from pyrklog.handlers.dispatch import Handlers as Handlers
-from pyrklog.handlers.dispatch import build_handlers as build_handlers

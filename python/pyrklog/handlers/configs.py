@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Sequence, Set
 
-from pyrklog.controller.service import (
-    SOURCE_DEFAULT,
+from pyrklog.config.entry import SOURCE_DEFAULT, ConfigEntry
+from pyrklog.handlers.context import Context
+from pyrklog.handlers.service import (
     AlteredConfigs,
     ConfigAlteration,
-    ConfigEntry,
     ConfigResource,
     DescribedConfigs,
 )
-from pyrklog.handlers.context import Context
 from pyrklog.protocol.configs import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -2,62 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
-from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
-from pyrklog.controller.service import ClusterService
-from pyrklog.groups.service import GroupService
-from pyrklog.pending import Pending
+from pyrklog.base.pending import Pending
+from pyrklog.cluster.requests import BrokerChannel, ControllerAdmin
+from pyrklog.handlers.service import ClusterService
+from pyrklog.plane.dataplane import Session
 
-
-class Session(Protocol):
-    """Who stands behind a connection."""
-
-    @property
-    def connection(self) -> int:
-        """Connection number, unique while the process lives."""
-
-    @property
-    def principal(self) -> str:
-        """``User:ANONYMOUS`` where nobody authenticated."""
-
-    @property
-    def host(self) -> str:
-        """The peer's address."""
-
-    @property
-    def client_id(self) -> str | None:
-        """From the request header."""
-
-    @property
-    def listener(self) -> str:
-        """Name of the listener that the client came in by."""
-
-
-class Request(Protocol):
-    """A request of an API that Python serves, as the data plane hands it over."""
-
-    @property
-    def id(self) -> int:
-        """Number of the request, to answer it by."""
-
-    @property
-    def api_key(self) -> int:
-        """Key of the API."""
-
-    @property
-    def api_version(self) -> int:
-        """Version, already checked against the API table."""
-
-    @property
-    def session(self) -> Session:
-        """Who asks."""
-
-    @property
-    def body(self) -> bytes:
-        """The bytes after the request header."""
+if TYPE_CHECKING:
+    from pyrklog.groups.driver import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +20,9 @@ class Context:
     """The surroundings of one request."""
 
     service: ClusterService
-    groups: GroupService
-    orders: BrokerChannel
-    """Takes the controller's orders."""
+    groups: "GroupCoordinator"
+    control_requests: BrokerChannel
+    """Takes the controller's requests."""
     controller: ControllerAdmin
     """What this broker is asked as the controller."""
     session: Session

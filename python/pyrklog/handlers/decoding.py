@@ -23,7 +23,7 @@ ROOM_SECONDS = 20.0
 """How long a request waits for its turn; then there is no answer, and its connection is closed."""
 DECODED_MAX_BYTES = 50 << 20
 """What is decoded at a time of clients, and of brokers, takes a share of the machine's memory, up
-to this much (docs/isolation.md)."""
+to this much (isolation.md)."""
 
 
 class Decoding:

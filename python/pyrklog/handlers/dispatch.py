@@ -1,68 +1,33 @@
-"""From a request's bytes to its answer's bytes. The table of handlers is :data:`ROUTES`."""
+"""From a request's bytes to its answer's bytes. The table of APIs is
+:data:`pyrklog.protocol.registry.ROWS`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from pyrklog.admin.topic_writes import STORE_AWAY
-from pyrklog.controller.requests import BrokerChannel, ControllerAdmin
-from pyrklog.controller.service import ClusterService
-from pyrklog.groups.service import GroupService
-from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.groups.values import HeartbeatRequest
-from pyrklog.handlers.context import Context, Later, Request
+from pyrklog.cluster.requests import BrokerChannel, ControllerAdmin
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.groups.messages import MemberHeartbeat
+from pyrklog.handlers.context import Context, Later
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
+from pyrklog.handlers.service import STORE_AWAY, ClusterService
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.plane.dataplane import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.primitives import DecodeError
-from pyrklog.protocol.registry import find_api
+from pyrklog.protocol.registry import ROWS, find_api
+
+if TYPE_CHECKING:
+    from pyrklog.groups.driver import GroupCoordinator
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 HandlerNow = Callable[[Context, Any], Any]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
-
-ROUTES: dict[int, tuple[str, str]] = {
-    4: ("inter_broker", "leader_and_isr"),
-    5: ("inter_broker", "stop_replica"),
-    6: ("inter_broker", "update_metadata"),
-    7: ("to_controller", "controlled_shutdown"),
-    8: ("offsets", "offset_commit"),
-    9: ("offsets", "offset_fetch"),
-    10: ("coordinators", "find_coordinator"),
-    11: ("groups", "join_group"),
-    12: ("groups", "heartbeat"),
-    13: ("groups", "leave_group"),
-    14: ("groups", "sync_group"),
-    15: ("group_admin", "describe_groups"),
-    16: ("group_admin", "list_groups"),
-    19: ("topics", "create_topics"),
-    20: ("topics", "delete_topics"),
-    21: ("records", "delete_records"),
-    22: ("producer_ids", "init_producer_id"),
-    32: ("configs", "describe_configs"),
-    33: ("configs", "alter_configs"),
-    35: ("log_dirs", "describe_log_dirs"),
-    37: ("topics", "create_partitions"),
-    42: ("group_admin", "delete_groups"),
-    43: ("elections", "elect_leaders"),
-    44: ("configs", "incremental_alter_configs"),
-    45: ("reassignments", "alter_partition_reassignments"),
-    46: ("reassignments", "list_partition_reassignments"),
-    47: ("offsets", "offset_delete"),
-    56: ("to_controller", "alter_partition"),
-    60: ("cluster", "describe_cluster"),
-    67: ("to_controller", "allocate_producer_ids"),
-    20_001: ("verification", "replica_digest"),
-    20_002: ("verification", "state_changes"),
-    20_003: ("observation", "observe_broker"),
-}
-"""API key -> (module in this package, name of the handler)."""
-
 
 LARGE_BYTES = 16 << 10
 """Bodies beyond that name thousands of elements: they are decoded in turn, and their answers are
@@ -70,8 +35,8 @@ encoded beside the loop."""
 IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
 """Of what is acted on at once, the requests that name many elements: OffsetCommit, OffsetFetch and
 LeaveGroup. (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
-BETWEEN_BROKERS = frozenset((4, 5, 6, 7, 56, 67))
-"""What brokers ask each other; those who ask have time-outs of their own."""
+BETWEEN_BROKERS = frozenset(("inter_broker", "to_controller"))
+"""Modules of what brokers ask each other; those who ask have time-outs of their own."""
 GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
 ELEMENTS_MAX, ELEMENTS_MIN = 400_000, 10_000
 ELEMENT_BYTES = 4096
@@ -79,7 +44,7 @@ ELEMENT_BYTES = 4096
 WHOLE_PLANS = frozenset((45,))
 PLAN_FACTOR = 4
 """Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
-ORDERS_MAX = 8 * ELEMENTS_MAX
+CONTROL_ELEMENTS_MAX = 8 * ELEMENTS_MAX
 """A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more.
 With less memory the bound is that of plans."""
 LIMIT_SECONDS = 20.0
@@ -108,10 +73,11 @@ class Route:
     error_answer: ErrorAnswer
     late: ErrorCode
     expired: ErrorCode
+    is_between_brokers: bool
 
     def limit_seconds(self, decoded: Any) -> float | None:
         """How long the answer to this request may take; None = as long as it takes."""
-        if self.api.key in BETWEEN_BROKERS:
+        if self.is_between_brokers:
             return None
         timeout_ms: int | None = getattr(decoded, "timeout_ms", None)
         if timeout_ms is None:
@@ -122,7 +88,8 @@ class Route:
 
 def load_route(api_key: int) -> Route:
     """Imports what serves this API; ``KeyError`` where Python does not."""
-    module_name, name = ROUTES[api_key]
+    module_name, name = ROWS[api_key]
+    name = name.lower()
     module = import_module(f"pyrklog.handlers.{module_name}")
     is_of_groups = module_name in GROUP_MODULES
     late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
@@ -134,7 +101,15 @@ def load_route(api_key: int) -> Route:
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
     error_answer = getattr(module, f"{name}_error")
-    return Route(find_api(api_key), handler, handler_now, error_answer, late, expired)
+    return Route(
+        find_api(api_key),
+        handler,
+        handler_now,
+        error_answer,
+        late,
+        expired,
+        is_between_brokers=module_name in BETWEEN_BROKERS,
+    )
 
 
 class Handlers:
@@ -143,23 +118,23 @@ class Handlers:
     def __init__(
         self,
         service: ClusterService,
-        groups: GroupService,
-        orders: BrokerChannel,
+        groups: "GroupCoordinator",
+        control_requests: BrokerChannel,
         controller: ControllerAdmin,
         elements_max: int = ELEMENTS_MAX,
-        orders_max: int = ORDERS_MAX,
+        control_elements_max: int = CONTROL_ELEMENTS_MAX,
         decoded_max_bytes: int = DECODED_MAX_BYTES,
     ) -> None:
         """``elements_max``: what a client's request may name in all its arrays together;
-        ``orders_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
+        ``control_elements_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
         self._decoding = Decoding(decoded_max_bytes)
-        self._orders_decoding = Decoding(decoded_max_bytes)
+        self._control_decoding = Decoding(decoded_max_bytes)
         self._elements_max = elements_max
         self._large_answers = trio.Lock()
-        self._orders_max = orders_max
+        self._control_elements_max = control_elements_max
         self._service = service
         self._groups = groups
-        self._orders = orders
+        self._control_requests = control_requests
         self._controller = controller
         self._routes: dict[int, Route] = {}
 
@@ -191,8 +166,7 @@ class Handlers:
 
     async def _ask(self, route: Route, context: Context, request: Request) -> bytes | None:
         decode = partial(self._decode, route, request)
-        is_of_brokers = route.api.key in BETWEEN_BROKERS
-        decoding = self._orders_decoding if is_of_brokers else self._decoding
+        decoding = self._control_decoding if route.is_between_brokers else self._decoding
         found = await decoding.decode(len(request.body), decode)
         if found is None:
             return None
@@ -217,7 +191,7 @@ class Handlers:
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
         """The coordinator's code for a heartbeat that is decoded already."""
         return self._groups.heartbeat(
-            HeartbeatRequest(
+            MemberHeartbeat(
                 heartbeat.group_id,
                 heartbeat.generation,
                 heartbeat.member_id,
@@ -234,7 +208,7 @@ class Handlers:
         return Context(
             self._service,
             self._groups,
-            self._orders,
+            self._control_requests,
             self._controller,
             request.session,
             request.api_version,
@@ -262,8 +236,8 @@ class Handlers:
 
     def _decode(self, route: Route, request: Request) -> Any:
         elements_max = self._elements_max
-        if route.api.key in BETWEEN_BROKERS:
-            elements_max = self._orders_max
+        if route.is_between_brokers:
+            elements_max = self._control_elements_max
         elif route.api.key in WHOLE_PLANS:
             elements_max *= PLAN_FACTOR
         return route.api.decode_request(
@@ -272,25 +246,31 @@ class Handlers:
 
     def _route(self, api_key: int) -> Route | None:
         route = self._routes.get(api_key)
-        if route is None and api_key in ROUTES:
+        if route is None and api_key in ROWS:
             route = self._routes[api_key] = load_route(api_key)
         return route
 
 
 def build_handlers(
     service: ClusterService,
-    groups: GroupService,
-    orders: BrokerChannel,
+    groups: "GroupCoordinator",
+    control_requests: BrokerChannel,
     controller: ControllerAdmin,
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
     """The handlers of a broker whose control plane these are, and which has so much memory."""
     affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
     elements_max = min(ELEMENTS_MAX, affordable)
-    orders_max = min(ORDERS_MAX, PLAN_FACTOR * affordable)
+    control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)
     decoded_max_bytes = min(DECODED_MAX_BYTES, memory_bytes // MEMORY_SHARE)
     return Handlers(
-        service, groups, orders, controller, elements_max, orders_max, decoded_max_bytes
+        service,
+        groups,
+        control_requests,
+        controller,
+        elements_max,
+        control_elements_max,
+        decoded_max_bytes,
     )
 
 

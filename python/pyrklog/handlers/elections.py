@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pyrklog.controller.requests import ElectionKind, Refusal, TopicPartition
+from pyrklog.cluster.requests import ElectionKind, Refusal, TopicPartition
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.elections import (
     ElectLeadersRequest,

@@ -1,7 +1,7 @@
 """ListGroups, DescribeGroups, DeleteGroups."""
 
-from pyrklog.groups.registry import CLASSIC
-from pyrklog.groups.values import GroupDescription
+from pyrklog.groups.group_manager import CLASSIC
+from pyrklog.groups.messages import GroupDescription
 from pyrklog.handlers.context import Context, step
 from pyrklog.protocol.cluster import OPERATIONS_NOT_ASKED
 from pyrklog.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ GROUP_OPERATIONS = sum(
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     """The groups that this broker coordinates."""
-    error, groups = context.groups.list_groups(request.states_filter, request.types_filter)
+    error, groups = context.groups.manager.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         error_code=error,
         groups=[ListedGroup(one.group_id, one.protocol_type, one.state, CLASSIC) for one in groups],
@@ -48,7 +48,9 @@ async def describe_groups(
     asked = request.include_authorized_operations
     groups = []
     for count, name in enumerate(dict.fromkeys(request.groups), 1):
-        groups.append(_described(context.groups.describe_group(name), with_operations=asked))
+        groups.append(
+            _described(context.groups.manager.describe_group(name), with_operations=asked)
+        )
         await step(count)
     return DescribeGroupsResponse(groups=groups)
 

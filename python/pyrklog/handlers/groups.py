@@ -10,12 +10,12 @@ LeaveGroup v3 names several members, and each has its own code; before, the one 
 
 from functools import partial
 
-from pyrklog.groups import values
-from pyrklog.groups.values import (
+from pyrklog.groups.messages import (
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
+    MemberHeartbeat,
     SyncRequest,
     SyncResult,
 )
@@ -135,7 +135,7 @@ def sync_group_error(
 def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     """Tells the member whether it may go on."""
     error = context.groups.heartbeat(
-        values.HeartbeatRequest(
+        MemberHeartbeat(
             request.group_id,
             request.generation_id,
             request.member_id,

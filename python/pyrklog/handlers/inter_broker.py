@@ -1,4 +1,4 @@
-"""LeaderAndIsr, UpdateMetadata, StopReplica: what the controller orders."""
+"""LeaderAndIsr, UpdateMetadata, StopReplica: what a controller tells brokers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import trio
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import (
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import (
     ControlResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from pyrklog.controller.valid_requests import wrong_with_request
+from pyrklog.cluster.valid_requests import wrong_with_request
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.inter_broker import (
@@ -28,9 +28,9 @@ from pyrklog.protocol.inter_broker import (
 
 
 async def _carried_out(context: Context, message: Any) -> Any:
-    """Hands the order to the replicas, in the order of arrival, and waits for their answer."""
-    order = wire.request_of(message)
-    wrong = wrong_with_request(order)
+    """Hands the request to the replicas, in the order of arrival, and waits for their answer."""
+    request = wire.request_of(message)
+    wrong = wrong_with_request(request)
     if wrong is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, wrong)
     done = trio.Event()
@@ -40,21 +40,21 @@ async def _carried_out(context: Context, message: Any) -> Any:
         answers.append(response)
         done.set()
 
-    context.orders.post(order, answered)
+    context.control_requests.post(request, answered)
     await done.wait()
-    return wire.response_message(order, answers[0])
+    return wire.response_message(request, answers[0])
 
 
 def _refused(message: Any, code: ErrorCode) -> Any:
-    order = wire.request_of(message)
+    request = wire.request_of(message)
     response: ControlResponse
-    if isinstance(order, UpdateMetadataRequest):
+    if isinstance(request, UpdateMetadataRequest):
         response = code
     elif isinstance(message, LeaderAndIsrMessage):
         response = LeaderAndIsrResponse(code, {})
     else:
         response = StopReplicaResponse(code, {})
-    return wire.response_message(order, response)
+    return wire.response_message(request, response)
 
 
 async def leader_and_isr(context: Context, message: LeaderAndIsrMessage) -> Any:

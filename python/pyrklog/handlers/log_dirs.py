@@ -1,7 +1,7 @@
 """DescribeLogDirs."""
 
-from pyrklog.controller.service import LogDirInfo
 from pyrklog.handlers.context import Context
+from pyrklog.handlers.service import LogDirInfo
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.log_dirs import (
     DescribeLogDirsPartition,

@@ -6,7 +6,7 @@ from itertools import islice
 
 import trio
 
-from pyrklog.groups.values import CommitRequest, FetchedOffset, Offset, TopicPartition
+from pyrklog.groups.messages import CommitRequest, FetchedOffset, Offset, TopicPartition
 from pyrklog.handlers.context import Context, Later, now_or_later
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.offsets import (
@@ -204,7 +204,7 @@ def _fetch_response(
 def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
     """How many offsets the answer has."""
     if group.topics is None:
-        return context.groups.committed_count(group.group_id)
+        return context.groups.manager.committed_count(group.group_id)
     return sum(len(topic.partition_indexes) for topic in group.topics)
 
 
@@ -236,7 +236,7 @@ def _fetch_group(
     wanted = None
     if group.topics is not None:
         wanted = [(topic.name, i) for topic in group.topics for i in topic.partition_indexes]
-    error, found = context.groups.fetch_offsets(
+    error, found = context.groups.manager.fetch_offsets(
         group.group_id, wanted, require_stable=require_stable
     )
     topics = [] if error else _fetched_topics(found)
@@ -258,7 +258,7 @@ async def _fetch_in_steps(
     by_name: dict[str, OffsetFetchResponseTopic] = {}
     after = None
     while True:
-        page = context.groups.fetch_page(
+        page = context.groups.manager.fetch_page(
             group.group_id, after, FETCHED_AT_ONCE_MAX, require_stable=require_stable
         )
         if page is None:
@@ -280,7 +280,7 @@ async def _fetch_named(
     places = ((name, index) for name, indexes in wanted.items() for index in indexes)
     by_name: dict[str, OffsetFetchResponseTopic] = {}
     while page := list(islice(places, FETCHED_AT_ONCE_MAX)):
-        error, found = context.groups.fetch_offsets(
+        error, found = context.groups.manager.fetch_offsets(
             group.group_id, page, require_stable=require_stable
         )
         if error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pyrklog.controller.requests import TopicPartition
+from pyrklog.cluster.requests import TopicPartition
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.reassignments import (

@@ -1,7 +1,7 @@
 """DeleteRecords."""
 
-from pyrklog.controller.service import DeleteRecordsTarget
 from pyrklog.handlers.context import Context
+from pyrklog.handlers.service import DeleteRecordsTarget
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.records import (
     NO_LOW_WATERMARK,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     NO_TOPIC_ID,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ProducerIdsResponse,
 )
-from pyrklog.controller.to_controller import (
+from pyrklog.cluster.to_controller import (
     allocated_message,
     alter_partition_request,
     altered_message,
@@ -16,7 +16,7 @@ from pyrklog.controller.to_controller import (
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.context import Context
-from pyrklog.protocol import inter_broker as wire
+from pyrklog.protocol import to_controller as wire
 
 
 async def alter_partition(

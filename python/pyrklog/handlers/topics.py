@@ -3,16 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from pyrklog.controller.requests import NO_TOPIC_ID
-from pyrklog.controller.service import (
-    ConfigEntry,
-    DeletedTopic,
-    PartitionsSpec,
-    TopicRef,
-    TopicResult,
-    TopicSpec,
-)
+from pyrklog.cluster.requests import NO_TOPIC_ID
+from pyrklog.config.entry import ConfigEntry
 from pyrklog.handlers.context import Context
+from pyrklog.handlers.service import DeletedTopic, PartitionsSpec, TopicRef, TopicResult, TopicSpec
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.topics import (
     CreatableTopic,

@@ -1,9 +1,9 @@
-"""Transactions are not served yet (docs/skipped.md): clients are refused, and operators told."""
+"""Transactions are not served yet (skipped.md): clients are refused, and operators told."""
 
+from pyrklog.base.logs import get_logger
+from pyrklog.base.told import Told
 from pyrklog.handlers.context import Context
-from pyrklog.logs import get_logger
 from pyrklog.protocol.errors import ApiError, ErrorCode
-from pyrklog.told import Told
 
 TELL_SECONDS = 3600.0
 CLIENTS_MAX = 100

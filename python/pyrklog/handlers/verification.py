@@ -1,7 +1,7 @@
 """What only our own tools ask: digests of replicas, and the state-change log."""
 
-from pyrklog.dataplane import DigestRange
 from pyrklog.handlers.context import Context
+from pyrklog.plane.dataplane import DigestRange
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.verification import (
     DigestedBatch,

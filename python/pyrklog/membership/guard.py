@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pyrklog.base.logs import get_logger
 from pyrklog.config.zookeeper_connect import parse_connect
-from pyrklog.logs import get_logger
-from pyrklog.membership.watchdog import Session
+from pyrklog.membership.watchdog import WatchedSession
 
 if TYPE_CHECKING:
     from pyrklog.metastore.zookeeper import Credentials, ZooKeeperAddress
@@ -24,7 +24,7 @@ log = get_logger("membership")
 
 
 class SessionGuard:
-    """Has the broker's session ended when the broker dies (``docs/cluster.md``, section 7)."""
+    """Has the broker's session ended when the broker dies (``cluster.md``, section 7)."""
 
     def __init__(self, address: ZooKeeperAddress) -> None:
         self._address = address
@@ -63,7 +63,7 @@ class SessionGuard:
     async def watch(self, credentials: Credentials) -> None:
         """The session of the moment."""
         address = self._address
-        session = Session(
+        session = WatchedSession(
             servers=parse_connect(address.connect)[0],
             session_id=credentials.session_id,
             password=credentials.password.hex(),

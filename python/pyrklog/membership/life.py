@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pyrklog.dataplane import DirectoryPast
+    from pyrklog.plane.dataplane import DirectoryPast
 
 
 class LastLife(NamedTuple):
@@ -45,7 +45,7 @@ def has_all(
     One that is merely added lacks nothing: the last life did not use it, and it is empty. Where one
     of the last life's is named no more, an empty one may stand in for it, and counts.
     """
-    are_whole = [past.is_taken_up or past.closed_at_epoch == last.epoch for past in pasts]
+    are_whole = [past.is_reattached or past.closed_at_epoch == last.epoch for past in pasts]
     if last.log_dirs is None or not last.log_dirs.issubset(log_dirs):
         return all(are_whole)
     kept = last.log_dirs.union(used)

@@ -2,7 +2,7 @@
 
 A broker belongs while its session lives. What hangs on a session (watches, the controller's term,
 the registration) is started anew with the next one; what serves clients goes on meanwhile
-(``docs/cluster.md``, section 2).
+(``cluster.md``, section 2).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from pyrklog.base.logs import get_logger
 from pyrklog.errors import StartError, TemporaryError
-from pyrklog.logs import get_logger
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife, decode_log_dirs, encode_log_dirs
 from pyrklog.metastore import znodes

@@ -8,7 +8,7 @@ Started by :mod:`.guard` as a script, without pyrklog and without kazoo: it need
 as an interpreter can, and has nothing to load when it counts. It reads lines from its standard
 input:
 
-- a JSON object: the session of the moment (``Session``);
+- a JSON object: the session of the moment (``WatchedSession``);
 - ``end``: the broker ends in good order, and ends its session itself.
 
 Ending the session of another process is ZooKeeper's own way: whoever has a session's id and
@@ -34,7 +34,7 @@ EXIT_NOT_ENDED = 1
 """No ZooKeeper answered while the session could still live."""
 
 
-class Session(NamedTuple):
+class WatchedSession(NamedTuple):
     """A session, and where to end it."""
 
     servers: list[tuple[str, int]]
@@ -48,7 +48,7 @@ class Session(NamedTuple):
     """``ca``, ``certificate``, ``key``, ``key_password`` (PEM files) and ``verifies_host``."""
 
 
-def end_session(session: Session) -> bool:
+def end_session(session: WatchedSession) -> bool:
     """Ends a session; False when no ZooKeeper answers for as long as it could live."""
     deadline = time.monotonic() + session.timeout_ms / 1000
     while True:
@@ -63,7 +63,7 @@ def end_session(session: Session) -> bool:
         time.sleep(_RETRY_SECONDS)
 
 
-def _end_at(host: str, port: int, session: Session) -> None:
+def _end_at(host: str, port: int, session: WatchedSession) -> None:
     with _connect(host, port, session.tls) as connection:
         password = bytes.fromhex(session.password)
         # Protocol version, last transaction seen, time-out, session, password, read-only.
@@ -117,11 +117,11 @@ def _receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 def main() -> int:
     """Waits for the broker's end; the exit code."""
-    session: Session | None = None
+    session: WatchedSession | None = None
     for line in sys.stdin:
         if line.rstrip("\n") == "end":
             return EXIT_ENDED
-        session = Session(**json.loads(line))
+        session = WatchedSession(**json.loads(line))
     if session is None or end_session(session):
         return EXIT_ENDED
     return EXIT_NOT_ENDED

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyrklog.durable import sync_folder
+from pyrklog.base.durable import sync_folder
 from pyrklog.errors import ConfigError, StartError, TemporaryError
 from pyrklog.metastore.interface import Node, Stat
 from pyrklog.metastore.tree import ROOT, Entry, Tree, parent_of

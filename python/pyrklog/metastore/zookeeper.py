@@ -28,8 +28,8 @@ from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from pyrklog.base.logs import ensure_configured, get_logger
 from pyrklog.errors import TemporaryError
-from pyrklog.logs import ensure_configured, get_logger
 from pyrklog.metastore.interface import (
     CHANGED,
     CHILDREN,

@@ -7,16 +7,20 @@ from functools import partial
 
 import trio
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import BrokerChannel, ControlRequest, UpdateMetadataRequest
-from pyrklog.controller.state import LiveBroker
-from pyrklog.image import BrokerImage
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import (
+    BrokerChannel,
+    ControlRequest,
+    LiveBroker,
+    OnTrust,
+    UpdateMetadataRequest,
+)
 from pyrklog.peers.connection import Address, PeerConnection
 from pyrklog.peers.metadata_bodies import MetadataBodies
-from pyrklog.peers.observer import Observer
-from pyrklog.peers.own_channel import Channels, Told
+from pyrklog.peers.port_monitor import PortMonitor
 from pyrklog.peers.send_queue import SendQueue
 from pyrklog.peers.witnesses import View, Witnesses
+from pyrklog.plane.values import BrokerImage
 
 ANSWER_TIMEOUT_SECONDS = 30.0
 """Kafka's ``controller.socket.timeout.ms``."""
@@ -25,17 +29,17 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 class _Queue:
     """A queue to one life of a broker, which is observed."""
 
-    def __init__(self, queue: SendQueue, epoch: int, observer: Observer | None) -> None:
+    def __init__(self, queue: SendQueue, epoch: int, monitor: PortMonitor | None) -> None:
         self.queue = queue
         self.epoch = epoch
-        self.observer = observer
+        self.monitor = monitor
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
-                if self.observer is not None:
-                    nursery.start_soon(self.observer.run)
+                if self.monitor is not None:
+                    nursery.start_soon(self.monitor.run)
                 await self.queue.run()
 
     def end(self) -> None:
@@ -60,11 +64,11 @@ class PeerChannels:
         self._nursery: trio.Nursery | None = None
         self._observes = observes
         self._metadata_bodies = MetadataBodies()
-        self._told: Told | None = None
+        self._told: OnTrust | None = None
         self._witnesses = Witnesses(self._view, self._address_of, f"controller-{node_id}")
 
     async def run(
-        self, told: Told, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, told: OnTrust, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         try:
             async with trio.open_nursery() as nursery:
@@ -92,15 +96,15 @@ class PeerChannels:
             client_id=f"controller-{self._node_id}",
             timeout_seconds=ANSWER_TIMEOUT_SECONDS,
         )
-        item = _Queue(SendQueue(broker, connection, self._encode), epoch, self._observer_of(broker))
+        item = _Queue(SendQueue(broker, connection, self._encode), epoch, self._monitor_of(broker))
         self._queues[broker] = item
         self._nursery.start_soon(item.run)
 
-    def _observer_of(self, broker: int) -> Observer | None:
+    def _monitor_of(self, broker: int) -> PortMonitor | None:
         told = self._told
         if told is None or not self._observes:
             return None
-        return Observer(
+        return PortMonitor(
             self._address_of(broker),
             lambda is_trusted: told(broker, is_trusted),
             agreed=partial(self._witnesses.agree, broker),
@@ -111,7 +115,7 @@ class PeerChannels:
         answering = [
             broker
             for broker, item in self._queues.items()
-            if item.observer is not None and item.observer.is_answering
+            if item.monitor is not None and item.monitor.is_answering
         ]
         return View(len(self._images), answering)
 
@@ -137,7 +141,3 @@ def address_of(broker: BrokerImage, listener: str) -> Address | None:
         if name == listener:
             return host, port
     return None
-
-
-def _are_channels(channels: PeerChannels) -> Channels:
-    return channels  # the type checker holds the class to the interface

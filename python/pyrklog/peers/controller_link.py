@@ -7,25 +7,25 @@ from typing import Any
 
 import trio
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ControllerService,
     ProducerIdsResponse,
 )
-from pyrklog.controller.to_controller import (
+from pyrklog.cluster.to_controller import (
     allocated_response,
     alter_partition_message,
     altered_response,
     left_response,
 )
-from pyrklog.metadata import Metadata
 from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
-from pyrklog.protocol.inter_broker import (
+from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,

@@ -10,8 +10,8 @@ from collections import deque
 
 import trio
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import UpdateMetadataRequest
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import UpdateMetadataRequest
 
 KEPT = 4
 """Messages that are kept for the brokers that have yet to be sent them."""

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import trio
 
+from pyrklog.base.logs import get_logger
+from pyrklog.base.told import Told
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import ControllerService, ProducerIdsResponse
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.controller.requests import ControllerService, ProducerIdsResponse
-from pyrklog.dataplane import Plane
 from pyrklog.errors import ErrorCode
-from pyrklog.logs import get_logger
-from pyrklog.metadata import Metadata
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.controller_link import ControllerLink
+from pyrklog.plane.dataplane import Plane
 from pyrklog.replication.driver import ReplicationDriver
-from pyrklog.replication.isr_keeper import IsrKeeper
-from pyrklog.told import Told
+from pyrklog.replication.isr_manager import IsrManager
 
 ASK_RETRY_SECONDS = 0.1
 TELL_SECONDS = 5.0
@@ -45,7 +45,7 @@ class Peers:
         controller_id: Callable[[], int],
     ) -> None:
         self._link = ControllerLink(metadata, controller_id, own, config.listeners.inter_broker)
-        self._isrs = IsrKeeper(
+        self._isrs = IsrManager(
             metadata.node_id,
             plane,
             live_brokers=lambda: {broker.id for broker in metadata.image.brokers},

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import (
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -21,7 +22,6 @@ from pyrklog.controller.requests import (
     TopicPartitions,
     UpdateMetadataRequest,
 )
-from pyrklog.logs import get_logger
 from pyrklog.peers.connection import PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 
@@ -34,7 +34,7 @@ Encode = Callable[[ControlRequest], Awaitable[bytes]]
 
 
 class SendQueue:
-    """See the module. Is a :class:`pyrklog.controller.requests.BrokerChannel`."""
+    """See the module. Is a :class:`pyrklog.cluster.requests.BrokerChannel`."""
 
     def __init__(self, broker: int, connection: PeerConnection, encode: Encode) -> None:
         """``encode`` makes a request's body when its turn has come."""
@@ -65,8 +65,10 @@ class SendQueue:
                     response = await self._exchange(request)
                 except Exception as error:
                     # The next ones may do better, and other brokers have queues of their own.
-                    order = type(request).__name__.removesuffix("Request")
-                    log.error("order_failed", broker=self.broker, order=order, exc_info=error)
+                    kind = type(request).__name__.removesuffix("Request")
+                    log.error(
+                        "control_request_failed", broker=self.broker, request=kind, exc_info=error
+                    )
                     self._waiting.popleft()
                     continue
                 self._waiting.popleft()

@@ -4,7 +4,7 @@ An observer asks again and again, one question at a time. What stands still betw
 stopped process, a machine without a network, shows as a question without an answer for longer than
 the *limit*. What is only slow must not: so the limit grows with the delays that were seen in the
 last minute, those of the answers and those of the observer itself, and an observer that came late
-itself begins to measure anew, since the answer may lie in its own socket (``docs/cluster.md``,
+itself begins to measure anew, since the answer may lie in its own socket (``cluster.md``,
 section 7). All times are seconds of one monotonic clock.
 
 What the observer's own thread has *worked* meanwhile is no delay: a thousand partitions that take

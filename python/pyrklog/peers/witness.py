@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from pyrklog.image import BrokerImage
 from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address, PeerError, connect
 from pyrklog.peers.probe import ProbeError, probe
 from pyrklog.peers.silence import OWN_DELAY_MAX_SECONDS
+from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol.observation import Outcome
 
 WAIT_MAX_SECONDS = 5.0

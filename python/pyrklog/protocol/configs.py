@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-133, 226, 339, 569).
 
 Resource types, sources, value types and operations are numbers here;
-:mod:`pyrklog.controller.service` names them.
+:mod:`pyrklog.handlers.service` names them.
 """
 
 from typing import Annotated

@@ -1,8 +1,6 @@
-"""What brokers of a cluster say to each other, in the versions of Kafka 3.9 (ZooKeeper mode).
+"""What the controller tells brokers, in the versions of Kafka 3.9 (ZooKeeper mode).
 
-LeaderAndIsr, StopReplica and UpdateMetadata come from the controller, in one version each;
-ControlledShutdown, AlterPartition (KIP-497, KIP-704, KIP-841, KIP-903) and AllocateProducerIds
-(KIP-730) go to it.
+LeaderAndIsr, StopReplica and UpdateMetadata, in one version each.
 """
 
 from typing import Annotated
@@ -19,9 +17,7 @@ from pyrklog.protocol.fields import (
     Str,
     Uuid,
     empty_list,
-    since,
     tagged,
-    until,
 )
 
 ELIGIBLE_TAG = 10_000
@@ -234,134 +230,4 @@ UPDATE_METADATA = Api(
     UpdateMetadataResponse,
     versions=(8, 8),
     flexible_since=6,
-)
-
-
-class ControlledShutdownRequest(Message):
-    """A broker wants to end: others shall lead what it leads."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
-
-
-class RemainingPartition(Message):
-    """A partition that the broker still leads."""
-
-    topic_name: Str
-    partition_index: Int32
-
-
-class ControlledShutdownResponse(Message):
-    """What is left: the broker asks again while there is something."""
-
-    error_code: Int16 = 0
-    remaining_partitions: list[RemainingPartition] = empty_list()
-
-
-CONTROLLED_SHUTDOWN = Api(
-    7,
-    "ControlledShutdown",
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    versions=(3, 3),
-    flexible_since=3,
-)
-
-
-class BrokerState(Message):
-    """A member of an ISR, as its leader knows it; an epoch of -1 is not checked."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
-
-
-class AlterPartitionPartition(Message):
-    """The ISR that a leader wants, on top of the partition epoch that it knows."""
-
-    partition_index: Int32
-    leader_epoch: Int32
-    new_isr: Annotated[list[Int32], until(2)] = empty_list()
-    new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = empty_list()
-    leader_recovery_state: Annotated[Int8, since(1)] = 0
-    partition_epoch: Int32 = -1
-
-
-class AlterPartitionTopic(Message):
-    """Partitions of one topic."""
-
-    topic_name: Annotated[Str, until(1)] = ""
-    topic_id: Annotated[Uuid, since(2)] = NO_UUID
-    partitions: list[AlterPartitionPartition] = empty_list()
-
-
-class AlterPartitionRequest(Message):
-    """A leader asks for other ISRs."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
-    topics: list[AlterPartitionTopic] = empty_list()
-
-
-class AlteredPartition(Message):
-    """What holds of the partition now."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-    isr: list[Int32] = empty_list()
-    leader_recovery_state: Annotated[Int8, since(1)] = 0
-    partition_epoch: Int32 = 0
-    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=3)] = empty_list()
-
-
-class AlteredTopic(Message):
-    """Partitions of one topic."""
-
-    topic_name: Annotated[Str, until(1)] = ""
-    topic_id: Annotated[Uuid, since(2)] = NO_UUID
-    partitions: list[AlteredPartition] = empty_list()
-
-
-class AlterPartitionResponse(Message):
-    """``error_code`` refuses the whole request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    topics: list[AlteredTopic] = empty_list()
-
-
-ALTER_PARTITION = Api(
-    56,
-    "AlterPartition",
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    versions=(0, 3),
-    flexible_since=0,
-)
-
-
-class AllocateProducerIdsRequest(Message):
-    """A broker wants a block of producer ids."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
-
-
-class AllocateProducerIdsResponse(Message):
-    """``producer_id_len`` ids from ``producer_id_start`` on are the broker's."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    producer_id_start: Int64 = 0
-    producer_id_len: Int32 = 0
-
-
-ALLOCATE_PRODUCER_IDS = Api(
-    67,
-    "AllocateProducerIds",
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    versions=(0, 0),
-    flexible_since=0,
 )

@@ -1,15 +1,15 @@
-"""Finds the codecs of an API by its key, and imports their module at first use."""
+"""The APIs that Python serves: one row each, and their codecs, imported at first use."""
 
 from importlib import import_module
 from typing import Any
 
 from pyrklog.protocol.api import Api
 
-_PLACES: dict[int, tuple[str, str]] = {
+ROWS: dict[int, tuple[str, str]] = {
     4: ("inter_broker", "LEADER_AND_ISR"),
     5: ("inter_broker", "STOP_REPLICA"),
     6: ("inter_broker", "UPDATE_METADATA"),
-    7: ("inter_broker", "CONTROLLED_SHUTDOWN"),
+    7: ("to_controller", "CONTROLLED_SHUTDOWN"),
     8: ("offsets", "OFFSET_COMMIT"),
     9: ("offsets", "OFFSET_FETCH"),
     10: ("coordinators", "FIND_COORDINATOR"),
@@ -33,19 +33,21 @@ _PLACES: dict[int, tuple[str, str]] = {
     45: ("reassignments", "ALTER_PARTITION_REASSIGNMENTS"),
     46: ("reassignments", "LIST_PARTITION_REASSIGNMENTS"),
     47: ("offsets", "OFFSET_DELETE"),
-    56: ("inter_broker", "ALTER_PARTITION"),
+    56: ("to_controller", "ALTER_PARTITION"),
     60: ("cluster", "DESCRIBE_CLUSTER"),
-    67: ("inter_broker", "ALLOCATE_PRODUCER_IDS"),
+    67: ("to_controller", "ALLOCATE_PRODUCER_IDS"),
     20_001: ("verification", "REPLICA_DIGEST"),
     20_002: ("verification", "STATE_CHANGES"),
     20_003: ("observation", "OBSERVE_BROKER"),
 }
+"""API key -> (module, name) of its :class:`Api` in this package. The handler has the same place in
+``pyrklog.handlers``: a module of the same name, with a function of the name in small letters."""
 
-API_KEYS = tuple(sorted(_PLACES))
+API_KEYS = tuple(sorted(ROWS))
 
 
 def find_api(key: int) -> Api[Any, Any]:
     """The API with this key; ``KeyError`` where Python has no codec for it."""
-    module, name = _PLACES[key]
+    module, name = ROWS[key]
     api: Api[Any, Any] = getattr(import_module(f"pyrklog.protocol.{module}"), name)
     return api

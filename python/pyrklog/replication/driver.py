@@ -1,6 +1,6 @@
-"""Carries out the controller's orders on this broker; the local end of ``BrokerChannel``.
+"""Carries out the controller's requests on this broker; the local end of ``BrokerChannel``.
 
-An order that fails, and a partition that the plane refuses, are set aside: that is logged and
+A request that fails, and a partition that the plane refuses, are set aside: that is logged and
 answered with UNKNOWN_SERVER_ERROR, and everything else goes on.
 """
 
@@ -12,7 +12,9 @@ from typing import TypeVar
 
 import trio
 
-from pyrklog.controller.requests import (
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -22,13 +24,11 @@ from pyrklog.controller.requests import (
     StopReplicaResponse,
     TopicPartition,
 )
-from pyrklog.controller.wire import error_of
-from pyrklog.dataplane import Plane
+from pyrklog.cluster.wire import error_of
 from pyrklog.errors import ErrorCode
-from pyrklog.image import FollowerSpec, LeaderSpec
-from pyrklog.logs import get_logger
-from pyrklog.metadata import Metadata
-from pyrklog.replication.isr_keeper import IsrKeeper
+from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.values import FollowerSpec, LeaderSpec
+from pyrklog.replication.isr_manager import IsrManager
 from pyrklog.replication.machine import LeadershipDecision, Replicas
 
 Answered = Callable[[ControlResponse], None]
@@ -62,7 +62,7 @@ class _Gathered:
 
 
 class ReplicationDriver:
-    """Takes orders one at a time, in order; waits for the plane beside it."""
+    """Takes requests one at a time, in order; waits for the plane beside it."""
 
     def __init__(self, node_id: int, metadata: Metadata, plane: Plane) -> None:
         self.replicas = Replicas(node_id)
@@ -72,13 +72,13 @@ class ReplicationDriver:
             math.inf
         )
         self._registered = trio.Event()
-        self.isrs: IsrKeeper | None = None
+        self.isrs: IsrManager | None = None
         """Where there are other brokers."""
         self._stopping: dict[TopicPartition, trio.Event] = {}
         """Replicas whose deletion is under way: a topic of the same name waits for it."""
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker is registered: orders for earlier epochs do not concern it."""
+        """This broker is registered: requests for earlier epochs do not concern it."""
         self.replicas.registered(broker_epoch)
         self._plane.set_broker_epoch(broker_epoch)
         self._registered.set()
@@ -88,7 +88,7 @@ class ReplicationDriver:
         self._orders_in.send_nowait((request, answered))
 
     async def run(self) -> None:
-        """Carries out orders until cancelled.
+        """Carries out requests until cancelled.
 
         None before the broker is registered: it may be one for an earlier life, whose requests to
         the controller can still be under way.
@@ -99,8 +99,8 @@ class ReplicationDriver:
                 try:
                     await self._carry_out(request, answered, nursery)
                 except Exception as error:
-                    order = type(request).__name__.removesuffix("Request")
-                    log.error("order_failed", order=order, exc_info=error)
+                    kind = type(request).__name__.removesuffix("Request")
+                    log.error("control_request_failed", request=kind, exc_info=error)
                     answered(_failure(request))
 
     async def _carry_out(
@@ -137,7 +137,7 @@ class ReplicationDriver:
             self.replicas.not_begun([*decision.lead, *decision.follow])
             raise
         gathered = _Gathered(decision.errors, answered)
-        # Each hands its specs to the plane at its first step, so that orders keep their order.
+        # Each hands its specs to the plane at its first step, so that requests keep their order.
         if decision.lead:
             gathered.waits_for += 1
             nursery.start_soon(self._lead_all, decision.lead, gathered)

@@ -3,7 +3,7 @@
 The controller writes the ISR; the leader asks for changes (AlterPartition, KIP-497), one at a time.
 Until the answer is there a replica that is to join already counts for the high watermark, and one
 that is to leave still does: whatever the controller decides, what was shown to clients is on every
-member (``docs/cluster.md``, section 4).
+member (``cluster.md``, section 4).
 """
 
 from __future__ import annotations

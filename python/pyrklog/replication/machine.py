@@ -1,8 +1,8 @@
-"""Which of the controller's orders this broker follows. Pure.
+"""Which of the controller's requests this broker follows. Pure.
 
-Fencing (Kafka 3.9): an order of an older controller epoch, or for an earlier life of this broker,
+Fencing (Kafka 3.9): a request of an older controller epoch, or for an earlier life of this broker,
 is refused whole. A partition changes only with a higher leader epoch than the one it has, or had
-when it was stopped; an equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the order
+when it was stopped; an equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the request
 came twice.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
     NO_TOPIC_ID,
@@ -22,7 +22,7 @@ from pyrklog.controller.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import FollowerSpec, LeaderSpec
+from pyrklog.plane.values import FollowerSpec, LeaderSpec
 
 UNKNOWN_BROKER_EPOCH = -1
 STOPPED_MAX = 10_000
@@ -85,7 +85,7 @@ class Replicas:
         """Controller epoch and number of the latest UpdateMetadata."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Orders for earlier epochs of this broker are refused from now on."""
+        """Requests for earlier epochs of this broker are refused from now on."""
         self.broker_epoch = broker_epoch
         self._stopped.clear()
         # Of a store that was restored from a copy the epochs come once more, with other numbers.
@@ -213,7 +213,7 @@ class Replicas:
     ) -> set[TopicPartition]:
         """The plane's answers: what is led is served, what failed is off.
 
-        Returns the partitions that a later order has overtaken; their answers mean nothing.
+        Returns the partitions that a later request has overtaken; their answers mean nothing.
         """
         overtaken = set()
         for spec, error in zip(specs, errors, strict=True):
@@ -229,11 +229,11 @@ class Replicas:
             elif known.serving_since is None:
                 known.serving_since = known.leader_epoch
             if error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
-                del self.hosted[key]  # so that the same order may come again
+                del self.hosted[key]  # so that the same request may come again
         return overtaken
 
     def not_begun(self, specs: Iterable[LeaderSpec | FollowerSpec]) -> None:
-        """What was decided never came to the plane: the same order may come again."""
+        """What was decided never came to the plane: the same request may come again."""
         for spec in specs:
             known = self.hosted.get((spec.topic, spec.partition))
             if known is not None and known.leader_epoch == spec.leader_epoch:

@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import trio
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import (
-    Endpoint,
-)
-from pyrklog.groups.table import OffsetCommit
-from pyrklog.internal_log import (
+from pyrklog.groups.core_types import OffsetCommit
+from pyrklog.groups.interfaces import BrokerEndpoint
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRead,
@@ -184,9 +182,9 @@ class FakeTopic:
     def assigned_partitions(self) -> Collection[int]:
         return self.led.keys() | self.opening
 
-    def leader_endpoint(self, partition: int, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
         if partition in self.led:
-            return Endpoint(1, f"{listener.lower()}.example", 9092)
+            return BrokerEndpoint(1, f"{listener.lower()}.example", 9092)
         return None
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:

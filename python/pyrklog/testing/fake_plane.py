@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import trio
 
-from pyrklog.dataplane import (
+from pyrklog.errors import ErrorCode, TemporaryError
+from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.plane.dataplane import (
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -26,10 +28,8 @@ from pyrklog.dataplane import (
     Request,
     Session,
 )
-from pyrklog.errors import ErrorCode, TemporaryError
-from pyrklog.groups.table import Heartbeat, OffsetCommit
-from pyrklog.image import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
-from pyrklog.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
 
 FIRST_FREE_PORT = 40000
@@ -191,7 +191,7 @@ class FakePlane:
 
     def pasts(self) -> Sequence[DirectoryPast]:
         paths = self.settings.log_dirs if self.settings else ["/fake"]
-        return [DirectoryPast(-1, is_taken_up=True) for _ in paths]
+        return [DirectoryPast(-1, is_reattached=True) for _ in paths]
 
     def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
         assert host

@@ -48,6 +48,10 @@ pub struct Arena {
     pool: Mutex<Pool>,
     slots: Mutex<Slots>,
     is_closed: AtomicBool,
+    /// An invariant is broken: the pool of chunks is not used any more.
+    has_failed: AtomicBool,
+    /// Which one, until that was told.
+    failure: parking_lot::Mutex<Option<String>>,
     is_hungry: AtomicBool,
     /// With fewer free chunks an append calls the janitor.
     low: AtomicU32,
@@ -149,6 +153,8 @@ impl Arena {
             pool: Mutex::default(),
             slots: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            failure: parking_lot::Mutex::default(),
             is_hungry: AtomicBool::new(false),
             low: AtomicU32::new(0),
             class_bounds: ClassBounds::default(),
@@ -196,13 +202,56 @@ impl Arena {
         shares::transient_max(self.limit())
     }
 
+    /// The slots have changed.
     fn note_partitions(&self, slots: &Slots) {
+        if let Err(broken) = slots.check() {
+            self.fail(broken);
+        }
         self.class_bounds.set_partitions(slots.used());
         self.bound_classes();
     }
 
-    pub(crate) fn pool(&self) -> &Mutex<Pool> {
-        &self.pool
+    /// Does something to the pool of chunks, whose invariants are checked behind it. `None` once one
+    /// of them is broken: nothing is carved, reclaimed or given back any more.
+    #[inline]
+    pub(crate) fn with_pool<T>(&self, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+        let mut pool = self.pool.lock();
+        if self.has_failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let result = act(&mut pool);
+        match pool.check() {
+            Ok(()) => Some(result),
+            Err(broken) => {
+                self.fail(broken);
+                None
+            }
+        }
+    }
+
+    /// What it holds can be read and written to the files; nothing is added, reclaimed or given back.
+    #[cold]
+    fn fail(&self, broken: String) {
+        if !self.has_failed.swap(true, Ordering::Relaxed) {
+            self.close();
+            *self.failure.lock() = Some(broken);
+            self.ring();
+        }
+    }
+
+    /// The invariant that is broken, in a sentence; once. From that moment on the arena is closed, and
+    /// nothing of it is reclaimed.
+    pub fn take_failure(&self) -> Option<String> {
+        self.failure.lock().take()
+    }
+
+    /// Looks at each chunk and each slot.
+    pub(crate) fn check_all(&self) {
+        let checked = self.with_pool(|pool| pool.check_chunks());
+        let slots = self.slots.lock().check_names();
+        if let Err(broken) = checked.unwrap_or(Ok(())).and(slots) {
+            self.fail(broken);
+        }
     }
 
     pub(crate) fn backing(&self) -> &Mutex<Backing> {
@@ -226,11 +275,11 @@ impl Arena {
     }
 
     pub(crate) fn add_free(&self, chunk: u32) {
-        self.pool.lock().add(chunk);
+        self.with_pool(|pool| pool.add(chunk));
     }
 
     pub(crate) fn take_free(&self) -> Option<u32> {
-        self.pool.lock().take_free()
+        self.with_pool(Pool::take_free).flatten()
     }
 
     pub(crate) fn populated_slot_bytes(&self) -> usize {
@@ -322,7 +371,9 @@ impl Arena {
             drop(slots);
             let Some(first) = next else { return Ok(()) };
             self.populate(slot_at(first), SLOTS_A_GROUP * SLOT_BYTES)?;
-            self.slots.lock().add_group(&self.memory, first);
+            let mut slots = self.slots.lock();
+            slots.add_group(&self.memory, first);
+            self.note_partitions(&slots);
         }
     }
 
@@ -433,9 +484,10 @@ impl Arena {
     ) {
         self.note_partitions(&slots);
         *self.slots.lock() = slots;
-        fill(&mut self.pool.lock());
+        self.with_pool(fill);
         *self.backing.lock() = backing;
         self.populated.store(populated, Ordering::Relaxed);
+        self.check_all();
     }
 
     pub(crate) fn capacity(&self) -> u32 {

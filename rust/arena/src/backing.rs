@@ -1,4 +1,4 @@
-//! Which chunks have memory (`docs/block-cache.md`, sections 1 and 2).
+//! Which chunks have memory (`block-cache.md`, sections 1 and 2).
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! How chunks get memory and give it back (`docs/block-cache.md`, sections 2 and 5).
+//! How chunks get memory and give it back (`block-cache.md`, sections 2 and 5).
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What an orderly end leaves of an arena (`docs/block-cache.md`, sections 2 and 3), and looking at
+//! What an orderly end leaves of an arena (`block-cache.md`, sections 2 and 3), and looking at
 //! one that nobody uses.
 
 use std::collections::HashSet;
@@ -110,6 +110,7 @@ impl Arena {
     /// Gives memory back until at most `chunks` of 1 MiB have any, and none that holds nothing: the
     /// free ones, then the oldest that are written. Nothing may be appended meanwhile.
     pub fn trim(&self, chunks: u32) {
+        self.check_all();
         self.set_allowance(0);
         self.rewind();
         loop {

@@ -1,4 +1,4 @@
-//! Where everything lies in the file; see `docs/block-cache.md`, section 1.
+//! Where everything lies in the file; see `block-cache.md`, section 1.
 
 /// First bytes of every arena.
 pub const MAGIC: [u8; 8] = *b"PYRKARNA";

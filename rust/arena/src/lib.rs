@@ -1,5 +1,5 @@
 //! The shared-memory arena of the block cache: produced bytes in a file that survives the death of
-//! the process. `docs/block-cache.md` is its contract: the format, what a kill leaves, who may use
+//! the process. `block-cache.md` is its contract: the format, what a kill leaves, who may use
 //! it.
 //!
 //! An [`Arena`] belongs to one log directory. A log keeps a [`CachedSegment`] for each of its

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Weak;
 
+mod invariants;
+
 use crate::layout::{CHUNK_CLASS, CHUNK_SEQUENCE, CLASS_BLOCKS, CLASSES, block_at, chunk_at};
 use crate::memory::Memory;
 use crate::slots::Slot;
@@ -112,6 +114,10 @@ pub(crate) struct Pool {
     retired: VecDeque<(u64, u32)>,
     tenants: Vec<Tenants>,
     sequence: u64,
+    /// Chunks that have memory.
+    chunks: usize,
+    /// Those that are in none of the above: about to be reclaimed, or retired.
+    leaving: usize,
 }
 
 impl Pool {
@@ -140,14 +146,17 @@ impl Pool {
         let len = self.tenants.len().max(chunk as usize + 1);
         self.tenants.resize_with(len, Tenants::default);
         self.free.push_back(chunk);
+        self.chunks += 1;
     }
 
     /// The free chunk that was not used for longest, whose memory is to be given back.
     pub fn take_free(&mut self) -> Option<u32> {
-        match planted!(GivenBackStillFree) {
-            true => self.free.front().copied(),
-            false => self.free.pop_front(),
+        if planted!(GivenBackStillFree) {
+            return self.free.front().copied();
         }
+        let chunk = self.free.pop_front()?;
+        self.chunks -= 1;
+        Some(chunk)
     }
 
     /// An earlier life left these chunks carved, in the order of their sequences, and `free` ones.
@@ -170,6 +179,7 @@ impl Pool {
             self.sequence = self.sequence.max(sequence);
         }
         self.free.extend(free);
+        self.chunks = self.queue.len() + self.free.len();
     }
 
     /// The next block of a class; `None` when no chunk is free, or there may be no more transient ones.
@@ -258,6 +268,7 @@ impl Pool {
             }
         }
         self.transient -= 1;
+        self.leaving += 1;
         true
     }
 
@@ -282,6 +293,7 @@ impl Pool {
         match order {
             Some(order) if is_empty => {
                 self.queue.remove(&order);
+                self.leaving += 1;
                 true
             }
             _ => {
@@ -327,6 +339,7 @@ impl Pool {
 
     fn take(&mut self, order: u64, chunk: u32) -> Candidate {
         self.queue.remove(&order);
+        self.leaving += 1;
         let mut was_open = None;
         for (class, open) in self.open.iter_mut().enumerate() {
             if open.is_some_and(|open| open.chunk == chunk) {
@@ -353,6 +366,7 @@ impl Pool {
             .retain(|one| !left.iter().any(|left| left.ptr_eq(&one.segment)));
         tenants.order = Some(candidate.order);
         self.queue.insert(candidate.order, candidate.chunk);
+        self.leaving -= 1;
         self.hand = candidate.order + 1;
         if let Some((class, open)) = candidate.open {
             self.open[class].get_or_insert(open);
@@ -363,6 +377,7 @@ impl Pool {
     pub fn retire(&mut self, number: u64, chunk: u32) {
         self.tenants[chunk as usize] = Tenants::default();
         self.retired.push_back((number, chunk));
+        self.leaving -= 1;
     }
 
     /// Makes those free that were retired up to `passed`.

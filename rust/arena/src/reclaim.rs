@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arena::Arena;
 use crate::layout::{CHUNK_BYTES, chunk_at};
-use crate::pool::{Candidate, Carved, Occupant, Tenant, Want};
+use crate::pool::{Candidate, Carved, Occupant, Pool, Tenant, Want};
 use crate::slots::Slot;
 
 /// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
@@ -28,11 +28,11 @@ impl Arena {
             slot,
             transient_max: is_transient.then(|| self.transient_max()),
         };
-        let mut pool = self.pool().lock();
-        let carved = pool.carve(self.memory(), want);
-        let is_low = pool.free() < self.low().load(Ordering::Relaxed) as usize;
-        drop(pool);
-        if is_low {
+        let (carved, free) = self.with_pool(|pool| {
+            let carved = pool.carve(self.memory(), want);
+            (carved, pool.free())
+        })?;
+        if free < self.low().load(Ordering::Relaxed) as usize {
             self.call_janitor();
         }
         carved
@@ -41,8 +41,8 @@ impl Arena {
     /// Blocks of transient chunks are written, or nobody's any more; one entry each.
     pub(crate) fn give_up(&self, chunks: &[u32]) {
         for &chunk in chunks {
-            let is_last = self.pool().lock().give_up(chunk);
-            if is_last {
+            let is_last = self.with_pool(|pool| pool.give_up(chunk));
+            if is_last == Some(true) {
                 self.retire(chunk);
             }
         }
@@ -57,11 +57,11 @@ impl Arena {
         are_dead: bool,
     ) {
         for (&chunk, &blocks) in chunks {
-            let mut pool = self.pool().lock();
-            pool.leave(chunk, segment);
-            let is_empty = are_dead && pool.count_dead(chunk, blocks);
-            drop(pool);
-            if is_empty {
+            let is_empty = self.with_pool(|pool| {
+                pool.leave(chunk, segment);
+                are_dead && pool.count_dead(chunk, blocks)
+            });
+            if is_empty == Some(true) {
                 self.retire(chunk);
             }
         }
@@ -71,19 +71,19 @@ impl Arena {
     fn retire(&self, chunk: u32) {
         self.memory().store(chunk_at(chunk), 0);
         let number = self.guards().retire();
-        self.pool().lock().retire(number, chunk);
+        self.with_pool(|pool| pool.retire(number, chunk));
     }
 
     /// Whether so many chunks are free, as far as that can be said before they are carved.
     pub(crate) fn has_free(&self, chunks: usize, is_transient: bool) -> bool {
-        let pool = self.pool().lock();
-        let may_be = !is_transient || pool.transient() + chunks <= self.transient_max();
-        may_be && pool.free() >= chunks
+        let (free, transient) = self.chunks_now();
+        let may_be = !is_transient || transient + chunks <= self.transient_max();
+        may_be && free >= chunks
     }
 
     /// Whether a chunk more may be carved, if one is free.
     pub(crate) fn allows_chunk(&self, is_transient: bool) -> bool {
-        !is_transient || self.pool().lock().transient() < self.transient_max()
+        !is_transient || self.chunks_now().1 < self.transient_max()
     }
 
     /// An append finds nothing free, and may not grow: what can be had without waiting.
@@ -98,37 +98,44 @@ impl Arena {
 
     /// Makes chunks free that nobody looks at any more; how many are free now.
     pub(crate) fn collect(&self) -> usize {
-        let mut pool = self.pool().lock();
-        pool.collect(self.guards().passed());
-        pool.free()
+        let collected = self.with_pool(|pool| {
+            pool.collect(self.guards().passed());
+            pool.free()
+        });
+        collected.unwrap_or(0)
     }
 
     /// Chunks that are free, and those that will be when the guards have passed.
     pub(crate) fn free_soon(&self) -> usize {
-        let pool = self.pool().lock();
-        pool.free() + pool.retired()
+        self.with_pool(|pool| pool.free() + pool.retired())
+            .unwrap_or(0)
     }
 
     /// Whether any chunk holds something that is kept.
     pub(crate) fn has_carved(&self) -> bool {
-        self.pool().lock().carved() > 0
+        self.carved() > 0
     }
 
     /// The search for a chunk that can be reclaimed begins with the oldest again.
     pub(crate) fn rewind(&self) {
-        self.pool().lock().rewind();
+        self.with_pool(Pool::rewind);
+    }
+
+    /// Chunks that hold something that is kept.
+    fn carved(&self) -> usize {
+        self.with_pool(|pool| pool.carved()).unwrap_or(0)
     }
 
     /// Reclaims the oldest chunk that nobody needs; false when there is none. Without `may_wait` it
     /// looks at a few only, and at none that is in use.
     pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
         let mut tries = match may_wait {
-            true => self.pool().lock().carved().min(TRIES_MAX),
+            true => self.carved().min(TRIES_MAX),
             false => TRIES_OF_APPEND,
         };
         while tries > 0 {
             tries -= 1;
-            let Some(candidate) = self.pool().lock().take_oldest() else {
+            let Some(candidate) = self.with_pool(Pool::take_oldest).flatten() else {
                 return false;
             };
             if self.reclaim_one(candidate, may_wait) {
@@ -141,12 +148,10 @@ impl Arena {
 
     /// Reclaims a chunk most of whose blocks are dead; false when there is none.
     pub(crate) fn reclaim_sparse(&self) -> bool {
-        let mut candidate = self.pool().lock().take_sparse();
-        while let Some(sparse) = candidate {
+        while let Some(sparse) = self.with_pool(Pool::take_sparse).flatten() {
             if self.reclaim_one(sparse, true) {
                 return true;
             }
-            candidate = self.pool().lock().take_sparse();
         }
         false
     }
@@ -168,7 +173,7 @@ impl Arena {
                 return true;
             }
         }
-        self.pool().lock().put_back(candidate);
+        self.with_pool(|pool| pool.put_back(candidate));
         false
     }
 }

@@ -1,5 +1,5 @@
 //! How much of the machine's memory the cache may have now: a decision on what was read of it
-//! (`docs/block-cache.md`, section 5).
+//! (`block-cache.md`, section 5).
 
 use crate::limits::MemoryReading;
 

@@ -37,6 +37,37 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
+    /// Checks that each slot is somebody's or free, by their numbers.
+    ///
+    /// # Errors
+    /// The numbers, in a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let (used, free) = (self.by_name.len(), self.free.len());
+        if used + free != self.populated as usize {
+            let ready = self.populated;
+            return Err(format!(
+                "of {ready} slots {used} are in use and {free} free"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Looks at each slot.
+    ///
+    /// # Errors
+    /// The first one that has several owners, in a sentence.
+    pub fn check_names(&self) -> Result<(), String> {
+        let mut is_taken = vec![false; self.populated as usize];
+        for &slot in self.by_name.values().chain(&self.free) {
+            match is_taken.get_mut(slot as usize) {
+                Some(is_taken) if !*is_taken => *is_taken = true,
+                Some(_) => return Err(format!("slot {slot} has several owners")),
+                None => return Err(format!("slot {slot} is not ready")),
+            }
+        }
+        self.check()
+    }
+
     /// Bytes of the slots that were made ready.
     pub fn populated_bytes(&self) -> usize {
         self.populated as usize * SLOT_BYTES
@@ -200,4 +231,20 @@ pub(crate) fn load(memory: &Memory, index: u32) -> Result<Option<PartitionName>,
         partition: memory.load(at + SLOT_INDEX) as i32,
         topic_id,
     }))
+}
+
+#[cfg(test)]
+impl Slots {
+    /// Breaks an invariant: nobody has a slot, and it is not free.
+    pub fn lose(&mut self) {
+        self.free.pop();
+    }
+
+    /// Breaks another one.
+    pub fn give_twice(&mut self) {
+        let taken = self.by_name.values().next().copied();
+        if let (Some(free), Some(taken)) = (self.free.last_mut(), taken) {
+            *free = taken;
+        }
+    }
 }

@@ -1,7 +1,7 @@
-//! What wakes an epoll loop at a time.
+//! A timer that wakes an epoll loop.
 //!
-//! A time-out of the wait itself would do, but the kernel then sets a timer before each sleep and takes
-//! it back after it. This one stays set over many of them.
+//! A time-out of the wait itself would make the kernel set and cancel a timer at each sleep. This
+//! one stays set over many sleeps.
 
 use std::os::fd::OwnedFd;
 
@@ -13,7 +13,7 @@ use rustix::time::{
 
 use crate::ids::NEVER_MS;
 
-/// See the module. To be watched edge-triggered; it is never read.
+/// See the module. Watch it edge-triggered; it is never read.
 #[derive(Debug)]
 pub struct Alarm {
     fd: OwnedFd,
@@ -21,7 +21,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Not set. Errors: no file descriptor left.
+    /// Not set. Fails without a free file descriptor.
     pub fn new() -> Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Alarm {
@@ -35,8 +35,8 @@ impl Alarm {
         &self.fd
     }
 
-    /// Sees that it rings at `due_ms` (monotonic milliseconds; [`NEVER_MS`] for never) at the latest.
-    /// Where it is set for an earlier time it stays so: whoever hears it asks again.
+    /// Makes it ring at `due_ms` (monotonic milliseconds; [`NEVER_MS`] for never) at the latest. An
+    /// earlier setting stays; the listener then asks again.
     pub fn want(&mut self, due_ms: i64) -> Result<()> {
         if due_ms >= self.set_ms {
             return Ok(());
@@ -55,7 +55,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// It has rung, and is set no more.
+    /// It has rung and is no longer set.
     pub fn rang(&mut self) {
         self.set_ms = NEVER_MS;
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::clock::mono_ms;
 
-    /// Whether it rings within so many milliseconds.
+    /// Whether it rings within `within_ms`.
     fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {
         let mut events = Vec::with_capacity(1);
         let timeout = Timespec {

@@ -1,13 +1,13 @@
-//! The process's two clocks, read in one place and handed on as arguments.
+//! The process's two clocks; their readings are passed as arguments.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// One reading of both clocks. A network thread takes it once a turn.
+/// One reading of both clocks, taken once a turn of a network thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Monotonic milliseconds: deadlines and idle times.
     pub mono_ms: i64,
-    /// The same reading in nanoseconds: how long something took.
+    /// The same reading in nanoseconds: durations.
     pub mono_ns: u64,
     /// Milliseconds since the Unix epoch: record timestamps, retention.
     pub wall_ms: i64,
@@ -40,8 +40,8 @@ fn monotonic() -> Timespec {
     clock_gettime(ClockId::Monotonic)
 }
 
-/// By way of libc, and not of the kernel's page as the other one: there whoever runs a broker can
-/// give it another time of day (libfaketime, tests/support/clock_shim.c). Before 1970 it is 1970.
+/// Through libc rather than the kernel's page, so that another time of day can be injected
+/// (libfaketime, tests/support/faults/clock_shim.c). Times before 1970 become 1970.
 #[cfg(not(feature = "sim"))]
 fn realtime() -> Timespec {
     let since = std::time::SystemTime::now()
@@ -58,21 +58,21 @@ pub use simulated::set_now_ms;
 #[cfg(feature = "sim")]
 use simulated::{monotonic, realtime};
 
-/// The clocks of a simulation, which its thread sets.
+/// The clocks of a simulation, set by its thread.
 #[cfg(feature = "sim")]
 mod simulated {
     use std::cell::Cell;
 
     use super::{ClockId, Timespec, clock_gettime};
 
-    /// The Unix epoch lies so far before a simulation's beginning.
+    /// The wall clock at a simulation's start.
     const WALL_AHEAD_MS: i64 = 1_700_000_000_000;
 
     thread_local! {
         static NOW_MS: Cell<Option<i64>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread's clocks stand at so many milliseconds.
+    /// Sets this thread's clocks.
     pub fn set_now_ms(now_ms: i64) {
         NOW_MS.set(Some(now_ms));
     }

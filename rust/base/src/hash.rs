@@ -1,5 +1,5 @@
-//! A cheap hash for keys that we chose ourselves or that are looked up in maps which only the
-//! control plane fills: an attacker cannot add entries, so collisions cannot be provoked.
+//! A cheap hash for keys that an attacker cannot add to a map, so that collisions cannot be
+//! provoked.
 
 use std::hash::{BuildHasher, Hasher};
 

@@ -1,4 +1,4 @@
-//! Names of things that cross rooms, and values that several rooms agree on.
+//! Identifiers and constants that several rooms share.
 
 /// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
 pub type TopicId = [u8; 16];
@@ -9,11 +9,11 @@ pub type TicketId = u64;
 /// Requests are answered with `reply` or `resume`.
 pub type RequestId = u64;
 
-/// Names one connection of one network thread: slot and generation in one word, so that a message
-/// for a connection that is gone reaches nobody.
+/// A connection of a network thread: slot and generation in one word, so that messages to a closed
+/// connection are dropped.
 pub type Token = u64;
 
-/// Which connection of which network thread.
+/// A connection and its network thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Index of the network thread.
@@ -22,7 +22,7 @@ pub struct Place {
     pub token: Token,
 }
 
-/// Names one queue of the reader pool.
+/// A queue of the reader pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueId {
     /// Index of the log directory.

@@ -21,7 +21,7 @@ struct Queue<M> {
 }
 
 impl<M> Inbox<M> {
-    /// An empty inbox. Errors: no file descriptor left.
+    /// An empty inbox. Fails without a free file descriptor.
     pub fn new() -> std::io::Result<Inbox<M>> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Inbox {
@@ -34,7 +34,7 @@ impl<M> Inbox<M> {
         })
     }
 
-    /// To be watched edge-triggered; it is never read.
+    /// Watch it edge-triggered; it is never read.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -44,7 +44,7 @@ impl<M> Inbox<M> {
         self.send_all(&mut vec![message.into()]);
     }
 
-    /// Sends all of `batch`, in order, with one wake at most, and leaves it empty.
+    /// Sends all of `batch` in order, with at most one wake, and empties it.
     pub fn send_all<N: Into<M>>(&self, batch: &mut Vec<N>) {
         if batch.is_empty() {
             return;
@@ -60,8 +60,8 @@ impl<M> Inbox<M> {
         self.wake();
     }
 
-    /// The receiver is gone: what is there is handed out, and what comes later is dropped, a
-    /// connection that moves here among it.
+    /// The receiver ends: returns waiting messages and drops later ones, including connections that
+    /// move here.
     pub fn close(&self) -> Vec<M> {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
@@ -74,9 +74,9 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Says that the receiver is about to sleep; false when messages are already there, and it
-    /// must not. The order (flag, then a look) and the sender's (message, then the flag) make a
-    /// lost wake impossible.
+    /// Announces that the receiver will sleep; false if messages wait, and it must not. The
+    /// receiver sets the flag and then looks; the sender adds a message and then reads the flag. So
+    /// no wake is lost.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         if self.queue.lock().messages.is_empty() {

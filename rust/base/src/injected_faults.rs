@@ -1,31 +1,33 @@
-//! Bugs that a simulation plants to see that it finds them. In production builds there is none, and
-//! no way to plant one: feature `sim`.
+//! Bugs that a simulation plants to test that it finds them. Only with feature `sim`; production
+//! builds have none.
 
-/// What can be planted; each is a mistake that somebody made before.
+/// A bug to plant; each is a known mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A follower cuts its log to its high watermark, and goes by no epochs (before KIP-101).
+    /// A follower truncates its log to its high watermark instead of using epochs (before KIP-101).
     TruncateToHighWatermark,
-    /// A follower joins the in-sync replicas before it has reached the leader epoch's start (KAFKA-7128).
+    /// A follower joins the in-sync replicas before it has reached the leader epoch's start
+    /// (KAFKA-7128).
     JoinBeforeEpochStart,
-    /// What is in memory only counts for the high watermark.
+    /// Records only in memory count for the high watermark.
     #[cfg(feature = "sim")]
     HighWatermarkAboveGate,
     /// The records that come with a diverging epoch are sent and appended.
     AppendDiverging,
-    /// Neither acks=all nor the high watermark asks for `min.insync.replicas`.
+    /// Neither acks=all nor the high watermark requires `min.insync.replicas`.
     AckBelowMinIsr,
     /// The leader answers for an epoch that it does not know (before KIP-279).
     AnswerForUnknownEpoch,
-    /// Nobody looks at the leader epoch that a request names (before KIP-320).
+    /// A request's leader epoch is ignored (before KIP-320).
     AcceptAnyLeaderEpoch,
-    /// The high watermark goes by `min.insync.replicas` alone, whoever is eligible outside the ISR.
+    /// The high watermark depends on `min.insync.replicas` alone, ignoring eligible replicas
+    /// outside the ISR.
     MoveWhileHeld,
-    /// A follower asks for what comes next while a write is under way: it tells that it has it.
+    /// A follower fetches during a write and thereby claims to have its records.
     AskWhileWriting,
-    /// The leader says of any offset beyond its end that nothing is there, whoever leads by now.
+    /// The leader answers OFFSET_OUT_OF_RANGE beyond its end although another broker may lead.
     OutOfRangeInDoubt,
-    /// A directory is marked clean although records lie in the block cache alone.
+    /// A directory is marked clean although the block cache has unwritten records.
     CloseOverUnwritten,
 }
 
@@ -66,8 +68,7 @@ mod planting {
         PLANTED.load(Ordering::Relaxed) & (1 << bug as u32) != 0
     }
 
-    /// Plants the bugs of these names and no others, in the whole process; the first name that is not
-    /// known is given back.
+    /// Plants exactly the named bugs in the whole process; returns the first unknown name.
     pub fn plant(names: &[String]) -> Result<(), String> {
         let mut bits = 0;
         for name in names {

@@ -1,4 +1,4 @@
-//! The ground: what every room may use. It knows no socket and no file.
+//! What every room may use. Knows no sockets and no files.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! A bound on memory that connections share.
 //!
-//! There are two: of what was received and is not worked on, the bodies of the control plane's
-//! requests included, and of replies . Both are `queued.max.request.bytes`.
+//! There are two, both of `queued.max.request.bytes`: one for received bytes that still wait,
+//! including the bodies of requests at the control plane, and one for replies.
 //!
-//! Beyond the bound nobody gets more, except one connection at a time, which may finish what it is
-//! at: so the bound cannot stop everything for good.
+//! Beyond the bound one connection at a time may finish what it is doing, so that the bound cannot
+//! block everything for good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ pub struct MemoryBudget {
     exempt: AtomicU64,
 }
 
-/// Bytes of a budget, given back when this is dropped.
+/// Bytes of a budget, returned on drop.
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<MemoryBudget>,
@@ -57,7 +57,7 @@ impl MemoryBudget {
         self.fits(connection, 1)
     }
 
-    /// Whether `connection` may have `bytes` more. They are not counted yet.
+    /// Whether `connection` may have `bytes` more; does not count them.
     pub fn fits(&self, connection: u64, bytes: usize) -> bool {
         self.has_room(bytes) || self.exempts(connection)
     }
@@ -67,7 +67,7 @@ impl MemoryBudget {
         self.used_bytes().saturating_add(bytes) <= self.max_bytes
     }
 
-    /// Whether `connection` may exceed the bound: it does from now on, unless another one does.
+    /// Whether `connection` may exceed the bound. It becomes the exempt one if there is none.
     pub fn exempts(&self, connection: u64) -> bool {
         match self
             .exempt
@@ -83,12 +83,12 @@ impl MemoryBudget {
         self.max_bytes
     }
 
-    /// Whether `connection` is the one that may exceed the bound.
+    /// Whether `connection` is the exempt one.
     pub fn is_exempt(&self, connection: u64) -> bool {
         self.exempt.load(Ordering::Relaxed) == connection
     }
 
-    /// `connection` holds none of the memory any more, or is gone.
+    /// `connection` no longer holds memory, or is closed.
     pub fn release(&self, connection: u64) {
         if !self.is_exempt(connection) {
             return;
@@ -103,7 +103,7 @@ impl MemoryBudget {
         self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// `bytes` are given back.
+    /// Returns `bytes`.
     pub fn subtract(&self, bytes: usize) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -118,7 +118,7 @@ impl MemoryBudget {
         self.used_bytes() >= self.max_bytes
     }
 
-    /// What counted `from` bytes counts `to` bytes now.
+    /// Replaces a count of `from` bytes by `to`.
     pub fn change(&self, from: usize, to: usize) {
         if to >= from {
             self.used_bytes.fetch_add(to - from, Ordering::Relaxed);

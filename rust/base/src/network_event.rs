@@ -1,4 +1,4 @@
-//! What a network thread is told by those who know nothing of connections.
+//! Events for a network thread from rooms that know no connections.
 
 use pyrklog_wire::ErrorCode;
 
@@ -25,28 +25,28 @@ pub enum NetworkEvent {
         token: Token,
         /// Which of its waits.
         wait: u64,
-        /// It is answered, with whatever there is.
+        /// It must be answered with what there is.
         must_answer: bool,
-        /// The network thread that found it out, if it was one.
+        /// The network thread that caused it, if any.
         by: Option<usize>,
     },
     /// The control plane's answer.
     Reply {
         /// The connection.
         token: Token,
-        /// Which request.
+        /// The request.
         request: RequestId,
         /// The answer.
         answer: Answer,
     },
-    /// What held back the connection's input may be gone.
+    /// The connection's input may no longer be held back.
     Unblock {
         /// The connection.
         token: Token,
     },
-    /// Requests wait for memory of replies: look at all connections soon.
+    /// Requests wait for reply memory: check all connections soon.
     Hungry,
-    /// Answer what is in flight, take nothing new, end at the deadline at the latest.
+    /// Answer what is in flight, take nothing new, end by the deadline.
     Drain {
         /// Monotonic milliseconds.
         deadline_ms: i64,
@@ -58,12 +58,12 @@ pub enum NetworkEvent {
 /// How the control plane answers.
 #[derive(Debug)]
 pub enum Answer {
-    /// The response body; what is large counts as memory of replies on its way.
+    /// The response body; a large one counts as reply memory.
     Body(Vec<u8>, Option<Held>),
     /// Answer Metadata from the image, with these errors for these names.
     Resume(Vec<(String, i16)>),
     /// No answer fits: close the connection.
     Close,
-    /// The same, since there is no memory for the answer of so many bytes.
+    /// The same for lack of memory for an answer of so many bytes.
     NoRoom(usize),
 }

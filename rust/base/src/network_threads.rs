@@ -1,4 +1,4 @@
-//! The network threads, as those know them who only tell them something.
+//! The network threads, for rooms that only send them events.
 
 use std::fmt::Debug;
 
@@ -6,9 +6,9 @@ use crate::network_event::NetworkEvent;
 
 /// See the module.
 pub trait NetworkThreads: Debug + Send + Sync {
-    /// How many there are.
+    /// Their number.
     fn count(&self) -> usize;
 
-    /// Tells one of them, with one wake at most, and leaves `events` empty.
+    /// Sends events to one of them, with at most one wake, and empties `events`.
     fn tell(&self, thread: usize, events: &mut Vec<NetworkEvent>);
 }

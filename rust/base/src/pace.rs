@@ -1,9 +1,9 @@
-//! How often something is told that clients can bring about as often as they like.
+//! Limits how often a notice is emitted that clients can cause at will.
 
-/// The time that a bound holds for.
+/// The limit's window.
 const WINDOW_MS: i64 = 10_000;
 
-/// See the module. One a kind of notice.
+/// See the module. One per kind of notice.
 #[derive(Debug, Default)]
 pub struct Pace {
     since_ms: Option<i64>,
@@ -12,8 +12,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Whether it is told now, where `most` in ten seconds are; if so, how many were not told since
-    /// the last one that was.
+    /// Whether to emit a notice now, at most `most` in ten seconds; if so, the number of suppressed
+    /// ones since the last.
     pub fn tell(&mut self, most: u32, now_ms: i64) -> Option<u64> {
         let is_over = self
             .since_ms

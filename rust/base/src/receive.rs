@@ -1,21 +1,21 @@
-//! Frames out of a byte stream, and the bound on the memory of those that are not whole yet.
+//! Frames out of a byte stream, and the bound on the memory of incomplete ones.
 //!
-//! A network thread receives into one buffer of its own and works on whole frames right there.
-//! Only what is left over (the start of a frame, or frames that must wait for an earlier answer)
-//! moves to the connection's own memory, so an idle connection holds none. Memory for a long
-//! frame grows with what has arrived, never with what was announced.
+//! A network thread receives into its own buffer and works on whole frames there. Only the rest
+//! (the start of a frame, or frames that must wait for an earlier answer) moves to the connection's
+//! memory, so an idle connection has none. Memory for a long frame grows with the received bytes,
+//! not the announced ones.
 
 use pyrklog_wire::frame::{Scan, scan};
 
 use crate::memory_budget::MemoryBudget;
 
-/// The least room for a receive into a connection's own memory.
+/// Minimum room for a receive into a connection's memory.
 const RECEIVE_MIN_BYTES: usize = 64 * 1024;
 
-/// Left-over bytes up to this are carried back to the thread's buffer for the next receive.
+/// A rest of up to this size moves back to the thread's buffer for the next receive.
 const CARRY_MAX_BYTES: usize = 16 * 1024;
 
-/// One connection's bytes that could not be worked on yet.
+/// A connection's received bytes that still wait.
 #[derive(Debug, Default)]
 pub struct Received {
     bytes: Vec<u8>,
@@ -24,12 +24,12 @@ pub struct Received {
 }
 
 impl Received {
-    /// Bytes that are kept.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// True without any.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -39,13 +39,13 @@ impl Received {
         &self.bytes[self.start..]
     }
 
-    /// Takes the memory out to work on it; [`Received::put_back`] returns it.
+    /// Takes the memory for work; [`Received::put_back`] returns it.
     pub fn take(&mut self) -> (Vec<u8>, usize) {
         let start = std::mem::take(&mut self.start);
         (std::mem::take(&mut self.bytes), start)
     }
 
-    /// Returns what [`Received::take`] gave, now read up to `start`.
+    /// Returns the memory of [`Received::take`], now consumed up to `start`.
     pub fn put_back(&mut self, bytes: Vec<u8>, start: usize, budget: &MemoryBudget) {
         debug_assert!(self.bytes.is_empty());
         self.bytes = bytes;
@@ -57,7 +57,7 @@ impl Received {
         self.charge(budget);
     }
 
-    /// Keeps `rest` for later; only while nothing is kept.
+    /// Stores `rest`; only while nothing is stored.
     pub fn keep(&mut self, rest: &[u8], budget: &MemoryBudget) {
         debug_assert!(self.is_empty());
         self.bytes.clear();
@@ -66,9 +66,8 @@ impl Received {
         self.charge(budget);
     }
 
-    /// Whether the next receive goes into the thread's buffer, behind the few bytes kept here,
-    /// which are copied there and forgotten; the answer is how many. `None`: receive into
-    /// [`Received::room`].
+    /// Moves a short rest to the start of `buffer`, the thread's, for the next receive, and returns
+    /// its length. `None`: receive into [`Received::room`].
     pub fn carry_into(&mut self, buffer: &mut [u8], budget: &MemoryBudget) -> Option<usize> {
         if self.len() > CARRY_MAX_BYTES || self.bytes.capacity() >= RECEIVE_MIN_BYTES {
             return None;
@@ -83,8 +82,8 @@ impl Received {
         Some(count)
     }
 
-    /// Own memory with room to receive into. It grows with the bytes that have arrived: by three
-    /// times as much, up to the end of the frame.
+    /// Memory with room to receive into. It grows to four times the received bytes, up to the end
+    /// of the frame.
     pub fn room(&mut self, max_frame_bytes: usize, budget: &MemoryBudget) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -111,7 +110,7 @@ impl Received {
         &mut self.bytes
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees empty memory.
     pub fn shrink(&mut self, budget: &MemoryBudget) {
         if self.is_empty() {
             self.bytes = Vec::new();
@@ -120,7 +119,7 @@ impl Received {
         }
     }
 
-    /// Gives back everything.
+    /// Drops everything.
     pub fn clear(&mut self, budget: &MemoryBudget) {
         self.bytes = Vec::new();
         self.start = 0;

@@ -1,12 +1,11 @@
-//! How fast replicas that are not in sync may be copied (KIP-73).
+//! Limits the rate at which out-of-sync replicas are copied (KIP-73).
 //!
-//! A broker has a rate for what it sends as a leader and one for what it fetches as a follower; topics
-//! say which of their replicas count. All bytes of these count, also those of replicas that are in
-//! sync; but only the others are held back once the rate is used up, so that a throttle takes nobody
-//! out of the in-sync replicas.
+//! A broker has a rate for sending as a leader and one for fetching as a follower; topics name the
+//! replicas that count. All bytes of these count, but only out-of-sync replicas are held back, so
+//! that a throttle takes no replica out of the ISR.
 //!
-//! The rate holds on average: one second of it may be saved up, and an answer that is larger than what
-//! is left is sent whole and waited for afterwards.
+//! The rate is an average: up to one second's worth is saved, and an answer larger than the balance
+//! is sent whole and paid for afterwards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,7 @@ use parking_lot::Mutex;
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Who waits for the rate looks again after this at the latest: it may have been changed.
+/// A waiter checks again within this time, since the rate may change.
 const LOOK_MAX_MS: i64 = 250;
 
 /// Replicas of one topic whose traffic counts.
@@ -35,13 +34,13 @@ impl Default for ThrottledReplicas {
 }
 
 impl ThrottledReplicas {
-    /// These pairs of partition and broker.
+    /// These (partition, broker) pairs.
     pub fn these(mut replicas: Vec<(i32, i32)>) -> ThrottledReplicas {
         replicas.sort_unstable();
         ThrottledReplicas::These(replicas)
     }
 
-    /// Whether the broker's replica of the partition is one of them.
+    /// Whether the broker's replica of the partition is included.
     pub fn holds(&self, partition: i32, broker: i32) -> bool {
         match self {
             ThrottledReplicas::All => true,
@@ -59,7 +58,7 @@ pub struct Throttled {
     pub following: ThrottledReplicas,
 }
 
-/// One of a broker's two rates. Free of cost while there is none but for one load.
+/// One of a broker's two rates. Without a limit a check costs one load.
 #[derive(Debug)]
 pub struct ReplicationQuota {
     rate_bytes: AtomicU64,
@@ -78,7 +77,7 @@ impl Default for ReplicationQuota {
 }
 
 impl ReplicationQuota {
-    /// Bytes a second from now on, `None`: as many as there are.
+    /// Sets the rate in bytes a second; `None` = unlimited.
     pub fn set_rate(&self, bytes: Option<u64>, now_ms: i64) {
         let bytes = bytes.unwrap_or(UNLIMITED);
         let mut bucket = self.bucket.lock();
@@ -90,12 +89,12 @@ impl ReplicationQuota {
         }
     }
 
-    /// Whether there is a rate at all.
+    /// Whether there is a limit.
     pub fn is_limited(&self) -> bool {
         self.rate_bytes.load(Ordering::Relaxed) != UNLIMITED
     }
 
-    /// Whether nothing is left.
+    /// Whether the balance is used up.
     pub fn is_exceeded(&self, now_ms: i64) -> bool {
         if !self.is_limited() {
             return false;
@@ -105,7 +104,7 @@ impl ReplicationQuota {
         bucket.balance <= 0
     }
 
-    /// So many bytes of throttled replicas have gone.
+    /// Counts bytes of throttled replicas.
     pub fn count(&self, bytes: usize, now_ms: i64) {
         if bytes == 0 || !self.is_limited() {
             return;
@@ -117,7 +116,7 @@ impl ReplicationQuota {
         bucket.balance -= bytes as i128 * UNIT;
     }
 
-    /// When there may be something left again.
+    /// When the balance may be positive again, monotonic milliseconds.
     pub fn look_ms(&self, now_ms: i64) -> i64 {
         let rate = i128::from(self.rate_bytes.load(Ordering::Relaxed));
         let missing = -self.bucket.lock().balance;
@@ -126,16 +125,16 @@ impl ReplicationQuota {
         now_ms + wait_ms.saturating_add(1).min(LOOK_MAX_MS)
     }
 
-    /// Bytes ever counted.
+    /// Bytes counted so far.
     pub fn counted_bytes(&self) -> u64 {
         self.counted_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// A thousandth of a byte: what a rate of one byte a second gives in a millisecond.
+/// A thousandth of a byte: a rate of one byte a second for a millisecond.
 const UNIT: i128 = 1000;
 
-/// What may be sent now, in thousandths of a byte; negative when it was too much.
+/// The balance in thousandths of a byte; negative after sending too much.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     balance: i128,
@@ -172,7 +171,7 @@ pub struct ReplicationQuotas {
 mod tests {
     use super::*;
 
-    /// How much goes through in `seconds` where there always is an answer of this size.
+    /// Bytes sent in `seconds` while an answer of this size is always available.
     fn sent_bytes(quota: &ReplicationQuota, from_ms: i64, seconds: i64, answer: usize) -> usize {
         let mut sent = 0;
         for now_ms in from_ms..from_ms + seconds * 1000 {
@@ -191,7 +190,7 @@ mod tests {
                 let quota = ReplicationQuota::default();
                 quota.set_rate(Some(rate), 0);
                 let sent = sent_bytes(&quota, 0, 100, answer) as u64;
-                // An answer a millisecond is the most that is tried.
+                // At most one answer a millisecond is tried.
                 let least = (100 * rate).min(100_000 * answer as u64);
                 let most = 101 * rate + answer as u64;
                 assert!((least..=most).contains(&sent), "{rate} {answer}: {sent}");
@@ -230,7 +229,7 @@ mod tests {
         assert!(quota.is_exceeded(100) && !quota.is_exceeded(101));
         quota.count(1_000_000, 101);
         assert_eq!(quota.look_ms(101), 101 + LOOK_MAX_MS);
-        // A higher rate pays sooner; what was owed stays owed.
+        // A higher rate pays a debt sooner.
         quota.set_rate(Some(1_000_000), 101);
         assert!(quota.is_exceeded(1_000) && !quota.is_exceeded(1_102));
     }

@@ -1,23 +1,22 @@
-//! How much memory replies have: one share for clients, and one for other brokers.
+//! The memory of replies: one share for clients and one for other brokers.
 //!
-//! Clients cannot fill the brokers' share; brokers have what clients leave free besides. So replies
-//! that clients leave unread keep no follower from its records and no broker from what it is told.
-//! Answers of the control plane are made when they come here: a client's that finds no room is
-//! refused, a broker's may go beyond the bound by a little. Either way memory counts as short then,
-//! as it does when a request has to wait for some.
+//! Clients cannot use the brokers' share; brokers may use what clients leave free. So replies that
+//! clients do not read cannot starve followers. Answers of the control plane are already in memory:
+//! a client's is refused without room, a broker's may exceed the bound a little. Both cases, and a
+//! request that waits for memory, mean that memory is short.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::memory_budget::{Held, MemoryBudget};
 
-/// The part of the memory that is kept for what other brokers are sent.
+/// The brokers' fraction of the memory.
 const BROKERS_SHARE: usize = 8;
 
-/// What answers to brokers may take beyond the bound: as much as their share, and no more than this.
+/// Answers to brokers may exceed the bound by their share, up to this.
 const BEYOND_MAX_BYTES: usize = 32 << 20;
 
-/// For so long after a request had to wait memory counts as short.
+/// Memory counts as short for this long after a request had to wait.
 const WAITING_SHORT_MS: i64 = 1_000;
 
 /// How long a reply may stay unread while memory is short.
@@ -48,7 +47,7 @@ impl Pool {
 }
 
 impl ReplyMemory {
-    /// Of `max_bytes`; brokers have a part of it where there are others.
+    /// For `max_bytes`; brokers have a share in a cluster.
     pub fn new(max_bytes: usize, in_cluster: bool) -> ReplyMemory {
         let brokers_bytes = match in_cluster {
             true => max_bytes / BROKERS_SHARE,
@@ -68,7 +67,7 @@ impl ReplyMemory {
         }
     }
 
-    /// What connections of brokers share, or those of clients.
+    /// The budget of brokers' or of clients' connections.
     pub fn of(&self, is_broker: bool) -> &Arc<MemoryBudget> {
         &self.pool(is_broker).budget
     }
@@ -83,13 +82,12 @@ impl ReplyMemory {
         self.clients.budget.used_bytes() + self.brokers.budget.used_bytes()
     }
 
-    /// A request waits for memory; it says so again as long as it does. Whether memory was short
-    /// already.
+    /// A request waits for memory; repeat while it does. True if memory was short already.
     pub fn note_waiting(&self, is_broker: bool, now_ms: i64) -> bool {
         self.note_short(is_broker, now_ms, WAITING_SHORT_MS)
     }
 
-    /// An answer found no room, and says so once: the same.
+    /// An answer was refused; call once. True if memory was short already.
     pub fn note_refused(&self, is_broker: bool, now_ms: i64) -> bool {
         self.note_short(is_broker, now_ms, UNREAD_MAX_MS + WAITING_SHORT_MS)
     }
@@ -99,8 +97,8 @@ impl ReplyMemory {
         until_ms.fetch_max(now_ms + for_ms, Ordering::Relaxed) > now_ms
     }
 
-    /// Whether there was no room for something lately. What brokers have beyond their share is
-    /// borrowed: clients that find no room want it back.
+    /// Whether memory was short lately. Brokers must return what they borrowed when clients find no
+    /// room.
     pub fn is_short(&self, is_broker: bool, now_ms: i64) -> bool {
         let is_short = |pool: &Pool| pool.short_until_ms.load(Ordering::Relaxed) > now_ms;
         let own = self.pool(is_broker);
@@ -108,13 +106,13 @@ impl ReplyMemory {
         is_short(own) || (has_borrowed && is_short(&self.clients))
     }
 
-    /// Whether a connection may have `bytes` more. They are not counted yet.
+    /// Whether a connection may have `bytes` more; does not count them.
     pub fn fits(&self, is_broker: bool, connection: u64, bytes: usize) -> bool {
         let own = self.of(is_broker);
         self.has_room(is_broker, bytes) || own.exempts(connection)
     }
 
-    /// Brokers have their share and what clients leave free, clients have no more than theirs.
+    /// Brokers have their share and what clients leave free, clients only theirs.
     fn has_room(&self, is_broker: bool, bytes: usize) -> bool {
         let fits_in_all = self.used_bytes().saturating_add(bytes) <= self.max_bytes();
         let fits_in_own = self.of(is_broker).has_room(bytes);
@@ -124,15 +122,15 @@ impl ReplyMemory {
         }
     }
 
-    /// Counts an answer of the control plane, if there is room for it, or if nothing else is counted.
+    /// Counts an answer of the control plane if there is room, or if nothing else is counted.
     pub fn hold(&self, is_broker: bool, bytes: usize) -> Option<Held> {
         let own = self.of(is_broker);
         let may_hold = own.used_bytes() == 0 || self.has_room(is_broker, bytes);
         may_hold.then(|| Held::new(own, bytes))
     }
 
-    /// The same where there is none: a client's answer is refused, and a broker's where those beyond
-    /// the bound have all that they may, since a client can pretend to be a broker.
+    /// Counts a broker's answer beyond the bound, within a limit, since a client can pretend to be
+    /// a broker; refuses any other.
     pub fn hold_beyond(&self, is_broker: bool, bytes: usize) -> Option<Held> {
         let beyond_bytes = self.brokers.budget.max_bytes().min(BEYOND_MAX_BYTES);
         if !is_broker || self.used_bytes() >= self.max_bytes() + beyond_bytes {
@@ -142,7 +140,7 @@ impl ReplyMemory {
         Some(Held::new(self.of(is_broker), bytes))
     }
 
-    /// Answers that were refused so far.
+    /// Answers refused so far.
     pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }

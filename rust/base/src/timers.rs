@@ -1,8 +1,8 @@
-//! The timers of one network thread: one entry a connection in the usual case.
+//! The timers of one network thread, usually one heap entry a connection.
 //!
-//! A connection asks to be looked at no later than some time. An earlier entry that is still in
-//! the heap serves a later wish as well: when it fires, the connection says what it wants next.
-//! So a heap entry is not pushed for every request.
+//! A connection asks to be visited by some time. An earlier entry in the heap serves a later wish
+//! as well: when it fires, the connection states its next wish. So not every request pushes an
+//! entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,8 +16,8 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Wants `token` looked at by `due_ms`. `scheduled_ms` is the connection's own note of its
-    /// earliest entry ([`NEVER_MS`] for none) and is kept up to date here.
+    /// Visits `token` by `due_ms`. `scheduled_ms` is the connection's earliest entry ([`NEVER_MS`]
+    /// for none), updated here.
     pub fn want(&mut self, token: Token, due_ms: i64, scheduled_ms: &mut i64) {
         if due_ms < *scheduled_ms {
             *scheduled_ms = due_ms;
@@ -32,7 +32,7 @@ impl Timers {
             .map_or(NEVER_MS, |Reverse((due_ms, _))| *due_ms)
     }
 
-    /// Takes an entry that is due: its time and its connection.
+    /// Takes a due entry: its time and connection.
     pub fn pop_due(&mut self, now_ms: i64) -> Option<(i64, Token)> {
         if self.next_due_ms() > now_ms {
             return None;

@@ -1,4 +1,4 @@
-//! Numbers that nobody outside of the process can guess.
+//! Numbers that cannot be guessed outside the process.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -12,14 +12,14 @@ pub struct Unguessable {
 }
 
 impl Unguessable {
-    /// From 1 to 2^31-1; seldom one that was drawn before.
+    /// From 1 to 2^31-1; rarely a repeated one.
     pub fn positive(&self) -> i32 {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let number = (self.seed.hash_one(count) & 0x7fff_ffff) as i32;
         number.max(1)
     }
 
-    /// A number that names nothing else.
+    /// A unique number.
     pub fn unique(&self) -> u128 {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let half = |half: u8| u128::from(self.seed.hash_one((count, half)));

@@ -1,4 +1,4 @@
-//! How a test waits for what another thread does: by looking again and again, with a deadline.
+//! How a test waits for another thread: by polling, with a deadline.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 ///
 /// # Panics
-/// With `what`, where that does not happen.
+/// With `what` at the deadline.
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, condition).unwrap_or_else(|| panic!("{what} did not happen"))
 }
 
-/// What `condition` gives in this time, if anything.
+/// The value of `condition` within this time, if any.
 pub fn within<T>(limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {

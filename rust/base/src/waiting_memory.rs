@@ -1,7 +1,7 @@
 //! The bound on the memory of requests that wait without a place in the request channel.
 //!
-//! No host may have more than it leaves free, so that nobody takes all of it: a lone one gets a
-//! half, the next one a quarter.
+//! No host may have more than it leaves free, so none takes everything: the first gets a half, the
+//! next a quarter.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 
 use crate::hash::FastMap;
 
-/// What a request that waits takes beside its body: the task that waits for it, and what that has
-/// made of the body.
+/// Memory of a waiting request besides its body: its task and what that has made of the body.
 pub const REQUEST_FIXED_BYTES: usize = 16 * 1024;
 
 /// See the module.
@@ -27,7 +26,7 @@ struct Used {
     by_host: FastMap<IpAddr, usize>,
 }
 
-/// Memory of one request, given back when this is dropped.
+/// Memory of one request, returned on drop.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<WaitingMemory>,
@@ -44,8 +43,8 @@ impl WaitingMemory {
         }
     }
 
-    /// Counts a request of `host` with a body of `body_bytes`; `None` where there is no room. The
-    /// first one always finds room.
+    /// Counts a request of `host` with a body of `body_bytes`; `None` without room. The first one
+    /// always fits.
     pub fn charge(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Option<Charge> {
         let bytes = body_bytes + REQUEST_FIXED_BYTES;
         let mut used = self.used.lock();
@@ -56,7 +55,7 @@ impl WaitingMemory {
         })
     }
 
-    /// The same for what cannot be refused any more.
+    /// The same for a request that can no longer be refused.
     pub fn charge_anyway(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Charge {
         let bytes = body_bytes + REQUEST_FIXED_BYTES;
         self.used.lock().add(host, bytes);
@@ -71,7 +70,7 @@ impl WaitingMemory {
         }
     }
 
-    /// Whether nothing more of `host` that cannot be refused later is to begin.
+    /// Whether requests of `host` that cannot be refused later must not begin.
     pub fn is_full_for(&self, host: IpAddr) -> bool {
         let used = self.used.lock();
         used.bytes > 0 && !used.leaves_room(host, REQUEST_FIXED_BYTES, self.max_bytes)

@@ -6,8 +6,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyrklog_dataplane::arena_tools;
 
-/// Path, log directory, state, size in bytes, bytes of records, milliseconds since when it is kept,
-/// partitions with unwritten records, their bytes, what is wrong.
+/// Path, log directory, state, size in bytes, bytes of records, kept since (ms), partitions with
+/// unwritten records, their bytes, damage.
 type Row = (
     PathBuf,
     String,

@@ -37,7 +37,7 @@ impl DumpRows {
     }
 }
 
-/// Opens a file by what its name says that it is.
+/// Opens a file whose kind its name tells.
 #[pyfunction]
 #[pyo3(signature = (path, *, records, verify))]
 pub fn dump_file(py: Python<'_>, path: PathBuf, records: bool, verify: bool) -> PyResult<DumpRows> {

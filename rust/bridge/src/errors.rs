@@ -36,12 +36,12 @@ create_exception!(
     "The plane was shut down."
 );
 
-/// A word that is not in an option's list.
+/// An unknown word for an option.
 pub fn unknown_option(error: UnknownOption) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// What stops a plane from being opened.
+/// Why a plane cannot be opened.
 pub fn open(error: OpenError) -> PyErr {
     match error {
         OpenError::Locked(text) => LogDirLockedError::new_err(text),
@@ -62,8 +62,7 @@ pub fn closed(error: Closed) -> PyErr {
     PlaneClosedError::new_err(error.to_string())
 }
 
-/// A file that cannot be dumped: `ValueError` for one that is none of a log directory's, else the
-/// `OSError` of reading it.
+/// `ValueError` for a file that is not a log directory's, else the `OSError` of reading it.
 pub fn dump(error: DumpError) -> PyErr {
     match error {
         DumpError::Io { path, source } => os(&source, Some(&path)),
@@ -71,7 +70,7 @@ pub fn dump(error: DumpError) -> PyErr {
     }
 }
 
-/// Python picks the subclass of `OSError` by the number: FileNotFoundError, PermissionError, ...
+/// Python chooses the subclass of `OSError` by the number: FileNotFoundError, PermissionError, ...
 pub fn os(source: &io::Error, path: Option<&Path>) -> PyErr {
     let text = source.to_string();
     let Some(number) = source.raw_os_error() else {

@@ -1,4 +1,4 @@
-//! What comes back from the plane, as Python sees it: one frozen class an event.
+//! The plane's events for Python: one frozen class each.
 
 use std::path::Path;
 
@@ -59,21 +59,14 @@ pub struct RecordsDeleted {
     results: Vec<(i16, i64)>,
 }
 
-/// `api::LogDirDescription`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct LogDirDescription {
-    path: String,
-    error_code: i16,
-    total_bytes: i64,
-    usable_bytes: i64,
-    partitions: Vec<(String, i32, i64, i64)>,
-}
+/// (path, error code, total bytes, usable bytes, (topic, partition, size, offset lag) of each).
+type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64)>);
 
 /// `TicketOutcome::LogDirs`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct LogDirsDescribed {
     ticket: u64,
-    log_dirs: Vec<Py<LogDirDescription>>,
+    log_dirs: Vec<LogDirUsage>,
 }
 
 /// `TicketOutcome::InternalAppended`.
@@ -152,7 +145,7 @@ match_args! {
     Notice: "event" "fields" "level";
 }
 
-/// The type of what `drain_events` returns: the union of all event classes.
+/// The return type of `drain_events`: the union of all event classes.
 pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let others = [
         py.get_type::<Heartbeat>(),
@@ -247,8 +240,7 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
         TicketOutcome::Partitions(errors) => PartitionsDone { ticket, errors }.into_py_any(py),
         TicketOutcome::DeleteRecords(results) => RecordsDeleted { ticket, results }.into_py_any(py),
         TicketOutcome::LogDirs(found) => {
-            let described = found.into_iter().map(|one| Py::new(py, description(one)));
-            let log_dirs = described.collect::<PyResult<Vec<_>>>()?;
+            let log_dirs = found.into_iter().map(usage).collect();
             LogDirsDescribed { ticket, log_dirs }.into_py_any(py)
         }
         TicketOutcome::InternalAppended {
@@ -266,7 +258,7 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
     }
 }
 
-/// Who stands behind a connection, as its Python object.
+/// A session as its Python object.
 pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     Py::new(
         py,
@@ -280,17 +272,17 @@ pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     )
 }
 
-fn description(found: api::LogDirDescription) -> LogDirDescription {
-    LogDirDescription {
-        path: text(&found.path),
-        error_code: found.error_code,
-        total_bytes: found.total_bytes,
-        usable_bytes: found.usable_bytes,
-        partitions: found.partitions,
-    }
+fn usage(found: api::LogDirDescription) -> LogDirUsage {
+    (
+        text(&found.path),
+        found.error_code,
+        found.total_bytes,
+        found.usable_bytes,
+        found.partitions,
+    )
 }
 
-/// Paths of log directories come from Python as text, so that nothing is lost on the way back.
+/// Paths of log directories come from Python as text, so nothing is lost.
 pub fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

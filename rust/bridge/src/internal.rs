@@ -1,4 +1,4 @@
-//! Records of internal topics: on their way down borrowed from Python, on their way up plain tuples.
+//! Records of internal topics: borrowed from Python on the way down, plain tuples on the way up.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -6,14 +6,14 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use pyrklog_dataplane::api;
 
-/// A key, a value and headers, whose bytes stay Python's.
+/// Key, value and headers, whose bytes stay Python's.
 pub type Record = (
     PyBackedBytes,
     Option<PyBackedBytes>,
     Vec<(PyBackedBytes, PyBackedBytes)>,
 );
 
-/// The same as the plane takes it.
+/// The same for the plane.
 pub fn borrowed((key, value, headers): &Record) -> api::NewRecord<'_> {
     api::NewRecord {
         key,
@@ -25,17 +25,17 @@ pub fn borrowed((key, value, headers): &Record) -> api::NewRecord<'_> {
     }
 }
 
-/// `api::InternalBatch`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct InternalBatch {
-    base_offset: i64,
-    last_offset: i64,
-    producer_id: i64,
-    is_transactional: bool,
-    is_control: bool,
-    records: Py<PyList>,
-    damage: Option<String>,
-}
+/// (base offset, last offset, producer id, is transactional, is control, (offset, key, value) of
+/// each record, damage).
+type InternalBatch<'py> = (
+    i64,
+    i64,
+    i64,
+    bool,
+    bool,
+    Bound<'py, PyList>,
+    Option<String>,
+);
 
 /// `TicketOutcome::InternalRead`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -56,11 +56,11 @@ impl InternalReadDone {
     }
 }
 
-/// What a read found, as its Python object.
+/// The result of a read as its Python object.
 pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResult<Py<PyAny>> {
     let batches = PyList::empty(py);
     for found in read.batches {
-        batches.append(Py::new(py, batch(py, found)?)?)?;
+        batches.append(batch(py, found)?)?;
     }
     InternalReadDone {
         ticket,
@@ -72,20 +72,20 @@ pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResu
     .into_py_any(py)
 }
 
-fn batch(py: Python<'_>, found: api::InternalBatch) -> PyResult<InternalBatch> {
+fn batch(py: Python<'_>, found: api::InternalBatch) -> PyResult<InternalBatch<'_>> {
     let records = PyList::empty(py);
     for (offset, key, value) in found.records() {
         let key = key.map(|bytes| PyBytes::new(py, bytes));
         let value = value.map(|bytes| PyBytes::new(py, bytes));
         records.append((offset, key, value))?;
     }
-    Ok(InternalBatch {
-        base_offset: found.base_offset,
-        last_offset: found.last_offset,
-        producer_id: found.producer_id,
-        is_transactional: found.is_transactional,
-        is_control: found.is_control,
-        records: records.unbind(),
-        damage: found.damage,
-    })
+    Ok((
+        found.base_offset,
+        found.last_offset,
+        found.producer_id,
+        found.is_transactional,
+        found.is_control,
+        records,
+        found.damage,
+    ))
 }

@@ -6,6 +6,7 @@ mod digests;
 mod dump;
 mod errors;
 mod events;
+mod fields;
 mod image;
 mod internal;
 mod log_config;
@@ -29,8 +30,6 @@ mod _core {
     #[pymodule_export]
     use crate::arenas::{drain_arena, drop_arenas, list_arenas, memory_bytes, remove_arena};
     #[pymodule_export]
-    use crate::config::{ClusterConfig, PlaneConfig};
-    #[pymodule_export]
     use crate::digests::ReplicaDigestDone;
     #[pymodule_export]
     use crate::dump::dump_file;
@@ -38,18 +37,12 @@ mod _core {
     use crate::errors::{ForeignLogDirError, LogDirError, LogDirLockedError, PlaneClosedError};
     #[pymodule_export]
     use crate::events::{
-        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirDescription,
-        LogDirFailed, LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session,
-        ShutdownDone, TopicsMissing,
+        ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirFailed,
+        LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone,
+        TopicsMissing,
     };
     #[pymodule_export]
-    use crate::image::{
-        BrokerImage, FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage,
-    };
-    #[pymodule_export]
-    use crate::internal::{InternalBatch, InternalReadDone};
-    #[pymodule_export]
-    use crate::log_config::LogConfig;
+    use crate::internal::InternalReadDone;
     #[pymodule_export]
     use crate::member_requests::{Heartbeat, OffsetCommit};
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Requests of group members that come decoded: as Python sees them, requests that say more.
+//! Decoded requests of group members: in Python, requests with additional methods.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Heartbeat(pub dataplane::Heartbeat);
 #[pyclass(frozen, module = "pyrklog._core")]
 pub struct OffsetCommit(pub Arc<dataplane::OffsetCommit>);
 
-/// The methods of such a request: those of any request, who asks, and the class's own.
+/// The methods of such a request: those of any request, of its member, and its own.
 macro_rules! member_request {
     ($class:ident { $($own:tt)* }) => {
         #[pymethods]

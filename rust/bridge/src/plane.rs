@@ -1,4 +1,4 @@
-//! `DataPlane`: each command hands its arguments to the plane with the GIL released.
+//! `DataPlane`: each command passes its arguments to the plane with the GIL released.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyrklog_dataplane::api;
 
-use crate::config::PlaneConfig;
+use crate::config::plane_config;
 use crate::errors;
 use crate::events::{self, text};
-use crate::image::{FollowerSpec, ImageDelta, LeaderSpec, inner};
+use crate::image::{follower_specs, image_delta, leader_specs};
 use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
 
-/// (error code, own log's start, (broker, start) of each follower).
+/// (error code, own log start offset, (broker, log start offset) of each follower).
 type LogStarts = (i16, i64, Vec<(i32, i64)>);
 
 /// `pyrklog_dataplane::DataPlane`.
@@ -33,8 +33,8 @@ type Found = (String, i32, Option<api::TopicId>, String);
 #[pymethods]
 impl DataPlane {
     #[new]
-    fn new(py: Python<'_>, config: &Bound<'_, PlaneConfig>) -> PyResult<Self> {
-        let config = config.get().0.clone();
+    fn new(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let config = plane_config(settings)?;
         py.detach(|| pyrklog_dataplane::DataPlane::open(config))
             .map(|plane| Self(Arc::new(plane)))
             .map_err(errors::open)
@@ -52,7 +52,7 @@ impl DataPlane {
         let pasts = py.detach(|| self.0.pasts());
         pasts
             .into_iter()
-            .map(|past| (past.closed_at_epoch, past.is_taken_up))
+            .map(|past| (past.closed_at_epoch, past.is_reattached))
             .collect()
     }
 
@@ -68,8 +68,8 @@ impl DataPlane {
             .map_err(|error| errors::os(&error, None))
     }
 
-    fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, ImageDelta>) -> PyResult<()> {
-        let delta = delta.get().0.clone();
+    fn apply_image(&self, py: Python<'_>, delta: &Bound<'_, PyAny>) -> PyResult<()> {
+        let delta = image_delta(delta)?;
         py.detach(|| self.0.apply_image(delta))
             .map_err(errors::image)
     }
@@ -77,9 +77,9 @@ impl DataPlane {
     fn become_leaders(
         &self,
         py: Python<'_>,
-        specs: Vec<Bound<'_, LeaderSpec>>,
+        specs: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<api::TicketId> {
-        let specs = inner(&specs, |spec| &spec.0);
+        let specs = leader_specs(&specs)?;
         py.detach(|| self.0.become_leaders(specs))
             .map_err(errors::closed)
     }
@@ -87,9 +87,9 @@ impl DataPlane {
     fn become_followers(
         &self,
         py: Python<'_>,
-        specs: Vec<Bound<'_, FollowerSpec>>,
+        specs: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<api::TicketId> {
-        let specs = inner(&specs, |spec| &spec.0);
+        let specs = follower_specs(&specs)?;
         py.detach(|| self.0.become_followers(specs))
             .map_err(errors::closed)
     }
@@ -165,7 +165,7 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
-    /// Of each: (error code, own log's start, followers'); without an error the code is 0.
+    /// The code is 0 without an error.
     fn log_starts(&self, py: Python<'_>, partitions: Vec<(String, i32)>) -> Vec<LogStarts> {
         let found = py.detach(|| self.0.log_starts(&partitions));
         let flat = found.into_iter().map(|one| match one {
@@ -239,7 +239,10 @@ impl DataPlane {
             expected_epoch,
             producer: None,
         };
-        let commits = inner(&commits, |commit| &commit.0);
+        let commits = commits
+            .iter()
+            .map(|commit| commit.get().0.clone())
+            .collect();
         py.detach(|| self.0.append_commits(&append, commits))
             .map(|batch| CommitBatch(Arc::downgrade(&batch)))
             .map_err(errors::closed)

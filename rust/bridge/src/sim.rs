@@ -1,4 +1,4 @@
-//! A plane that tests/sim drives by hand: `pyrklog_dataplane::sim`.
+//! A plane driven by tests/sim: `pyrklog_dataplane::sim`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use pyo3::types::PyBytes;
 use pyrklog_dataplane::sim::{self, FetchTurn};
 use pyrklog_log::disk::testing;
 
-use crate::config::PlaneConfig;
+use crate::config::plane_config;
 use crate::errors;
 use crate::plane::DataPlane;
 
@@ -21,17 +21,17 @@ impl MemDisk {
         Self(testing::MemDisk::default())
     }
 
-    /// The process died: what it wrote is there.
+    /// The process dies: its writes stay.
     fn kill_process(&self) {
         self.0.kill_process();
     }
 
-    /// The machine lost power: of what was not synced some is gone, some torn, as `seed` says.
+    /// A power failure: unsynced data is partly lost or torn, depending on `seed`.
     fn reboot(&self, seed: u64) {
         self.0.reboot(seed);
     }
 
-    /// Whether a file is there.
+    /// Whether a file exists.
     fn has(&self, path: &str) -> bool {
         self.0.content(path.as_ref()).is_some()
     }
@@ -60,8 +60,8 @@ type Offsets = (i64, i64, i64, i64);
 #[pymethods]
 impl SimPlane {
     #[new]
-    fn new(config: &Bound<'_, PlaneConfig>, disk: &Bound<'_, MemDisk>) -> PyResult<Self> {
-        let config = config.get().0.clone();
+    fn new(settings: &Bound<'_, PyAny>, disk: &Bound<'_, MemDisk>) -> PyResult<Self> {
+        let config = plane_config(settings)?;
         let opened = sim::SimPlane::open(config, &disk.get().0);
         opened.map(Self).map_err(errors::open)
     }
@@ -70,12 +70,13 @@ impl SimPlane {
         DataPlane::from(self.0.plane())
     }
 
-    fn connect(&mut self) -> PyResult<u64> {
-        Ok(self.0.connect()?)
+    fn connect(&mut self) -> u64 {
+        self.0.connect()
     }
 
-    fn send(&mut self, connection: u64, frame: &[u8]) -> PyResult<()> {
-        Ok(self.0.send(connection, frame)?)
+    /// False where the connection is gone.
+    fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
+        self.0.send(connection, frame)
     }
 
     fn disconnect(&mut self, connection: u64) {
@@ -134,7 +135,7 @@ impl SimPlane {
         self.0.has_mail(fetcher)
     }
 
-    /// A frame to send, the time to ask again at, or None where nothing is followed any more.
+    /// A frame to send, the time to ask again, or None when nothing is followed any more.
     fn begin_fetch(
         &mut self,
         py: Python<'_>,
@@ -170,7 +171,8 @@ impl SimPlane {
         self.0.fetch_failed(fetcher);
     }
 
-    /// Role, leader epoch, (log start, high watermark, gate, log end) and whom the high watermark waits for.
+    /// Role, leader epoch, (log start, high watermark, durable end, log end) and the replicas the
+    /// high watermark waits for.
     fn partition(
         &self,
         topic: &str,

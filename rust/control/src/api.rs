@@ -1,9 +1,9 @@
-//! The seam's vocabulary: what the control plane hands down, and what comes back up.
+//! The seam's types: commands from the control plane, and results for it.
 //!
-//! Python owns *desired state*; it compiles it into deltas of a versioned broker image and into
-//! partition commands. The plane owns bytes, offsets and sockets. These types are plain data: the
-//! bridge converts them one to one and adds nothing. `docs/design.md`, "The seam", is the contract
-//! in prose.
+//! Python owns the *desired state* and compiles it into deltas of a versioned broker image and into
+//! partition commands. The plane owns bytes, offsets and sockets. These types are plain data, which
+//! the bridge converts one to one. The contract in prose: `design.md`, "The seam".
+#![allow(missing_docs)] // Docs say what the names do not.
 
 use std::path::PathBuf;
 
@@ -16,28 +16,28 @@ pub use crate::image_delta::{BrokerImage, ImageDelta, PartitionImage, TopicConfi
 pub use pyrklog_base::ids::{RequestId, TicketId, TopicId};
 pub use pyrklog_base::replication_quota::{Throttled, ThrottledReplicas};
 
-/// What is fixed for the life of the process. Byte and millisecond units are in the names.
+/// Options that are fixed for the life of the process.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
     /// This broker's id (`broker.id` / `node.id`).
     pub node_id: i32,
     /// The cluster id that `meta.properties` of every log directory must carry.
     pub cluster_id: String,
-    /// `log.dirs`, in the order configured. Created when missing.
+    /// `log.dirs` in order; created if missing.
     pub log_dirs: Vec<PathBuf>,
     /// `num.network.threads`.
     pub network_threads: usize,
-    /// `num.io.threads`: threads of each log directory that wait for its disk on behalf of readers.
+    /// `num.io.threads`: threads of each log directory that wait for its disk.
     pub reader_threads: usize,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_dir: usize,
     /// `pyrklog.writer.threads.per.data.dir`.
     pub writer_threads_per_dir: usize,
-    /// `socket.request.max.bytes`: a frame that announces more closes its connection.
+    /// `socket.request.max.bytes`: a larger frame closes its connection.
     pub socket_request_max_bytes: usize,
-    /// `queued.max.request.bytes`; the bound on the sum of partly received frames.
+    /// `queued.max.request.bytes`: bounds the sum of partly received frames.
     pub receive_buffers_max_bytes: usize,
-    /// `queued.max.requests`: requests handed to the control plane and not yet answered.
+    /// `queued.max.requests`: unanswered requests at the control plane.
     pub control_queue_max_requests: usize,
     /// `connections.max.idle.ms`.
     pub connections_max_idle_ms: i64,
@@ -49,17 +49,16 @@ pub struct PlaneConfig {
     pub socket_send_buffer_bytes: i32,
     /// `socket.receive.buffer.bytes`; -1 = the system's default.
     pub socket_receive_buffer_bytes: i32,
-    /// `fetch.max.bytes`: the most one Fetch reply carries, whatever the client asks for.
+    /// `fetch.max.bytes`: limit of a Fetch reply, whatever the client asks for.
     pub fetch_max_bytes: usize,
     /// `max.incremental.fetch.session.cache.slots`.
     pub fetch_session_slots: usize,
     /// `fetch.read.path`.
     pub fetch_read_path: ReadPath,
-    /// `pyrklog.unwritten.max.bytes`: appended bytes of one log directory that may wait for its
-    /// writer; beyond it, connections that produce to that directory are muted. `None`: half
-    /// of its block cache. At most 64 MiB of it lie outside the cache, and 64 MiB where there is none.
+    /// `pyrklog.unwritten.max.bytes`: appended bytes of a log directory that may wait for its
+    /// writers; beyond it, producing connections are muted. `None`: half of its block cache. At
+    /// most 64 MiB lie outside the cache.
     pub unwritten_max_bytes: Option<usize>,
-    /// The block cache.
     pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
     pub recovery_checkpoint_interval_ms: i64,
@@ -74,16 +73,16 @@ pub struct PlaneConfig {
     /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows it,
     /// raises [`Event::TopicsMissing`] instead of an answer.
     pub auto_create_topics: bool,
-    /// Of a broker that is one of a cluster. With it, the broker serves what only brokers ask.
+    /// Options of a cluster. With it, the broker serves other brokers' requests.
     pub cluster: Option<ClusterConfig>,
 }
 
 /// How brokers of a cluster reach and follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// The listener on which brokers reach each other.
+    /// The listener for other brokers.
     pub listener: String,
-    /// `num.replica.fetchers`: threads, connections and sessions for each leader.
+    /// `num.replica.fetchers`: threads, connections and sessions per leader.
     pub fetchers: usize,
     /// `replica.fetch.wait.max.ms`.
     pub fetch_wait_max_ms: i32,
@@ -93,33 +92,32 @@ pub struct ClusterConfig {
     pub fetch_max_bytes: i32,
     /// `replica.fetch.response.max.bytes`.
     pub fetch_response_max_bytes: i32,
-    /// `replica.fetch.backoff.ms`: how long a partition or a leader that failed is left alone, at
-    /// most.
+    /// `replica.fetch.backoff.ms`: longest pause after a partition or a leader failed.
     pub fetch_backoff_ms: i64,
     /// `replica.socket.timeout.ms`.
     pub socket_timeout_ms: i64,
     /// `replica.selector.class` is the rack-aware one: consumers are sent to an in-sync follower in
-    /// their own rack (KIP-392).
+    /// their rack (KIP-392).
     pub reads_by_rack: bool,
 }
 
-/// The block cache (`docs/block-cache.md`).
+/// The block cache (`block-cache.md`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// `pyrklog.cache.dir`: where arenas are made, in shared memory. `None`: nothing is cached, and
-    /// records are in their files before they are acknowledged.
+    /// `pyrklog.cache.dir`: where arenas are created, in shared memory. `None`: no cache; records
+    /// are written to files before they are acknowledged.
     pub dir: Option<PathBuf>,
     /// `pyrklog.cache.max.bytes`, over all log directories; `None`: a share of the memory.
     pub max_bytes: Option<u64>,
-    /// `pyrklog.cache.keep`: an orderly end leaves the cache for the next start.
+    /// `pyrklog.cache.keep`: an orderly shutdown keeps the cache for the next start.
     pub keeps: bool,
-    /// `pyrklog.cache.drop`: what an orderly end left is not used.
+    /// `pyrklog.cache.drop`: drop a kept cache.
     pub drops: bool,
-    /// `pyrklog.cache.flush.bytes`: a partition is written when so much of it waits.
+    /// `pyrklog.cache.flush.bytes`: a partition with so many unwritten bytes is written.
     pub flush_bytes: usize,
     /// `pyrklog.cache.flush.ms`: or after this time.
     pub flush_ms: i64,
-    /// `pyrklog.cache.direct.min.bytes`: a write of so much and more goes around the page cache.
+    /// `pyrklog.cache.direct.min.bytes`: writes of at least this size bypass the page cache.
     pub direct_min_bytes: u32,
 }
 
@@ -138,37 +136,36 @@ impl CacheConfig {
     }
 }
 
-/// How fetched file bytes reach the socket (`fetch.read.path`).
+/// How fetched bytes of files reach the socket (`fetch.read.path`, reads.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
-    /// sendfile for replies with 64 KiB of records or more, copy for smaller ones.
+    /// From 64 KiB of file bytes on, a reader sends resident bytes by sendfile and others from
+    /// windows, past the page cache. Smaller replies as with `Copy`.
     Auto,
-    /// The same as `Auto`, whatever a later measurement makes of that.
+    /// From 64 KiB of file bytes on, a reader sends everything by sendfile through the page cache.
+    /// Smaller replies as with `Copy`.
     Sendfile,
-    /// preadv2(RWF_NOWAIT) and send by the network thread; the reader pool where that would wait.
+    /// The network thread copies resident bytes (preadv2 with RWF_NOWAIT) and sends them; a reader
+    /// reads others.
     Copy,
 }
 
-/// `become_leader`: this broker leads the partition in this epoch.
+/// `become_leaders`: this broker leads the partition in this epoch.
 #[derive(Clone, Debug)]
 pub struct LeaderSpec {
     /// Topic name; it must be in the image already.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// Leader epoch; a lower one than the partition has is refused (FENCED_LEADER_EPOCH).
+    /// Leader epoch; lower than the partition's is refused (FENCED_LEADER_EPOCH).
     pub leader_epoch: i32,
-    /// Assigned replicas.
     pub replicas: Vec<i32>,
-    /// In-sync replicas.
     pub isr: Vec<i32>,
-    /// The controller says that the partition was created by this very decision: a missing
-    /// directory is then made, in the directory with the fewest partitions. Without it a missing
-    /// directory is made too, but a failed log directory that may hold it makes the partition
-    /// offline instead (Kafka's rule).
+    /// The controller has just created the partition: a missing folder is created, in the directory
+    /// with the fewest partitions. Otherwise it is created as well, unless a failed log directory
+    /// may hold it: then the partition is offline (Kafka's rule).
     pub is_new: bool,
-    /// Replicas outside of the ISR have all that clients were told of, and may be elected for it
-    /// (eligible leader replicas, KIP-966): the high watermark stands still.
+    /// Replicas outside the ISR have everything clients were told of and may be elected (eligible
+    /// leader replicas, KIP-966): the high watermark stands still.
     pub is_held: bool,
 }
 
@@ -177,88 +174,73 @@ pub struct LeaderSpec {
 pub struct FollowerSpec {
     /// Topic name; it must be in the image already.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// The leader's broker id; -1 while there is none: then nothing is fetched.
+    /// The leader's broker id; -1 for none: then nothing is fetched.
     pub leader: i32,
     /// As with [`LeaderSpec`].
     pub leader_epoch: i32,
-    /// Assigned replicas.
     pub replicas: Vec<i32>,
-    /// In-sync replicas: one of them is not held back by a rate before it knows its leader's high
+    /// In-sync replicas. A rate does not hold back one of them before it knows its leader's high
     /// watermark.
     pub isr: Vec<i32>,
     /// As with [`LeaderSpec`].
     pub is_new: bool,
 }
 
-/// A follower that may join the in-sync replicas of a partition: its log reaches the high watermark
-/// and the leader epoch's start.
+/// A follower that may join the in-sync replicas: its log reaches the high watermark and the leader
+/// epoch's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaughtUp {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// This broker's leader epoch.
     pub leader_epoch: i32,
-    /// The follower's broker id.
     pub broker: i32,
-    /// The broker epoch under which it fetched, -1 unknown.
+    /// Its broker epoch at its fetch, -1 unknown.
     pub broker_epoch: i64,
 }
 
 /// In-sync followers of a partition that have fallen behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// This broker's leader epoch.
     pub leader_epoch: i32,
-    /// The followers' broker ids.
     pub brokers: Vec<i32>,
 }
 
-/// `stop_partitions`: this broker no longer holds the partition, or only stops serving it.
+/// `stop_partitions`: stops serving the partition, or gives it up.
 #[derive(Clone, Debug)]
 pub struct StopSpec {
-    /// Topic name.
     pub topic: String,
-    /// Partition index.
     pub partition: i32,
-    /// Rename the directory to `*-delete` and remove it behind.
+    /// Rename the folder to `*-delete` and remove it in the background.
     pub delete: bool,
 }
 
 /// The result of a slow command.
 #[derive(Debug)]
 pub enum TicketOutcome {
-    /// `become_leaders`, `become_followers`, `stop_partitions`: one error code a spec, in order; 0 = done.
+    /// `become_leaders`, `become_followers`, `stop_partitions`: one error code a spec, in order; 0
+    /// = done.
     Partitions(Vec<i16>),
     /// `delete_records`: (error code, low watermark or -1), in order.
     DeleteRecords(Vec<(i16, i64)>),
-    /// `describe_log_dirs`.
     LogDirs(Vec<LogDirDescription>),
-    /// `append_internal`.
     InternalAppended {
-        /// 0: the high watermark has passed the batch. With any other code it may be in the log, or
-        /// come to be, all the same.
+        /// 0: the high watermark has passed the batch. With any other code it may still be, or come
+        /// to be, in the log.
         error_code: i16,
         /// Offset of the first record, -1 with an error.
         base_offset: i64,
     },
-    /// `read_internal`.
     InternalRead(InternalRead),
-    /// `replica_digest`.
     ReplicaDigest(ReplicaDigest),
-    /// `shutdown`: true when everything was written, synced and marked clean.
+    /// `shutdown`: whether everything was written, synced and marked clean.
     Shutdown(bool),
 }
 
 impl TicketOutcome {
-    /// How a ticket of an internal append ends.
+    /// The outcome of an internal append.
     pub fn internal_appended(error: ErrorCode, base_offset: i64) -> TicketOutcome {
         let base_offset = match error {
             ErrorCode::NONE => base_offset,
@@ -271,19 +253,17 @@ impl TicketOutcome {
     }
 }
 
-/// One batch for a partition of an internal topic, but for its records.
+/// One batch for a partition of an internal topic, without its records.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalAppend<'a> {
-    /// Topic name.
     pub topic: &'a str,
-    /// Partition index.
     pub partition: i32,
-    /// Of every record (CreateTime).
+    /// Timestamp of every record (CreateTime).
     pub timestamp_ms: i64,
     /// Codec as in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     pub codec: u8,
-    /// The leader epoch that the caller acts in, or one before from which this broker has led on:
-    /// what the caller knows of the log holds as long as nobody else has led.
+    /// The caller's leader epoch, or an earlier one since which this broker has led without a
+    /// break: its knowledge of the log is then valid.
     pub expected_epoch: i32,
     /// (id, epoch) of the producer whose transaction the records belong to.
     pub producer: Option<(i64, i16)>,
@@ -292,11 +272,9 @@ pub struct InternalAppend<'a> {
 /// A record of such a batch.
 #[derive(Clone, Debug)]
 pub struct NewRecord<'a> {
-    /// Key.
     pub key: &'a [u8],
     /// Value, `None` for a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Headers.
     pub headers: Vec<pyrklog_wire::builder::HeaderToWrite<'a>>,
 }
 
@@ -313,42 +291,38 @@ impl<'a> From<(&'a [u8], Option<&'a [u8]>)> for NewRecord<'a> {
 /// Offsets to digest.
 #[derive(Clone, Copy, Debug)]
 pub struct DigestRange {
-    /// The first one; a batch that begins before it and holds it counts.
+    /// The first one; includes the batch that holds it.
     pub start: i64,
-    /// Behind the last one; a batch that reaches beyond it does not count.
+    /// Behind the last one; excludes a batch that reaches beyond it.
     pub end: i64,
-    /// The batch that brings the sum of sizes to this is the last one.
+    /// Limit of the sum of batch sizes; the batch that reaches it is the last.
     pub max_bytes: usize,
 }
 
-/// What `replica_digest` found.
+/// Result of `replica_digest`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaDigest {
-    /// Without 0 there is nothing else.
+    /// All other fields count only with 0.
     pub error_code: i16,
-    /// The replica's leader epoch.
     pub leader_epoch: i32,
-    /// Its log start offset.
     pub log_start_offset: i64,
-    /// Its high watermark.
     pub high_watermark: i64,
-    /// Its log end offset, as far as others may see.
+    /// Its durable end offset.
     pub log_end_offset: i64,
-    /// Where to go on; the end of the range when all of it is in the digest.
+    /// Where to continue; the end of the range once everything is included.
     pub next_offset: i64,
-    /// Of the batches up to there.
+    /// Of the batches before `next_offset`.
     pub digest: i64,
-    /// How many they are.
+    /// Number of these batches.
     pub batches: i64,
-    /// Where the first batch is damaged; -1 for none. Where the way to the next batch is lost, too,
-    /// it is `next_offset`.
+    /// Offset of the first damaged batch, -1 for none; `next_offset` if the next batch cannot be
+    /// found.
     pub damaged_offset: i64,
-    /// The first batch.
     pub first: Option<DigestedBatch>,
 }
 
 impl ReplicaDigest {
-    /// An error, and nothing else.
+    /// An error without other results.
     pub fn failed(error_code: i16) -> ReplicaDigest {
         ReplicaDigest {
             error_code,
@@ -368,24 +342,21 @@ impl ReplicaDigest {
 /// One of the batches of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestedBatch {
-    /// First offset.
     pub base_offset: i64,
-    /// Last offset.
     pub last_offset: i64,
-    /// Leader epoch.
     pub leader_epoch: i32,
     /// CRC-32C of its bytes.
     pub crc: u32,
 }
 
-/// What `read_internal` found.
+/// Result of `read_internal`.
 #[derive(Debug)]
 pub struct InternalRead {
-    /// Without 0 there is nothing else.
+    /// All other fields count only with 0.
     pub error_code: i16,
     /// In order.
     pub batches: Vec<InternalBatch>,
-    /// Where to go on.
+    /// Where to continue.
     pub next_offset: i64,
     /// The end of what could be read.
     pub end_offset: i64,
@@ -394,26 +365,23 @@ pub struct InternalRead {
 /// A batch of an internal topic, its records decompressed and checked.
 #[derive(Debug)]
 pub struct InternalBatch {
-    /// First offset.
     pub base_offset: i64,
-    /// Last offset.
     pub last_offset: i64,
     /// Producer id, -1 without one.
     pub producer_id: i64,
-    /// Part of a transaction.
     pub is_transactional: bool,
     /// A transaction's marker.
     pub is_control: bool,
     /// The records as in an uncompressed batch; see [`InternalBatch::records`].
     pub body: Vec<u8>,
-    /// Why the batch cannot be read; it then has no records.
+    /// Why the batch cannot be read, without records.
     pub damage: Option<String>,
 }
 
 impl InternalBatch {
     /// Offset, key and value of each record.
     pub fn records(&self) -> impl Iterator<Item = (i64, Option<&[u8]>, Option<&[u8]>)> {
-        // The reader has walked them all.
+        // The reader has checked them.
         pyrklog_wire::records::Records::new(&self.body)
             .map_while(Result::ok)
             .map(|record| {
@@ -426,13 +394,12 @@ impl InternalBatch {
 /// One log directory (DescribeLogDirs v4).
 #[derive(Debug)]
 pub struct LogDirDescription {
-    /// Absolute path.
     pub path: PathBuf,
     /// 0 or KAFKA_STORAGE_ERROR.
     pub error_code: i16,
     /// Bytes of the volume, -1 unknown.
     pub total_bytes: i64,
-    /// Usable bytes, -1 unknown, 0 while the directory takes no records for lack of space.
+    /// Usable bytes, -1 unknown, 0 while the directory is full.
     pub usable_bytes: i64,
     /// (topic, partition, size in bytes, offset lag).
     pub partitions: Vec<(String, i32, i64, i64)>,
@@ -445,8 +412,7 @@ pub struct FoundPartition {
     pub topic: String,
     /// Partition index, from the folder.
     pub partition: i32,
-    /// From `partition.metadata`; `None` where that file is missing.
+    /// From `partition.metadata`; `None` if that file is missing.
     pub topic_id: Option<TopicId>,
-    /// The log directory.
     pub log_dir: PathBuf,
 }

@@ -56,7 +56,7 @@ impl CommitBatch {
         records
     }
 
-    /// Those that are not answered yet wait for replication, and need no place for that.
+    /// Unanswered commits wait for replication and give up their places.
     pub fn park(&self, outbox: &mut Outbox) {
         let memory = &self.channel.waiting_memory().commits;
         for commit in &self.commits {
@@ -68,7 +68,7 @@ impl CommitBatch {
         }
     }
 
-    /// The append is over: the tables learn of it, the clients get their answers.
+    /// The append is over: updates the tables and answers the clients.
     pub fn finish(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
         let mut next_offset = base_offset;
         for commit in &self.commits {
@@ -77,7 +77,7 @@ impl CommitBatch {
         self.answer(commit_error(error), outbox);
     }
 
-    /// The clients have waited long enough. What becomes of the records is seen later.
+    /// Answers the clients with a time-out; the outcome of the records follows later.
     pub fn time_out(&self, outbox: &mut Outbox) {
         self.answer(commit_error(ErrorCode::REQUEST_TIMED_OUT), outbox);
     }
@@ -92,7 +92,7 @@ impl CommitBatch {
     }
 }
 
-/// Keys and values, one after the other in one piece of memory.
+/// Keys and values, back to back.
 #[derive(Debug, Default)]
 pub struct CommitRecords {
     bytes: Vec<u8>,
@@ -127,8 +127,8 @@ fn answer(commit: &OffsetCommit, error: ErrorCode, channel: &RequestChannel, out
     }
 }
 
-/// What a client is told when its offsets could not be written, as in Kafka;
-/// `groups/persistence.py` has the same table for what it appends itself.
+/// Kafka's answer to a client whose offsets could not be written. `groups/persistence.py` has the
+/// same table for its own appends.
 pub fn commit_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION

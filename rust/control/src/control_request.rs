@@ -1,16 +1,16 @@
-//! A request for the control plane, and who asks.
+//! A request for the control plane, and its client.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use pyrklog_base::ids::RequestId;
 
-/// Who stands behind a connection (design, section 4: a session over a transport).
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Connection number, unique while the process lives.
+    /// Connection number, unique in the process.
     pub connection: u64,
-    /// `User:ANONYMOUS` until authentication exists.
+    /// `User:ANONYMOUS` without authentication.
     pub principal: Arc<str>,
     /// Peer's address.
     pub host: IpAddr,
@@ -23,13 +23,13 @@ pub struct Session {
 /// A request for Python.
 #[derive(Debug)]
 pub struct ControlRequest {
-    /// To `reply`.
+    /// For `reply`.
     pub id: RequestId,
     /// API key.
     pub api_key: i16,
     /// API version, already checked against the table.
     pub api_version: i16,
-    /// Who asked.
+    /// The client.
     pub session: Session,
     /// The bytes after the request header.
     pub body: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What comes back from the plane.
+//! Events from the plane.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,29 +9,28 @@ use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;
 use pyrklog_base::ids::{RequestId, TicketId};
 
-/// What comes back from the plane. Rust pushes to a bounded queue and writes an eventfd.
+/// Events from the plane. Rust pushes them to a bounded queue and writes an eventfd.
 #[derive(Debug)]
 pub enum Event {
     /// A request of an API that Python owns. The connection reads nothing more until its reply.
     Request(ControlRequest),
-    /// A Heartbeat that is decoded; to answer like any request.
+    /// A decoded Heartbeat; answer it like any request.
     Heartbeat(Box<Heartbeat>),
-    /// An OffsetCommit that is decoded and names partitions that exist. Stage it and hand it to
-    /// `append_commits`, or answer its request like any other.
+    /// A decoded OffsetCommit whose partitions exist. Stage it and pass it to `append_commits`, or
+    /// answer it like any request.
     OffsetCommit(Arc<OffsetCommit>),
-    /// A Metadata request named topics that do not exist and may be created. Answer with
-    /// `resume(id, errors)`: the plane then answers from the image as it is at that time, giving
-    /// each name in `errors` that code.
+    /// A Metadata request named missing topics that may be created. After `resume(id, errors)` the
+    /// plane answers from the image of that time, with these error codes for these names.
     TopicsMissing {
-        /// To `resume`.
+        /// For `resume`.
         id: RequestId,
         /// Missing names: legal ones only, each once.
         topics: Vec<String>,
-        /// Who asked.
+        /// The client.
         session: Session,
     },
-    /// The client of a request that the control plane still works on sends nothing more, or has
-    /// gone: an answer that has to wait is in vain. Answer or close the request all the same.
+    /// The client of an unanswered request has closed its sending side: waiting for an answer is in
+    /// vain. Answer or close the request all the same.
     ClientGone {
         /// Of `Request`, `OffsetCommit` or `TopicsMissing`.
         id: RequestId,
@@ -40,12 +39,12 @@ pub enum Event {
     Ticket {
         /// As returned by the command.
         id: TicketId,
-        /// What the command's documentation says.
+        /// As documented for the command.
         outcome: TicketOutcome,
     },
-    /// A follower has caught up. Told once, until the in-sync replicas are set again.
+    /// A follower has caught up. Sent once, until the in-sync replicas are set again.
     FollowerCaughtUp(CaughtUp),
-    /// A follower's log starts elsewhere (topic, partition). Told once for each look at `log_starts`.
+    /// A follower's log starts elsewhere (topic, partition). Sent once after each `log_starts`.
     FollowerLogStart(String, i32),
     /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
     LogDirFailed {
@@ -56,7 +55,7 @@ pub enum Event {
         /// (topic, partition) now offline.
         partitions: Vec<(String, i32)>,
     },
-    /// Something an operator should read: one structured log line.
+    /// A message for the operator: one structured log line.
     Notice {
         /// A short name of the event, snake_case.
         event: &'static str,

@@ -1,7 +1,7 @@
-//! The way up: a queue of [`Event`]s and an eventfd that is readable while it holds any.
+//! A queue of [`Event`]s to the control plane, and an eventfd that is readable while it holds any.
 //!
-//! Requests in it are bounded by the request channel, tickets by the commands that ask for them;
-//! notices are bounded here: beyond [`NOTICES_MAX`] they are counted and summed up in one.
+//! The request channel bounds requests, the commands bound tickets. Notices beyond [`NOTICES_MAX`]
+//! are summed up in one.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ use crate::api::Event;
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::pace::Pace;
 
-/// Notices that may wait to be drained.
+/// Limit of waiting notices.
 pub const NOTICES_MAX: usize = 1000;
 
 /// See the module.
@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl EventQueue {
-    /// An empty queue. Errors: no file descriptor left.
+    /// An empty queue. Fails without a free file descriptor.
     pub fn new() -> std::io::Result<EventQueue> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(EventQueue {
@@ -41,7 +41,7 @@ impl EventQueue {
         })
     }
 
-    /// Readable while events wait. The descriptor stays the queue's own.
+    /// Readable while events wait. The queue owns the descriptor.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -63,7 +63,7 @@ impl EventQueue {
         }
     }
 
-    /// Appends the completions of tickets, and empties `tickets`.
+    /// Appends completed tickets and empties `tickets`.
     pub fn push_all(&self, tickets: &mut Vec<Event>) {
         let mut inner = self.inner.lock();
         let was_empty = inner.events.is_empty();
@@ -73,8 +73,8 @@ impl EventQueue {
         }
     }
 
-    /// Under the lock, so that a drain cannot clear it in between. It cannot block: the counter is
-    /// cleared each time the queue runs empty.
+    /// Called under the lock, so that a drain cannot clear it in between. Does not block, since the
+    /// counter is cleared whenever the queue is empty.
     fn wake(&self) {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
@@ -93,8 +93,8 @@ impl EventQueue {
         });
     }
 
-    /// Appends a notice of what clients can bring about as often as they like: at most `most` of its
-    /// name in ten seconds. The next one says how many were left out (`untold`).
+    /// Appends a notice that clients can cause at will: at most `most` of its name in ten seconds.
+    /// The next one has the number of suppressed ones (`untold`).
     pub fn client_notice(
         &self,
         event: &'static str,
@@ -138,7 +138,7 @@ impl EventQueue {
         taken
     }
 
-    /// Events that wait.
+    /// Number of waiting events.
     pub fn waiting(&self) -> usize {
         self.inner.lock().events.len()
     }

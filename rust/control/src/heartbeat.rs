@@ -1,5 +1,5 @@
-//! Heartbeats, decoded on their way to the control plane: a busy coordinator sees more of them than of
-//! anything else, and each needs no more of it than a code.
+//! Heartbeats, decoded on their way to the control plane: the most frequent request of a busy
+//! coordinator, answered by a code.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::heartbeat::{self, encode_answer};
@@ -10,7 +10,7 @@ use crate::control_request::ControlRequest;
 /// See the module.
 #[derive(Debug)]
 pub struct Heartbeat {
-    /// The request as any other.
+    /// The request.
     pub request: ControlRequest,
     fields: MembershipFields,
 }
@@ -19,7 +19,7 @@ impl Heartbeat {
     /// Decodes a request.
     ///
     /// # Errors
-    /// A malformed one, which goes up as any other.
+    /// A malformed one, for the general path.
     pub fn decode(request: ControlRequest) -> Result<Heartbeat, Box<ControlRequest>> {
         match heartbeat::decode(&request.body, request.api_version) {
             Ok(fields) => Ok(Heartbeat { request, fields }),
@@ -27,7 +27,7 @@ impl Heartbeat {
         }
     }
 
-    /// Who lives.
+    /// The member.
     pub fn membership(&self) -> Membership<'_> {
         self.fields.of(&self.request.body)
     }

@@ -1,8 +1,7 @@
-//! The broker image: brokers, topics and partitions as the control plane last decided.
+//! The broker image: brokers, topics and partitions as last decided by the control plane.
 //!
-//! An [`Image`] never changes; a delta makes the next one, which shares every unchanged topic with
-//! its predecessor, so that readers of either need no lock. Its cost is that of the topics in the
-//! delta plus one shallow copy of the two look-up tables.
+//! An [`Image`] is immutable. A delta makes the next one, which shares unchanged topics, so readers
+//! need no lock. It costs the topics of the delta and a shallow copy of two look-up tables.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,31 +17,16 @@ use pyrklog_base::ids::TopicId;
 /// "No topic id".
 pub const NO_TOPIC_ID: TopicId = [0; 16];
 
-/// Why a delta was refused; the image stays as it was.
+/// Why a delta was refused; the image stays.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ImageError {
-    /// The version did not rise.
     #[error("image version {offered} does not come after {current}")]
-    StaleVersion {
-        /// Version in force.
-        current: u64,
-        /// The delta's version.
-        offered: u64,
-    },
-    /// Partition indexes are not 0, 1, 2, ...
+    StaleVersion { current: u64, offered: u64 },
     #[error("partitions of topic {topic} are not numbered from 0 without gaps")]
-    PartitionNumbers {
-        /// Topic name.
-        topic: String,
-    },
-    /// Two topics have one id.
+    PartitionNumbers { topic: String },
     #[error("topics {topic} and {other} have the same id")]
-    SharedTopicId {
-        /// A topic of the delta.
-        topic: String,
-        /// The topic that has the id already.
-        other: String,
-    },
+    SharedTopicId { topic: String, other: String },
 }
 
 /// One topic of an image.
@@ -52,7 +36,7 @@ pub struct TopicState {
     pub name: Arc<str>,
     /// Topic id, [`NO_TOPIC_ID`] without one.
     pub id: TopicId,
-    /// `__consumer_offsets` and its like.
+    /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
     /// The log's options.
     pub log_config: Arc<LogConfig>,
@@ -60,7 +44,7 @@ pub struct TopicState {
     pub min_insync_replicas: i32,
     /// Replicas whose traffic counts towards the replication rates.
     pub throttled: Arc<Throttled>,
-    /// Partitions; the position is the index.
+    /// Partitions by index.
     pub partitions: Vec<PartitionImage>,
 }
 
@@ -98,7 +82,7 @@ impl TopicState {
     }
 }
 
-/// What the broker knows of its cluster.
+/// The broker's knowledge of its cluster.
 #[derive(Clone)]
 pub struct Image {
     version: u64,
@@ -132,11 +116,11 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// The image after `delta`. Its removed topics go first, so that one delta can replace a topic
-    /// by another of the same name.
+    /// The image after `delta`. Topics are removed first, so a delta can replace a topic by another
+    /// of its name.
     ///
     /// # Errors
-    /// See [`ImageError`]; this image is left as it is in any case.
+    /// See [`ImageError`]; this image never changes.
     pub fn apply(&self, delta: ImageDelta) -> Result<Image, ImageError> {
         if delta.version <= self.version {
             let (current, offered) = (self.version, delta.version);
@@ -185,7 +169,7 @@ impl Image {
         self.version
     }
 
-    /// The controller's broker id, -1 while there is none.
+    /// The controller's broker id, -1 for none.
     pub fn controller_id(&self) -> i32 {
         self.controller_id
     }
@@ -204,7 +188,7 @@ impl Image {
         Some(&self.brokers[index])
     }
 
-    /// Where clients of a listener reach a broker; `None` when it is dead or lacks the listener.
+    /// Address of a broker for clients of a listener; `None` if it is dead or lacks the listener.
     pub fn endpoint(&self, broker: i32, listener: &str) -> Option<NodeEndpoint<'_>> {
         endpoint_of(self.broker(broker)?, listener)
     }
@@ -241,7 +225,7 @@ impl Image {
         self.topic(topic)?.partition(index)
     }
 
-    /// (leader's broker id, leader epoch) of a partition; the leader may be -1.
+    /// (leader's broker id or -1, leader epoch) of a partition.
     pub fn leader(&self, topic: &str, index: i32) -> Option<(i32, i32)> {
         let partition = self.partition(topic, index)?;
         Some((partition.leader, partition.leader_epoch))
@@ -308,7 +292,7 @@ pub mod testing {
         }
     }
 
-    /// An image with broker 1, which is the controller, and these topics.
+    /// An image with broker 1, the controller, and these topics.
     pub fn image(topics: Vec<TopicImage>) -> Image {
         let delta = ImageDelta {
             version: 1,
@@ -375,7 +359,7 @@ mod tests {
         assert_eq!(second.topic("a").unwrap().id, [7; 16]);
         assert!(second.topic_by_id(&[1; 16]).is_none());
         assert!(second.topic("b").is_none() && second.topic_by_id(&[2; 16]).is_none());
-        // The same without naming it as removed.
+        // The same without removing it explicitly.
         let third = second.apply(delta(3, vec![topic("a", 8, 1)], &[])).unwrap();
         assert!(third.topic_by_id(&[7; 16]).is_none());
         assert_eq!(third.topic_count(), 1);

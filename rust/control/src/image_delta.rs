@@ -1,4 +1,5 @@
-//! What the control plane says of the cluster: its brokers, topics and partitions.
+//! The control plane's description of the cluster: brokers, topics and partitions.
+#![allow(missing_docs)] // Docs say what the names do not.
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::replication_quota::Throttled;
@@ -8,20 +9,18 @@ use pyrklog_base::replication_quota::Throttled;
 pub struct ImageDelta {
     /// The image's new version.
     pub version: u64,
-    /// The controller's broker id, -1 while there is none.
+    /// -1 for none.
     pub controller_id: i32,
-    /// All live brokers (not a difference: the list is short).
+    /// All live brokers, not a difference.
     pub brokers: Vec<BrokerImage>,
-    /// Topics that are new or changed, each whole.
+    /// New or changed topics, each whole.
     pub topics: Vec<TopicImage>,
-    /// Names of topics that are gone.
+    /// Names of removed topics.
     pub removed_topics: Vec<String>,
 }
 
-/// One live broker.
 #[derive(Clone, Debug)]
 pub struct BrokerImage {
-    /// Broker id.
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<String>,
@@ -32,40 +31,34 @@ pub struct BrokerImage {
 /// One topic with its resolved options.
 #[derive(Clone, Debug)]
 pub struct TopicImage {
-    /// Topic name.
     pub name: String,
-    /// Topic id.
     pub id: TopicId,
-    /// `__consumer_offsets` and its like.
+    /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
-    /// Options after topic and broker defaults were resolved.
+    /// Resolved options.
     pub config: TopicConfig,
     /// All partitions, by index.
     pub partitions: Vec<PartitionImage>,
 }
 
-/// One partition as the controller last decided.
+/// One partition as last decided by the controller.
 #[derive(Clone, Debug)]
 pub struct PartitionImage {
-    /// Partition index.
     pub index: i32,
-    /// Leader's broker id, -1 without one.
+    /// Leader's broker id, -1 for none.
     pub leader: i32,
-    /// Leader epoch.
     pub leader_epoch: i32,
     /// Assigned replicas, the preferred leader first.
     pub replicas: Vec<i32>,
-    /// In-sync replicas.
     pub isr: Vec<i32>,
     /// Replicas on dead brokers or failed log directories.
     pub offline: Vec<i32>,
 }
 
-/// Topic options that the plane acts on; names are Kafka's with dots as underscores, and the
-/// log's own share is handed on as `pyrklog_log::LogConfig`.
+/// Topic options for the plane, with Kafka's names and dots as underscores; the log's own are in
+/// `pyrklog_log::LogConfig`.
 #[derive(Clone, Debug)]
 pub struct TopicConfig {
-    /// The log's options.
     pub log: pyrklog_log::LogConfig,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,

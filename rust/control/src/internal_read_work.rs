@@ -5,7 +5,7 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{InternalRead, TicketOutcome};
 use pyrklog_base::ids::TicketId;
 
-/// A read on its way to a reader.
+/// A read to be done by a reader.
 #[derive(Debug)]
 pub struct InternalReadWork {
     /// To complete.
@@ -18,12 +18,12 @@ pub struct InternalReadWork {
     pub partition: i32,
     /// Where to begin.
     pub offset: i64,
-    /// About so much, but one batch at least.
+    /// Approximate limit; at least one batch is read.
     pub max_bytes: usize,
 }
 
 impl InternalReadWork {
-    /// The outcome with an error.
+    /// The outcome for an error.
     pub fn failed(&self, error: ErrorCode) -> TicketOutcome {
         TicketOutcome::InternalRead(InternalRead {
             error_code: error.0,

@@ -1,10 +1,10 @@
-//! OffsetCommit requests that need no more of the control plane than its consent.
+//! OffsetCommit requests that need only the control plane's consent.
 //!
-//! A network thread decodes the request; the control plane looks at who commits, *stages* it in the
-//! group's [`OffsetTable`] and hands it back among others of its partition of `__consumer_offsets`
-//! (`DataPlane::append_commits`). Its records, the table and the answer are then made
-//! without it ([`crate::commit_batch`]).
-//! Requests that name a partition which does not exist go the general way.
+//! A network thread decodes the request. The control plane checks the member, *stages* the commit
+//! in the group's [`OffsetTable`], and returns it with others of its partition of
+//! `__consumer_offsets` (`DataPlane::append_commits`). Records, table and answer follow without the
+//! control plane ([`crate::commit_batch`]). Requests that name a missing partition take the general
+//! path.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,30 +19,29 @@ use crate::image::Image;
 use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
 use pyrklog_base::waiting_memory::Charge;
 
-/// What a record takes beside its strings: numbers, lengths and the record's own frame.
+/// Bytes of a record besides its strings: numbers, lengths and the record's frame.
 const RECORD_FIXED_BYTES: usize = 64;
 
 /// See [`refusal`].
 const ELEMENTS_MAX: usize = 50_000;
 
-/// A body below this cannot hold so many elements.
+/// A smaller body cannot hold so many elements.
 const SMALL_BYTES: usize = 2 * ELEMENTS_MAX;
 
 /// See the module.
 #[derive(Debug)]
 pub struct OffsetCommit {
-    /// The request as any other.
+    /// The request.
     pub request: ControlRequest,
     decoded: OffsetCommitRequest,
     metadata_units: usize,
     size_bytes: usize,
     staged: OnceLock<(Arc<OffsetTable>, Ticket)>,
-    /// Its memory, if it waits for replication: until that is over, also when its client has been
-    /// answered before.
+    /// Its memory while it waits for replication, even after its client was answered.
     charge: OnceLock<Charge>,
     /// The newest image.
     images: Arc<ArcSwap<Image>>,
-    /// The image in which all its partitions were looked up.
+    /// The image in which its partitions were looked up.
     image_version: u64,
 }
 
@@ -50,8 +49,8 @@ impl OffsetCommit {
     /// Decodes a request.
     ///
     /// # Errors
-    /// One that is malformed, names nothing, or something that does not exist or cannot be written:
-    /// it goes up as any other.
+    /// A request that is malformed or empty, or names something missing or read-only, for the
+    /// general path.
     pub fn decode(
         request: ControlRequest,
         images: &Arc<ArcSwap<Image>>,
@@ -90,17 +89,17 @@ impl OffsetCommit {
         })
     }
 
-    /// Who commits.
+    /// The committing member.
     pub fn membership(&self) -> Membership<'_> {
         self.decoded.membership.of(&self.request.body)
     }
 
-    /// UTF-16 units of the longest note, which is what Kafka's limit counts.
+    /// UTF-16 units of the longest metadata, as Kafka's limit counts.
     pub fn metadata_units(&self) -> usize {
         self.metadata_units
     }
 
-    /// Holds its memory while it waits for replication, as `charge` counts it; once.
+    /// Charges its memory while it waits for replication; once.
     pub fn hold(&self, charge: impl FnOnce() -> Charge) {
         self.charge.get_or_init(charge);
     }
@@ -116,14 +115,13 @@ impl OffsetCommit {
         answer
     }
 
-    /// About what its records take in a batch.
+    /// Approximate size of its records in a batch.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// Its offsets are on their way into the group's table. False, and nothing is, where that was
-    /// said before, or where a partition has ceased to exist since: whoever forgets the offsets of
-    /// deleted topics may have been here already.
+    /// Stages its offsets in the group's table. False, without effect, if it was staged before or a
+    /// partition was deleted since: the offsets of deleted topics may already have been removed.
     pub fn stage(&self, table: &Arc<OffsetTable>, ticket: Ticket) -> bool {
         let image = self.images.load();
         let is_known = image.version() == self.image_version
@@ -163,7 +161,7 @@ impl OffsetCommit {
         })
     }
 
-    /// The append is over; `base_offset` is that of its first record. The next commit's.
+    /// The append is over, with its first record at `base_offset`; returns that of the next commit.
     pub fn finish(&self, error: ErrorCode, base_offset: i64, now_ms: i64) -> i64 {
         let Some((table, ticket)) = self.staged.get() else {
             return base_offset;
@@ -194,10 +192,9 @@ fn all_exist(request: &OffsetCommitRequest, body: &[u8], image: &Image) -> bool 
     })
 }
 
-/// A commit with more topics and partitions than this could never be written: their records take
-/// several times `max.message.bytes` of `__consumer_offsets`. It is refused before anything is made
-/// of them, and its answer. So is any commit while there is no room for more that wait for
-/// replication (`no_room`): clients try again. Malformed bodies are for others to judge.
+/// Refuses commits with too many topics and partitions: their records would exceed
+/// `max.message.bytes` of `__consumer_offsets` several times. With `no_room` refuses any commit
+/// while memory for waiting ones is used up; clients retry. Malformed bodies are judged elsewhere.
 pub fn refusal(body: &[u8], api_version: i16, no_room: bool) -> Option<Vec<u8>> {
     if body.len() < SMALL_BYTES && !no_room {
         return None;

@@ -1,12 +1,12 @@
-//! The offsets that one group has committed, and which of them are on their way.
+//! The offsets that one group has committed, and those on their way.
 //!
-//! The control plane owns a table and decides what goes into it; offsets of commits that were
-//! handed down whole (`OffsetCommit`) arrive in it without the control plane's help, when
-//! the high watermark has passed their records.
+//! The control plane owns a table and decides what goes into it. Offsets of commits that were
+//! handed down whole (`OffsetCommit`) arrive without its help, once the high watermark has passed
+//! their records.
 //!
-//! Commits may finish in another order than that of their records: the record with the higher log
-//! offset wins, as it would when the log is read. The writer's thread finishes commits while the
-//! control plane looks at the table: whatever must not fall apart is one call here.
+//! Commits may finish out of order: the record with the higher log offset wins, as when the log is
+//! read. The writer's thread finishes commits while the control plane reads the table, so every
+//! atomic operation is one call.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,18 +22,18 @@ pub struct CommittedOffset {
     pub offset: i64,
     /// Leader epoch of the last record consumed, -1 unknown.
     pub leader_epoch: i32,
-    /// The client's own note.
+    /// The client's metadata.
     pub metadata: Box<str>,
     /// When it was committed.
     pub commit_ms: i64,
-    /// When it expires by the client's wish.
+    /// When it expires by the client's choice.
     pub expire_ms: i64,
 }
 
-/// When committed offsets are over (KIP-211). Times are milliseconds since the epoch.
+/// When committed offsets expire (KIP-211). Times are milliseconds since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct OffsetExpiry {
-    /// The clock's time.
+    /// The current time.
     pub now_ms: i64,
     /// How long an offset is kept.
     pub retention_ms: i64,
@@ -42,7 +42,7 @@ pub struct OffsetExpiry {
 }
 
 impl OffsetExpiry {
-    /// One that a client gave its own time to live goes by that alone.
+    /// The client's own time to live, if given, overrides the retention.
     fn is_over(&self, offset: &CommittedOffset) -> bool {
         if offset.expire_ms >= 0 {
             return self.now_ms >= offset.expire_ms;
@@ -52,7 +52,7 @@ impl OffsetExpiry {
     }
 }
 
-/// Names one append of a group: each has a number of its own.
+/// Identifies one append of a group.
 pub type Ticket = u64;
 
 /// A topic and a partition.
@@ -61,7 +61,7 @@ pub type TopicPartition = (String, i32);
 #[derive(Debug, Default)]
 struct Slot {
     committed: Option<CommittedOffset>,
-    /// The appends under way that carry an offset of the partition; mostly one.
+    /// The current appends with an offset of the partition; mostly one.
     pending: Vec<Ticket>,
 }
 
@@ -89,12 +89,12 @@ impl OffsetTable {
         self.len() == 0
     }
 
-    /// Partitions of which a commit is under way.
+    /// Partitions with a commit under way.
     pub fn pending(&self) -> usize {
         self.inner.lock().pending
     }
 
-    /// Whether nothing is committed and nothing is on its way.
+    /// Whether nothing is committed or under way.
     pub fn is_unused(&self) -> bool {
         self.inner.lock().topics.is_empty()
     }
@@ -112,7 +112,7 @@ impl OffsetTable {
         inner.slot(topic, partition)?.committed.clone()
     }
 
-    /// All committed offsets, in order of topic and partition.
+    /// All committed offsets by topic and partition.
     pub fn list(&self) -> Vec<(TopicPartition, CommittedOffset)> {
         let inner = self.inner.lock();
         let mut all = Vec::with_capacity(inner.committed);
@@ -126,8 +126,7 @@ impl OffsetTable {
         all
     }
 
-    /// Up to `max` committed offsets behind a partition, or from the first one on, in order of topic and
-    /// partition.
+    /// Up to `max` committed offsets after a partition, or from the start, by topic and partition.
     pub fn page(
         &self,
         after: Option<(&str, i32)>,
@@ -150,13 +149,13 @@ impl OffsetTable {
         committed.take(max).collect()
     }
 
-    /// Topics with offsets that are committed or on their way.
+    /// Topics with offsets that are committed or under way.
     pub fn topics(&self) -> Vec<String> {
         let inner = self.inner.lock();
         inner.topics.keys().map(ToString::to_string).collect()
     }
 
-    /// The same of partitions of a topic.
+    /// The same for partitions of a topic.
     pub fn partitions(&self, topic: &str) -> Vec<i32> {
         let inner = self.inner.lock();
         let partitions = inner.topics.get(topic).into_iter();
@@ -171,9 +170,9 @@ impl OffsetTable {
         }
     }
 
-    /// That append is over: it put these offsets into the log, or none of them (`None`). What was
-    /// forgotten meanwhile stays so; other appends of the same partition may still be under way. A
-    /// partition that is named twice has two records, of which the later one wins.
+    /// That append is over: these offsets are in the log, or none (`None`). Offsets removed
+    /// meanwhile stay removed, and other appends of a partition may be under way. If a partition is
+    /// named twice, the later record wins.
     pub fn finish<'a>(
         &self,
         ticket: Ticket,
@@ -190,7 +189,7 @@ impl OffsetTable {
         }
     }
 
-    /// Takes in offsets that are in the log, each unless a newer one is known.
+    /// Adds offsets that are in the log, unless a newer one is known.
     pub fn keep<'a>(&self, offsets: impl Iterator<Item = (&'a str, i32, CommittedOffset)>) {
         let mut inner = self.inner.lock();
         for (topic, partition, offset) in offsets {
@@ -202,7 +201,7 @@ impl OffsetTable {
         }
     }
 
-    /// Forgets offsets. Returns the partitions whose log holds one, or is about to: they need a
+    /// Removes offsets; returns the partitions with one in the log or under way, which need a
     /// tombstone.
     pub fn remove<'a>(
         &self,
@@ -215,9 +214,8 @@ impl OffsetTable {
             .collect()
     }
 
-    /// Forgets offsets whose time is over and of which no commit is under way, but for those that
-    /// `is_kept` names; returns their partitions. In one call, so that a commit that arrives meanwhile is
-    /// seen.
+    /// Removes expired offsets without a commit under way, except those of `is_kept`; returns their
+    /// partitions. A single call, so that a concurrent commit is seen.
     pub fn remove_expired(
         &self,
         expiry: OffsetExpiry,
@@ -240,7 +238,7 @@ impl OffsetTable {
         expired
     }
 
-    /// Forgets everything; returns what [`OffsetTable::remove`] would.
+    /// Removes everything; returns what [`OffsetTable::remove`] would.
     pub fn clear(&self) -> Vec<TopicPartition> {
         let inner = std::mem::take(&mut *self.inner.lock());
         let mut all = Vec::with_capacity(inner.committed + inner.pending);
@@ -266,7 +264,7 @@ impl Inner {
     }
 
     fn stage(&mut self, topic: &str, partition: i32, ticket: Ticket) {
-        // Nearly always the topic is there already: only a new one costs a copy of its name.
+        // Only a new topic costs a copy of its name.
         let partitions = match self.topics.get_mut(topic) {
             Some(partitions) => partitions,
             None => self.topics.entry(topic.into()).or_default(),
@@ -445,7 +443,7 @@ mod tests {
         let expired = table.remove_expired(expiry, is_kept);
         assert_eq!(expired, [("t".into(), 0), ("t".into(), 2)]);
         assert_eq!((table.len(), table.pending()), (4, 1));
-        // The retention counts since the group is empty; its own time is over, too.
+        // The retention counts since the group is empty; the client's own time is over as well.
         let later = OffsetExpiry {
             now_ms: 90,
             since_ms: Some(10),
@@ -464,7 +462,7 @@ mod tests {
         let rows = [("a", 0), ("a", 2), ("b", 1), ("b", 5), ("c", 0)];
         let kept = rows.iter().map(|(topic, index)| (*topic, *index, at(1, 1)));
         table.keep(kept);
-        // A partition whose first commit is on its way has none yet.
+        // A partition whose first commit is under way.
         table.stage(1, [("b", 2)].into_iter());
         for size in 1..7 {
             let mut found: Vec<(String, i32)> = Vec::new();

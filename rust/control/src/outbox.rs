@@ -1,6 +1,5 @@
-//! What a thread finds out for others while it holds locks or works through a batch, delivered
-//! afterwards: each network thread is woken at most once, however many of its requests are done,
-//! and so is the control plane.
+//! Effects that a thread collects while it holds locks or works through a batch, delivered
+//! afterwards: wakes each network thread and the control plane at most once.
 
 use pyrklog_wire::ErrorCode;
 
@@ -9,18 +8,18 @@ use crate::internal_read_work::InternalReadWork;
 use pyrklog_base::ids::{Place, TicketId};
 use pyrklog_base::network_event::NetworkEvent;
 
-/// Where an outbox is delivered to.
+/// Destination of an outbox.
 pub trait Delivery {
-    /// Tells a network thread, and leaves `events` empty.
+    /// Sends events to a network thread and empties `events`.
     fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>);
 
-    /// Tells the control plane, and leaves `events` empty.
+    /// Sends events to the control plane and empties `events`.
     fn tell_control_plane(&self, events: &mut Vec<Event>);
 
     /// Hands a read to the readers.
     ///
     /// # Errors
-    /// They have too many.
+    /// Their queue is full.
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork>;
 }
 
@@ -46,7 +45,7 @@ impl Outbox {
         }
     }
 
-    /// The same, of a network thread.
+    /// The same, owned by a network thread.
     pub fn of_network_thread(self, index: usize) -> Outbox {
         Outbox {
             network_thread: Some(index),
@@ -54,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// The network thread whose it is, if it is one's.
+    /// The network thread that owns it, if any.
     pub fn network_thread(&self) -> Option<usize> {
         self.network_thread
     }
@@ -65,31 +64,31 @@ impl Outbox {
         self.len += 1;
     }
 
-    /// Whether it holds events for the network thread whose it is.
+    /// Whether it holds events for its own network thread.
     pub fn has_own(&self) -> bool {
         let own = self.network_thread.and_then(|own| self.threads.get(own));
         own.is_some_and(|events| !events.is_empty())
     }
 
-    /// Tells a connection that its input may go on.
+    /// Lets a connection's input continue.
     pub fn unblock(&mut self, place: Place) {
         self.push(place.thread, NetworkEvent::Unblock { token: place.token });
     }
 
-    /// A ticket is done.
+    /// Completes a ticket.
     pub fn complete_ticket(&mut self, id: TicketId, outcome: TicketOutcome) {
         self.tickets.push(Event::Ticket { id, outcome });
     }
 
-    /// A read may begin.
+    /// Adds a read to begin.
     pub fn begin_read(&mut self, work: InternalReadWork) {
         self.reads.push(work);
     }
 
-    /// Sends everything; the memory stays for the next batch.
+    /// Sends everything and keeps the memory.
     pub fn deliver(&mut self, to: &impl Delivery) {
         for work in self.reads.drain(..) {
-            // A queue that is full asks the control plane to try again.
+            // With a full queue the control plane must try again.
             if let Err(work) = to.begin_read(work) {
                 let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
                 self.tickets.push(Event::Ticket {

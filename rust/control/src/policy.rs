@@ -1,30 +1,29 @@
-//! The two questions that every request passes: may it, and what does it cost?
+//! Authorization and quotas for every request.
 //!
-//! The image of a cluster without access rules and quotas carries neither, and this is their
-//! answer to such an image: everything is allowed (as Kafka without an authorizer), nothing is
-//! throttled.
+//! Without access rules and quotas in the image, everything is allowed (as in Kafka without an
+//! authorizer) and nothing is throttled.
 
 use crate::image::Image;
 
-/// What a request wants to do.
+/// An operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Fetch records.
     Read,
     /// Append records.
     Write,
-    /// Learn offsets and epochs.
+    /// Read offsets and epochs.
     Describe,
 }
 
-/// What it wants to do it to.
+/// The operation's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     /// A topic.
     Topic(&'a str),
 }
 
-/// Which of a client's rates a request counts against.
+/// The rate of a client that a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     /// Bytes produced.
@@ -44,8 +43,7 @@ pub fn authorize(
     true
 }
 
-/// Counts `amount` against a quota; the answer is how long the client is to be throttled, in
-/// milliseconds.
+/// Counts `amount` against a quota; returns the throttle time in milliseconds.
 pub fn charge(image: &Image, principal: &str, quota: Quota, amount: usize) -> i32 {
     let _ = (image, principal, quota, amount);
     0

@@ -1,16 +1,14 @@
-//! Requests that went to the control plane and wait for its answer.
+//! Requests at the control plane that wait for an answer.
 //!
-//! At most `queued.max.requests` are out at a time. Beyond that a connection keeps its request in
-//! its own buffer, reads nothing more, and is told when there is room. A request whose answer has to
-//! wait (for other clients, for replication, for the metadata store) is *parked*: it gives up its
-//! place, so that it keeps nobody else out. The memory of what is parked has bounds of its own
-//! ([`Waiting`]).
+//! At most `queued.max.requests` at a time. Beyond that a connection keeps its request in its
+//! buffer, reads nothing more, and is woken when there is room. A request whose answer must wait
+//! (for other clients, replication, the metadata store) is *parked*: it gives up its place. Parked
+//! requests have their own memory bounds ([`Waiting`]).
 //!
-//! Two kinds of requests take no place and never wait for one: what brokers say to each other (orders
-//! of the controller, and what is asked of it), since clients that fill the channel must not keep a
-//! broker from being told what it leads; and heartbeats, since a member must not lose its session to
-//! others who ask much. There is at most one a connection, and its body counts as receive memory like
-//! any other.
+//! Two kinds of requests need no place: those between brokers (the controller's commands and
+//! requests to it), since clients that fill the channel must not delay them; and heartbeats, since
+//! others' requests must not cost a member its session. There is at most one a connection, and its
+//! body counts as receive memory.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -23,36 +21,36 @@ use pyrklog_base::ids::{Place, RequestId};
 use pyrklog_base::memory_budget::MemoryBudget;
 use pyrklog_base::waiting_memory::{Charge, WaitingMemory};
 
-/// A request, as far as the channel has to know it.
+/// A request as the channel sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Whose it is.
+    /// Its connection.
     pub place: Place,
-    /// Where it comes from.
+    /// Its client's address.
     pub host: IpAddr,
-    /// Of its body, which is copied.
+    /// Bytes of its copied body.
     pub body_bytes: usize,
     /// Whether it commits offsets.
     pub is_commit: bool,
-    /// Whether another broker asks.
+    /// Whether it comes from another broker.
     pub is_broker: bool,
 }
 
-/// The part of the receive memory (`queued.max.request.bytes`) that commits may wait in besides it,
-/// and once more all other requests: neither keeps the other out.
+/// Fraction of the receive memory (`queued.max.request.bytes`) for waiting commits, and the same
+/// again for all other requests: neither excludes the other.
 const RECEIVE_MEMORY_SHARE: usize = 8;
 
-/// The memory of what waits without a place.
+/// The memory of requests that wait without a place.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// Of offset commits, which wait for replication.
+    /// For offset commits, which wait for replication.
     pub commits: Arc<WaitingMemory>,
-    /// Of all others.
+    /// For all others.
     pub others: Arc<WaitingMemory>,
 }
 
 impl Waiting {
-    /// The memory beside receive memory of `receive_max_bytes`.
+    /// The memory for a given receive memory.
     pub fn beside(receive_max_bytes: usize) -> Waiting {
         let pool = || Arc::new(WaitingMemory::new(receive_max_bytes / RECEIVE_MEMORY_SHARE));
         Waiting {
@@ -67,25 +65,25 @@ impl Waiting {
     }
 }
 
-/// What a channel holds.
+/// State of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Requests that the control plane works on.
+    /// Requests in the control plane's hands.
     pub in_flight: usize,
-    /// Requests of other brokers, and heartbeats, that it works on besides.
+    /// Requests of other brokers, and heartbeats, besides.
     pub placeless: usize,
-    /// Requests that wait without a place.
+    /// Parked requests.
     pub parked: usize,
     /// Connections that wait for room.
     pub waiting: usize,
 }
 
-/// What became of a request that was to be parked.
+/// Result of parking a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parking {
-    /// It waits without a place, or did so before, or is answered; the connection given may try now.
+    /// It is parked, was so before, or is answered; the given connection may try now.
     Done(Option<Place>),
-    /// There is no memory for it: it keeps its place, and is to be answered now.
+    /// There is no memory: it keeps its place and must be answered now.
     NoRoom,
 }
 
@@ -115,8 +113,8 @@ struct Parked {
 }
 
 impl RequestChannel {
-    /// A channel for `max` requests at a time, at least one. Their bodies count as receive memory
-    /// until they are answered or parked, and as waiting memory while they are parked.
+    /// A channel for `max` requests at a time, at least one. Bodies count as receive memory until
+    /// answered or parked, and as waiting memory while parked.
     pub fn new(max: usize, budget: Arc<MemoryBudget>, waiting: Waiting) -> RequestChannel {
         RequestChannel {
             max: max.max(1),
@@ -126,8 +124,8 @@ impl RequestChannel {
         }
     }
 
-    /// Reserves a place for a request; `None` when the channel is full, and the connection will be
-    /// told (see [`RequestChannel::finish`]).
+    /// Reserves a place for a request. `None` if the channel is full; its connection is woken later
+    /// (see [`RequestChannel::finish`]).
     pub fn begin(&self, asked: Asked) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         if inner.in_flight.len() >= self.max {
@@ -140,7 +138,7 @@ impl RequestChannel {
         Some(id)
     }
 
-    /// The same for a request that takes no place.
+    /// The same for a request that needs no place.
     pub fn begin_placeless(&self, asked: Asked) -> RequestId {
         let mut inner = self.inner.lock();
         let id = inner.next_id();
@@ -149,8 +147,7 @@ impl RequestChannel {
         id
     }
 
-    /// The request keeps its connection waiting, but no place. An id that is unknown, parked or
-    /// answered already is ignored, and that of a request without a place.
+    /// Parks a request. Ignored for an id that is unknown, parked, answered, or without a place.
     pub fn park(&self, id: RequestId) -> Parking {
         let mut inner = self.inner.lock();
         let Some(&request) = inner.in_flight.get(&id) else {
@@ -166,8 +163,8 @@ impl RequestChannel {
         }
     }
 
-    /// The same for a request whose memory is charged by whoever holds it; returns the waiting
-    /// connection that may try now.
+    /// The same for a request whose holder charges its memory; returns the waiting connection that
+    /// may try now.
     pub fn park_charged(&self, id: RequestId) -> Option<Place> {
         let mut inner = self.inner.lock();
         let request = inner.in_flight.get(&id).copied()?;
@@ -192,8 +189,8 @@ impl RequestChannel {
         inner.waiting.pop_front()
     }
 
-    /// Takes an answered request out: whose it was, and which waiting connection may try now.
-    /// `None` for an id that is unknown or answered already.
+    /// Removes an answered request: returns its connection, and the waiting one that may try now.
+    /// `None` for an id that is unknown or answered.
     pub fn finish(&self, id: RequestId) -> Option<(Place, Option<Place>)> {
         let mut inner = self.inner.lock();
         if let Some(parked) = inner.parked.remove(&id) {
@@ -208,13 +205,13 @@ impl RequestChannel {
         Some((request.place, inner.waiting.pop_front()))
     }
 
-    /// Whether the control plane still has the request, in a place or parked.
+    /// Whether the request has a place or is parked.
     pub fn holds(&self, id: RequestId) -> bool {
         let inner = self.inner.lock();
         inner.in_flight.contains_key(&id) || inner.parked.contains_key(&id)
     }
 
-    /// Whether another broker waits for the answer.
+    /// Whether the request comes from another broker.
     pub fn is_brokers(&self, id: RequestId) -> bool {
         let inner = self.inner.lock();
         let asked = inner.placeless.get(&id).or(inner.in_flight.get(&id));
@@ -222,12 +219,12 @@ impl RequestChannel {
         asked.map(|asked| asked.is_broker).or_else(parked) == Some(true)
     }
 
-    /// The memory of what is parked.
+    /// The memory of parked requests.
     pub fn waiting_memory(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// A waiting connection is gone or did not use its turn: who is next, if there is room.
+    /// A waiting connection was closed or did not use its turn: the next one, if there is room.
     pub fn next_waiting(&self) -> Option<Place> {
         let mut inner = self.inner.lock();
         if inner.in_flight.len() >= self.max {
@@ -237,7 +234,7 @@ impl RequestChannel {
         }
     }
 
-    /// Forgets that a connection waits (it was closed).
+    /// A waiting connection was closed.
     pub fn forget(&self, place: Place) {
         self.inner
             .lock()
@@ -245,7 +242,7 @@ impl RequestChannel {
             .retain(|waiting| *waiting != place);
     }
 
-    /// How many of each there are.
+    /// Its state.
     pub fn depth(&self) -> Depth {
         let inner = self.inner.lock();
         Depth {

@@ -1,10 +1,10 @@
-//! Counters. Each network thread writes its own; whoever asks adds them up.
+//! Counters. Each network thread writes its own; readers sum them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::api::InternalRead;
 
-/// API keys up to this have a counter of their own.
+/// API keys below this have their own counter.
 const API_KEYS: usize = 80;
 
 /// One writer, many readers: no atomic read-modify-write on the hot path.
@@ -12,7 +12,7 @@ const API_KEYS: usize = 80;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, from the one thread that owns the counter.
+    /// Adds, from the owning thread.
     pub fn add(&self, count: u64) {
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(count),
@@ -25,28 +25,28 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the value, from the owning thread.
+    /// Sets the value, from the owning thread.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 }
 
-/// What one network thread counts.
+/// Counters of one network thread.
 #[derive(Debug)]
 pub struct ThreadStatistics {
     /// Bytes received.
     pub received_bytes: Counter,
-    /// Bytes sent, by the readers too.
+    /// Bytes sent, including by readers.
     pub sent_bytes: Counter,
     /// Record bytes appended.
     pub produced_bytes: Counter,
-    /// Record bytes of fetch replies that went out of the block cache.
+    /// Record bytes of fetch replies from the block cache.
     pub fetched_bytes_cached: Counter,
-    /// Bytes of fetch replies that went out through a buffer.
+    /// Bytes of fetch replies through a buffer.
     pub fetched_bytes_copy: Counter,
-    /// Bytes of fetch replies that went out by sendfile, with the fields between.
+    /// Bytes of fetch replies by sendfile, with the fields between.
     pub fetched_bytes_sendfile: Counter,
-    /// Record bytes of fetch replies that readers sent from windows: old data.
+    /// Record bytes of fetch replies from windows: old data.
     pub fetched_bytes_window: Counter,
     /// Record bytes of fetch replies that were read into the reply itself.
     pub fetched_bytes_inline: Counter,
@@ -58,13 +58,13 @@ pub struct ThreadStatistics {
     pub connections_moved: Counter,
     /// Time spent working rather than waiting, nanoseconds.
     pub worked_ns: Counter,
-    /// Requests of very many elements.
+    /// Requests with very many elements.
     pub heavy_requests: Counter,
     /// Partitions that fetches looked at, each time that they did.
     pub fetch_looks: Counter,
     /// Connections closed because of what they sent.
     pub protocol_errors: Counter,
-    /// Connections closed because nothing happened on them.
+    /// Connections closed as idle.
     pub idle_closed: Counter,
     requests: [Counter; API_KEYS],
 }
@@ -94,7 +94,7 @@ impl Default for ThreadStatistics {
 }
 
 impl ThreadStatistics {
-    /// A request of a known API arrived.
+    /// Counts a request.
     pub fn request(&self, api_key: i16) {
         if let Some(counter) = usize::try_from(api_key)
             .ok()
@@ -113,50 +113,50 @@ impl ThreadStatistics {
     }
 }
 
-/// What is not counted by network threads.
+/// All counters.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    /// One a network thread.
+    /// One per network thread.
     pub threads: Vec<std::sync::Arc<ThreadStatistics>>,
-    /// How often accepting had to stop at `max.connections`.
+    /// How often accepting stopped at `max.connections`.
     pub connections_at_limit: AtomicU64,
-    /// How often a connection could not be accepted for lack of descriptors or memory.
+    /// How often accepting failed for lack of descriptors or memory.
     pub accepts_failed: AtomicU64,
-    /// What the control plane appends and reads.
+    /// The control plane's appends and reads.
     pub internal: InternalStatistics,
 }
 
 /// Appends and reads of internal topics.
 #[derive(Debug, Default)]
 pub struct InternalStatistics {
-    /// Batches that entered a log.
+    /// Appended batches.
     pub appends: AtomicU64,
     /// Their bytes.
     pub appended_bytes: AtomicU64,
-    /// Batches that did not.
+    /// Refused batches.
     pub refused: AtomicU64,
     /// Reads that succeeded.
     pub reads: AtomicU64,
     /// Bytes of the records read, decompressed.
     pub read_bytes: AtomicU64,
-    /// Batches that could not be read.
+    /// Unreadable batches.
     pub damaged_batches: AtomicU64,
 }
 
 impl InternalStatistics {
-    /// A batch entered a log.
+    /// Counts an appended batch.
     pub fn appended(&self, bytes: usize) {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.appended_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A batch was refused.
+    /// Counts a refused batch.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read succeeded.
+    /// Counts a read.
     pub fn read(&self, read: &InternalRead) {
         let bytes: usize = read.batches.iter().map(|batch| batch.body.len()).sum();
         let damaged = read.batches.iter().filter(|batch| batch.damage.is_some());
@@ -176,7 +176,7 @@ impl Statistics {
         }
     }
 
-    /// One counter summed over the network threads.
+    /// A counter summed over the network threads.
     pub fn sum(&self, counter: impl Fn(&ThreadStatistics) -> &Counter) -> u64 {
         self.threads
             .iter()

@@ -1,4 +1,4 @@
-//! Numbers of the commands whose outcome comes as `Event::Ticket`.
+//! Numbers of commands whose outcome comes as `Event::Ticket`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use pyrklog_base::ids::TicketId;
 pub struct Tickets(AtomicU64);
 
 impl Tickets {
-    /// A number that no other command has, from 1.
+    /// A unique number, from 1.
     pub fn next(&self) -> TicketId {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -33,12 +33,15 @@ const CROWD_ROUNDS: usize = 60;
 /// Fetches of one partition.
 const SINGLES: usize = 40_000;
 
+/// Runs the case of a name.
+type Case = fn(&str);
+
 fn main() {
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with("--"))
         .collect();
-    let cases: [(&str, fn(&str)); 6] = [
+    let cases: [(&str, Case); 6] = [
         ("large_consumer", |name| large(name, -1)),
         ("large_follower", |name| large(name, 2)),
         ("crowd", crowd),

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
@@ -20,7 +19,7 @@ use pyrklog_base::ids::TicketId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::api::{FollowerSpec, LeaderSpec};
 use pyrklog_control::image::{Image, TopicState};
-use pyrklog_replica::partition::{LeaderAndIsr, PartitionState, Role, Topic};
+use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;
 use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering, with};
@@ -184,7 +183,10 @@ fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> 
 }
 
 fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirState>, ErrorCode> {
-    if let Some(index) = replicas.placement.dir_of(&order.topic, order.partition) {
+    if let Some(index) = replicas
+        .partition_dirs
+        .dir_of(&order.topic, order.partition)
+    {
         return Ok(Arc::clone(&replicas.dirs[index]));
     }
     if !order.is_new && replicas.has_failed_dir() {
@@ -192,7 +194,7 @@ fn choose_dir(replicas: &ReplicaManager, order: &Order) -> Result<Arc<LogDirStat
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
     let chosen = replicas
-        .placement
+        .partition_dirs
         .choose(&order.topic, order.partition, &replicas.dirs);
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
@@ -235,7 +237,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode
     });
     match opened {
         Ok((log, report)) => {
-            replicas.placement.opened(&topic.name, index, topic.id);
+            replicas.partition_dirs.opened(&topic.name, index, topic.id);
             report_opening(replicas, partition, &report);
             if report.checkpoint_is_stale {
                 write_cut(&replicas.logs, partition, CutLog::of(&log));
@@ -299,7 +301,7 @@ fn serve(replicas: &ReplicaManager, partition: &Arc<Partition>, mut log: Log) {
 fn finish_transition(
     replicas: &ReplicaManager,
     partition: &Arc<Partition>,
-    mut state: MutexGuard<'_, PartitionState>,
+    mut state: PartitionGuard<'_, LogDirState>,
 ) {
     let mut outbox = replicas.outbox();
     match state.role {

@@ -1,10 +1,9 @@
-//! Threads and sockets of the broker: network threads, partitions, writers, readers, purgatory.
+//! Connections, following, and the plane as a whole.
 //!
-//! [`DataPlane`] is the whole of it for its user; [`api`] holds the types that cross the seam. The
-//! parts, in the order in which a request meets them: `acceptor`, `network_thread` (with
-//! `connection`, `input`, `output`), `dispatch`, then one module an API; `partition` and `registry`
-//! under them; `writer`, `syncer` and `reader` beside them, which alone touch a disk.
-//! `docs/design.md` says who may wait for whom. No pyo3.
+//! Users need [`DataPlane`] and [`api`], the types that cross the seam. `net` holds connections,
+//! `follower` fetches from other leaders; requests, partitions and logs are crates of their own.
+//! Network and fetch threads never wait for a disk: writers, syncers, readers, log loaders and the
+//! cache janitors do. `design.md`, section 2, says which thread may wait for what. No pyo3.
 
 #![forbid(unsafe_code)]
 

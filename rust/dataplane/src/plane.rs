@@ -34,7 +34,7 @@ use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_replica::partition::TopicSettings;
 use pyrklog_storage::log_dir::{LogDirState, Partition};
 use pyrklog_storage::log_manager::LogDirs;
-use pyrklog_storage::placement::Placement;
+use pyrklog_storage::partition_dirs::PartitionDirs;
 use pyrklog_storage::{begin_internal_read, block_cache, kept_cache};
 
 /// The kernel's queue of connections that wait to be accepted.
@@ -86,7 +86,7 @@ impl DataPlane {
     /// cannot be read is told by [`Event::LogDirFailed`].
     pub fn open(config: PlaneConfig) -> Result<DataPlane, OpenError> {
         // Each thread of a broker allocates little, in places of its own. In huge pages of 2 MB that
-        // is twice the memory, filled with zeros at the cost of throughput (docs/benchmarks.md).
+        // is twice the memory, filled with zeros at the cost of throughput (benchmarks.md).
         let _unknown_to_this_kernel = rustix::thread::disable_transparent_huge_pages(true);
         DataPlane::open_on(config, Arc::new(RealDisk))
     }
@@ -106,12 +106,12 @@ impl DataPlane {
         if let Some(dir) = &config.cache.dir {
             kept_cache::sweep_set_aside(dir);
         }
-        let placement = Placement::default();
+        let partition_dirs = PartitionDirs::default();
         let mut dirs: Vec<Arc<LogDirState>> = Vec::new();
         let mut unusable: Vec<(PathBuf, String)> = Vec::new();
         let mut cache_notes = Vec::new();
         for path in &config.log_dirs {
-            match opening::open_dir(&config, &disk, path, dirs.len(), &placement) {
+            match opening::open_dir(&config, &disk, path, dirs.len(), &partition_dirs) {
                 Ok((dir, notes)) => {
                     cache_notes.extend(notes.into_iter().map(|note| (path.clone(), note)));
                     dirs.push(dir);
@@ -136,7 +136,7 @@ impl DataPlane {
             LogDirs {
                 usable: dirs,
                 unusable,
-                placement,
+                partition_dirs,
             },
         )?);
         let replicas = Arc::new(ReplicaManager::new(&network.services));
@@ -181,9 +181,17 @@ impl DataPlane {
         self.network.hook.be_restless();
     }
 
+    /// Lets a partition that is held break an invariant: its leader epoch falls.
+    #[cfg(feature = "testing")]
+    pub fn break_invariant(&self, topic: &str, partition: i32) {
+        if let Some(partition) = self.network.registry.partition(topic, partition) {
+            partition.lock().leader_epoch -= 1;
+        }
+    }
+
     /// What the folders hold, in order of topic and partition.
     pub fn found_partitions(&self) -> Vec<FoundPartition> {
-        self.network.placement.list(&self.network.dirs)
+        self.network.partition_dirs.list(&self.network.dirs)
     }
 
     /// How each usable log directory was left when the broker was registered last.
@@ -533,7 +541,7 @@ impl DataPlane {
             return;
         }
         let mut dirs = self.network.dirs.iter();
-        match dirs.any(|dir| dir.env().has_taken_up_cache()) {
+        match dirs.any(|dir| dir.env().has_reattached_cache()) {
             true => shutdown::end_at_once(&self.network, &self.replicas.fetchers, &self.threads),
             false => drop(shutdown::end_in_order(
                 &self.network,

@@ -52,7 +52,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
             network
                 .dirs
                 .iter()
-                .map(|dir| dir.park.depth(0).waiting)
+                .map(|dir| dir.muted.depth(0).waiting)
                 .sum(),
         ),
         ("purgatory_produce", produce_waiters),
@@ -168,7 +168,7 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
     }
     let now_ms = mono_ms();
     for dir in &network.dirs {
-        let depth = dir.park.depth(now_ms);
+        let depth = dir.muted.depth(now_ms);
         let values = [
             ("produce_park_waiting", depth.waiting as u64),
             ("produce_park_bytes", depth.bytes as u64),

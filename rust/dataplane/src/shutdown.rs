@@ -81,9 +81,9 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
     }
-    let unclosed = dir.unclosed.count();
-    if unclosed > 0 {
-        return Err(format!("{unclosed} logs were still being closed"));
+    let closing = dir.closing_logs.count();
+    if closing > 0 {
+        return Err(format!("{closing} logs were still being closed"));
     }
     let held = network.registry.load();
     let mut logs = Vec::new();
@@ -200,12 +200,16 @@ pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &
     network.readers.take_left().for_each(drop);
 }
 
-/// Partitions hold their directory, and so its lock.
+/// Partitions hold their directory, and so its lock. Messages hold the network's parts.
 fn clear_queues(network: &Network) {
+    // A network thread that panicked has not closed its own.
+    for inbox in network.inboxes.iter() {
+        drop(inbox.close());
+    }
     for dir in &network.dirs {
         dir.writer.clear();
         drop(dir.take_waiting_for_space());
-        dir.unclosed.clear();
+        dir.closing_logs.clear();
         dir.syncer.clear();
     }
 }

@@ -1,14 +1,14 @@
 //! A plane without threads, on a disk in memory, that a simulation drives by hand.
 //!
 //! What threads do elsewhere is done here by whoever calls, one piece at a time and at the time that
-//! was set last: the network thread's turns ([`SimPlane::run_network`]), a writer's turn
+//! was set last: clients' requests ([`SimPlane::run_network`]), a writer's turn
 //! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
-//! ([`SimPlane::sync`]). A follower's requests and answers are handed out and in as bytes. Clients have
-//! socket pairs, so that all of the code from the socket on is that of the broker.
+//! ([`SimPlane::sync`]). Frames of clients and of followers are handed in and out as bytes: no socket,
+//! no file descriptor.
+
+mod frame_thread;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,11 +18,8 @@ use pyrklog_log::disk::testing::MemDisk;
 use pyrklog_log::{Isolation, Log, Wait};
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::Batches;
+use pyrklog_wire::frame::LENGTH_LEN;
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
-};
 
 pub use pyrklog_base::injected_faults::plant;
 
@@ -31,13 +28,11 @@ use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::{FetcherId, Fetchers};
-use crate::net::connection_limits::NewConnection;
-use crate::net::message::Message;
 use crate::net::network::Network;
-use crate::net::network_thread::NetworkThread;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
+use crate::sim::frame_thread::FrameThread;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::PlaneConfig;
@@ -48,13 +43,6 @@ use pyrklog_storage::writer::Writer;
 
 /// More than any log of a simulation has.
 const READ_BYTES: usize = 1 << 20;
-
-/// The other end of a client's connection.
-#[derive(Debug)]
-struct Peer {
-    socket: OwnedFd,
-    received: Vec<u8>,
-}
 
 /// A partition as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,13 +87,11 @@ pub struct SimPlane {
     plane: Arc<DataPlane>,
     network: Arc<Network>,
     replicas: Arc<ReplicaManager>,
-    thread: NetworkThread,
+    clients: FrameThread,
     writers: Vec<Writer>,
     syncers: Vec<Syncer>,
     caches: Vec<(Arc<Arena>, Janitor)>,
     followings: BTreeMap<FetcherId, Following>,
-    peers: BTreeMap<u64, Peer>,
-    last_peer: u64,
     correlation_id: i32,
 }
 
@@ -127,9 +113,8 @@ impl SimPlane {
         let plane = Arc::new(DataPlane::open_on(config, Arc::new(disk.clone()))?);
         let network = Arc::clone(plane.network());
         let replicas = Arc::clone(plane.replicas());
-        network.logs.by_hand.store(true, Ordering::Relaxed);
-        network.logs.loader.drive_by_hand();
-        let thread = NetworkThread::new(Arc::clone(&network), 0)?;
+        network.logs.is_simulated.store(true, Ordering::Relaxed);
+        network.logs.loader.set_simulated();
         let writers = network.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&network.logs, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
@@ -140,10 +125,8 @@ impl SimPlane {
             writers: writers.collect(),
             syncers: network.dirs.iter().map(syncer).collect(),
             plane,
-            thread,
+            clients: FrameThread::new(Arc::clone(&network)),
             followings: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            last_peer: 0,
             correlation_id: 0,
             network,
             replicas,
@@ -159,52 +142,31 @@ impl SimPlane {
 
     // --- connections --------------------------------------------------------------------------
 
-    /// A client connects; its number. Errors: no file descriptor left.
-    pub fn connect(&mut self) -> std::io::Result<u64> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (own, socket) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let permit = self.network.limits.admit(host, false);
-        let permit = permit.map_err(|refused| std::io::Error::other(format!("{refused:?}")))?;
-        self.last_peer += 1;
-        self.network.inboxes[0].send(Message::Connect(Box::new(NewConnection {
-            socket,
-            host,
-            listener: Arc::from("PLAINTEXT"),
-            id: self.last_peer,
-            permit,
-        })));
-        let peer = Peer {
-            socket: own,
-            received: Vec::new(),
-        };
-        self.peers.insert(self.last_peer, peer);
-        Ok(self.last_peer)
+    /// A client connects; its number.
+    pub fn connect(&mut self) -> u64 {
+        self.clients.connect()
     }
 
-    /// A client sends a whole frame, with its length. Errors: the connection is gone.
-    pub fn send(&mut self, connection: u64, frame: &[u8]) -> std::io::Result<()> {
-        let peer = self.peers.get(&connection).ok_or(Errno::NOTCONN)?;
-        match send(&peer.socket, frame, SendFlags::NOSIGNAL)? {
-            sent if sent == frame.len() => Ok(()),
-            sent => Err(std::io::Error::other(format!("{sent} bytes were taken"))),
-        }
+    /// A client sends a whole frame, with its length; false where its connection is gone.
+    pub fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
+        let content = frame.get(LENGTH_LEN..).unwrap_or_default();
+        self.clients.send(connection, content.to_vec())
     }
 
     /// A client is gone.
     pub fn disconnect(&mut self, connection: u64) {
-        self.peers.remove(&connection);
+        self.clients.disconnect(connection);
     }
 
     /// Serves connections until there is nothing to do at this time.
     pub fn run_network(&mut self) {
-        self.thread.run_by_hand();
+        self.clients.run();
     }
 
     /// When a connection's time is over, or something is to be written later; `None` while there is
     /// neither.
     pub fn due_ms(&self) -> Option<i64> {
-        let network_ms = Some(self.thread.next_due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
+        let network_ms = Some(self.clients.due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
         let now_ms = pyrklog_base::clock::mono_ms();
         let dirs = self.network.dirs.iter();
         let writers_ms = dirs.filter_map(|dir| dir.writer.due_ms());
@@ -212,24 +174,9 @@ impl SimPlane {
         network_ms.into_iter().chain(later_ms).min()
     }
 
-    /// Whole answers that have arrived, without their lengths; `None` for a connection that was closed.
+    /// Whole answers, without their lengths; `None` for a connection that was closed.
     pub fn take_answers(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
-        let mut answers = Vec::new();
-        let mut ended = Vec::new();
-        for (number, peer) in &mut self.peers {
-            let is_ended = peer.receive();
-            while let Some(frame) = peer.take_frame() {
-                answers.push((*number, Some(frame)));
-            }
-            if is_ended {
-                ended.push(*number);
-                answers.push((*number, None));
-            }
-        }
-        for number in ended {
-            self.peers.remove(&number);
-        }
-        answers
+        self.clients.take_replies()
     }
 
     // --- disk -----------------------------------------------------------------------------------
@@ -256,7 +203,7 @@ impl SimPlane {
     pub fn write(&mut self) -> bool {
         let mut wrote = false;
         for writer in &mut self.writers {
-            wrote |= writer.turn_by_hand();
+            wrote |= writer.run_turn();
         }
         wrote
     }
@@ -264,13 +211,13 @@ impl SimPlane {
     /// Begins to write what is due: the volume has it in hand until [`SimPlane::writes_return`].
     pub fn begin_writes(&mut self) {
         for writer in self.writers.iter_mut().filter(|w| !w.is_under_way()) {
-            writer.begin_by_hand();
+            writer.begin_writes();
         }
     }
 
     /// What the volume has in hand is in the files.
     pub fn writes_return(&mut self) {
-        self.writers.iter_mut().for_each(Writer::return_by_hand);
+        self.writers.iter_mut().for_each(Writer::finish_writes);
     }
 
     fn tend_caches(&mut self) {
@@ -283,7 +230,7 @@ impl SimPlane {
     /// What the syncers and the block caches' janitors have to do at this time. Errors: a sentence.
     pub fn sync(&mut self) -> Result<(), String> {
         self.tend_caches();
-        self.syncers.iter_mut().try_for_each(Syncer::turn_by_hand)
+        self.syncers.iter_mut().try_for_each(Syncer::run_turn)
     }
 
     // --- following -----------------------------------------------------------------------------
@@ -396,7 +343,7 @@ impl SimPlane {
         let state = partition.lock();
         let offsets = |log: &Log| {
             let (start, mark) = (log.log_start_offset(), log.high_watermark());
-            (start, mark, log.gated_end(), log.log_end_offset())
+            (start, mark, log.durable_end_offset(), log.log_end_offset())
         };
         Some(PartitionView {
             role: state.role,
@@ -417,7 +364,7 @@ impl SimPlane {
         };
         let mut found = Vec::new();
         let mut offset = log.log_start_offset();
-        while offset < log.gated_end() {
+        while offset < log.durable_end_offset() {
             let location = log.locate(offset, Isolation::LogEnd);
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
@@ -454,7 +401,7 @@ impl SimPlane {
     pub fn shut_down(&mut self) -> bool {
         self.writes_return();
         while self.run_command() {}
-        pyrklog_storage::writer::by_hand::write_all(&self.network.logs);
+        pyrklog_storage::writer::simulated::write_all(&self.network.logs);
         shutdown::end_in_order(
             &self.network,
             &self.replicas.fetchers,
@@ -466,33 +413,9 @@ impl SimPlane {
     /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
     pub fn kill(&mut self, writes: bool) {
         if writes {
-            self.writers.iter_mut().for_each(Writer::write_untold);
+            self.writers.iter_mut().for_each(Writer::write_unreported);
         }
         shutdown::end_at_once(&self.network, &self.replicas.fetchers, &Threads::default());
-    }
-}
-
-impl Peer {
-    /// Receives what there is; true at the end.
-    fn receive(&mut self) -> bool {
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            match recv(&self.socket, &mut buffer, RecvFlags::empty()) {
-                Ok((_, 0)) => return true,
-                Ok((_, count)) => self.received.extend_from_slice(&buffer[..count]),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return false,
-                Err(_) => return true,
-            }
-        }
-    }
-
-    fn take_frame(&mut self) -> Option<Vec<u8>> {
-        let (len, rest) = self.received.split_first_chunk()?;
-        let len = u32::from_be_bytes(*len) as usize;
-        let frame = rest.get(..len)?.to_vec();
-        self.received.drain(..4 + len);
-        Some(frame)
     }
 }
 

@@ -39,10 +39,10 @@ pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> 
             stopped.push(Arc::clone(partition));
         }
         // Now, not when the command runs: by then the name may be placed anew.
-        let placement = &replicas.placement;
+        let partition_dirs = &replicas.partition_dirs;
         let folder = spec
             .delete
-            .then(|| placement.release(&spec.topic, spec.partition, &replicas.dirs))
+            .then(|| partition_dirs.release(&spec.topic, spec.partition, &replicas.dirs))
             .flatten()
             .cloned();
         let held_in = partition.as_ref().map(|partition| &partition.dir);
@@ -101,7 +101,7 @@ fn begin_stop(partition: &Arc<Partition>, delete: bool, outbox: &mut Outbox) {
     state.role = Role::Stopped;
     state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, outbox);
     if !delete {
-        partition.dir.unclosed.add(partition);
+        partition.dir.closing_logs.add(partition);
     }
 }
 
@@ -115,7 +115,9 @@ fn stop(
     let result = if spec.delete {
         let deleted = delete(replicas, partition, folder, spec);
         if let (Err(_), Some(dir)) = (&deleted, folder) {
-            replicas.placement.kept(&spec.topic, spec.partition, dir);
+            replicas
+                .partition_dirs
+                .kept(&spec.topic, spec.partition, dir);
         }
         deleted
     } else {
@@ -155,13 +157,13 @@ fn delete(
 ) -> io::Result<()> {
     // It may have been stopped before, and not been closed since; then one that was taken up behind it
     // has no log yet.
-    let unclosed = dir.and_then(|dir| dir.unclosed.take(&spec.topic, spec.partition));
+    let closing = dir.and_then(|dir| dir.closing_logs.take(&spec.topic, spec.partition));
     let mut log = None;
-    for partition in unclosed.iter().chain(partition) {
+    for partition in closing.iter().chain(partition) {
         // Jobs on their way find no log when they are done, and are forgotten.
         log = log.or(take_log(partition));
         let mut outbox = replicas.outbox();
-        partition.dir.unpark(&mut outbox);
+        partition.dir.unmute(&mut outbox);
         outbox.deliver(&*replicas.logs);
     }
     let Some(dir) = dir else { return Ok(()) };
@@ -196,7 +198,7 @@ fn delete(
 /// It cannot be closed now; on a full disk the error is one that may pass.
 pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Result<()> {
     let dir = &partition.dir;
-    match dir.unclosed.get(&partition.topic.name, partition.index) {
+    match dir.closing_logs.get(&partition.topic.name, partition.index) {
         Some(earlier) if !Arc::ptr_eq(&earlier, partition) => close(replicas, &earlier),
         _ => Ok(()),
     }
@@ -204,7 +206,7 @@ pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) 
 
 /// There is space again: closes what could not be closed.
 pub fn close_again(replicas: &Arc<ReplicaManager>, dir: &LogDirState) {
-    let commands = dir.unclosed.all().into_iter().map(|partition| Command {
+    let commands = dir.closing_logs.all().into_iter().map(|partition| Command {
         key: (Arc::clone(&partition.topic.name), partition.index),
         dir: dir.index,
         run: with(replicas, move |replicas| {
@@ -240,11 +242,11 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
         // All records are in the files: the next to open the log recovers it, and nothing else.
         Err(error) if may_pass(&error) => {
             dir.env().leave_open(&partition.topic.name, partition.index);
-            dir.unclosed.closed(partition);
+            dir.closing_logs.closed(partition);
             Err(error)
         }
         Err(error) => {
-            dir.unclosed.failed(partition);
+            dir.closing_logs.failed(partition);
             Err(error)
         }
         Ok(()) => {
@@ -252,7 +254,7 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
                 dir.files
                     .closed(&partition.topic.name, partition.index, log);
             }
-            dir.unclosed.closed(partition);
+            dir.closing_logs.closed(partition);
             Ok(())
         }
     }

@@ -101,7 +101,7 @@ impl Threads {
     /// Starts the writers and the syncer of every log directory, once.
     pub fn start_storage(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
-        if network.is_by_hand() {
+        if network.is_simulated() {
             return Ok(());
         }
         let mut running = self.running.lock();
@@ -121,7 +121,7 @@ impl Threads {
     /// Starts the readers' keeper, once: the control plane may read before it listens.
     pub fn start_readers(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
-        if network.is_by_hand() {
+        if network.is_simulated() {
             return Ok(());
         }
         self.running.lock().start_readers(network)

@@ -205,7 +205,10 @@ fn a_reboot_is_recorded_and_its_arena_is_not_replayed() {
     let left = test.client().list_offset("t", 0, -1).offset;
     assert!(left < sent.len() as i64, "{left} of {}", sent.len());
     let unclean = fs::read_to_string(dir.path().join("logs/.pyrklog-unclean")).unwrap();
-    assert!(unclean.contains("the machine went down"), "{unclean}");
+    assert!(
+        unclean.contains("the machine crashed or was rebooted"),
+        "{unclean}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Old data that was read stays in memory while there is room, up to a bound (docs/reads.md).
+//! Old data that was read stays in memory while there is room, up to a bound (reads.md).
 
 mod harness;
 

@@ -154,7 +154,7 @@ fn a_directory_that_another_broker_did_not_close_is_recovered_without_the_cache(
     assert!(!is_unclean(dir.path()), "as without an arena");
     let left = test.plane.pasts();
     assert_eq!(
-        (left[0].closed_at_epoch, left[0].is_taken_up),
+        (left[0].closed_at_epoch, left[0].is_reattached),
         (None, false)
     );
 }
@@ -168,7 +168,7 @@ fn the_cluster_hears_of_an_orderly_end_as_of_any_other() {
         // The second one is killed before it registers.
         let left = start(&config).plane.pasts();
         assert_eq!(
-            (left[0].closed_at_epoch, left[0].is_taken_up),
+            (left[0].closed_at_epoch, left[0].is_reattached),
             (Some(-1), false)
         );
     }

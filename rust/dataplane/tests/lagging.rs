@@ -1,5 +1,5 @@
 //! Consumers that read old data: they get all of it, and the page cache stays as it was
-//! (docs/reads.md).
+//! (reads.md).
 
 mod harness;
 

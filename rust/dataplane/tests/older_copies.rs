@@ -1,5 +1,5 @@
 //! An older copy of a log directory that is put back at its path while the boot's arena is still there:
-//! each state that the two can be in, as docs/block-cache.md, section 3, lists them.
+//! each state that the two can be in, as block-cache.md, section 3, lists them.
 
 mod harness;
 
@@ -16,7 +16,7 @@ use pyrklog_wire::ErrorCode;
 
 const UNKNOWN: Left = Left {
     closed_at_epoch: None,
-    is_taken_up: false,
+    is_reattached: false,
 };
 
 /// So that nothing is written behind.
@@ -289,5 +289,5 @@ fn files_of_a_later_topic_do_not_lack_what_was_written_to_those_of_an_earlier_on
     fs::write(dir.path().join("logs/t-0/partition.metadata"), metadata).unwrap();
     let test = start(&config);
     assert!(!is_unclean(dir.path()));
-    assert!(test.plane.pasts()[0].is_taken_up);
+    assert!(test.plane.pasts()[0].is_reattached);
 }

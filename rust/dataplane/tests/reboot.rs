@@ -17,11 +17,11 @@ const RECORDS: i64 = 50;
 const EPOCH: i64 = 7;
 const WHOLE: Left = Left {
     closed_at_epoch: None,
-    is_taken_up: true,
+    is_reattached: true,
 };
 const UNKNOWN: Left = Left {
     closed_at_epoch: None,
-    is_taken_up: false,
+    is_reattached: false,
 };
 
 fn start(config: &PlaneConfig) -> TestPlane {
@@ -162,7 +162,7 @@ fn so_does_one_after_an_orderly_end() {
     assert!(test.shutdown());
     let orderly = Left {
         closed_at_epoch: Some(EPOCH),
-        is_taken_up: false,
+        is_reattached: false,
     };
     for _ in 0..3 {
         assert_eq!(start(&config).plane.pasts(), [orderly]);
@@ -263,7 +263,10 @@ fn check_loss_is_told(config: &PlaneConfig, dir: &Path) {
     test.wait_for_notice("block_cache");
     assert_eq!(test.plane.pasts(), [UNKNOWN]);
     let unclean = fs::read_to_string(dir.join("logs/.pyrklog-unclean")).unwrap();
-    assert!(unclean.contains("the machine went down"), "{unclean}");
+    assert!(
+        unclean.contains("the machine crashed or was rebooted"),
+        "{unclean}"
+    );
 }
 
 #[test]

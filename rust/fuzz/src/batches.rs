@@ -1,5 +1,5 @@
-//! Record batches as producers send them. A batch is built, perhaps damaged, its checksum put right
-//! again (it protects from accidents, not from peers), and offered to validation.
+//! Produced record batches: built, perhaps damaged, given a right checksum (it protects against
+//! accidents, not peers), and validated.
 
 use pyrklog_log::compression::{compress, with_decompressed};
 use pyrklog_log::validate::{Rules, Validated, validate_produce, validate_replica};
@@ -11,8 +11,8 @@ use pyrklog_wire::records::Records;
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect, memory};
 
-/// A header that is taken at its word; a body whose checksum is not looked at; one that may expand
-/// without a bound; a largest timestamp that is left as the producer sent it.
+/// Believes a header; ignores a checksum; expands without a bound; leaves the producer's largest
+/// timestamp.
 pub const PLANTED: &[&str] = &[
     "header-believed",
     "checksum-ignored",
@@ -23,8 +23,8 @@ pub const PLANTED: &[&str] = &[
 const NOW_MS: i64 = 1_700_000_000_000;
 const PRODUCE_VERSION: i16 = 11;
 
-/// Decompression needs windows and tables: some fixed memory, little for each byte. What the
-/// records expand to is bounded by `EXPANDED`.
+/// Decompression needs fixed memory for windows and tables, and little per byte.
+/// `EXPANDED_BYTES_MAX` bounds the records.
 const MEMORY_FACTOR: usize = 4096;
 const EXPANDED_BYTES_MAX: usize = 1 << 14;
 /// What was sent uncompressed may be larger.
@@ -97,7 +97,7 @@ fn record(script: &mut Script<'_>) -> Record {
     (key, value, headers)
 }
 
-/// Less than the records take as they are: their values alone.
+/// The values alone: a lower bound of the records' size.
 fn expanded_bytes(records: &[Record]) -> usize {
     let values = records.iter().filter_map(|(_, value, _)| value.as_ref());
     values.map(Vec::len).sum()
@@ -132,7 +132,7 @@ fn build(script: &mut Script<'_>, records: &[Record], codec: Compression) -> Vec
     bytes
 }
 
-/// Puts length and checksum right, as far as there is room for them.
+/// Sets length and checksum right, if there is room.
 fn mend(bytes: &mut [u8]) -> bool {
     if bytes.len() < HEADER_LEN {
         return false;
@@ -201,7 +201,8 @@ fn validate(bytes: &mut [u8], rules: &Rules, planted: Option<&str>) -> Result<Va
     validate_produce(bytes, rules, NOW_MS).map_err(|error| error.to_string())
 }
 
-/// What is stored is one whole batch that a follower takes, with records 0, 1, 2 ... to the last.
+/// The stored bytes are one whole batch that a follower accepts, with records 0, 1, 2 ... to the
+/// last.
 fn check_stored(stored: &[u8], rules: &Rules) -> Verdict {
     validate_replica(stored).map_err(|error| format!("a follower refuses it: {error}"))?;
     let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The small text files of a log directory: read back as written; damaged ones are read or refused.
+//! The small text files of a log directory: parsed as written; damaged ones parsed or refused.
 
 use pyrklog_log::checkpoint::{self, OffsetRow};
 use pyrklog_log::leader_epochs::LeaderEpochs;
@@ -8,7 +8,7 @@ use pyrklog_log::partition_metadata::{PartitionMetadata, encode_uuid, parse_uuid
 use crate::script::Script;
 use crate::{Verdict, expect, memory};
 
-/// Lines that are read whatever the count above them says; a reader that drops the last line.
+/// Ignores the count of lines; drops the last line.
 pub const PLANTED: &[&str] = &["count-ignored", "last-line-lost"];
 
 const PATH: &str = "checkpoint";

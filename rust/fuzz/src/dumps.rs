@@ -1,5 +1,5 @@
-//! `pyrklog log dump` over the files of a folder. A sound file shows no damage; a flipped bit in a
-//! batch shows; the reading of any bytes ends, without memory on their word.
+//! `pyrklog log dump` of a folder's files: a sound file shows no damage, a flipped bit in a batch
+//! does, and any bytes are read to their end within memory bounds.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::history::History;
 use crate::script::Script;
 use crate::{Verdict, expect, memory};
 
-/// A dump that goes on past damage without a word; one that stops for good at the first of it.
+/// Passes damage silently; stops at the first damage.
 pub const PLANTED: &[&str] = &["damage-not-told", "no-row-of-a-sound-batch"];
 
-/// Rows that a byte of a file can give at most: each entry of an index may be damaged, too.
+/// Limit of rows per byte of a file: each index entry may be damaged as well.
 const ROWS_A_BYTE: usize = 4;
 /// Rows repeat keys, values and names.
 const MEMORY_FACTOR: usize = 4_000;
@@ -38,7 +38,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     }
     if is_log && content.len() > CRC_START {
         let mut flipped = content.clone();
-        // In the first batch, behind what other checks than its checksum look at.
+        // In the first batch, where only the checksum detects it.
         flipped[CRC_START + 2] ^= 1 << script.below(8);
         let found = rows(path, flipped, None, planted)?;
         expect(found.iter().any(is_damage), || {

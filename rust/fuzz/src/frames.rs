@@ -1,5 +1,5 @@
-//! Request frames. A frame that is not damaged is read back as it was written, fact by fact; a
-//! damaged one is read or refused, without memory on its word.
+//! Request frames: an undamaged one is decoded as written, fact by fact; a damaged one is decoded
+//! or refused within memory bounds.
 
 use pyrklog_wire::api::{self, TABLE, key};
 use pyrklog_wire::api_versions::ApiVersionsRequest;
@@ -17,14 +17,14 @@ use crate::{Verdict, expect, memory};
 
 mod bodies;
 
-/// A list whose count is believed; a header whose client id is taken to be always there.
+/// Believes a list's count; expects a client id in every header.
 pub const PLANTED: &[&str] = &["count-believed", "client-id-required"];
 
 /// What a decoded request says, one text a fact.
 type Facts = Vec<String>;
 
-/// Bytes of memory that a decoded request may take for each byte of its frame: the smallest element
-/// has 2 bytes on the wire and becomes some 40.
+/// Memory limit of a decoded request per byte of its frame: the smallest element has 2 bytes on the
+/// wire and some 40 in memory.
 const MEMORY_FACTOR: usize = 64;
 
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
@@ -78,7 +78,7 @@ fn read(frame: &[u8], planted: Option<&str>) -> Result<Read, String> {
     Ok((key, version, start, facts))
 }
 
-/// The planted bug: makes room for as many topics as the count says.
+/// The planted bug: allocates for the announced number of topics.
 fn believe_count(body: &[u8]) -> Result<(), String> {
     let mut reader = Reader::new(body, false);
     let _replica = reader.i32().map_err(|error| error.to_string())?;

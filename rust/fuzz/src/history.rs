@@ -1,4 +1,4 @@
-//! A log on a disk in memory, closed in order, and all that was appended to it.
+//! A log on a disk in memory, closed in order, with everything that was appended.
 
 use std::path::{Path, PathBuf};
 
@@ -86,11 +86,11 @@ fn append(script: &mut Script<'_>, log: &mut Log, appended: &mut Content) -> Res
         let result = job.execute();
         log.complete_writes(job, result);
     }
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     Ok(())
 }
 
-/// What a consumer's read from an offset on yields: whole batches, their checksums right.
+/// The whole batches, with right checksums, that a consumer reads from an offset on.
 pub fn read(log: &Log, offset: i64, max_bytes: usize) -> Result<Content, String> {
     let location = log.locate(offset, Isolation::HighWatermark).map_err(text)?;
     let slice = location.resolve(max_bytes, true, Wait::Blocking);

@@ -1,5 +1,5 @@
-//! The three indexes of a segment. What loads is searched as a list would be, from one end to the
-//! other; what was written loads.
+//! The three indexes of a segment: written ones load, and a search in a loaded one agrees with a
+//! list.
 
 use pyrklog_log::AbortedTxn;
 use pyrklog_log::offset_index::{OffsetEntry, OffsetIndex, OffsetIndexView};
@@ -9,9 +9,8 @@ use pyrklog_log::transaction_index::TransactionIndex;
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect};
 
-/// A search that is one entry late where the target is there, on the heap or in a file; a load that
-/// does not look whether entries rise; a reader that is not told of a transaction that began before
-/// its first offset.
+/// Searches one entry too far, on the heap or in a file; loads without checking the order; hides
+/// transactions that began before the first offset.
 pub const PLANTED: &[&str] = &[
     "search-off-by-one",
     "order-unchecked",
@@ -174,8 +173,8 @@ fn transactions(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     }
 }
 
-/// A reader is told of every transaction that touches what it reads, up to the entry that says that
-/// all later ones began behind it.
+/// A reader gets every transaction that touches its range, up to the entry after which all began
+/// later.
 fn collected(script: &mut Script<'_>, index: &TransactionIndex, planted: Option<&str>) -> Verdict {
     let from = BASE_OFFSET + script.below(250) as i64;
     let to = from + 1 + script.below(150) as i64;

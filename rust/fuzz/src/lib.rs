@@ -1,10 +1,8 @@
-//! Structured fuzzing: bytes are read as a script that builds something valid, then damages it.
+//! Structured fuzzing: bytes are a script that builds something valid and then damages it.
 //!
-//! What comes out is as a peer, a disk or a crash would hand it to the broker: checksums are right
-//! unless the checksum is what is tried, lengths fit unless lengths are. Each [`Target`] has an
-//! oracle that says what must hold, and bugs planted for it: copies of the code under test with a
-//! mistake that people make. A target that does not find its bugs would find no other, so the
-//! tests look for each of them.
+//! The result is what a peer, a disk or a crash could hand to the broker: checksums and lengths are
+//! right unless they are the subject. Each [`Target`] has an oracle and planted bugs: copies of the
+//! code under test with a typical mistake. A target must find its bugs, and the tests check that.
 //!
 //! `cargo test -p pyrklog-fuzz` runs the targets over seeded bytes, `make fuzz` under libFuzzer.
 
@@ -35,23 +33,23 @@ pub type Verdict = Result<(), String>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Request frames of every API and version that the data plane decodes, and the headers of all
-    /// others: read back as written; no panic, and no memory on the word of a count.
+    /// others: decoded as written, without panic or unbounded memory.
     Frames,
-    /// Record batches of every codec: what is accepted has the records that its header says.
+    /// Record batches of every codec: an accepted one has the records its header announces.
     Batches,
-    /// Offset, time and transaction indexes: what is accepted is searched as a list would be.
+    /// Offset, time and transaction indexes: a search in an accepted one agrees with a list.
     Indexes,
-    /// Snapshots of producers: read back as written, and every flipped bit is noticed.
+    /// Producer snapshots: parsed as written; every flipped bit is noticed.
     Snapshots,
     /// Checkpoints, `meta.properties`, `partition.metadata`: read back as written.
     Checkpoints,
-    /// A log that was killed and damaged opens with a prefix of what was appended, twice alike.
+    /// A killed and damaged log opens with a prefix of its records, twice alike.
     Recovery,
-    /// Responses of every API and version that the data plane writes: read back as written.
+    /// Responses of every API and version that the data plane encodes: decoded as written.
     Responses,
-    /// Reads of a log whose indexes are damaged: they begin with the batch that was asked for.
+    /// Reads of a log with damaged indexes begin with the requested batch.
     Reads,
-    /// The dump of any file: damage is told, soundness too, and it ends.
+    /// The dump of any file reports damage, and nothing else, and ends.
     Dumps,
 }
 
@@ -84,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Runs one script against the code of the broker, or against that with a planted bug.
+    /// Runs one script against the broker's code, or with a planted bug.
     pub fn run(self, data: &[u8], planted: Option<&str>) -> Verdict {
         let mut script = Script::new(data);
         match self {

@@ -12,8 +12,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// What anything may ask for, however short its input.
 const BASE_BYTES: usize = 64 * 1024;
 
-/// Runs `work`, which may allocate so many bytes for each byte of its input. Counts the whole
-/// process: nothing else may run.
+/// Runs `work` within a memory limit per byte of input. Counts the whole process: nothing else may
+/// run.
 pub fn bounded<T>(
     input_bytes: usize,
     factor: usize,

@@ -1,5 +1,5 @@
-//! Reads of a log that was closed in order, its indexes damaged since. Whatever they say, a read
-//! begins with the batch that holds its offset, and a time still finds an offset that exists.
+//! Reads of an orderly closed log with damaged indexes: a read begins with the batch that holds its
+//! offset, and a time finds an existing offset.
 
 use pyrklog_log::{Isolation, Log, TimeSpec, Wait};
 
@@ -7,8 +7,7 @@ use crate::history::{self, History};
 use crate::script::Script;
 use crate::{Verdict, expect};
 
-/// A read that follows the index one record too far; a damaged index of the active segment that
-/// makes its records unreadable.
+/// Begins a read one record too late; fails because of a damaged index of the active segment.
 pub const PLANTED: &[&str] = &["begins-late", "astray-is-final"];
 
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
@@ -30,7 +29,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     })?;
     let first = script.below(count.max(1));
     let max_bytes = script.pick(&[1, 300, 1 << 20]);
-    // In some order: an index is looked at, found wrong and rebuilt on the way.
+    // Not in order, so that wrong indexes are found and rebuilt on the way.
     for step in 0..count {
         let offset = (first + step * 7) % count;
         let wanted = &history.appended[offset];
@@ -50,7 +49,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     times(script, &log, count as i64)
 }
 
-/// The planted bug: gives up where a read would have to wait, as the way around a wrong index does.
+/// The planted bug: gives up where a read would wait, as the repair of a wrong index does.
 fn direct(log: &Log, offset: i64, max_bytes: usize) -> Result<history::Content, String> {
     let location = log.locate(offset, Isolation::HighWatermark);
     let location = location.map_err(|error| error.to_string())?;

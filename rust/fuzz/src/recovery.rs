@@ -1,6 +1,6 @@
-//! Recovery. A log is filled, killed, perhaps loses what was not synced, and is damaged behind its
-//! recovery point; then it must open with a prefix of what was appended, keep what was synced, open
-//! a second time alike, and take and give back new records.
+//! Recovery: a log is filled, killed, perhaps loses unsynced data, and is damaged behind its
+//! recovery point. It must open with a prefix of its records, keep synced ones, open again alike,
+//! and accept and return new records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use pyrklog_wire::records::Records;
 use crate::script::Script;
 use crate::{Verdict, expect};
 
-/// A broker that takes a killed log for one that was closed; one that cuts a batch too many.
+/// Takes a killed log for a closed one; cuts a batch too many.
 pub const PLANTED: &[&str] = &["killed-taken-for-closed", "one-batch-too-many"];
 
 const DIR: &str = "/data";
@@ -99,8 +99,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
 }
 
 fn check(found: &Content, appended: &Content, synced_end: i64) -> Verdict {
-    // No checksum covers a batch's base offset: one that was changed upwards leaves a gap, as
-    // compaction does.
+    // No checksum covers a batch's base offset: a larger one leaves a gap, as compaction does.
     let rises = found.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let is_prefix = found.len() <= appended.len()
         && found
@@ -150,7 +149,8 @@ impl Rig {
             let result = job.execute();
             self.log.complete_writes(job, result);
         }
-        self.log.advance_high_watermark(self.log.gated_end());
+        self.log
+            .advance_high_watermark(self.log.durable_end_offset());
     }
 
     fn sync(&mut self) {
@@ -183,12 +183,11 @@ pub(crate) fn open(disk: &MemDisk, state: OpenState) -> Result<Log, String> {
         producer_id_expiration_ms: 86_400_000,
     })
     .map_err(|error| format!("does not open: {error}"))?;
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     Ok(log)
 }
 
-/// Damages what may be lost: the bytes of segments behind the recovery point, any index, any
-/// snapshot.
+/// Damages what may be lost: bytes of segments behind the recovery point, indexes, snapshots.
 fn damage(script: &mut Script<'_>, disk: &MemDisk, synced_end: i64) -> Verdict {
     let last_log = last_segment(disk);
     for path in disk.files() {
@@ -239,8 +238,8 @@ fn last_segment(disk: &MemDisk) -> Option<PathBuf> {
     disk.files().into_iter().filter(is_log).max()
 }
 
-/// Whether the file's segment, by its name, reaches beyond what was synced: indexes before that
-/// are durable and trusted.
+/// Whether the file's segment reaches beyond the synced end; indexes before that are durable and
+/// trusted.
 fn is_behind(name: &str, synced_end: i64) -> bool {
     let number = name
         .split('.')
@@ -249,8 +248,7 @@ fn is_behind(name: &str, synced_end: i64) -> bool {
     number.is_some_and(|base| base >= synced_end)
 }
 
-/// How many bytes at the start of a segment hold batches that begin before the recovery point, which
-/// may lie within one.
+/// Bytes of a segment's batches that begin before the recovery point, which may lie within one.
 fn synced_bytes(bytes: &[u8], synced_end: i64) -> usize {
     let mut end = 0;
     for view in Batches::new(bytes).map_while(Result::ok) {

@@ -1,6 +1,5 @@
-//! Responses of every API and version that the data plane writes, as clients read them. What is
-//! written is read back to the same bytes; damaged bytes are refused, or give something that is read
-//! back, without memory on their word.
+//! Responses of every API and version that the data plane encodes: decoded and encoded to the same
+//! bytes; damaged ones are refused or consistent, within memory bounds.
 
 use std::borrow::Cow;
 
@@ -29,10 +28,10 @@ use crate::{Verdict, expect, memory};
 
 const ELEMENTS_MAX: usize = 3;
 
-/// A reader that loses the hints about leaders; one that takes a body for whole where it is cut.
+/// Drops hints about leaders; accepts a truncated body.
 pub const PLANTED: &[&str] = &["leader-hint-dropped", "cut-forgiven"];
 
-/// Bytes of memory that a decoded response, written anew, may take for each byte of its body.
+/// Memory limit of a decoded and re-encoded response per byte of its body.
 const MEMORY_FACTOR: usize = 100;
 
 /// The APIs whose responses are written here.

@@ -1,5 +1,5 @@
-//! A script: bytes that decide what is built and how it is damaged. One that has come to its end
-//! reads as zeros, so that every sequence of bytes means something.
+//! A script: bytes that decide what is built and damaged. Its end reads as zeros, so every sequence
+//! of bytes is valid.
 
 use arbitrary::Unstructured;
 

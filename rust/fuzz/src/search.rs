@@ -1,4 +1,4 @@
-//! Scripts from a seed, for tests: the same ones on every machine.
+//! Seeded scripts for tests, the same on every machine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ pub struct Found {
     pub problem: String,
 }
 
-/// Runs up to `count` scripts from `seed` on; the first that finds something.
+/// Runs up to `count` scripts from `seed` on; returns the first finding.
 pub fn search(target: Target, planted: Option<&str>, seed: u64, count: u64) -> Option<Found> {
     let _alone = ONE_AT_A_TIME
         .lock()

@@ -1,5 +1,5 @@
-//! Snapshots of producers. A checksum covers all but the version and itself, so that no flipped bit
-//! may pass; with a checksum that fits, anything is read or refused.
+//! Producer snapshots. The checksum covers all but the version and itself, so every flipped bit
+//! must be noticed; with a right checksum anything is parsed or refused.
 
 use pyrklog_log::snapshot::{self, ProducerEntry};
 use pyrklog_wire::batch::crc32c;
@@ -7,7 +7,7 @@ use pyrklog_wire::batch::crc32c;
 use crate::script::{Damage, Script};
 use crate::{Verdict, expect, memory};
 
-/// A checksum that nobody compares; a count of entries that is believed.
+/// Ignores the checksum; believes the count of entries.
 pub const PLANTED: &[&str] = &["checksum-ignored", "count-believed"];
 
 const CRC_AT: usize = 2;

@@ -1,5 +1,6 @@
 //! The command line. Every option has a bound, and what is out of bounds is an error that names it.
 
+use lexopt::{Arg, Parser, ValueExt};
 use std::fmt;
 use std::str::FromStr;
 
@@ -126,6 +127,18 @@ impl fmt::Display for UsageError {
     }
 }
 
+impl From<lexopt::Error> for UsageError {
+    fn from(error: lexopt::Error) -> Self {
+        Self(match error {
+            lexopt::Error::MissingValue {
+                option: Some(option),
+            } => format!("{option} needs a value"),
+            lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value"),
+            other => other.to_string(),
+        })
+    }
+}
+
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Command {
@@ -143,10 +156,10 @@ const BATCH_OVERHEAD_BYTES: usize = 128;
 /// Reads the arguments that follow the program's name.
 ///
 /// # Errors
-/// An unknown or repeated word, a missing or malformed value, a value out of its bounds.
+/// An unknown word, a missing or malformed value, a value out of its bounds.
 pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, UsageError> {
-    let mut words = arguments.into_iter();
-    let mode = match words.next().as_deref() {
+    let mut words = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
+    let mode = match words.next()?.map(spelled).as_deref() {
         None => {
             return Err(UsageError(
                 "say produce, fetch, end-to-end or probe (or --help)".into(),
@@ -164,24 +177,26 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
         }
     };
     let mut options = defaults(mode);
-    while let Some(word) = words.next() {
-        let (name, attached) = match word.split_once('=') {
-            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None => (word, None),
-        };
+    while let Some(name) = words.next()?.map(spelled) {
         match name.as_str() {
             "-h" | "--help" => return Ok(Command::Help),
-            "--repeat" if attached.is_none() => options.repeat = true,
-            "--follow" if attached.is_none() => options.follow = true,
-            "--until-eof" if attached.is_none() => options.until_eof = true,
-            "--announce" if attached.is_none() => options.announce = true,
-            _ => {
-                let value = attached.or_else(|| words.next());
-                set(&mut options, &name, value)?;
-            }
+            "--repeat" => options.repeat = true,
+            "--follow" => options.follow = true,
+            "--until-eof" => options.until_eof = true,
+            "--announce" => options.announce = true,
+            _ => set(&mut options, &name, &mut words)?,
         }
     }
     check(options).map(|options| Command::Run(Box::new(options)))
+}
+
+/// As on the command line.
+fn spelled(argument: Arg<'_>) -> String {
+    match argument {
+        Arg::Short(letter) => format!("-{letter}"),
+        Arg::Long(name) => format!("--{name}"),
+        Arg::Value(word) => word.to_string_lossy().into_owned(),
+    }
 }
 
 fn defaults(mode: Mode) -> Options {
@@ -210,33 +225,26 @@ fn defaults(mode: Mode) -> Options {
     }
 }
 
-fn set(options: &mut Options, name: &str, value: Option<String>) -> Result<(), UsageError> {
-    if !HELP
-        .split_whitespace()
-        .any(|known| known == name && known.starts_with("--"))
-    {
-        return Err(UsageError(format!("no option {name} (--help lists them)")));
-    }
-    let value = value.ok_or_else(|| UsageError(format!("{name} needs a value")))?;
-    let text = value.as_str();
+fn set(options: &mut Options, name: &str, words: &mut Parser) -> Result<(), UsageError> {
+    let mut text = || words.value()?.string();
     match name {
-        "--bootstrap" => options.bootstrap = value,
-        "--topic" => options.topic = value,
-        "--connections" => options.connections = whole(name, text, 1, 1_024)?,
-        "--in-flight" => options.in_flight = whole(name, text, 1, 1_000)?,
-        "--seconds" => options.seconds = real(name, text, 0.001, SECONDS_MAX)?,
-        "--bytes" => options.bytes_max = whole(name, text, 1, 1 << 50)?,
-        "--warmup-seconds" => options.warmup_seconds = real(name, text, 0.0, SECONDS_MAX)?,
-        "--timeout-seconds" => options.timeout_seconds = real(name, text, 0.1, 3_600.0)?,
-        "--record-bytes" => options.record_bytes = whole(name, text, 1, BATCH_BYTES_MAX)?,
-        "--batch-bytes" => options.batch_bytes = whole(name, text, 1, BATCH_BYTES_MAX)?,
-        "--acks" => options.acks = acks(text)?,
-        "--rate" => options.records_per_second = Some(real(name, text, 0.1, 1e8)?),
-        "--max-wait-ms" => options.max_wait_ms = whole(name, text, 0, 60_000)?,
-        "--linger-seconds" => options.linger_seconds = real(name, text, 0.0, 3_600.0)?,
-        "--last-records" => options.last_records = Some(whole(name, text, 1, 1 << 50)?),
-        "--partition-bytes" => options.partition_bytes = whole(name, text, 1, 1 << 30)?,
-        _ => return Err(UsageError(format!("{name} takes no value"))),
+        "--bootstrap" => options.bootstrap = text()?,
+        "--topic" => options.topic = text()?,
+        "--connections" => options.connections = whole(name, &text()?, 1, 1_024)?,
+        "--in-flight" => options.in_flight = whole(name, &text()?, 1, 1_000)?,
+        "--seconds" => options.seconds = real(name, &text()?, 0.001, SECONDS_MAX)?,
+        "--bytes" => options.bytes_max = whole(name, &text()?, 1, 1 << 50)?,
+        "--warmup-seconds" => options.warmup_seconds = real(name, &text()?, 0.0, SECONDS_MAX)?,
+        "--timeout-seconds" => options.timeout_seconds = real(name, &text()?, 0.1, 3_600.0)?,
+        "--record-bytes" => options.record_bytes = whole(name, &text()?, 1, BATCH_BYTES_MAX)?,
+        "--batch-bytes" => options.batch_bytes = whole(name, &text()?, 1, BATCH_BYTES_MAX)?,
+        "--acks" => options.acks = acks(&text()?)?,
+        "--rate" => options.records_per_second = Some(real(name, &text()?, 0.1, 1e8)?),
+        "--max-wait-ms" => options.max_wait_ms = whole(name, &text()?, 0, 60_000)?,
+        "--linger-seconds" => options.linger_seconds = real(name, &text()?, 0.0, 3_600.0)?,
+        "--last-records" => options.last_records = Some(whole(name, &text()?, 1, 1 << 50)?),
+        "--partition-bytes" => options.partition_bytes = whole(name, &text()?, 1, 1 << 30)?,
+        _ => return Err(UsageError(format!("no option {name} (--help lists them)"))),
     }
     Ok(())
 }

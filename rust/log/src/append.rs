@@ -1,4 +1,4 @@
-//! Appending one validated batch.
+//! Appends one validated batch.
 
 use std::sync::Arc;
 
@@ -15,56 +15,49 @@ use crate::scan::BatchFacts;
 use crate::segment::{ActiveSegment, Crowd, Segment};
 use crate::transaction_index::TransactionIndex;
 
-/// A log that has so many segments yet to be synced, each with its file open, rolls none because of
-/// its age: batches whose timestamps leap would roll one each. Its directory has a bound, too, and
-/// beyond that one small segments grow: those of a few bytes would take all descriptors.
+/// A log with this many unsynced segments, whose files are open, rolls none because of age.
+/// Otherwise batches with leaping timestamps would roll one each. The directory has a limit too
+/// ([`LogEnv::has_many_unsynced`]), beyond which even small segments grow.
 const UNSYNCED_SEGMENTS_MAX: usize = 16;
 
-/// What became of a batch.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Offset of its first record; of the original for a duplicate.
+    /// Offset of the first record; for a duplicate that of the original.
     pub base_offset: i64,
-    /// Offset of its last record. The batch may be acknowledged when the gate is above it, a
-    /// duplicate's too: its original may still wait to be written.
+    /// Offset of the last record. The batch may be acknowledged when the durable end offset is
+    /// above it. This holds for a duplicate as well: its original may still be unwritten.
     pub last_offset: i64,
     /// The broker's timestamp under LogAppendTime, else -1; the original's for a duplicate.
     pub log_append_time_ms: i64,
-    /// The log's first offset.
+    /// The log start offset.
     pub log_start_offset: i64,
     /// The producer had sent it before; nothing was appended.
     pub duplicate: bool,
-    /// Bytes that were added to the tail; 0 for a duplicate.
+    /// Bytes added to the tail; 0 for a duplicate.
     pub appended_bytes: usize,
-    /// Nothing was queued before: queue the log at its directory's writer.
+    /// The log was idle: queue it at its directory's writer.
     pub wake_writer: bool,
-    /// The gate stands above it already: it lies in the block cache, and may be written later.
+    /// The durable end offset is above it already: it is in the block cache and may be written
+    /// later.
     pub is_gated: bool,
 }
 
 /// Why a batch was not appended; nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum AppendError {
-    /// A write or sync failed earlier, of this log or of its directory.
+    /// A write or sync of this log or its directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
-    /// The volume has no space left; later it may.
     #[error("the disk of the log directory is full")]
     Full,
-    /// The log is being truncated.
     #[error("the log is being truncated")]
     Truncating,
-    /// Idempotence or a transaction forbids it.
     #[error(transparent)]
     Producer(#[from] ProducerError),
-    /// A replicated batch that does not lie behind the log end.
     #[error("a batch with base offset {base_offset} cannot follow the log end offset {end_offset}")]
-    NotBehindEnd {
-        /// The batch's base offset.
-        base_offset: i64,
-        /// The log end offset.
-        end_offset: i64,
-    },
+    NotBehindEnd { base_offset: i64, end_offset: i64 },
 }
 
 impl AppendError {
@@ -82,13 +75,13 @@ impl AppendError {
 impl Log {
     /// Appends one validated batch to the tail in memory.
     ///
-    /// For a leader (`Origin::Client`, `Origin::Coordinator`) `batch` gets its offsets and
-    /// `leader_epoch` in place, both outside its CRC. A replicated batch keeps its own. `info` is
-    /// what validation found; `batch` holds exactly the batch. Work does not grow with the log: no
-    /// I/O, and in the long run no allocation.
+    /// For a leader (`Origin::Client`, `Origin::Coordinator`) sets offsets and `leader_epoch` in
+    /// `batch`; both lie outside its CRC. A replicated batch keeps its own. `info` comes from
+    /// validation; `batch` is exactly one batch. Takes constant time, without I/O and on average
+    /// without allocation.
     ///
     /// # Errors
-    /// [`AppendError`]; the log is as before.
+    /// [`AppendError`]; the log is unchanged.
     pub fn append(
         &mut self,
         batch: &mut [u8],
@@ -166,7 +159,7 @@ impl Log {
         }
     }
 
-    /// The batch's base offset, patched in with the epoch where this broker leads.
+    /// Returns the batch's base offset. A leader also patches offset and epoch.
     fn place_batch(
         &mut self,
         batch: &mut [u8],
@@ -192,7 +185,7 @@ impl Log {
         Ok(end_offset)
     }
 
-    /// Where the batch stands, and whether it went to the block cache.
+    /// Returns the batch's place, and whether it went to the block cache.
     fn push_to_tail(&mut self, batch: &[u8], facts: BatchFacts, now_ms: i64) -> (Place, bool) {
         let position = self.active.size;
         let is_cached = self.append_to_cache(position, batch, now_ms);
@@ -217,8 +210,8 @@ impl Log {
         (place, is_cached)
     }
 
-    /// Behind bytes that a kill would lose nothing may be acknowledged, so while there are any,
-    /// batches go the same way as they.
+    /// While heap bytes are unwritten, later batches go to the heap too: acknowledging a batch
+    /// behind bytes that a kill loses would break the log.
     fn append_to_cache(&mut self, position: u32, batch: &[u8], now_ms: i64) -> bool {
         let has_heap_bytes = self.has_heap_bytes();
         let Some(cache) = &mut self.cache else {
@@ -262,9 +255,9 @@ impl Log {
         }
     }
 
-    /// Closes the active segment and starts the next one at `base_offset`, which is the log end (or
-    /// lies behind it, for a replica). The writer completes the old segment's files, saves the
-    /// producers' state and creates the new files, in this order.
+    /// Closes the active segment and starts the next one at `base_offset`: the log end, or beyond
+    /// it for a replica. The writer completes the old segment's files, saves the producer state,
+    /// and creates the new files, in this order.
     pub(crate) fn roll(&mut self, base_offset: i64, now_ms: i64) {
         // Its indexes get their last entries now, even if its batches were synced before.
         self.note_unsynced_active();
@@ -274,14 +267,14 @@ impl Log {
         closed.indexes.add_largest(true);
         self.tail_mut().push_close(closed);
         self.queue_snapshot(base_offset);
-        // One that was saved at this very offset is the segment's from now on.
+        // A snapshot at this offset now belongs to the new segment.
         self.spare_snapshot = self.spare_snapshot.filter(|spare| *spare != base_offset);
         self.tail.push_create(&segment);
         Arc::make_mut(&mut self.segments).push(segment);
         self.end = LogPosition::at(self.end.offset, base_offset, 0);
     }
 
-    /// Saves the producers' state as it is at the log end.
+    /// Saves the producer state as of the log end.
     pub(crate) fn queue_snapshot(&mut self, offset: i64) {
         let entries = self.producers.entries_unsorted();
         self.tail_mut()

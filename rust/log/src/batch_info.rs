@@ -1,26 +1,26 @@
-//! What an append must know of a batch, gathered once.
+//! The header fields of a batch that an append needs.
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{BatchHeader, NO_PRODUCER_ID, TimestampType};
 
 use crate::producer_state::marker::{EndTxnMarker, MarkerError};
 
-/// A batch's header fields as an append uses them, and the end-of-transaction marker if it is one.
+/// The header fields of a batch that an append needs, and its end-of-transaction marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchInfo {
     /// Bytes of the whole batch, header included.
     pub size_bytes: usize,
-    /// As in the header: 0 in what producers send.
+    /// As in the header: 0 from producers.
     pub base_offset: i64,
-    /// As in the header: -1 in what producers send.
+    /// As in the header: -1 from producers.
     pub leader_epoch: i32,
-    /// Last offset less base offset.
+    /// Last offset minus base offset.
     pub last_offset_delta: i32,
     /// Records in the batch.
     pub record_count: i32,
-    /// Milliseconds; the records' timestamps count from here.
+    /// Base of the records' timestamps, milliseconds.
     pub base_timestamp: i64,
-    /// Largest timestamp of the batch (ms).
+    /// Largest timestamp, milliseconds.
     pub max_timestamp: i64,
     /// Producer id, negative for none.
     pub producer_id: i64,
@@ -34,12 +34,12 @@ pub struct BatchInfo {
     pub is_control: bool,
     /// `max_timestamp` is the broker's and holds for every record.
     pub log_append_time: bool,
-    /// In a control batch that ends a transaction: how.
+    /// How a control batch ends its transaction.
     pub marker: Option<EndTxnMarker>,
 }
 
 impl BatchInfo {
-    /// From a header alone; `marker` is then `None`.
+    /// From a header alone, with `marker` `None`.
     pub fn from_header(header: &BatchHeader) -> Self {
         Self {
             size_bytes: header.total_len(),
@@ -59,10 +59,10 @@ impl BatchInfo {
         }
     }
 
-    /// From a whole batch whose checksum was verified, marker included.
+    /// From a whole batch with a verified checksum, marker included.
     ///
     /// # Errors
-    /// Bytes that are not exactly one batch, or a control record that cannot be read.
+    /// Bytes that are not exactly one batch, or an unreadable control record.
     pub fn parse(batch: &[u8]) -> Result<Self, MarkerError> {
         let header = BatchHeader::parse(batch)?;
         if header.total_len() != batch.len() {
@@ -81,7 +81,7 @@ impl BatchInfo {
         self.producer_id > NO_PRODUCER_ID
     }
 
-    /// Sequence of the last record: wraps after 2^31-1 to 0; -1 without sequences.
+    /// Sequence of the last record, which wraps after 2^31-1 to 0; -1 without sequences.
     pub fn last_sequence(&self) -> i32 {
         if self.base_sequence < 0 {
             return self.base_sequence;

@@ -1,4 +1,4 @@
-//! A log's part of the block cache: whether a batch goes there.
+//! A log's use of the block cache.
 
 use std::sync::Arc;
 
@@ -13,30 +13,29 @@ pub(crate) struct LogCache {
     arena: Arc<Arena>,
     name: PartitionName,
     slot: Option<Slot>,
-    /// Whether the log has producers, which the slot says, too.
+    /// Whether the log has producers; recorded in the slot as well.
     has_producers: bool,
     rate: Rate,
-    /// When a batch last came.
     now_ms: i64,
-    /// It is a follower's: it stays here until it is written.
+    /// Blocks of a follower are kept only until they are written.
     is_transient: bool,
 }
 
 /// Whether the options let an append be acknowledged before it is in the file: `flush.messages` and
-/// `flush.ms` ask for more than that.
+/// `flush.ms` are at their defaults.
 pub(crate) fn may_go_behind(config: &LogConfig) -> bool {
     config.flush_messages == i64::MAX && config.flush_ms == i64::MAX
 }
 
 impl LogCache {
-    /// For a log that has no blocks. Those that an earlier opening left were written when that ended,
-    /// and are dead from now on: the files may be cut, and a kill would find them shorter.
+    /// For a log without usable blocks. Blocks of an earlier opening were written when it ended.
+    /// They are invalidated, since the files may have been truncated since.
     pub fn new(arena: &Arc<Arena>, name: PartitionName, has_producers: bool) -> LogCache {
         let slot = arena.known_slot(&name).map(|slot| arena.kill_blocks(slot));
         LogCache::of(arena, name, slot, has_producers)
     }
 
-    /// For a log whose blocks were found.
+    /// For a log with reattached blocks.
     pub fn found(
         arena: &Arc<Arena>,
         name: PartitionName,
@@ -66,7 +65,7 @@ impl LogCache {
         }
     }
 
-    /// A batch of a producer comes, which is noted before it can be found after a kill.
+    /// Records that the log has a producer before its batch can be found after a kill.
     pub fn note_producer(&mut self) {
         if std::mem::replace(&mut self.has_producers, true) {
             return;
@@ -76,19 +75,17 @@ impl LogCache {
         }
     }
 
-    /// A batch comes.
     pub fn set_now(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
     }
 
-    /// Where batches go from now on: to chunks that are given up when they are written, or to those
-    /// that are kept for readers.
+    /// Sends further batches to chunks that are given up once written, or to chunks kept for
+    /// readers.
     pub fn set_transient(&mut self, is_transient: bool) {
         self.is_transient = is_transient;
     }
 
-    /// Puts bytes that stand at `position` of the segment into the cache; false when that is not
-    /// possible now.
+    /// Copies bytes at `position` of the segment into the cache; false if that is not possible now.
     pub fn append(&mut self, segment: &Arc<Segment>, position: u32, bytes: &[u8]) -> bool {
         if !self.arena.is_open() {
             return false;
@@ -114,19 +111,17 @@ impl LogCache {
         self.slot
     }
 
-    /// The partition is gone.
     pub fn release(&self) {
         if let Some(slot) = self.slot {
             self.arena.release_slot(slot);
         }
     }
 
-    /// The arena and the slot, for a job that kills the blocks without the log's lock.
+    /// Arena and slot, for a job that invalidates the blocks without the log's lock.
     pub fn slot_now(&self) -> Option<(Arc<Arena>, Slot)> {
         Some((Arc::clone(&self.arena), self.slot?))
     }
 
-    /// What such a job left.
     pub fn set_slot(&mut self, slot: Slot) {
         self.slot = Some(slot);
     }

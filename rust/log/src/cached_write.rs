@@ -1,5 +1,5 @@
-//! Bytes of the block cache on their way to the file: whole pages around the page cache, the rest
-//! through it (`docs/block-cache.md`, section 2).
+//! Writes bytes of the block cache to the file: whole pages past the page cache, the rest through
+//! it (`block-cache.md`, section 2).
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::segment::Segment;
 
 const PAGE: u32 = PAGE_BYTES as u32;
 
-/// Shorter writes than this leave their pages in the page cache: the next one begins in the same.
+/// Shorter writes leave their pages in the page cache, since the next one begins in the same page.
 const DROP_BEHIND_MIN_BYTES: u32 = 64 * 1024;
 
-/// Where the last page of a piece begins that is better written with the next piece: it is not whole,
-/// and enough whole ones may come before it. `None` where all should be written.
+/// Where a partial last page begins that is better written with the next piece, provided enough
+/// whole pages precede it; `None` if everything should be written.
 pub(crate) fn page_to_hold_back(position: u32, end: u32, direct_min_bytes: u32) -> Option<u32> {
     let whole_end = end / PAGE * PAGE;
     let is_enough = whole_end.saturating_sub(position) >= direct_min_bytes.max(PAGE);
     (is_enough && whole_end < end).then_some(whole_end)
 }
 
-/// Brings bytes of the block cache to the file, which exists; they are then free to be reclaimed.
+/// Writes bytes of the block cache to the existing file; afterwards they may be reclaimed.
 pub(crate) fn write_cached(
     segment: &Arc<Segment>,
     env: &LogEnv,
@@ -37,10 +37,10 @@ pub(crate) fn write_cached(
     let cached = segment.cached().ok_or_else(missing)?;
     let file = segment.log_file_for_writing()?;
     let guard = cached.arena().enter();
-    // From the beginning of a page where the cache still has that: the page need not be read back,
-    // though it was given up after the write before.
+    // Starts at a page boundary if the cache still has those bytes, which avoids reading the page
+    // back.
     let page = cached.reaches_back(position, position / PAGE * PAGE);
-    // What was written before may be reclaimed at any moment; the rest is not.
+    // Written bytes may be reclaimed at any moment; unwritten ones may not.
     let (start, slices) = match cached.range(&guard, page, end) {
         Some(slices) => (page, slices),
         None => (
@@ -77,8 +77,8 @@ fn write_slices(
         // In order, so that the file never has a hole.
         file.write_slices_at(&head, u64::from(start), false)?;
         if file.write_pages_at(&pages, u64::from(pages_start))? {
-            // The next piece begins with this page, around the page cache too, and would have to
-            // wait for it if it were still dirty.
+            // The next piece begins with this page and bypasses the page cache: a dirty page would
+            // delay it.
             return file.write_slices_at(&rest, u64::from(whole_end), true);
         }
     }
@@ -86,7 +86,8 @@ fn write_slices(
     file.write_slices_at(slices, u64::from(start), drop_behind)
 }
 
-/// How many bytes at the end of `slices`, where a page of the file ends, are whole pages of memory.
+/// How many bytes at the end of `slices`, which is a page boundary of the file, are whole pages of
+/// memory.
 fn whole_pages(slices: &[IoSlice<'_>]) -> usize {
     let mut bytes = 0;
     for slice in slices.iter().rev() {
@@ -104,7 +105,6 @@ fn whole_pages(slices: &[IoSlice<'_>]) -> usize {
     bytes
 }
 
-/// The bytes between two places.
 fn part<'a>(slices: &'a [IoSlice<'_>], from: usize, to: usize) -> Vec<IoSlice<'a>> {
     let mut parts = Vec::with_capacity(slices.len());
     let mut at = 0;

@@ -7,21 +7,21 @@
 //! orders 1 7
 //! ```
 //!
-//! The four `…-offset-checkpoint` files of a log directory have these entries,
-//! `leader-epoch-checkpoint` others ([`crate::leader_epochs`]). An offset is a lower bound, never
-//! current: the files are written now and then. A file that does not parse is refused as a whole;
-//! an empty one holds nothing (a crash may leave it so before its first content).
+//! The `…-offset-checkpoint` files of a log directory have these entries, `leader-epoch-checkpoint`
+//! others ([`crate::leader_epochs`]). An offset is a lower bound, since the files are written
+//! periodically. A malformed file is refused as a whole. An empty one holds nothing: a crash may
+//! leave it so before its first content.
 
 use std::fmt::Write as _;
 
 use thiserror::Error;
 
-/// A file that is longer is not read: far above what 100,000 partitions need.
+/// Longer files are not read; 100,000 partitions need far less.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 
 const VERSION: i32 = 0;
 
-/// A checkpoint file that cannot be used. The text names the file, the line, and what to do.
+/// A checkpoint file that cannot be used. The text names the file, the line, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}, line {line}: {reason}. {advice}")]
 pub struct CheckpointError {
@@ -38,10 +38,10 @@ pub struct CheckpointError {
 const RESTORE: &str = "Restore the file from a backup, or move it away: what it holds is rebuilt";
 const NEWER: &str = "A newer broker wrote it; start that version";
 
-/// Walks the lines of a checkpoint and hands each entry's fields to `entry`.
+/// Parses a checkpoint; `entry` gets each line's fields.
 ///
 /// # Errors
-/// [`CheckpointError`] for a foreign version, a wrong count, or whatever `entry` finds wrong.
+/// [`CheckpointError`] for a foreign version, a wrong count, or an error of `entry`.
 pub(crate) fn parse<T>(
     path: &str,
     bytes: &[u8],
@@ -89,7 +89,6 @@ pub(crate) fn parse<T>(
     Ok(entries)
 }
 
-/// The text of a checkpoint with these entries.
 pub(crate) fn encode<T>(entries: &[T], mut entry: impl FnMut(&mut String, &T)) -> String {
     let mut text = format!("{VERSION}\n{}\n", entries.len());
     for value in entries {
@@ -106,11 +105,11 @@ pub struct OffsetRow {
     pub topic: String,
     /// Partition index, never negative.
     pub partition: i32,
-    /// What it means depends on the file.
+    /// Its meaning depends on the file.
     pub offset: i64,
 }
 
-/// Reads one of the four `…-offset-checkpoint` files; `path` is for error messages.
+/// Parses an `…-offset-checkpoint` file; `path` is for error messages.
 ///
 /// # Errors
 /// [`CheckpointError`].
@@ -140,13 +139,13 @@ pub fn encode_offsets(rows: &[OffsetRow]) -> String {
     })
 }
 
-/// The content of `.kafka_cleanshutdown`. Its presence alone says that the logs need no recovery;
-/// the broker epoch (KIP-966) is what the controller compares, -1 where there is none.
+/// The content of `.kafka_cleanshutdown`. The file's presence says that the logs need no recovery.
+/// The controller compares the broker epoch (KIP-966), -1 if unknown.
 pub fn encode_clean_shutdown(broker_epoch: i64) -> String {
     format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}")
 }
 
-/// The broker epoch in `.kafka_cleanshutdown`, if it is there: older brokers leave the file empty.
+/// The broker epoch in `.kafka_cleanshutdown`; older brokers leave the file empty.
 pub fn parse_clean_shutdown(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?.trim();
     let fields = text.strip_prefix('{')?.strip_suffix('}')?;

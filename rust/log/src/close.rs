@@ -1,4 +1,4 @@
-//! Closing a log in order, and moving its folder out of the way.
+//! Closes a log in order and moves its folder.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use crate::log::Log;
 use crate::names::snapshot_name;
 
 impl Log {
-    /// Writes everything that a clean start relies on: the tail, the rest of the indexes, the
-    /// producers' state. Nothing is synced: [`crate::LogDir::sync_all`] does that for all logs of
-    /// the directory at once. Does input and output; syncer only, with no job of the log on its
-    /// way. The log takes no more appends afterwards.
+    /// Writes what a clean start needs: the tail, remaining index entries, the producer state.
+    /// Syncs nothing: [`crate::LogDir::sync_all`] does that for the whole directory. Does I/O; only
+    /// for the syncer, without another job of the log under way. The log takes no appends
+    /// afterwards.
     ///
     /// # Errors
-    /// The disk's, or that the log is poisoned. The directory must not be marked clean then.
+    /// A disk error, or the log is poisoned. The directory must not be marked clean then.
     pub fn close_cleanly(&mut self) -> io::Result<()> {
         while let Some(mut job) = self.take_writes() {
             let result = job.execute();
@@ -30,7 +30,7 @@ impl Log {
             return Err(io::Error::other(reason.to_owned()));
         }
         if self.has_unwritten() {
-            return Err(io::Error::other("not everything is written"));
+            return Err(io::Error::other("some records are not written yet"));
         }
         self.truncating = true;
         if self.active.size > 0 {
@@ -49,22 +49,21 @@ impl Log {
         Ok(())
     }
 
-    /// Everything that was written is durable ([`crate::LogDir::sync_all`] said so).
+    /// Everything written is durable, after [`crate::LogDir::sync_all`].
     pub fn all_synced(&mut self) {
         self.sync.recovery_point = self.written.offset;
         let (synced, end) = (self.written.offset, self.end.offset);
         self.sync.ages.forget_below(synced, end);
     }
 
-    /// The partition is gone, folder and all: its blocks in the cache are free.
+    /// Frees the log's blocks in the cache after its folder was deleted.
     pub fn release_blocks(&self) {
         if let Some(cache) = &self.cache {
             cache.release();
         }
     }
 
-    /// The folder was renamed (the topic is being deleted): files that are opened from now on are
-    /// looked for there.
+    /// The folder was renamed for deletion: files opened from now on are looked for there.
     pub fn folder_moved(&self, path: &std::path::Path) {
         self.folder.moved(path);
     }

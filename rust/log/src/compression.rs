@@ -1,8 +1,8 @@
-//! The four codecs of record batches: decoding with a bound, encoding for topics that ask for it.
+//! The four codecs of record batches: bounded decoding, and encoding for topics that ask for it.
 //!
-//! A batch's records are compressed as one block. Decoding is streamed into a buffer that its owner
-//! reuses and stops as soon as the output passes its bound, so a small batch that would expand to
-//! gigabytes costs the bound at most. The output promises nothing about records.
+//! A batch's records are compressed as one block. Decoding streams into a reusable buffer and stops
+//! once the output passes its bound, so a small batch that would expand to gigabytes costs at most
+//! the bound. The output need not be valid records.
 
 mod lz4;
 mod snappy;
@@ -16,34 +16,25 @@ use pyrklog_wire::batch::Compression;
 use thiserror::Error;
 use zstd::zstd_safe::{DCtx, DParameter};
 
-/// What a batch may expand to unless configured otherwise: as much as a client can send without
-/// compression (`socket.request.max.bytes`).
+/// Default bound of a batch's expansion: what a client can send without compression
+/// (`socket.request.max.bytes`).
 pub const EXPANDED_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
 
-/// Largest window of a zstd frame, as its power of two: what Java's library accepts.
+/// Largest window of a zstd frame, as a power of two: the limit of Java's library.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 const ZSTD_LEVEL: i32 = 3;
-/// Decoders and scratch buffers that grew beyond this are not kept.
+/// Larger decoders and scratch buffers are not kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 const FIRST_READ_BYTES: usize = 16 * 1024;
 
 /// A batch body that cannot be expanded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum DecompressError {
-    /// The output passed its bound; decoding stopped there.
     #[error("the records expand to more than {limit_bytes} bytes")]
-    TooLarge {
-        /// The bound.
-        limit_bytes: usize,
-    },
-    /// The bytes do not follow the codec's format.
+    TooLarge { limit_bytes: usize },
     #[error("the records are not valid {codec}: {reason}")]
-    Corrupt {
-        /// Name of the codec.
-        codec: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
+    Corrupt { codec: &'static str, reason: String },
 }
 
 impl DecompressError {
@@ -60,10 +51,10 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Replaces the content of `out` with the expansion of `body`, at most `limit_bytes` of it.
+/// Replaces the content of `out` by the expansion of `body`, at most `limit_bytes`.
 ///
 /// # Errors
-/// [`DecompressError`]; `out` then holds a part of the expansion or nothing.
+/// [`DecompressError`]; `out` then holds a part of the expansion.
 pub fn decompress(
     codec: Compression,
     body: &[u8],
@@ -81,8 +72,8 @@ pub fn decompress(
     }
 }
 
-/// Hands the expansion of `body` to `use_it`, in a buffer of the thread that is reused, or `body`
-/// itself if it is not compressed.
+/// Calls `use_it` with the expansion of `body` in a buffer of the thread, or with `body` itself if
+/// it is not compressed.
 ///
 /// # Errors
 /// [`DecompressError`].
@@ -95,7 +86,7 @@ pub fn with_decompressed<T>(
     if codec == Compression::None {
         return Ok(use_it(body));
     }
-    // Taken, not borrowed: should `use_it` come back here, it finds an empty buffer.
+    // Taken, not borrowed: a nested call finds an empty buffer.
     let mut scratch = SCRATCH.take();
     let result = decompress(codec, body, &mut scratch, limit_bytes).map(|()| use_it(&scratch));
     if scratch.capacity() <= KEPT_BYTES_MAX {
@@ -104,10 +95,10 @@ pub fn with_decompressed<T>(
     result
 }
 
-/// Appends `records`, compressed with the codec's usual level, to `out`.
+/// Appends `records` to `out`, compressed at the codec's usual level.
 ///
 /// # Errors
-/// What the codec's library reports, such as a lack of memory.
+/// An error of the codec's library, such as a lack of memory.
 pub fn compress(codec: Compression, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     match codec {
         Compression::None => out.extend_from_slice(records),
@@ -145,7 +136,6 @@ fn new_zstd_context() -> Result<DCtx<'static>, DecompressError> {
     Ok(context)
 }
 
-/// Where decoders put their output; keeps the bound.
 struct Sink<'a> {
     out: &'a mut Vec<u8>,
     limit_bytes: usize,
@@ -158,7 +148,6 @@ impl Sink<'_> {
         }
     }
 
-    /// Bytes that still fit.
     fn room(&self) -> usize {
         self.limit_bytes - self.out.len().min(self.limit_bytes)
     }
@@ -185,7 +174,6 @@ impl Sink<'_> {
         filled.map(|_| ())
     }
 
-    /// Reads `decoder` to its end.
     fn drain(
         &mut self,
         codec: Compression,
@@ -195,7 +183,7 @@ impl Sink<'_> {
         let mut chunk_bytes = input_bytes.saturating_mul(4).max(FIRST_READ_BYTES);
         loop {
             let start = self.out.len();
-            // One byte more than fits tells an end at the bound from one behind it.
+            // One byte more than fits tells output of exactly the bound from a longer one.
             let wanted = chunk_bytes.min(self.room() + 1);
             self.fill(wanted, |space| read_full(&mut decoder, space, codec))?;
             if self.out.len() > self.limit_bytes {

@@ -1,13 +1,13 @@
-//! The options of one topic that its logs act on.
+//! The topic options that logs act on.
 
 use std::str::FromStr;
 
 pub use pyrklog_wire::batch::TimestampType;
 
-/// Reads `message.timestamp.type`.
+/// Parses `message.timestamp.type`.
 ///
 /// # Errors
-/// Any other value than "CreateTime" and "LogAppendTime".
+/// Any value other than "CreateTime" and "LogAppendTime".
 pub fn timestamp_type(text: &str) -> Result<TimestampType, UnknownOption> {
     match text {
         "CreateTime" => Ok(TimestampType::CreateTime),
@@ -16,7 +16,7 @@ pub fn timestamp_type(text: &str) -> Result<TimestampType, UnknownOption> {
     }
 }
 
-/// `compression.type` of a topic: what batches are stored as.
+/// `compression.type` of a topic: how batches are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionType {
     /// As the producer sent them.
@@ -49,13 +49,13 @@ impl FromStr for CompressionType {
     }
 }
 
-/// An option's value is none of those that Kafka knows.
+/// An option's value is unknown to Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} cannot be \"{value}\"")]
 pub struct UnknownOption {
     /// Kafka's name of the option.
     pub option: &'static str,
-    /// What was given.
+    /// The value.
     pub value: String,
 }
 
@@ -68,33 +68,33 @@ impl UnknownOption {
     }
 }
 
-/// Topic options after topic, broker and default values were resolved; each field has the name of
-/// Kafka's topic option with dots as underscores. Whoever builds one has checked the bounds.
+/// Resolved topic options. Each field has the name of Kafka's topic option with dots as
+/// underscores. The caller has checked the bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// A segment is rolled before it would grow beyond this.
     pub segment_bytes: u32,
-    /// A segment is rolled when its first batch is older than this (by the batches' timestamps).
+    /// A segment is rolled when its first batch is older than this, by batch timestamps.
     pub segment_ms: i64,
-    /// The most by which `segment_ms` is shortened, differently for each segment.
+    /// Largest random reduction of `segment_ms`, per segment.
     pub segment_jitter_ms: i64,
-    /// The size at which an offset or time index is full, which rolls the segment.
+    /// Size of a full offset or time index, which rolls the segment.
     pub segment_index_bytes: u32,
     /// An index entry is made for the first batch after this many bytes.
     pub index_interval_bytes: u32,
     /// The largest batch, as stored, header included.
     pub max_message_bytes: u32,
-    /// Whose timestamps the records carry.
+    /// The source of timestamps.
     pub message_timestamp_type: TimestampType,
     /// How far a record's timestamp may lie before the broker's clock.
     pub message_timestamp_before_max_ms: i64,
     /// How far a record's timestamp may lie after the broker's clock.
     pub message_timestamp_after_max_ms: i64,
-    /// What batches are stored as.
+    /// How batches are stored.
     pub compression_type: CompressionType,
-    /// The gate opens only after an fsync once this many records are unsynced; 1 = each append.
+    /// With this many unsynced records the durable end offset waits for an fsync; 1 = each append.
     pub flush_messages: i64,
-    /// Written data is synced at the latest after this time.
+    /// Written data is synced within this time.
     pub flush_ms: i64,
     /// Segments whose newest record is older are deleted; -1 = no limit.
     pub retention_ms: i64,

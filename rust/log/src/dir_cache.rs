@@ -1,22 +1,22 @@
-//! A log directory's block cache, and what its logs find there when they are opened.
+//! A log directory's block cache and the blocks that its logs claim when they are opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pyrklog_arena::{Arena, CachedSegment, Found, FoundPartition, PartitionName};
 
-/// A directory's arena, and what was found in it and not taken up yet.
+/// A directory's arena and the blocks found in it that no log has claimed yet.
 #[derive(Debug)]
 pub(crate) struct DirCache {
     pub arena: Arc<Arena>,
-    /// An earlier life of the same boot left the directory: whatever it wrote is in the files.
+    /// The previous run was in the same boot, so the files have all that it wrote.
     pub is_same_boot: bool,
     pub found: Found,
-    /// Blocks that must not be used nor lost.
+    /// Blocks that must be neither used nor freed, with the reason.
     pub quarantined: HashMap<PartitionName, (FoundPartition, String)>,
 }
 
-/// What a log that is opened gets.
+/// What an opened log gets.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub arena: Arc<Arena>,
@@ -24,10 +24,10 @@ pub(crate) struct Claimed {
     pub found: Option<FoundPartition>,
 }
 
-/// What is found of one log: by segment.
+/// A log's blocks by segment base offset.
 pub(crate) type FoundSegments = BTreeMap<i64, Arc<CachedSegment>>;
 
-/// Whether any of it is not in the files.
+/// Whether any block is missing in the files.
 pub(crate) fn has_unwritten(segments: &FoundSegments) -> bool {
     segments
         .values()

@@ -1,11 +1,10 @@
-//! What a file of a log directory holds, row by row, and what is wrong with it.
+//! Dumps a file of a log directory row by row, with the damage found in it.
 //!
-//! A row is a list of named values; the first one is `kind`. Damage is a row too (`kind` =
-//! "damage", with `position`, `offset` and `message`), behind which the reading goes on where that
-//! makes sense. Only a file that cannot be read, or is none of ours, is an error.
+//! A row is a list of named values, `kind` first. Damage is a row as well (`kind` = "damage", with
+//! `position`, `offset` and `message`); reading goes on behind it where possible. Only an
+//! unreadable or unknown file is an error.
 //!
-//! Files are read through [`Source`] in pieces: a segment of a gigabyte takes as much memory as its
-//! largest batch.
+//! [`Source`] is read in pieces, so a segment needs no more memory than its largest batch.
 
 mod batch_rows;
 mod flipped_bit;
@@ -25,13 +24,13 @@ use thiserror::Error;
 use crate::disk::{Disk, DiskFile, OpenMode, RealDisk, read_file};
 use crate::names::{FileKind, LEADER_EPOCH_CHECKPOINT, file_kind, file_name, parse_segment_file};
 
-/// Files other than segments are read whole, up to this size.
+/// Size limit of files other than segments, which are read whole.
 const WHOLE_FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Not there.
+    /// Absent.
     Null,
     /// Yes or no.
     Bool(bool),
@@ -41,7 +40,7 @@ pub enum Value {
     Text(String),
     /// Keys and values of records.
     Bytes(Vec<u8>),
-    /// Several.
+    /// Several values.
     List(Vec<Value>),
 }
 
@@ -59,47 +58,36 @@ impl Value {
     }
 }
 
-/// Named values, in the order in which they are to be shown.
+/// Named values in display order.
 pub type Row = Vec<(&'static str, Value)>;
 
-/// What is asked for.
+/// What to show and check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Show the records of each batch.
     pub records: bool,
-    /// Check everything that can be checked: records against headers, indexes against the segment
-    /// beside them. Checksums and order are always checked.
+    /// Check records against headers and indexes against their segment. Checksums and order are
+    /// always checked.
     pub verify: bool,
 }
 
 /// A file that cannot be dumped.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum DumpError {
-    /// Its name is none that a log directory has.
+    /// The name is not one of a log directory's files.
     #[error("{} is not a file of a log directory that holds anything to show", .0.display())]
     UnknownFile(PathBuf),
-    /// It cannot be read.
     #[error("{} cannot be read: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// Bytes to read from at any position.
 pub trait Source: Send {
     /// Size in bytes.
-    ///
-    /// # Errors
-    /// What the file says.
     fn size(&self) -> io::Result<u64>;
 
     /// Reads up to `buffer.len()` bytes at `position`; 0 at the end.
-    ///
-    /// # Errors
-    /// What the file says.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 }
 
@@ -128,7 +116,6 @@ impl Source for Arc<dyn DiskFile> {
     }
 }
 
-/// Reads exactly `len` bytes.
 fn read_exact(source: &dyn Source, position: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let mut done = 0;
@@ -151,7 +138,7 @@ fn read_whole(source: &dyn Source) -> io::Result<Vec<u8>> {
     read_exact(source, 0, len as usize)
 }
 
-/// Something wrong at a byte of the file, at an offset if one is known.
+/// A damage row at a byte of the file, and at an offset if known.
 fn damage(position: u64, offset: Option<i64>, message: impl Into<String>) -> Row {
     vec![
         ("kind", Value::text("damage")),
@@ -170,7 +157,6 @@ trait RowSource: Send {
     fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool>;
 }
 
-/// Rows that are all there.
 impl RowSource for Vec<Row> {
     fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
         rows.extend(std::mem::take(self));
@@ -178,7 +164,7 @@ impl RowSource for Vec<Row> {
     }
 }
 
-/// The rows of a file, read as they are asked for. After an error there are no more.
+/// The rows of a file, read on demand. An error is the last item.
 pub struct Dump {
     path: PathBuf,
     rows: VecDeque<Row>,
@@ -223,8 +209,7 @@ pub struct Beside {
     pub leader_epochs: Option<Vec<u8>>,
 }
 
-/// Opens a file by what its name says that it is, and with `verify` those beside it that it can be
-/// held against.
+/// Opens a file whose kind its name tells, and with `verify` the files to check it against.
 ///
 /// # Errors
 /// [`DumpError`].
@@ -251,7 +236,7 @@ pub fn open(path: &Path, options: Options) -> Result<Dump, DumpError> {
     dump(path, Box::new(file), beside, options)
 }
 
-/// Dumps a file that is open; `path` tells by its name what it is.
+/// Dumps an open file; `path` tells its kind.
 ///
 /// # Errors
 /// [`DumpError`].

@@ -1,4 +1,4 @@
-//! What all logs of one log directory share: the disk, the poison flag, buffers, file handles.
+//! What the logs of one log directory share: disk, poison flag, buffers, file handles.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -13,19 +13,19 @@ use crate::kept::Kept;
 use crate::segment_handle::SegmentHandle;
 use crate::windows::Windows;
 
-/// Empty tails kept for reuse, and the largest capacity one may have to be kept.
+/// Limits of unused tail buffers: number, capacity of each, total capacity.
 const SPARE_TAILS_MAX: usize = 64;
 const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
 const SPARE_BYTES_MAX: usize = 64 << 20;
 
-/// Below this the device's own time for a write costs more than the copy to the page cache.
+/// For smaller writes the device's own time exceeds the cost of a copy to the page cache.
 pub const DIRECT_MIN_BYTES: u32 = 64 * 1024;
 
 /// Shared by the logs of one log directory.
 ///
-/// A directory that failed once is *poisoned*: the state of its disk is unknown, so nothing in it
-/// is written, synced or served any more until the process starts anew. An fsync is never retried
-/// (after a failed one the kernel may have dropped the pages and call the next one a success).
+/// After a failure the directory is *poisoned*: the state of its disk is unknown, so nothing in it
+/// is written, synced or served until the process restarts. An fsync is never retried: after a
+/// failed one the kernel may have dropped the pages and report success.
 #[derive(Debug)]
 pub struct LogEnv {
     disk: Arc<dyn Disk>,
@@ -34,27 +34,25 @@ pub struct LogEnv {
     spare: Mutex<SpareBuffers>,
     handles: Mutex<VecDeque<Weak<dyn SegmentHandle>>>,
     max_open_segments: usize,
-    /// Segments that take no more batches and are not synced.
+    /// Closed segments that are not synced.
     unsynced_segments: AtomicUsize,
     cache: OnceLock<Mutex<DirCache>>,
-    /// Topics and partitions of logs whose files are to be checked when they are opened.
+    /// Logs to recover when opened: (topic, partition).
     unrecovered: Mutex<HashSet<(String, i32)>>,
-    /// Those that an earlier life did not close and nobody has opened since: an orderly end says
-    /// nothing about them.
+    /// Logs that an earlier run left unclosed and that were not opened since. An orderly shutdown
+    /// does not make them clean.
     left_open: Mutex<HashSet<(String, i32)>>,
     windows: Windows,
     kept: Kept,
     direct_min_bytes: AtomicU32,
 }
 
-/// Empty buffers of tails, kept for the next one.
 #[derive(Debug, Default)]
 struct SpareBuffers {
     buffers: Vec<TailBuffers>,
     bytes: usize,
 }
 
-/// The memory of a tail.
 #[derive(Debug, Default)]
 pub(crate) struct TailBuffers {
     /// Batches, back to back.
@@ -64,16 +62,15 @@ pub(crate) struct TailBuffers {
 }
 
 impl TailBuffers {
-    /// Memory held.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity() + self.entries.capacity()
     }
 }
 
 impl LogEnv {
-    /// `max_open_segments` bounds how many segments that are only read have files open, each at most
-    /// three; a segment's `.log` stays open from its first write until it is closed and synced. It bounds,
-    /// too, how many closed segments wait for that before none is rolled because of its age.
+    /// `max_open_segments` bounds the segments open for reading only, each with up to three files.
+    /// The `.log` of a written segment stays open until it is closed and synced. The bound also
+    /// limits unsynced closed segments before rolls by age stop.
     pub fn new(disk: Arc<dyn Disk>, max_open_segments: usize) -> Arc<Self> {
         Arc::new(Self {
             disk,
@@ -92,7 +89,7 @@ impl LogEnv {
         })
     }
 
-    /// So many bytes of the block cache and more are written around the page cache.
+    /// Sets the least bytes of the block cache to write past the page cache.
     pub fn set_direct_min_bytes(&self, bytes: u32) {
         self.direct_min_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -101,9 +98,9 @@ impl LogEnv {
         self.direct_min_bytes.load(Ordering::Relaxed)
     }
 
-    /// Gives the directory its block cache, before any log is opened; once. `found` is what an
-    /// earlier life left in the arena. With `is_same_boot` that life used the directory since the
-    /// machine was started, so that the files hold all that it wrote.
+    /// Sets the directory's block cache, once, before any log is opened. `found` is what an earlier
+    /// run left in the arena. With `is_same_boot` that run was in this boot, so the files hold all
+    /// that it wrote.
     pub fn set_cache(&self, arena: Arc<Arena>, is_same_boot: bool, found: Found) {
         let cache = DirCache {
             arena,
@@ -111,7 +108,7 @@ impl LogEnv {
             found,
             quarantined: HashMap::new(),
         };
-        // A second cache would be a mistake of the caller; the first one is in use.
+        // The first one stays.
         let _first_stays = self.cache.set(Mutex::new(cache));
     }
 
@@ -120,46 +117,45 @@ impl LogEnv {
         Some(Arc::clone(&self.cache.get()?.lock().arena))
     }
 
-    /// Whether the cache is that of an earlier life of the broker in this boot: whatever was appended
-    /// then is there.
-    pub fn has_taken_up_cache(&self) -> bool {
+    /// Whether the cache was reattached within the same boot, so that all records are there.
+    pub fn has_reattached_cache(&self) -> bool {
         self.cache
             .get()
             .is_some_and(|cache| cache.lock().is_same_boot)
     }
 
-    /// The files of these logs may lack what was written to them.
+    /// Sets the logs whose files may lack written data.
     pub(crate) fn recover(&self, logs: HashSet<(String, i32)>) {
         *self.unrecovered.lock() = logs;
     }
 
-    /// Whether a log is one of them still.
+    /// Whether a log still needs recovery.
     pub(crate) fn must_recover(&self, topic: &str, partition: i32) -> bool {
         let unrecovered = self.unrecovered.lock();
         !unrecovered.is_empty() && unrecovered.contains(&(topic.to_owned(), partition))
     }
 
-    /// These logs were not closed by the life that had them open.
+    /// Adds logs that an earlier run left unclosed.
     pub(crate) fn left_open(&self, logs: HashSet<(String, i32)>) {
         self.left_open.lock().extend(logs);
     }
 
-    /// A log was let go without having been closed in order, and its folder is still there: the next
-    /// opening recovers it, in this life or another.
+    /// A log was dropped without an orderly close and its folder remains: the next opening, in this
+    /// run or another, recovers it.
     pub fn leave_open(&self, topic: &str, partition: i32) {
         let name = (topic.to_owned(), partition);
         self.unrecovered.lock().insert(name.clone());
         self.left_open([name].into());
     }
 
-    /// Logs that are not as an orderly close leaves them and were not opened since.
+    /// Logs that were not closed in order and not opened since.
     pub(crate) fn not_closed(&self) -> HashSet<(String, i32)> {
         let mut logs = self.left_open.lock().clone();
         logs.extend(self.unrecovered.lock().iter().cloned());
         logs
     }
 
-    /// It was opened, or is gone. True for the last one that was to be recovered.
+    /// A log was opened or deleted. True for the last one that needed recovery.
     pub(crate) fn recovered(&self, topic: &str, partition: i32) -> bool {
         self.left_open.lock().remove(&(topic.to_owned(), partition));
         let mut unrecovered = self.unrecovered.lock();
@@ -168,9 +164,8 @@ impl LogEnv {
             && unrecovered.is_empty()
     }
 
-    /// How many partitions that were refused, or whose log was not opened, have blocks that are not
-    /// written, or of which that is not known: while there are any, the arena must not be given up,
-    /// nor the directory be taken for clean.
+    /// Number of refused or unopened partitions with blocks that are unwritten or damaged. While
+    /// there are any, the arena must not be removed nor the directory marked clean.
     pub fn unclaimed_unwritten(&self) -> usize {
         let Some(cache) = self.cache.get() else {
             return 0;
@@ -187,13 +182,13 @@ impl LogEnv {
             .count()
     }
 
-    /// Partitions whose blocks nobody has claimed yet.
+    /// Partitions with unclaimed blocks.
     pub fn unclaimed_partitions(&self) -> Vec<PartitionName> {
         let cache = self.cache.get().map(Mutex::lock);
         cache.map_or_else(Vec::new, |cache| cache.found.keys().cloned().collect())
     }
 
-    /// Gives up the blocks of a partition that is not there any more.
+    /// Frees the blocks of a partition that no longer exists.
     pub fn forget_partition(&self, name: &PartitionName) {
         let Some(cache) = self.cache.get() else {
             return;
@@ -204,7 +199,7 @@ impl LogEnv {
         }
     }
 
-    /// Gives up all blocks of a folder that was deleted before its log was opened, or whose log was
+    /// Frees all blocks of a folder that was deleted before its log was opened or after it was
     /// refused.
     pub fn forget_folder(&self, topic: &str, partition: i32) {
         let Some(cache) = self.cache.get() else {
@@ -224,7 +219,7 @@ impl LogEnv {
         }
     }
 
-    /// Gives up the blocks of a log that was closed before its folder was deleted.
+    /// Frees the blocks of a log that was closed before its folder was deleted.
     pub fn forget_closed(&self, name: &PartitionName) {
         let Some(cache) = self.cache.get() else {
             return;
@@ -235,7 +230,7 @@ impl LogEnv {
         }
     }
 
-    /// What the arena holds of a log, if there is an arena.
+    /// Claims a log's blocks; `None` without an arena.
     ///
     /// # Errors
     /// Why the blocks must not be used.
@@ -266,14 +261,14 @@ impl LogEnv {
         }))
     }
 
-    /// Gives blocks back that were claimed for an opening that is to be tried again.
+    /// Returns claimed blocks for a later try to open the log.
     pub(crate) fn unclaim(&self, name: &PartitionName, found: FoundPartition) {
         if let Some(cache) = self.cache.get() {
             cache.lock().found.insert(name.clone(), found);
         }
     }
 
-    /// Keeps blocks that must not be used, so that they are not lost either.
+    /// Keeps blocks that must be neither used nor freed.
     pub(crate) fn quarantine(&self, name: &PartitionName, found: FoundPartition, reason: &str) {
         if let Some(cache) = self.cache.get() {
             let kept = (found, reason.to_owned());
@@ -281,14 +276,14 @@ impl LogEnv {
         }
     }
 
-    /// The disk under the directory.
+    /// The disk.
     pub fn disk(&self) -> &dyn Disk {
         &*self.disk
     }
 
-    /// Makes every log of the directory refuse from now on; the first reason is kept.
+    /// Makes every log of the directory refuse from now on; the first reason stays.
     pub fn poison(&self, reason: impl Into<String>) {
-        // A second failure of a directory that already failed says nothing new.
+        // A second failure adds nothing.
         let _first_wins = self.poison.set(reason.into());
     }
 
@@ -298,46 +293,43 @@ impl LogEnv {
         self.poison.get().map(String::as_str)
     }
 
-    /// What readers far behind hold of the directory's files.
+    /// Windows of readers far behind.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
     }
 
-    /// Which old data of the directory stay in the page cache.
+    /// Old data that stays in the page cache.
     pub(crate) fn kept(&self) -> &Kept {
         &self.kept
     }
 
-    /// Gives up what no reader that is far behind came for since the last call, and of the old data in
-    /// the page cache what there is no room for any more.
+    /// Gives up windows idle since the last call, and old data in the page cache beyond the limit.
     pub fn forget_idle_reads(&self) {
         self.windows.forget_idle();
         self.kept.settle();
     }
 
-    /// Old data that was read and is left in the page cache; the system may have taken some of it
-    /// back.
+    /// Bytes of old data left in the page cache; the system may have reclaimed some.
     pub fn kept_bytes(&self) -> u64 {
         self.kept.bytes()
     }
 
-    /// Memory that readers far behind hold.
+    /// Memory held by readers far behind.
     pub fn window_bytes(&self) -> usize {
         self.windows.bytes()
     }
 
-    /// Whether logs take no records for lack of space; what they have is read and written on.
+    /// Whether logs refuse records for lack of space; reads and writes go on.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::SeqCst)
     }
 
-    /// See [`LogEnv::is_full`]; returns what it was before.
+    /// Sets [`LogEnv::is_full`]; returns the previous value.
     pub fn set_full(&self, is_full: bool) -> bool {
         self.is_full.swap(is_full, Ordering::SeqCst)
     }
 
-    /// Empty buffers for a tail, recycled when possible.
     pub(crate) fn take_buffers(&self) -> TailBuffers {
         let mut spare = self.spare.lock();
         let buffers = spare.buffers.pop().unwrap_or_default();
@@ -345,13 +337,12 @@ impl LogEnv {
         buffers
     }
 
-    /// Keeps the memory of a written tail for the next one.
     pub(crate) fn recycle_buffers(&self, mut buffers: TailBuffers) {
         buffers.bytes.clear();
         buffers.entries.clear();
         let capacity = buffers.capacity_bytes();
         let mut spare = self.spare.lock();
-        if capacity <= SPARE_TAIL_BYTES_MAX
+        if (1..=SPARE_TAIL_BYTES_MAX).contains(&capacity)
             && spare.bytes + capacity <= SPARE_BYTES_MAX
             && spare.buffers.len() < SPARE_TAILS_MAX
         {
@@ -360,7 +351,7 @@ impl LogEnv {
         }
     }
 
-    /// Counts the segments that take no more batches and are not synced, each with its file open.
+    /// Counts closed segments that are not synced and thus have their file open.
     pub(crate) fn count_unsynced(&self, is_synced: bool) {
         if is_synced {
             self.unsynced_segments.fetch_sub(1, Ordering::Relaxed);
@@ -369,29 +360,28 @@ impl LogEnv {
         }
     }
 
-    /// Whether there are as many of them as may be: no log rolls because of age until some are synced.
+    /// Whether these are as many as allowed: no log rolls because of age until some are synced.
     #[inline]
     pub(crate) fn has_many_unsynced(&self) -> bool {
         self.unsynced_segments.load(Ordering::Relaxed) >= self.max_open_segments
     }
 
-    /// Notes that a segment opened a file for reading, and closes those of others if there are too
-    /// many. Closing may wait for the disk.
+    /// A segment opened a file for reading: closes files of others if too many are open. May wait
+    /// for the disk.
     pub(crate) fn opened<S: SegmentHandle + 'static>(&self, segment: &Arc<S>) {
         self.list(segment);
         self.close_surplus();
     }
 
-    /// Notes that a segment has a file open that may be closed when others need its place. Memory
-    /// only: for those who hold a log's lock.
+    /// Adds a segment with a file that may be closed for others. Memory only, for callers that hold
+    /// a log's lock.
     pub(crate) fn list<S: SegmentHandle + 'static>(&self, segment: &Arc<S>) {
         let segment: Weak<S> = Arc::downgrade(segment);
         self.handles.lock().push_back(segment);
     }
 
-    /// Closes files while too many are open: of the segments opened longest ago that were not used
-    /// since they were last considered. May wait for the disk, with no lock held but those of the
-    /// caller, who must hold no log's.
+    /// Closes files while too many are open: those opened longest ago that were not used since last
+    /// considered. May wait for the disk; the caller must hold no log's lock.
     pub fn close_surplus(&self) {
         let mut closing = Vec::new();
         let mut segments = Vec::new();
@@ -408,7 +398,7 @@ impl LogEnv {
             if !segment.take_files_unless_used(&mut closing) {
                 handles.push_back(oldest);
             }
-            // It may be the last holder by now.
+            // This may be the last reference.
             segments.push(segment);
         }
         drop(handles);

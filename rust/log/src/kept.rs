@@ -1,8 +1,8 @@
-//! Which old data stay in the page cache after they were read: a list of *pieces*, so that there is a
-//! bound, and a scan pushes out nothing that is read again and again (docs/reads.md).
+//! Decides which old data stays in the page cache after it was read: a bounded list of *pieces* in
+//! which a scan does not displace data that is read repeatedly (reads.md).
 //!
-//! The pages are the kernel's, which may take any of them back at any time; this decides which ones
-//! it is given, and names those to give up.
+//! The kernel owns the pages and may reclaim any of them. This module decides which to give it and
+//! which to drop.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +18,20 @@ use piece::{BACK_BYTES, GivenUp, Key, Read};
 mod passing;
 mod piece;
 
-/// Of the pieces that do not fit any more, one of so many takes the place of another.
+/// One in this many pieces that do not fit replaces another.
 const CHANCE: u32 = 16;
 
-/// How many of the oldest pieces are looked at for one that nobody came back for.
+/// Oldest pieces that are examined for one not read again.
 const LOOKS_MAX: usize = 2;
 
-/// So much of what may be kept may pass beside it, in each directory.
+/// Bytes that may pass beside the limit in each directory, as a fraction of it.
 const PASSING_SHARE: u64 = 4;
 
-/// All log directories' pieces, in bytes.
 static KEPT_BYTES: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
 
-/// What may be kept of all log directories.
 static ROOM_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// From now on so much old data of all log directories of the process is kept in the page cache at
-/// most; at first none is.
+/// Limits old data in the page cache, over all log directories of the process; initially 0.
 pub fn set_kept_max_bytes(max_bytes: u64) {
     ROOM_BYTES.store(max_bytes, Ordering::Relaxed);
 }
@@ -43,39 +40,37 @@ fn room_bytes() -> u64 {
     ROOM_BYTES.load(Ordering::Relaxed)
 }
 
-/// How bytes that are not in memory are to be read.
+/// How to read bytes that are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Past the page cache.
     Past,
-    /// Into the page cache. So many pieces are to be asked for first, this one the first of them; 0
-    /// where that was done.
+    /// Into the page cache. First ask for this many pieces, beginning with this one; 0 if that was
+    /// done.
     PageCache { ask_pieces: u64 },
 }
 
 #[derive(Debug)]
 struct Piece {
     segment: Weak<dyn SegmentHandle>,
-    /// Where it was read last.
     last: u64,
-    /// Somebody came back for it.
+    /// It was read again.
     is_used: bool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     pieces: HashMap<Key, Piece>,
-    /// In the order in which they came.
+    /// In order of arrival.
     order: VecDeque<Key>,
-    /// Those without a place.
     passing: Passing,
-    /// Pieces for which there was no room.
+    /// Number of pieces that did not fit.
     refused: u32,
-    /// Of all that share the room.
+    /// Shared by all directories.
     sum_bytes: Arc<AtomicU64>,
 }
 
-/// What is kept of a log directory.
+/// The kept pieces of a log directory.
 #[derive(Debug)]
 pub(crate) struct Kept {
     inner: Mutex<Inner>,
@@ -94,35 +89,34 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Whether anything is kept at all.
+    /// Whether anything may be kept.
     pub fn is_open(&self) -> bool {
         room_bytes() >= PIECE_BYTES
     }
 
-    /// A reader is at `position`: how it goes on if nothing is to be decided there.
+    /// Notes a read at `position`; the verdict if it needs no decision.
     pub fn touch(&self, segment: &dyn SegmentHandle, position: u64) -> Option<Verdict> {
         self.inner.lock().touch(read_at(segment, position))
     }
 
-    /// Whether the piece at `position` is kept, or passes.
+    /// Whether the piece at `position` is kept or passing.
     pub fn holds(&self, segment: u64, position: u64) -> bool {
         self.inner.lock().holds((segment, position / PIECE_BYTES))
     }
 
-    /// The same, or the piece before it.
+    /// The same for this piece or the one before.
     pub fn holds_or_before(&self, segment: u64, position: u64) -> bool {
         let number = position / PIECE_BYTES;
         let inner = self.inner.lock();
         (number.saturating_sub(1)..=number).any(|number| inner.holds((segment, number)))
     }
 
-    /// Whether another piece may be kept without the end of one.
+    /// Whether a piece fits without displacing another.
     pub fn has_room(&self) -> bool {
         self.inner.lock().has_room(room_bytes())
     }
 
-    /// Bytes at `position` are to be read: where to? A new piece may take the place of others, which
-    /// are given up here.
+    /// Decides how to read at `position`. A new piece may displace others, which are given up here.
     pub fn judge<S: SegmentHandle + 'static>(&self, segment: &Arc<S>, position: u64) -> Verdict {
         let max_bytes = room_bytes();
         let read = read_at(&**segment, position);
@@ -139,15 +133,14 @@ impl Kept {
         verdict
     }
 
-    /// The segment's file is cut.
     pub fn forget(&self, segment: u64) {
         let mut inner = self.inner.lock();
         inner.retain(|key, _| key.0 != segment);
         inner.passing.forget(segment);
     }
 
-    /// Gives up what does not fit any more, what nobody reads that passes, and what is of segments
-    /// that are gone. To be called every few seconds.
+    /// Gives up pieces that no longer fit, idle passing ones, and those of dropped segments. Call
+    /// every few seconds.
     pub fn settle(&self) {
         let max_bytes = room_bytes();
         let mut given_up = Vec::new();
@@ -162,7 +155,6 @@ impl Kept {
         give_up(given_up);
     }
 
-    /// What is kept.
     pub fn bytes(&self) -> u64 {
         self.inner.lock().order.len() as u64 * PIECE_BYTES
     }
@@ -200,7 +192,7 @@ impl Inner {
             let goes_on = self.passing.goes_on(read);
             return goes_on.then_some(Verdict::PageCache { ask_pieces: 0 });
         };
-        // One reader only goes forward, but for a batch that was cut off at the end of a reply.
+        // A reader only goes forward, except for a batch that was cut off at the end of a reply.
         let came_back = read.position + BACK_BYTES <= piece.last;
         piece.is_used |= came_back;
         piece.last = read.position;
@@ -259,7 +251,7 @@ impl Inner {
         self.sum_bytes.load(Ordering::Relaxed) + PIECE_BYTES <= max_bytes
     }
 
-    /// The oldest one that nobody came back for. The others looked at have another round.
+    /// Removes the oldest piece that was not read again; examined ones move to the back.
     fn take_unused(&mut self, given_up: &mut GivenUp) {
         for _ in 0..LOOKS_MAX.min(self.order.len()) {
             let Some(key) = self.order.pop_front() else {
@@ -274,7 +266,6 @@ impl Inner {
         }
     }
 
-    /// The oldest ones, until the rest fits.
     fn shrink(&mut self, max_bytes: u64, given_up: &mut GivenUp) {
         while self.sum_bytes.load(Ordering::Relaxed) > max_bytes
             && let Some(key) = self.order.pop_front()
@@ -283,7 +274,7 @@ impl Inner {
         }
     }
 
-    /// A piece that is not in the order any more.
+    /// Removes a piece that is no longer in the order.
     fn remove(&mut self, key: Key, given_up: &mut GivenUp) {
         if let Some(piece) = self.pieces.remove(&key) {
             self.sum_bytes.fetch_sub(PIECE_BYTES, Ordering::Relaxed);
@@ -323,7 +314,7 @@ mod tests {
         }
     }
 
-    /// One reader's way through pieces of one segment; how many of them were kept before.
+    /// One reader passes through pieces of one segment; returns how many were kept before.
     fn pass(inner: &mut Inner, pieces: std::ops::Range<u64>, max_bytes: u64) -> u64 {
         let mut hits = 0;
         for number in pieces {
@@ -350,24 +341,24 @@ mod tests {
         // What fits is there for the second reader.
         assert_eq!(pass(&mut inner, 0..60, max_bytes), 0);
         assert_eq!(pass(&mut inner, 0..60, max_bytes), 60);
-        // A scan of ten times as much, once: what was read twice stays.
+        // A single scan of ten times as much displaces little.
         pass(&mut inner, 1_000..2_000, max_bytes);
         assert!(pass(&mut inner, 0..60, max_bytes) >= 58);
         assert!(inner.order.len() as u64 <= ROOM_PIECES);
-        // Less room: the oldest go, down to nothing.
+        // With a lower limit the oldest go.
         inner.shrink(max_bytes / 2, &mut Vec::new());
         assert_eq!(inner.order.len() as u64, ROOM_PIECES / 2);
         assert_eq!(inner.sum_bytes.load(Ordering::Relaxed), max_bytes / 2);
         inner.retain(|_, _| false);
         assert!(inner.order.is_empty());
 
-        // Three times what fits, read again and again: a third of it is found each time.
+        // Three times what fits, read repeatedly: a third is found each time.
         for _ in 0..2 {
             pass(&mut inner, 0..300, max_bytes);
         }
         let found: u64 = (0..10).map(|_| pass(&mut inner, 0..300, max_bytes)).sum();
         assert!((600..=1_000).contains(&found), "{found} of 3,000");
-        // What was kept and is not read any more gives way to what is, after a while.
+        // Kept data that is no longer read gives way after a while.
         for _ in 0..40 {
             pass(&mut inner, 5_000..5_090, max_bytes);
         }

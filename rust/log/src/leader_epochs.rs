@@ -7,9 +7,9 @@
 //! 3 1200
 //! ```
 //!
-//! Invariant: epochs rise strictly, and so do start offsets. The file is written before an epoch's
-//! first batch; epochs without data are not promised: opening a log drops them, whether the file
-//! has them (Kafka's do) or not. Recovery rebuilds it from the batches.
+//! Invariant: epochs and start offsets rise strictly. The file is written before an epoch's first
+//! batch. Epochs without data are dropped when a log is opened, whether the file has them (as
+//! Kafka's does) or not. Recovery rebuilds the file from the batches.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub struct EpochEntry {
     pub start_offset: i64,
 }
 
-/// The lines of `leader-epoch-checkpoint` as they are, contradictions included.
+/// The lines of `leader-epoch-checkpoint`, contradictions included.
 ///
 /// # Errors
 /// [`CheckpointError`].
@@ -55,13 +55,13 @@ pub struct LeaderEpochs {
 }
 
 impl LeaderEpochs {
-    /// No epoch known.
+    /// No epochs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads `leader-epoch-checkpoint`; `path` is for error messages. Entries that contradict later
-    /// ones give way to them, as if they had been assigned one after another.
+    /// Parses `leader-epoch-checkpoint`; `path` is for error messages. Entries are assigned in
+    /// order, so later ones replace earlier ones that they contradict.
     ///
     /// # Errors
     /// [`CheckpointError`]; the epochs can then be rebuilt from the log.
@@ -82,11 +82,10 @@ impl LeaderEpochs {
         })
     }
 
-    /// Notes that `epoch` begins at `start_offset`, and says whether that changed anything (then the
-    /// file is to be written). Entries that contradict the new one, a higher or equal epoch or a
-    /// start at or behind its own, are dropped: what they stood for was truncated, or never written.
-    /// An epoch that is already the last one changes only if it starts earlier. Negative arguments
-    /// (batches from before leader epochs) change nothing.
+    /// Begins `epoch` at `start_offset`; true if that changed anything, so that the file must be
+    /// written. Drops entries with a higher or equal epoch or a start at or behind the new one:
+    /// their data was truncated or never written. The last epoch changes only to an earlier start.
+    /// Negative arguments (batches from before leader epochs) change nothing.
     pub fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
         if epoch < 0 || start_offset < 0 {
             return false;
@@ -127,11 +126,11 @@ impl LeaderEpochs {
         &self.entries
     }
 
-    /// The answer to OffsetForLeaderEpoch: the largest epoch at or below `requested`, and where it
-    /// ended: the start of the next epoch, or `log_end_offset` for the last one.
+    /// Answers OffsetForLeaderEpoch: the largest epoch at or below `requested` and its end: the
+    /// start of the next epoch, or `log_end_offset` for the last one.
     ///
-    /// A request below all known epochs gets its own epoch back, with the start of the first known
-    /// one: its data is gone. An epoch above all known ones, or -1, gets (-1, -1).
+    /// For a request below all known epochs: that epoch with the start of the first known one. For
+    /// an epoch above all known ones, or -1: (-1, -1).
     pub fn end_offset_for(&self, requested: i32, log_end_offset: i64) -> (i32, i64) {
         if requested == UNDEFINED_EPOCH {
             return (UNDEFINED_EPOCH, UNDEFINED_OFFSET);
@@ -148,7 +147,7 @@ impl LeaderEpochs {
         }
     }
 
-    /// The epoch that the record at `offset` was written in.
+    /// The epoch of the record at `offset`.
     pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
         let above = self
             .entries
@@ -156,7 +155,7 @@ impl LeaderEpochs {
         above.checked_sub(1).map(|i| self.entries[i].epoch)
     }
 
-    /// The log was cut to `end_offset`: drops the epochs that begin at or behind it. True when
+    /// Drops epochs that begin at or behind `end_offset`, where the log was truncated. True if
     /// something changed.
     pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {
         let keep = self
@@ -169,8 +168,8 @@ impl LeaderEpochs {
         changed
     }
 
-    /// The log now starts at `start_offset`: drops the epochs that end at or before it, and lets the
-    /// one that contains it begin there. True when something changed.
+    /// Drops epochs that end at or before the log's new `start_offset`; the epoch that contains it
+    /// begins there. True if something changed.
     pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
         let covered = self
             .entries
@@ -186,7 +185,7 @@ impl LeaderEpochs {
         true
     }
 
-    /// Forgets everything.
+    /// Removes all epochs.
     pub fn clear(&mut self) {
         self.entries.clear();
     }

@@ -1,9 +1,9 @@
-//! One partition's commit log in Kafka's own file formats, and the directory that holds many.
+//! One partition's commit log in Kafka's file formats, and the directory that holds many.
 //!
-//! No sockets, no clock (time comes as `now_ms`), no file touched but through [`disk::Disk`].
-//! A [`Log`] is owned by its partition behind a mutex; its methods work in memory, and hand out
-//! jobs ([`WriteJob`], [`SyncJob`], [`Location`], [`TimeQuery`], ...) whose `execute`/`resolve`
-//! does the input and output with the mutex released.
+//! No sockets, no clock (time comes as `now_ms`), files only through [`disk::Disk`]. A [`Log`] lies
+//! behind its partition's mutex. Its methods work in memory and return jobs ([`WriteJob`],
+//! [`SyncJob`], [`Location`], [`TimeQuery`], ...) whose `execute`/`resolve` does I/O without the
+//! mutex.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod compression;
 pub mod config;
 pub mod disk;
 pub mod dump;
+pub mod invariants;
 pub mod leader_epochs;
 pub mod meta_properties;
 pub mod names;
@@ -22,6 +23,7 @@ pub mod position;
 pub mod producer_state;
 pub mod record_search;
 pub mod snapshot;
+pub mod sparse_index;
 pub mod time_index;
 pub mod transaction_index;
 pub mod validate;

@@ -1,16 +1,16 @@
-//! One partition's log: the state that its owner holds under a lock.
+//! One partition's log: the state under the partition's lock.
 //!
-//! Offsets, in the order in which they can lie:
+//! Order of the offsets:
 //!
 //! ```text
-//! log start <= last stable offset <= high watermark <= gated end <= log end
+//! log start <= last stable offset <= high watermark <= durable end offset <= log end
 //!                                    recovery point <= written <= log end
 //! ```
 //!
-//! *Log end*: of what was appended. *Written*: below it the files have everything. *Gated end*: below it the flush settings' promise holds, so
-//! acknowledgements and all visibility stop there. *High watermark*: below it every in-sync replica
-//! has the data. *Last stable offset*: the first offset of the oldest transaction that is open.
-//! *Recovery point*: below it everything was synced.
+//! *Log end*: end of what was appended. *Written*: below it the files have everything. *Durable end
+//! offset*: below it the flush settings' promise holds; acknowledgements and visibility stop there.
+//! *High watermark*: below it every in-sync replica has the data. *Last stable offset*: first
+//! offset of the oldest open transaction. *Recovery point*: below it everything was synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,54 +31,56 @@ use crate::tail::{Tail, Unwritten};
 use crate::transaction_index::TransactionIndex;
 use crate::write_behind::{Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, WriteJob};
 
-/// The commit log of one partition. See the crate's documentation for who may call what.
+/// The commit log of one partition. The crate's documentation says who may call what.
 #[derive(Debug)]
 pub struct Log {
     pub(crate) env: Arc<LogEnv>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) config: Arc<LogConfig>,
-    /// Never empty, ascending; the last is the active one. Copied when it changes while a reader
-    /// holds it.
+    /// Never empty, ascending; the last is the active one. Copied on a change while a reader holds
+    /// it.
     pub(crate) segments: Arc<Vec<Arc<Segment>>>,
     pub(crate) active: ActiveSegment,
     pub(crate) tail: Tail,
-    /// Bytes of the write job on its way: all, and those that are nowhere else.
+    /// Bytes of the current write job.
     pub(crate) in_flight: Option<Unwritten>,
     pub(crate) cache: Option<LogCache>,
     pub(crate) end: LogPosition,
-    /// What lies before it is in the files.
+    /// The files have everything before it.
     pub(crate) written: LogPosition,
     pub(crate) gated: LogPosition,
     pub(crate) high_watermark: LogPosition,
     pub(crate) log_start: i64,
     pub(crate) recent: RecentPositions,
     pub(crate) epochs: LeaderEpochs,
-    /// The file is to be written before the next batch: it lacks an epoch that has no batch yet,
-    /// or still has one that never got any.
+    /// The file is to be written before the next batch: it lacks an epoch without a batch yet, or
+    /// has one that never got any.
     pub(crate) epochs_unwritten: bool,
     pub(crate) producers: ProducerStates,
     /// Offsets of the producer snapshots in the folder.
     pub(crate) snapshots: BTreeSet<i64>,
-    /// Bytes of producers' batches since the last of these, and the last one that no segment starts
-    /// with.
+    /// Bytes of producers' batches since the last snapshot, and the last snapshot that is not at a
+    /// segment's start.
     pub(crate) unsaved_bytes: usize,
     pub(crate) spare_snapshot: Option<i64>,
-    /// Transaction indexes by segment base offset; only segments that have entries.
+    /// Transaction indexes by segment base offset, where they have entries.
     pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
+    /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.
+    pub(crate) is_reshaped: bool,
     /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).
     pub(crate) retiring: Arc<AtomicUsize>,
     pub(crate) poison: Option<String>,
     pub(crate) jitter_seed: u64,
 }
 
-/// After so many bytes the producers' state is saved, so that a start after a kill need not walk a
-/// whole segment for it; more where there are so many producers that the snapshot is large itself.
+/// The producer state is saved after this many bytes, so that a start after a kill need not walk a
+/// whole segment. With many producers, whose snapshot is large, it is saved less often.
 const SNAPSHOT_EVERY_BYTES: usize = 4 << 20;
 const SNAPSHOT_EVERY_BYTES_A_PRODUCER: usize = 1024;
 
-/// Less often where there are no producers: then it says just that.
+/// Interval without producers, when a snapshot only says that there are none.
 const SNAPSHOT_EVERY_BYTES_WITHOUT: usize = 8 << 20;
 
 impl Log {
@@ -87,13 +89,13 @@ impl Log {
         self.log_start
     }
 
-    /// Offset that the next record will get.
+    /// Offset of the next record.
     pub fn log_end_offset(&self) -> i64 {
         self.end.offset
     }
 
-    /// The durability gate: records below it may be acknowledged (as far as this replica goes).
-    pub fn gated_end(&self) -> i64 {
+    /// Records below it may be acknowledged, as far as this replica is concerned.
+    pub fn durable_end_offset(&self) -> i64 {
         self.gated.offset
     }
 
@@ -107,29 +109,28 @@ impl Log {
         self.stable_position().offset
     }
 
-    /// The newest leader epoch in the log, if there is any.
+    /// The newest leader epoch in the log.
     pub fn latest_epoch(&self) -> Option<i32> {
         self.epochs.latest().map(|entry| entry.epoch)
     }
 
-    /// Bytes of all batches, the tail's included.
+    /// Bytes of all batches, including the tail's.
     pub fn size_bytes(&self) -> u64 {
         let closed = &self.segments[..self.segments.len() - 1];
         closed.iter().map(|segment| segment.size()).sum::<u64>() + u64::from(self.active.size)
     }
 
-    /// Number of segments, the active one included.
+    /// Number of segments, including the active one.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
 
-    /// Whether an idempotent producer's batches before this one are here
-    /// ([`ProducerStates::has_all_before`]).
+    /// See [`ProducerStates::has_all_before`].
     pub fn has_all_before(&self, info: &BatchInfo) -> bool {
         self.producers.has_all_before(info)
     }
 
-    /// Number of producers whose state is kept.
+    /// Number of producers with state.
     pub fn producer_count(&self) -> usize {
         self.producers.len()
     }
@@ -139,12 +140,12 @@ impl Log {
         &self.config
     }
 
-    /// New options, from the next append on.
+    /// Sets the options, from the next append on.
     pub fn set_config(&mut self, config: Arc<LogConfig>) {
         self.config = config;
     }
 
-    /// What the log's directory shares.
+    /// What the logs of the directory share.
     pub fn env(&self) -> &Arc<LogEnv> {
         &self.env
     }
@@ -160,11 +161,10 @@ impl Log {
     }
 
     /// This broker leads from now on: `epoch` starts at the log end, unless a newer one is known.
-    /// Queue the log at its writer if this returns true.
+    /// If true, queue the log at its writer.
     ///
-    /// The file learns of the epoch with its first batch, since opening a log drops an epoch
-    /// without any: so a start with thousands of partitions writes nothing. Only a new folder gets
-    /// its file at once.
+    /// The file gets the epoch with its first batch, since opening a log drops epochs without any.
+    /// So a start with thousands of partitions writes nothing. A new folder gets its file at once.
     pub fn assign_epoch_start(&mut self, epoch: i32) -> bool {
         let wake = self.is_idle();
         if epoch >= 0 && self.epochs.assign(epoch, self.end.offset) {
@@ -176,13 +176,13 @@ impl Log {
         wake && !self.tail.is_empty()
     }
 
-    /// (epoch, end offset) of the newest epoch at or below `epoch`; (-1, -1) when the log cannot
-    /// tell (OffsetForLeaderEpoch, KIP-101 and KIP-279).
+    /// (epoch, end offset) of the newest epoch at or below `epoch`; (-1, -1) if unknown
+    /// (OffsetForLeaderEpoch, KIP-101 and KIP-279).
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
         self.epochs.end_offset_for(epoch, self.end.offset)
     }
 
-    /// Raises the high watermark, at most to the gate and never backwards; true when it moved.
+    /// Raises the high watermark, at most to the durable end offset; true if it moved.
     pub fn advance_high_watermark(&mut self, offset: i64) -> bool {
         let offset = offset.min(self.gated.offset);
         if offset <= self.high_watermark.offset {
@@ -200,7 +200,7 @@ impl Log {
         true
     }
 
-    /// Raises the high watermark beyond the gate (a bug that a simulation plants).
+    /// Raises the high watermark beyond the durable end offset: a bug that a simulation plants.
     #[cfg(feature = "sim")]
     pub fn force_high_watermark(&mut self, offset: i64) {
         let offset = offset.min(self.end.offset);
@@ -209,7 +209,8 @@ impl Log {
         }
     }
 
-    /// Forgets producers that were silent for `expiration_ms` and have no open transaction.
+    /// Removes producers that were silent for `expiration_ms` and have no open transaction; returns
+    /// their number.
     pub fn expire_producers(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         self.producers.expire(now_ms, expiration_ms)
     }
@@ -236,7 +237,6 @@ impl Log {
         }
     }
 
-    /// Queues the leader epochs to be written.
     pub(crate) fn write_epochs(&mut self) {
         self.epochs_unwritten = false;
         let content = self.epochs.encode().into_bytes();
@@ -259,7 +259,6 @@ impl Log {
         self.tail.heap_bytes() > 0 || self.in_flight.is_some_and(|job| job.heap_bytes > 0)
     }
 
-    /// Moves the gate up.
     pub(crate) fn set_gate(&mut self, end: LogPosition) {
         self.gated = end;
         if let Some(place) = end.place {
@@ -267,16 +266,15 @@ impl Log {
         }
     }
 
-    /// Nothing is queued and no write is on its way: what is queued next must wake the writer.
+    /// Nothing is queued and no write is under way, so the next addition must wake the writer.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.tail.is_empty() && self.in_flight.is_none()
     }
 }
 
-/// Writing and syncing.
 impl Log {
-    /// Whether a write is queued or on its way.
+    /// Whether a write is queued or under way.
     pub fn has_unwritten(&self) -> bool {
         !self.is_idle()
     }
@@ -292,33 +290,33 @@ impl Log {
         }
     }
 
-    /// Bytes of batches that wait to be taken by the writer.
+    /// Bytes of batches that no write job has taken.
     pub fn waiting_bytes(&self) -> usize {
         self.tail.batch_bytes()
     }
 
-    /// Whether anything waits to be taken by the writer, who has nothing of the log in his hands.
+    /// Whether something is queued and no write is under way.
     pub fn is_ready_to_write(&self) -> bool {
         !self.tail.is_empty() && self.in_flight.is_none()
     }
 
-    /// Whether the writer has something of the log in his hands.
+    /// Whether a write is under way.
     pub fn is_being_written(&self) -> bool {
         self.in_flight.is_some()
     }
 
-    /// Whether what waits may wait on: all of it lies in the block cache, and is acknowledged.
+    /// Whether everything queued may wait: it is in the block cache and acknowledged.
     pub fn may_write_later(&self) -> bool {
         !self.truncating && !self.tail.has_other_steps()
     }
 
-    /// The whole tail, to be written by the directory's writer. `None` while nothing is queued, or
-    /// while an earlier job is on its way, or when the log is poisoned.
+    /// Takes the whole tail for the writer. `None` if nothing is queued, a job is under way, or the
+    /// log is poisoned.
     pub fn take_writes(&mut self) -> Option<WriteJob> {
         self.take(false)
     }
 
-    /// The same, but the last page stays if it is better written with what comes next.
+    /// The same, but a partial last page stays if it is better written later.
     pub fn take_whole_pages(&mut self) -> Option<WriteJob> {
         self.take(true)
     }
@@ -339,7 +337,7 @@ impl Log {
             self.tail.push_index_entries(&mut self.active);
         }
         self.save_producers();
-        // Where the last batch ends that will be in the file is not known of a part.
+        // For a part the end of its last batch is unknown.
         let end = held.as_ref().map_or(self.end, |_| self.written);
         let tail = std::mem::replace(&mut self.tail, held.unwrap_or_default());
         self.in_flight = Some(tail.unwritten());
@@ -350,8 +348,8 @@ impl Log {
         Some(WriteJob::new(&self.env, &self.folder, tail, end, sync))
     }
 
-    /// Takes an executed job back and moves the gate; after an error the log is poisoned, and its
-    /// owner should poison the directory.
+    /// Takes an executed job back and moves the durable end offset. After an error the log is
+    /// poisoned, and the owner should poison the directory.
     pub fn complete_writes(&mut self, job: WriteJob, result: std::io::Result<()>) -> Completed {
         self.in_flight = None;
         if let Err(error) = result {
@@ -382,7 +380,7 @@ impl Log {
         completed
     }
 
-    /// Saves the producers' state if it is due, and lets go of what was saved before in the segment.
+    /// Saves the producer state if due and drops the previous snapshot within the segment.
     fn save_producers(&mut self) {
         let every = match self.producers.len() {
             0 => SNAPSHOT_EVERY_BYTES_WITHOUT,
@@ -401,9 +399,9 @@ impl Log {
         }
     }
 
-    /// Where the gate may stand once everything before `written` is in the files. What gathered on
-    /// the heap in the meantime goes to the block cache if that has room now: under a steady load
-    /// there would never be a moment without any.
+    /// The durable end offset once everything before `written` is in the files. Moves bytes that
+    /// gathered on the heap to the block cache if it has room: under steady load the heap would
+    /// never be empty.
     fn gate_after(&mut self, written: LogPosition) -> LogPosition {
         let may_go_behind = may_go_behind(&self.config);
         let cache = self.cache.as_mut().filter(|_| may_go_behind);

@@ -1,10 +1,10 @@
-//! A log directory: who may use it, whose it is, what its checkpoints say, which folders it holds.
+//! A log directory: lock, identity, checkpoints, partition folders.
 //!
 //! ```text
 //! .lock                              fcntl lock of the broker that uses the directory
 //! meta.properties                    whose data this is
-//! .pyrklog-arena                     which block cache holds what is not in the files yet
-//! .pyrklog-reserve                   space for that, should the volume have none left
+//! .pyrklog-arena                     block cache that holds records missing in the files
+//! .pyrklog-reserve                   space for those records if the volume is full
 //! .kafka_cleanshutdown               only between an orderly shutdown and the next start
 //! recovery-point-offset-checkpoint   below: synced
 //! log-start-offset-checkpoint        below: deleted
@@ -37,7 +37,7 @@ mod reserve;
 pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
 use offsets::OffsetTable;
 
-/// Of a broker that was never registered, or whose version did not write it down.
+/// The broker was never registered, or an older version did not record the epoch.
 const NO_BROKER_EPOCH: i64 = -1;
 
 /// Whose data a directory must hold.
@@ -51,24 +51,15 @@ pub struct Identity {
 
 /// Why a log directory cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum LogDirError {
-    /// Another process, or this one, uses it.
     #[error("{path} is in use by another broker; stop that one, or choose another directory")]
-    Locked {
-        /// The directory.
-        path: String,
-    },
+    Locked { path: String },
     /// It belongs to another cluster or broker, or to a newer format.
     #[error("{0}")]
     Foreign(String),
-    /// The disk.
     #[error("{path}: {error}")]
-    Io {
-        /// The directory or file.
-        path: String,
-        /// What happened.
-        error: io::Error,
-    },
+    Io { path: String, error: io::Error },
 }
 
 /// A partition's folder that was found.
@@ -78,11 +69,11 @@ pub struct PartitionFolder {
     pub topic: String,
     /// Partition index.
     pub partition: i32,
-    /// From `partition.metadata`; `None` where that is missing or cannot be read.
+    /// From `partition.metadata`; `None` if missing or unreadable.
     pub topic_id: Option<TopicId>,
 }
 
-/// A folder that was renamed so that nobody takes it for a partition any more.
+/// A folder that was renamed for deletion.
 #[derive(Debug)]
 pub struct DeletedFolder {
     env: Arc<LogEnv>,
@@ -91,38 +82,34 @@ pub struct DeletedFolder {
 }
 
 impl DeletedFolder {
-    /// Removes it with everything in it. May take long.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Removes it with its content. May take long.
     pub fn remove(&self) -> io::Result<()> {
         disk::missing_is_fine(self.env.disk().remove_dir_all(&self.path))
     }
 }
 
-/// A log directory in use by this process. Its lock ends when it is dropped.
+/// A log directory in use by this process, locked until dropped.
 #[derive(Debug)]
 pub struct LogDir {
     env: Arc<LogEnv>,
     path: PathBuf,
     clean_epoch: Option<i64>,
-    /// What told the mark of a clean shutdown from any other, before it was taken away.
+    /// Identifies the clean-shutdown mark that was found, before its removal.
     clean_mark: Option<u64>,
     notes: Vec<String>,
     recovery_points: Mutex<OffsetTable>,
     log_starts: Mutex<OffsetTable>,
     high_watermarks: Mutex<OffsetTable>,
-    /// Logs of which something was not synced when they were closed in this life.
+    /// Logs that were closed in this run with unsynced data.
     closed_unsynced: Mutex<HashSet<(String, i32)>>,
-    /// The arena's marker, as long as no broker has registered with it.
+    /// The arena's marker, until a broker has registered with it.
     unregistered: Mutex<Option<ArenaMarker>>,
     _lock: Box<dyn LockGuard>,
 }
 
 impl LogDir {
-    /// Creates the directory if it is missing, locks it, checks or writes `meta.properties`, reads
-    /// the checkpoints, and takes the clean-shutdown marker away, since from now on an end without
-    /// order is possible.
+    /// Creates the directory if missing, locks it, checks or writes `meta.properties`, reads the
+    /// checkpoints, and removes the clean-shutdown marker.
     ///
     /// # Errors
     /// [`LogDirError`].
@@ -187,22 +174,17 @@ impl LogDir {
         self.clean_epoch.is_some()
     }
 
-    /// The broker epoch that the last, orderly shutdown left; -1 where it knew of none, `None` after
-    /// any other end.
+    /// The broker epoch of the last orderly shutdown, -1 if unknown; `None` after any other end.
     pub fn clean_epoch(&self) -> Option<i64> {
         self.clean_epoch
     }
 
-    /// What an operator may want to read about opening it, one sentence each.
+    /// Messages for the operator about opening it, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The partitions' folders, in order of topic and partition. Of each folder only
-    /// `partition.metadata` is read.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// The partitions' folders by topic and partition. Reads only `partition.metadata` of each.
     pub fn partitions(&self) -> io::Result<Vec<PartitionFolder>> {
         let mut found = Vec::new();
         for entry in self.env.disk().read_dir(&self.path)? {
@@ -221,7 +203,7 @@ impl LogDir {
         Ok(found)
     }
 
-    /// The topic id in the folder of a partition; `None` where there is none that can be read.
+    /// The topic id in a partition's folder; `None` if missing or unreadable.
     pub fn stored_topic_id(&self, topic: &str, partition: i32) -> Option<TopicId> {
         let folder = names::folder_name(topic, partition);
         self.topic_id(&folder).ok().flatten()
@@ -239,7 +221,7 @@ impl LogDir {
         }
     }
 
-    /// What the checkpoints say of one log.
+    /// The checkpoints' values for one log.
     pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
         let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
         let key = (topic.to_owned(), partition);
@@ -253,9 +235,9 @@ impl LogDir {
         }
     }
 
-    /// A log was closed ([`crate::Log::close_cleanly`]) that goes on elsewhere, or not at all. What of it
-    /// is not synced must not count as synced if it is opened again before [`LogDir::sync_all`]: it is
-    /// recovered then.
+    /// A log was closed with [`crate::Log::close_cleanly`] before the directory is. If it is opened
+    /// again before [`LogDir::sync_all`], unsynced data must not count as synced: the log is
+    /// recovered.
     pub fn closed(&self, topic: &str, partition: i32, log: &Log) {
         let key = (topic.to_owned(), partition);
         let mut closed = self.closed_unsynced.lock();
@@ -267,18 +249,18 @@ impl LogDir {
     }
 
     /// Writes recovery points ([`crate::Log::recovery_point`]) of some logs; rows of others stay.
-    /// Nothing is written when nothing changed.
+    /// Writes nothing if nothing changed.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn write_recovery_points(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
         self.write_table(&self.recovery_points, rows)
     }
 
-    /// The same for log start offsets. A log that starts at 0 has no row, and loses the one that it had.
+    /// The same for log start offsets. A log that starts at 0 has no row.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut table = self.log_starts.lock();
@@ -295,15 +277,15 @@ impl LogDir {
     /// The same for high watermarks.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn write_high_watermarks(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
         self.write_table(&self.high_watermarks, rows)
     }
 
-    /// Writes a log's high watermark where its row lies behind it.
+    /// Lowers a log's high watermark row to `high_watermark`, if it is higher.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn lower_high_watermark(
         &self,
         topic: &str,
@@ -319,15 +301,16 @@ impl LogDir {
         }
     }
 
-    /// A log has been opened that ends at `log_end`, and nothing is appended to it yet. Its high
-    /// watermark's row must not lie behind that, as it does after the loss of what was not synced: once
-    /// more had been appended than was lost, the row would count as committed what need not be. The
-    /// first such row is lowered in the file at once. From then on the file has no row of a log that is
-    /// still to be opened, so that thousands of them do not cost a write each; a log without a row begins
-    /// at its log start offset, and learns its high watermark from the other replicas.
+    /// Called after a log that ends at `log_end` was opened, before any append. After a loss of
+    /// unsynced data the high watermark row may lie beyond `log_end`. Once as much was appended
+    /// again, the row would count records as committed that need not be.
+    ///
+    /// The first such row is lowered in the file at once, and the file then has no row of any
+    /// unopened log, so that thousands of them do not cost a write each. A log without a row begins
+    /// at its log start offset and learns its high watermark from other replicas.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned; it is to be called again then.
+    /// A disk error, or the directory is poisoned; call again then.
     pub fn lower_high_watermark_row(
         &self,
         topic: &str,
@@ -351,11 +334,11 @@ impl LogDir {
         table.write(&self.env, &self.path)
     }
 
-    /// Renames a partition's folder to `<topic>-<partition>.<unique>-delete`. `unique` is 16 random
-    /// bytes. `None` if there is no such folder. Does input and output.
+    /// Renames a partition's folder to `<topic>-<partition>.<unique>-delete`, where `unique` is 16
+    /// random bytes. `None` if there is no such folder. Does I/O.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn delete_folder(
         &self,
         topic: &str,
@@ -380,7 +363,7 @@ impl LogDir {
         };
         match self.forget_rows(topic, partition) {
             Err(error) if disk::is_full(&error) => {
-                // There is space once the folder's own is free.
+                // Removing the folder frees space.
                 folder.remove()?;
                 self.forget_rows(topic, partition)?;
             }
@@ -389,7 +372,7 @@ impl LogDir {
         Ok(Some(folder))
     }
 
-    /// A topic of the same name starts with a clean slate.
+    /// A later topic of the name must not inherit rows.
     fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
         let key = (topic.to_owned(), partition);
         self.closed_unsynced.lock().remove(&key);
@@ -405,10 +388,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// Folders whose removal an earlier life did not finish.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Folders whose removal an earlier run did not finish.
     pub fn deleted_folders(&self) -> io::Result<Vec<DeletedFolder>> {
         let entries = self.env.disk().read_dir(&self.path)?;
         let is_deleted = |name: &str| {
@@ -426,21 +406,21 @@ impl LogDir {
     }
 
     /// Makes everything on the directory's volume durable: the second step of an orderly shutdown.
-    /// The steps are: [`crate::Log::close_cleanly`] of every log; this; [`crate::Log::all_synced`]
-    /// of every log; the three checkpoints; [`LogDir::mark_clean`].
+    /// The steps: [`crate::Log::close_cleanly`] of every log; this; [`crate::Log::all_synced`] of
+    /// every log; the three checkpoints; [`LogDir::mark_clean`].
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn sync_all(&self) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         self.env.disk().sync_file_system(&self.path)
     }
 
-    /// Leaves the marker that lets the next start trust the files. Only after the other steps, all
-    /// without an error. `broker_epoch` is -1 where there is none.
+    /// Writes the marker that lets the next start trust the files, only after all other steps
+    /// succeeded. `broker_epoch` is -1 if unknown.
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn mark_clean(&self, broker_epoch: i64) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let content = checkpoint::encode_clean_shutdown(broker_epoch);
@@ -449,9 +429,6 @@ impl LogDir {
     }
 
     /// The volume's sizes.
-    ///
-    /// # Errors
-    /// The disk's.
     pub fn space(&self) -> io::Result<Space> {
         self.env.disk().space(&self.path)
     }

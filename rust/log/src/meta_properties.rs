@@ -1,11 +1,11 @@
 //! `meta.properties`: whose data a log directory holds.
 //!
 //! Version 0 (ZooKeeper mode) has `broker.id` and `cluster.id`, version 1 (KRaft) `node.id`,
-//! `cluster.id` and perhaps `directory.id`. A broker whose ids differ must refuse the directory; the
+//! `cluster.id` and perhaps `directory.id`. A broker with other ids must refuse the directory. The
 //! file is never overwritten with other ids, and nothing can rebuild it.
 //!
-//! The text is Java's properties format: ISO 8859-1 with `\uXXXX`, comments after `#` or `!`, a key,
-//! then `=`, `:` or blanks, then the value; `\` at a line's end continues it.
+//! The text is in Java's properties format: ISO 8859-1 with `\uXXXX`, comments after `#` or `!`, a
+//! key, then `=`, `:` or blanks, then the value; `\` at a line's end continues it.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use thiserror::Error;
 
 use crate::partition_metadata::{encode_uuid, parse_uuid};
 
-/// What the file says.
+/// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaProperties {
     /// 0 or 1.
     pub version: i32,
-    /// `broker.id` in version 0, where it may be missing; `node.id` in version 1.
+    /// `broker.id` in version 0, where it is optional; `node.id` in version 1.
     pub node_id: Option<i32>,
-    /// `cluster.id`; may be missing in version 0.
+    /// `cluster.id`; optional in version 0.
     pub cluster_id: Option<String>,
     /// `directory.id` (KIP-858).
     pub directory_id: Option<[u8; 16]>,
@@ -43,11 +43,11 @@ const RESTORE: &str =
 const NEWER: &str = "A newer broker wrote it; start that version, or another directory";
 
 impl MetaProperties {
-    /// Reads the file's bytes; `path` is for error messages. Unknown keys are ignored.
+    /// Parses the file; `path` is for error messages. Unknown keys are ignored.
     ///
     /// # Errors
-    /// [`MetaPropertiesError`] for a version above 1, an id that is no id, or a missing one that the
-    /// version demands.
+    /// [`MetaPropertiesError`] for a version above 1, an invalid id, or a missing one that the
+    /// version requires.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, MetaPropertiesError> {
         let fail = |reason: String, advice| MetaPropertiesError {
             path: path.to_owned(),
@@ -56,7 +56,7 @@ impl MetaProperties {
         };
         let properties = parse_properties(bytes).map_err(|reason| fail(reason, RESTORE))?;
         let get = |key: &str| {
-            // As in Java, the last one of equal keys counts.
+            // As in Java, the last of equal keys counts.
             properties
                 .iter()
                 .rev()
@@ -147,7 +147,7 @@ fn encode_property(text: &mut String, key: &str, value: &str) {
     text.push('\n');
 }
 
-/// Keys and values of a properties file, in order, by the rules of `java.util.Properties.load`.
+/// Keys and values of a properties file in order, by the rules of `java.util.Properties.load`.
 ///
 /// # Errors
 /// A sentence for a malformed `\u` escape.
@@ -174,8 +174,8 @@ fn count(text: &[char], holds: impl Fn(char) -> bool) -> usize {
     text.iter().take_while(|letter| holds(**letter)).count()
 }
 
-/// Lines without comments, blank lines and leading blanks, those that end with an odd number of
-/// backslashes joined with the next.
+/// Lines without comments, blank lines and leading blanks; a line that ends with an odd number of
+/// backslashes is joined with the next.
 fn logical_lines(text: &[char]) -> Vec<Vec<char>> {
     let mut lines = Vec::new();
     let mut joined: Option<Vec<char>> = None;
@@ -202,7 +202,7 @@ fn logical_lines(text: &[char]) -> Vec<Vec<char>> {
     lines
 }
 
-/// Where the key ends: at the first `=`, `:` or blank that is not escaped.
+/// Where the key ends: at the first unescaped `=`, `:` or blank.
 fn key_end(line: &[char]) -> usize {
     let mut escaped = false;
     for (i, letter) in line.iter().enumerate() {
@@ -215,7 +215,7 @@ fn key_end(line: &[char]) -> usize {
 }
 
 fn unescape(text: &[char]) -> Result<String, String> {
-    // UTF-16 units, since \u escapes are such, and two may make one character.
+    // UTF-16 units, since two `\u` escapes may form one character.
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut letters = text.iter();
     while let Some(letter) = letters.next() {

@@ -1,38 +1,38 @@
-//! Names of files and folders in a log directory; `docs/log-format.md`, "Names".
+//! Names of files and folders in a log directory; `log-format.md`, "Names".
 //!
-//! A log directory holds one folder a partition (`topic-partition`); a partition's folder holds
-//! segments, whose files share a 20-digit base offset, and two files of its own. Folders and files
-//! that are on their way out (or in) carry a suffix, so that a crash leaves no doubt about them.
+//! A log directory holds one folder a partition (`topic-partition`). The folder holds two files of
+//! its own and segments, whose files share a 20-digit base offset. Folders and files in transition
+//! carry a suffix, so that their state is clear after a crash.
 
 use std::fmt::Write as _;
 
 /// Leader epochs and their start offsets, in each partition's folder.
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
-/// Stands in a folder while its log is being cut: what a kill leaves of that is made durable before
-/// anything is appended.
+/// Exists in a folder while its log is being truncated. After a kill the result is made durable
+/// before anything is appended.
 pub const TRUNCATION: &str = "truncation.tmp";
 /// The topic id, in each partition's folder.
 pub const PARTITION_METADATA: &str = "partition.metadata";
-/// Offsets below which segments were flushed, one a partition.
+/// Offsets below which segments were synced, one a partition.
 pub const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";
-/// Log start offsets that lie above the first segment's base offset.
+/// Log start offsets above the first segment's base offset.
 pub const LOG_START_CHECKPOINT: &str = "log-start-offset-checkpoint";
 /// High watermarks.
 pub const REPLICATION_CHECKPOINT: &str = "replication-offset-checkpoint";
-/// Offsets up to which compaction has gone.
+/// Offsets that compaction has reached.
 pub const CLEANER_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 /// Identity of the log directory.
 pub const META_PROPERTIES: &str = "meta.properties";
 /// Present only after an orderly shutdown.
 pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
-/// Held with a record lock while a broker uses the directory.
+/// Holds a record lock while a broker uses the directory.
 pub const LOCK: &str = ".lock";
 
-/// Longest name of a folder, in bytes (the usual limit of file systems).
+/// Longest folder name in bytes, the usual limit of file systems.
 const NAME_BYTES_MAX: usize = 255;
 const BASE_OFFSET_DIGITS: usize = 20;
 
-/// What a file holds, told from its name alone.
+/// What a file holds, by its name alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// `.log`: record batches.
@@ -60,7 +60,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The extension of a segment's file; `None` for files that belong to no segment.
+    /// The extension of a segment's file; `None` for other files.
     pub const fn extension(self) -> Option<&'static str> {
         match self {
             FileKind::Log => Some("log"),
@@ -85,16 +85,16 @@ impl FileKind {
     }
 }
 
-/// What is happening to a segment's file.
+/// The state of a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suffix {
     /// In use.
     None,
-    /// `.deleted`, or a number before it: no longer part of the log; to be removed.
+    /// `.deleted`, perhaps after a number: no longer part of the log; to be removed.
     Deleted,
     /// `.cleaned`: being written by compaction; worthless after a crash.
     Cleaned,
-    /// `.swap`: complete, about to take its final name; finish the renaming after a crash.
+    /// `.swap`: complete; after a crash finish the rename.
     Swap,
 }
 
@@ -113,7 +113,7 @@ impl Suffix {
 /// A segment's file, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentFile {
-    /// First offset the segment may hold; for a snapshot, the offset its state stands for.
+    /// First offset the segment may hold; for a snapshot, the offset of its state.
     pub base_offset: i64,
     /// Which of the segment's files.
     pub kind: FileKind,
@@ -121,9 +121,8 @@ pub struct SegmentFile {
     pub suffix: Suffix,
 }
 
-/// The name of a segment's file: `00000000000000000042.log`.
-///
-/// For a kind that belongs to no segment the extension is empty, which no caller wants.
+/// The name of a segment's file: `00000000000000000042.log`. The extension is empty for a kind that
+/// belongs to no segment.
 pub fn file_name(base_offset: i64, kind: FileKind) -> String {
     let mut name = String::with_capacity(BASE_OFFSET_DIGITS + 10);
     let extension = kind.extension().unwrap_or_default();
@@ -137,8 +136,8 @@ pub fn snapshot_name(offset: i64) -> String {
     file_name(offset, FileKind::Snapshot)
 }
 
-/// The name of a file that is out of its log: `00000000000000000042.log.7.deleted`. `unique` tells it
-/// from those of other segments with the same base offset that are to be removed, too.
+/// The name of a file that was removed from its log: `00000000000000000042.log.7.deleted`. `unique`
+/// separates segments with the same base offset.
 pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {
     let mut name = file_name(base_offset, kind);
     // Writing to a String cannot fail.
@@ -146,7 +145,7 @@ pub fn deleted_name(base_offset: i64, kind: FileKind, unique: u64) -> String {
     name
 }
 
-/// Reads a segment's file name; `None` for every other file.
+/// Parses a segment's file name; `None` for every other file.
 pub fn parse_segment_file(name: &str) -> Option<SegmentFile> {
     let (digits, rest) = name.split_once('.')?;
     if digits.len() != BASE_OFFSET_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -172,7 +171,7 @@ pub fn parse_segment_file(name: &str) -> Option<SegmentFile> {
     })
 }
 
-/// What the file of this name holds, whatever its suffix; `None` when it is not one of ours.
+/// What a file holds, whatever its suffix; `None` for a foreign file.
 pub fn file_kind(name: &str) -> Option<FileKind> {
     match name {
         LEADER_EPOCH_CHECKPOINT => Some(FileKind::LeaderEpochs),
@@ -188,14 +187,14 @@ pub fn file_kind(name: &str) -> Option<FileKind> {
     }
 }
 
-/// What a partition's folder is for.
+/// The state of a partition's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FolderState {
     /// The partition's log.
     Current,
     /// `…-delete`: to be removed.
     Delete,
-    /// `…-future`: a copy on its way from another log directory.
+    /// `…-future`: a copy that is moving here from another log directory.
     Future,
     /// `…-stray`: belongs to no topic the controller knows.
     Stray,
@@ -204,11 +203,11 @@ pub enum FolderState {
 /// A partition's folder, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder<'a> {
-    /// Topic name; cut short in `…-delete` and `…-stray` folders of very long topics.
+    /// Topic name; truncated in `…-delete` and `…-stray` folders of very long topics.
     pub topic: &'a str,
     /// Partition index, never negative.
     pub partition: i32,
-    /// What the folder is for.
+    /// Its state.
     pub state: FolderState,
 }
 
@@ -217,26 +216,10 @@ pub fn folder_name(topic: &str, partition: i32) -> String {
     format!("{topic}-{partition}")
 }
 
-/// The folder's name while it waits for removal: `topic-partition.<32 hex digits>-delete`. The
-/// topic is cut so that the name fits in 255 bytes.
+/// The name of a folder to be removed: `topic-partition.<32 hex digits>-delete`, with the topic
+/// truncated to fit 255 bytes.
 pub fn delete_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    capped_folder_name(topic, partition, unique, "-delete")
-}
-
-/// The folder's name once nobody claims it: `topic-partition.<32 hex digits>-stray`, cut like
-/// [`delete_folder_name`].
-pub fn stray_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    capped_folder_name(topic, partition, unique, "-stray")
-}
-
-/// The folder's name while a copy moves in from another log directory:
-/// `topic-partition.<32 hex digits>-future`. Not cut: the topic must be read back from it.
-pub fn future_folder_name(topic: &str, partition: i32, unique: u128) -> String {
-    format!("{topic}-{partition}.{unique:032x}-future")
-}
-
-fn capped_folder_name(topic: &str, partition: i32, unique: u128, suffix: &str) -> String {
-    let tail = format!("-{partition}.{unique:032x}{suffix}");
+    let tail = format!("-{partition}.{unique:032x}-delete");
     let mut keep = topic.len().min(NAME_BYTES_MAX - tail.len());
     while !topic.is_char_boundary(keep) {
         keep -= 1;
@@ -244,11 +227,11 @@ fn capped_folder_name(topic: &str, partition: i32, unique: u128, suffix: &str) -
     format!("{}{tail}", &topic[..keep])
 }
 
-/// Reads the name of a partition's folder; `None` when it is none.
+/// Parses a partition's folder name; `None` for any other.
 pub fn parse_folder(name: &str) -> Option<Folder<'_>> {
     let (base, state) = split_folder_state(name)?;
     let (topic, digits) = base.rsplit_once('-')?;
-    // `parse` takes a sign; a folder's name has none.
+    // `parse` accepts a sign; a folder's name has none.
     if topic.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -348,8 +331,11 @@ mod tests {
         for (name, state) in [
             (folder_name("a-b.c", 3), FolderState::Current),
             (delete_folder_name("a-b.c", 3, 0xfeed), FolderState::Delete),
-            (future_folder_name("a-b.c", 3, 0xfeed), FolderState::Future),
-            (stray_folder_name("a-b.c", 3, 0xfeed), FolderState::Stray),
+            (
+                format!("a-b.c-3.{:032x}-future", 0xfeed),
+                FolderState::Future,
+            ),
+            (format!("a-b.c-3.{:032x}-stray", 0xfeed), FolderState::Stray),
         ] {
             let expected = Folder {
                 topic: "a-b.c",

@@ -5,13 +5,13 @@
 //! 4  4  position of that batch's first byte in the .log
 //! ```
 //!
-//! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up yields the
-//! last entry at or below its target, or (base offset, 0); scanning from there reaches the target.
-//! The index promises no completeness: recovery rebuilds it from the `.log`.
-
-use std::convert::Infallible;
+//! Sparse: an entry each `index.interval.bytes`, never one for the first batch. A look-up returns
+//! the last entry at or below its target, or (base offset, 0); a scan from there finds the target.
+//! The index may be incomplete: recovery rebuilds it from the `.log`.
 
 use thiserror::Error;
+
+use crate::sparse_index::{self, IndexEntry, IndexView, SparseIndex, used_bytes};
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 8;
@@ -19,65 +19,40 @@ pub const ENTRY_BYTES: usize = 8;
 /// A batch's last offset and the position of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetEntry {
-    /// Last offset of the batch; the base offset when a look-up found no entry.
+    /// Last offset of the batch; the base offset if a look-up found no entry.
     pub offset: i64,
     /// Byte position in the `.log`.
     pub position: u32,
 }
 
-/// Why an index, of offsets or of times, cannot be used or an entry not be added.
+/// Why an offset or time index cannot be used, or an entry cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum IndexError {
-    /// The file ends inside an entry.
     #[error("the index has {len} bytes, which is not a multiple of {entry_bytes}")]
-    PartialEntry {
-        /// Length of the file.
-        len: usize,
-        /// Size of one entry.
-        entry_bytes: usize,
-    },
+    PartialEntry { len: usize, entry_bytes: usize },
     /// An entry does not rise above the one before it.
     #[error("index entry {entry} does not rise above the entry before it")]
-    NotRising {
-        /// Number of the entry, from 0.
-        entry: usize,
-    },
-    /// An entry names an offset below the segment's base offset.
+    NotRising { entry: usize },
     #[error("index entry {entry} names offset {offset}, below the base offset {base_offset}")]
     BelowBase {
-        /// Number of the entry, from 0.
         entry: usize,
-        /// The offset it names.
         offset: i64,
-        /// The segment's base offset.
         base_offset: i64,
     },
-    /// An entry points behind the end of the `.log`.
     #[error(
         "index entry {entry} points at position {position}, behind the log's end at {log_size}"
     )]
     BeyondLog {
-        /// Number of the entry, from 0.
         entry: usize,
-        /// The position it names.
         position: u32,
-        /// Size of the `.log`.
         log_size: u64,
     },
     /// The offset does not fit in the four bytes of an entry.
     #[error("offset {offset} is too far from the base offset {base_offset} for an index entry")]
-    OffsetOverflow {
-        /// The offset to be added.
-        offset: i64,
-        /// The segment's base offset.
-        base_offset: i64,
-    },
-    /// No room: the segment must roll first.
+    OffsetOverflow { offset: i64, base_offset: i64 },
     #[error("the index is full ({max_bytes} bytes)")]
-    Full {
-        /// Largest size, in bytes.
-        max_bytes: usize,
-    },
+    Full { max_bytes: usize },
 }
 
 /// An offset less the base offset, as an entry stores it.
@@ -92,213 +67,86 @@ pub(crate) fn relative_offset(offset: i64, base_offset: i64) -> Result<u32, Inde
         })
 }
 
-/// Bytes in front of the zero entries at the end of an index file.
-pub(crate) fn used_bytes(bytes: &[u8], entry_bytes: usize) -> usize {
-    let last_used = bytes.iter().rposition(|byte| *byte != 0);
-    last_used.map_or(0, |i| (i / entry_bytes + 1) * entry_bytes)
-}
+impl IndexEntry for OffsetEntry {
+    const BYTES: usize = ENTRY_BYTES;
 
-/// How many of the first entries, of `entries` in all, satisfy `holds`, when all that do come
-/// before all that do not. Binary search.
-pub(crate) fn count_while<E>(
-    entries: usize,
-    mut holds: impl FnMut(usize) -> Result<bool, E>,
-) -> Result<usize, E> {
-    let (mut low, mut high) = (0, entries);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if holds(middle)? {
-            low = middle + 1;
-        } else {
-            high = middle;
+    fn none(base_offset: i64) -> Self {
+        OffsetEntry {
+            offset: base_offset,
+            position: 0,
         }
     }
-    Ok(low)
-}
 
-fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> OffsetEntry {
-    let [a, b, c, d, e, f, g, h] = bytes;
-    let relative = i32::from_be_bytes([a, b, c, d]);
-    OffsetEntry {
-        offset: base_offset.wrapping_add(i64::from(relative)),
-        position: u32::from_be_bytes([e, f, g, h]),
+    fn decode(base_offset: i64, bytes: &[u8]) -> Option<Self> {
+        let [a, b, c, d, e, f, g, h] = *bytes.first_chunk::<ENTRY_BYTES>()?;
+        let relative = i32::from_be_bytes([a, b, c, d]);
+        Some(OffsetEntry {
+            offset: base_offset.wrapping_add(i64::from(relative)),
+            position: u32::from_be_bytes([e, f, g, h]),
+        })
+    }
+
+    fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    fn key(&self) -> i64 {
+        self.offset
+    }
+
+    fn rises_above(&self, before: &Self) -> bool {
+        self.offset > before.offset && self.position > before.position
     }
 }
 
-/// The last entry at or below `target` in an index of `entries` entries that is read entry by
-/// entry, so that a look-up in a cold index costs a few small reads and no load of the file.
+/// [`sparse_index::search`] in an offset index.
 ///
 /// # Errors
-/// What `read` returns.
+/// Errors of `read`.
 pub fn search_offset<E>(
     entries: usize,
     base_offset: i64,
     target: i64,
-    mut read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
+    read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
 ) -> Result<OffsetEntry, E> {
-    let mut found = OffsetEntry {
-        offset: base_offset,
-        position: 0,
-    };
-    count_while(entries, |i| {
-        let entry = decode(base_offset, read(i)?);
-        let at_most = entry.offset <= target;
-        if at_most {
-            // Each hit lies above the one before it, so the last hit is the answer.
-            found = entry;
-        }
-        Ok(at_most)
-    })?;
-    Ok(found)
+    sparse_index::search(entries, base_offset, target, read)
 }
 
-/// An index over the bytes of its file, which are not copied.
-#[derive(Clone, Copy, Debug)]
-pub struct OffsetIndexView<'a> {
-    base_offset: i64,
-    /// Whole entries only.
-    bytes: &'a [u8],
-}
+/// An offset index over the bytes of its file.
+pub type OffsetIndexView<'a> = IndexView<'a, OffsetEntry>;
 
 impl<'a> OffsetIndexView<'a> {
-    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
-    pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
-        let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
-        Self { base_offset, bytes }
-    }
-
-    /// A view after the checks that decide whether the file must be rebuilt: whole entries, rising
-    /// strictly in both fields, inside a `.log` of `log_size` bytes. Zeros at the end, which
-    /// preallocation leaves behind, are cut off.
+    /// A view after the checks that decide whether the file must be rebuilt: whole entries, strictly
+    /// rising in both fields, inside a `.log` of `log_size` bytes. Zeros at the end, from
+    /// preallocation, are cut off.
     ///
     /// # Errors
-    /// [`IndexError`] for the first thing that does not hold.
+    /// [`IndexError`] for the first failed check.
     pub fn checked(base_offset: i64, bytes: &'a [u8], log_size: u64) -> Result<Self, IndexError> {
-        if !bytes.len().is_multiple_of(ENTRY_BYTES) {
-            let error = IndexError::PartialEntry {
-                len: bytes.len(),
-                entry_bytes: ENTRY_BYTES,
-            };
-            return Err(error);
+        // The first batch, at position 0, is never indexed, so an all-zero entry is none.
+        let view = Self::checked_part(base_offset, bytes, used_bytes(bytes, ENTRY_BYTES))?;
+        let inside = view.partition_point(|entry| u64::from(entry.position) < log_size);
+        match view.entry(inside) {
+            None => Ok(view),
+            Some(OffsetEntry { position, .. }) => Err(IndexError::BeyondLog {
+                entry: inside,
+                position,
+                log_size,
+            }),
         }
-        // The first batch, at position 0, is never indexed: an all-zero entry is no entry.
-        let view = Self {
-            base_offset,
-            bytes: &bytes[..used_bytes(bytes, ENTRY_BYTES)],
-        };
-        view.check(log_size)?;
-        Ok(view)
-    }
-
-    fn check(&self, log_size: u64) -> Result<(), IndexError> {
-        let mut before: Option<OffsetEntry> = None;
-        for (i, entry) in self.iter().enumerate() {
-            if entry.offset < self.base_offset {
-                let (offset, base_offset) = (entry.offset, self.base_offset);
-                return Err(IndexError::BelowBase {
-                    entry: i,
-                    offset,
-                    base_offset,
-                });
-            }
-            let rises = before.is_none_or(|before| {
-                entry.offset > before.offset && entry.position > before.position
-            });
-            if !rises {
-                return Err(IndexError::NotRising { entry: i });
-            }
-            if u64::from(entry.position) >= log_size {
-                let position = entry.position;
-                return Err(IndexError::BeyondLog {
-                    entry: i,
-                    position,
-                    log_size,
-                });
-            }
-            before = Some(entry);
-        }
-        Ok(())
-    }
-
-    /// The last entry at or below `target`; (base offset, 0) when there is none.
-    pub fn lookup(&self, target: i64) -> OffsetEntry {
-        let none = OffsetEntry {
-            offset: self.base_offset,
-            position: 0,
-        };
-        self.partition_point(|entry| entry.offset <= target)
-            .checked_sub(1)
-            .and_then(|i| self.entry(i))
-            .unwrap_or(none)
     }
 
     /// The first entry at or behind `position`: an upper bound of the offsets before it.
     pub fn upper_bound(&self, position: u32) -> Option<OffsetEntry> {
         self.entry(self.partition_point(|entry| entry.position < position))
     }
-
-    fn partition_point(&self, holds: impl Fn(OffsetEntry) -> bool) -> usize {
-        let found = count_while(self.len(), |i| {
-            Ok::<_, Infallible>(self.entry(i).is_some_and(&holds))
-        });
-        match found {
-            Ok(count) => count,
-            Err(never) => match never {},
-        }
-    }
-
-    /// Entry number `i`, from 0.
-    pub fn entry(&self, i: usize) -> Option<OffsetEntry> {
-        let bytes = self.bytes.get(i * ENTRY_BYTES..)?.first_chunk()?;
-        Some(decode(self.base_offset, *bytes))
-    }
-
-    /// The last entry.
-    pub fn last(&self) -> Option<OffsetEntry> {
-        self.bytes
-            .last_chunk()
-            .map(|bytes| decode(self.base_offset, *bytes))
-    }
-
-    /// All entries, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = OffsetEntry> + use<'a> {
-        let view = *self;
-        (0..view.len()).map_while(move |i| view.entry(i))
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.bytes.len() / ENTRY_BYTES
-    }
-
-    /// No entry at all: every look-up starts at position 0.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
 }
 
-/// The index of an active segment, on the heap, in the very bytes of its file.
-#[derive(Clone, Debug)]
-pub struct OffsetIndex {
-    base_offset: i64,
-    max_bytes: usize,
-    bytes: Vec<u8>,
-}
+/// The offset index of an active segment.
+pub type OffsetIndex = SparseIndex<OffsetEntry>;
 
 impl OffsetIndex {
-    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
-    /// entries.
-    pub fn new(base_offset: i64, max_bytes: usize) -> Self {
-        let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
-        Self {
-            base_offset,
-            max_bytes,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// The index of a segment that is opened again, after the checks of
-    /// [`OffsetIndexView::checked`].
+    /// The index of a reopened segment, checked as by [`OffsetIndexView::checked`].
     ///
     /// # Errors
     /// [`IndexError`]: rebuild the index from the `.log`.
@@ -308,28 +156,23 @@ impl OffsetIndex {
         bytes: &[u8],
         log_size: u64,
     ) -> Result<Self, IndexError> {
-        let used = OffsetIndexView::checked(base_offset, bytes, log_size)?.len() * ENTRY_BYTES;
-        let mut index = Self::new(base_offset, max_bytes);
-        index.bytes.extend_from_slice(&bytes[..used]);
-        Ok(index)
+        let view = OffsetIndexView::checked(base_offset, bytes, log_size)?;
+        Ok(Self::from_view(view, max_bytes))
     }
 
-    /// Adds an entry and returns its bytes, which belong at `size_bytes()` before the call.
+    /// Adds an entry and returns its bytes, which belong at the previous `size_bytes()`.
     ///
     /// # Errors
-    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when the
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] if the
     /// offset is not above the last one; nothing changes then.
     pub fn append(&mut self, offset: i64, position: u32) -> Result<[u8; ENTRY_BYTES], IndexError> {
         if self.is_full() {
-            return Err(IndexError::Full {
-                max_bytes: self.max_bytes,
-            });
+            let max_bytes = self.max_bytes;
+            return Err(IndexError::Full { max_bytes });
         }
         let relative = relative_offset(offset, self.base_offset)?;
-        if self
-            .last()
-            .is_some_and(|last| offset <= last.offset || position <= last.position)
-        {
+        let added = OffsetEntry { offset, position };
+        if self.last().is_some_and(|last| !added.rises_above(&last)) {
             return Err(IndexError::NotRising { entry: self.len() });
         }
         let mut entry = [0; ENTRY_BYTES];
@@ -339,55 +182,9 @@ impl OffsetIndex {
         Ok(entry)
     }
 
-    /// The last entry at or below `target`; (base offset, 0) when there is none.
-    pub fn lookup(&self, target: i64) -> OffsetEntry {
-        self.view().lookup(target)
-    }
-
-    /// Drops all entries at or above `offset`; returns the bytes that the file keeps.
-    pub fn truncate_to(&mut self, offset: i64) -> usize {
-        let view = self.view();
-        let keep = view
-            .iter()
-            .take_while(|entry| entry.offset < offset)
-            .count();
-        self.bytes.truncate(keep * ENTRY_BYTES);
-        self.bytes.len()
-    }
-
-    /// The last entry.
-    pub fn last(&self) -> Option<OffsetEntry> {
-        self.view().last()
-    }
-
-    /// No room for another entry: the segment must roll.
+    /// Whether there is no room for another entry, so that the segment must roll.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= self.max_bytes
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.bytes.len() / ENTRY_BYTES
-    }
-
-    /// No entry yet.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Bytes of the file.
-    pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The file's content.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The entries, for look-ups.
-    pub fn view(&self) -> OffsetIndexView<'_> {
-        OffsetIndexView::trusted(self.base_offset, &self.bytes)
     }
 }
 

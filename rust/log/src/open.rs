@@ -1,5 +1,5 @@
-//! Opening a log: from a clean folder little is read; after an unclean end the segments from the
-//! recovery point on are walked.
+//! Opens a log. A clean folder needs few reads; after an unclean end the segments from the recovery
+//! point on are scanned.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,11 +36,11 @@ use request::SMALL_FILE_BYTES_MAX;
 pub use request::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 
 impl Log {
-    /// Opens a partition's log, making its folder when it is missing. Does input and output, for as
-    /// long as a recovery takes; loader threads only.
+    /// Opens a partition's log; creates its folder if missing. Does I/O for as long as a recovery
+    /// takes; loader threads only.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing but what an interrupted life left behind was changed then.
+    /// [`OpenError`]; at most leftovers of an interrupted run were changed then.
     pub fn open(request: OpenRequest<'_>) -> Result<(Self, OpenReport), OpenError> {
         if let Some(reason) = request.env.poisoned() {
             return Err(OpenError::Poisoned(reason.to_owned()));
@@ -68,7 +68,7 @@ impl Log {
             is_same_boot: claim.is_same_boot,
             had_no_producers: claim.has_no_producers(),
         };
-        // What the checkpoints say is of a log that had the name before, whose folder somebody removed.
+        // The checkpoints describe an earlier log of this name, whose folder was removed.
         let state = match report.created {
             true => OpenState {
                 clean: request.state.clean,
@@ -105,11 +105,11 @@ impl Log {
         Ok((log, report))
     }
 
-    /// With `flush.messages` an acknowledgement means "synced". What the block cache holds beyond the
-    /// files was acknowledged before that was switched on: it is not left behind what is synced from now
-    /// on. Batches that an earlier life wrote and did not sync were never acknowledged, but from now on
-    /// they are readable, and a producer that repeats one is told that it is there. So all of it is
-    /// written and synced first; after an error that may pass this can be done again.
+    /// With `flush.messages` an acknowledgement means "synced". Cached blocks beyond the files were
+    /// acknowledged before the option was set, and must not stay behind what is synced later.
+    /// Batches that an earlier run wrote without syncing were never acknowledged, but become
+    /// readable, and a producer's retry is answered as a duplicate. So everything is written and
+    /// synced first. After a passing error this can be repeated.
     fn settle_what_was_found(&mut self) -> Result<(), OpenError> {
         while let Some(mut job) = self.take_writes() {
             job.execute()?;
@@ -186,6 +186,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            is_reshaped: true,
             retiring: Arc::default(),
             poison: None,
             jitter_seed,
@@ -193,7 +194,7 @@ impl Log {
     }
 }
 
-/// The newest snapshot, where no segment starts with it.
+/// The newest snapshot, unless a segment starts at it.
 pub(crate) fn spare(snapshots: &BTreeSet<i64>, segments: &[Arc<Segment>]) -> Option<i64> {
     let newest = *snapshots.last()?;
     let starts_one = segments
@@ -202,7 +203,6 @@ pub(crate) fn spare(snapshots: &BTreeSet<i64>, segments: &[Arc<Segment>]) -> Opt
     (!starts_one).then_some(newest)
 }
 
-/// Compares or stores the folder's topic id.
 fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), OpenError> {
     let Some(expected) = request.topic_id.filter(|id| *id != [0; 16]) else {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Memory that begins with a page, for reads around the page cache.
+//! Page-aligned memory, for reads past the page cache.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::disk::PAGE_BYTES;
 
-/// Bytes on the heap of which the first one begins a page.
+/// Bytes on the heap that begin at a page boundary.
 #[derive(Debug)]
 pub(crate) struct PageBytes {
     memory: Vec<u8>,
@@ -13,10 +13,9 @@ pub(crate) struct PageBytes {
 }
 
 impl PageBytes {
-    /// So many zeros.
     pub fn new(len: usize) -> PageBytes {
         let memory = vec![0; len + PAGE_BYTES - 1];
-        // The vector is never grown, so it stays where it is.
+        // The vector never grows, so it never moves.
         let lead = memory.as_ptr().addr().next_multiple_of(PAGE_BYTES) - memory.as_ptr().addr();
         PageBytes { memory, lead, len }
     }

@@ -1,12 +1,12 @@
-//! `partition.metadata`: which incarnation of the topic a partition's folder belongs to (KIP-516).
+//! `partition.metadata`: the topic id of a partition's folder (KIP-516).
 //!
 //! ```text
 //! version: 0
 //! topic_id: AAAAAAAAAAAAAAAAAAAAAQ
 //! ```
 //!
-//! The id is 16 bytes as unpadded base64url. No line end follows the second line. A newer version is
-//! accepted as long as it begins with these two lines, which is what its authors promise.
+//! The id is 16 bytes as unpadded base64url. No line end follows the second line. A newer version
+//! is accepted if it begins with these two lines, which Kafka guarantees.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// The topic id in a partition's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionMetadata {
-    /// Version of the file, 0 in what we write.
+    /// Version of the file, 0 when written here.
     pub version: i32,
     /// The topic's id, never all zero.
     pub topic_id: [u8; 16],
@@ -36,10 +36,10 @@ pub struct PartitionMetadataError {
 }
 
 impl PartitionMetadata {
-    /// Reads the file's bytes; `path` is for error messages.
+    /// Parses the file; `path` is for error messages.
     ///
     /// # Errors
-    /// [`PartitionMetadataError`] for everything but the two lines, and for an id of zeros.
+    /// [`PartitionMetadataError`] for anything but the two lines, and for an id of zeros.
     pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, PartitionMetadataError> {
         let fail = |line: usize, reason: &str| PartitionMetadataError {
             path: path.to_owned(),
@@ -97,8 +97,8 @@ pub fn encode_uuid(id: &[u8; 16]) -> String {
     text
 }
 
-/// Reads Kafka's text form of an id; `None` for everything but 22 characters of base64url whose
-/// padding bits are zero. Padding characters are accepted, as Java's decoder does.
+/// Parses Kafka's text form of an id; `None` unless it is 22 characters of base64url with zero
+/// padding bits. Padding characters are accepted, as by Java's decoder.
 pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let text = text.strip_suffix("==").unwrap_or(text);
     if text.len() != UUID_CHARS {

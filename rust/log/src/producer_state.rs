@@ -1,17 +1,17 @@
-//! What one partition knows of its producers: idempotence and transactions (KIP-98, KIP-360).
+//! The state of one partition's producers: idempotence and transactions (KIP-98, KIP-360).
 //!
-//! An append asks [`ProducerStates::check`] first, and tells [`ProducerStates::update`] once offsets
-//! are known and the batch is in the log; nothing changes in between. Replay after a crash or of a
-//! leader's batches does the same with [`Origin::Replication`], which trusts what is in the log.
+//! An append calls [`ProducerStates::check`], and [`ProducerStates::update`] once the batch is in
+//! the log with its offsets; nothing changes in between. Replaying the log or a leader's batches
+//! does the same with [`Origin::Replication`], which trusts the batches.
 //!
-//! Kafka 3.9's rules. A batch with the very sequences of one of the last five is a duplicate and is
-//! answered with the first one's offsets. Else the first sequence must follow the last one (0 follows
-//! 2^31-1), or be 0 in a new epoch; a producer without state (new, expired, or its records were
-//! deleted) may start anywhere. A lower epoch is fenced.
+//! Kafka 3.9's rules: a batch with the exact sequences of one of the last five is a duplicate and
+//! is answered with the original's offsets. Otherwise its first sequence must follow the last one
+//! (0 follows 2^31-1), or be 0 in a new epoch. A producer without state (new, expired, or with its
+//! records deleted) may start anywhere. A lower epoch is fenced.
 //!
 //! A transaction begins with its first batch and ends with a marker. Records from the first open
-//! transaction on are *unstable*, and so are those of one that has ended, until its marker is
-//! replicated: the last stable offset stops there.
+//! transaction on are *unstable*; those of an ended one stay so until its marker is replicated. The
+//! last stable offset stops there.
 
 pub mod entry;
 pub mod marker;
@@ -28,7 +28,7 @@ use crate::position::Place;
 use crate::snapshot::ProducerEntry;
 use crate::transaction_index::AbortedTxn;
 
-/// Who appends, which says how much is checked.
+/// Who appends, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A client: everything.
@@ -39,7 +39,7 @@ pub enum Origin {
     Replication,
 }
 
-/// What is to be done with a batch.
+/// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// It has no producer id: append it.
@@ -63,68 +63,46 @@ pub struct DuplicateBatch {
 
 /// A batch that must not be appended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ProducerError {
-    /// OUT_OF_ORDER_SEQUENCE_NUMBER.
     #[error(
         "producer {producer_id} sent sequence {first_sequence} in epoch {epoch}, but its last one is \
          {last_sequence} in epoch {last_epoch}"
     )]
     OutOfOrderSequence {
-        /// Producer id.
         producer_id: i64,
-        /// Epoch of the batch.
         epoch: i16,
-        /// First sequence of the batch.
         first_sequence: i32,
-        /// Epoch known.
         last_epoch: i16,
-        /// Last sequence known, -1 for none.
         last_sequence: i32,
     },
-    /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but where is not known any more. A
-    /// snapshot holds one batch of each producer, and from which sequence on all were written; after
-    /// a restart Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER then, at which producers give up or write
-    /// the batch again.
+    /// DUPLICATE_SEQUENCE_NUMBER: the batch is in the log, but its offset is no longer known. A
+    /// snapshot holds a producer's last batch and the sequence from which on all were written.
+    /// After a restart Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER here, upon which producers give
     #[error(
         "producer {producer_id} has sent sequence {first_sequence} before, and {last_sequence} since"
     )]
     Forgotten {
-        /// Producer id.
         producer_id: i64,
-        /// First sequence of the batch.
         first_sequence: i32,
-        /// Last sequence known.
         last_sequence: i32,
-        /// It lies below this offset.
         end_offset: i64,
     },
-    /// INVALID_PRODUCER_EPOCH.
     #[error("producer {producer_id} has epoch {last_epoch}, a batch or marker has {epoch}")]
     InvalidEpoch {
-        /// Producer id.
         producer_id: i64,
-        /// Epoch of the batch.
         epoch: i16,
-        /// Epoch known.
         last_epoch: i16,
     },
-    /// INVALID_TXN_STATE.
     #[error("producer {producer_id} has an open transaction, but sent a batch outside of it")]
-    OutsideTransaction {
-        /// Producer id.
-        producer_id: i64,
-    },
-    /// TRANSACTION_COORDINATOR_FENCED.
+    OutsideTransaction { producer_id: i64 },
     #[error(
         "a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, \
          {last_coordinator_epoch} is known"
     )]
     CoordinatorFenced {
-        /// Producer id.
         producer_id: i64,
-        /// Coordinator epoch of the marker.
         coordinator_epoch: i32,
-        /// Coordinator epoch known.
         last_coordinator_epoch: i32,
     },
 }
@@ -142,14 +120,14 @@ impl ProducerError {
     }
 }
 
-/// A transaction that keeps the last stable offset down.
+/// A transaction that holds back the last stable offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnStart {
     /// Producer id.
     pub producer_id: i64,
     /// Offset of its first record in this partition.
     pub first_offset: i64,
-    /// Where that record's batch lies, if the state saw it appended.
+    /// Where that record's batch lies, if it was seen.
     pub place: Option<Place>,
 }
 
@@ -164,7 +142,7 @@ pub struct CompletedTxn {
     pub last_offset: i64,
     /// Aborted: belongs into the transaction index.
     pub aborted: bool,
-    /// The last stable offset once this one has ended, replication aside.
+    /// The last stable offset after its end, ignoring replication.
     pub last_stable_offset: i64,
 }
 
@@ -186,18 +164,18 @@ pub struct ProducerStates {
     producers: HashMap<i64, ProducerState>,
     /// Open transactions by first offset.
     ongoing: BTreeMap<i64, TxnStart>,
-    /// Ended transactions whose markers may lie above the high watermark: by first offset, with the
+    /// Ended transactions whose markers may lie above the high watermark, by first offset, with the
     /// marker's offset.
     unreplicated: BTreeMap<i64, (TxnStart, i64)>,
 }
 
 impl ProducerStates {
-    /// Knows nobody.
+    /// No producers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the batch may be appended, as things stand. Changes nothing.
+    /// Whether the batch may be appended now. Changes nothing.
     ///
     /// # Errors
     /// [`ProducerError`]; never for [`Origin::Replication`].
@@ -234,8 +212,8 @@ impl ProducerStates {
         Ok(Check::New)
     }
 
-    /// Whether the producer is known in this epoch, and the batch follows the last one that it wrote, or
-    /// was written itself.
+    /// Whether the producer is known in this epoch and the batch follows its last one or was
+    /// written already.
     pub fn has_all_before(&self, info: &BatchInfo) -> bool {
         let state = self.producers.get(&info.producer_id);
         state.is_some_and(|state| {
@@ -248,8 +226,8 @@ impl ProducerStates {
         })
     }
 
-    /// Notes a batch that was appended at `base_offset`, and where it lies. A marker that ends an
-    /// open transaction yields it.
+    /// Records a batch that was appended at `base_offset`, with its place. Returns the transaction
+    /// that a marker ends.
     pub fn update(
         &mut self,
         info: &BatchInfo,
@@ -320,7 +298,7 @@ impl ProducerStates {
             .copied()
     }
 
-    /// The first transaction that is open, replication aside.
+    /// The first transaction that is open, ignoring replication.
     pub fn first_open(&self) -> Option<TxnStart> {
         self.ongoing.values().next().copied()
     }
@@ -333,10 +311,19 @@ impl ProducerStates {
         }
     }
 
-    /// The log now starts at `log_start_offset`. What is known of producers stays, even of those
-    /// whose records are gone.
+    /// The log starts at `log_start_offset` now. Producers keep their state even if their records
+    /// are gone.
     pub fn on_log_start(&mut self, log_start_offset: i64) {
         self.on_high_watermark(log_start_offset);
+    }
+
+    /// The largest offset that any producer is known to have written.
+    pub fn last_offset(&self) -> Option<i64> {
+        let batches = self
+            .producers
+            .values()
+            .filter_map(|state| state.batches().last());
+        batches.map(|batch| batch.last_offset).max()
     }
 
     /// Whether the producer has an open transaction.
@@ -346,8 +333,8 @@ impl ProducerStates {
             .is_some_and(|state| state.current_txn_first_offset.is_some())
     }
 
-    /// Forgets producers that were idle for `expiration_ms` and have no open transaction; returns
-    /// how many.
+    /// Removes producers that were idle for `expiration_ms` and have no open transaction; returns
+    /// their number.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         let before = self.producers.len();
         self.producers
@@ -355,7 +342,7 @@ impl ProducerStates {
         before - self.producers.len()
     }
 
-    /// Forgets everything, and starts from a snapshot's entries, those left out that have expired.
+    /// Replaces the state by a snapshot's entries, except for expired ones.
     pub fn load(&mut self, entries: &[ProducerEntry], now_ms: i64, expiration_ms: i64) {
         self.clear();
         for entry in entries {
@@ -376,21 +363,21 @@ impl ProducerStates {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all producers.
     pub fn clear(&mut self) {
         self.producers.clear();
         self.ongoing.clear();
         self.unreplicated.clear();
     }
 
-    /// What a snapshot holds, ascending by producer id.
+    /// The entries of a snapshot, ascending by producer id.
     pub fn snapshot_entries(&self) -> Vec<ProducerEntry> {
         let mut entries = self.entries_unsorted();
         entries.sort_unstable_by_key(|entry| entry.producer_id);
         entries
     }
 
-    /// The same in no order: what is copied while the log is locked.
+    /// The same in any order: the part that runs under the log's lock.
     pub fn entries_unsorted(&self) -> Vec<ProducerEntry> {
         let producers = self.producers.iter();
         producers
@@ -398,12 +385,12 @@ impl ProducerStates {
             .collect()
     }
 
-    /// Number of producers known.
+    /// Number of producers.
     pub fn len(&self) -> usize {
         self.producers.len()
     }
 
-    /// Knows nobody.
+    /// Whether there are no producers.
     pub fn is_empty(&self) -> bool {
         self.producers.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Reading by offset: [`Log::locate`] under the lock, [`Location::resolve`] without it.
+//! Reads by offset: [`Log::locate`] under the lock, [`Location::resolve`] without it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::wait::Wait;
 /// How far a reader may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// To the gated end: followers.
+    /// To the durable end offset: followers.
     LogEnd,
     /// To the high watermark: consumers.
     HighWatermark,
@@ -24,27 +24,18 @@ pub enum Isolation {
 
 /// Why nothing could be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum ReadError {
-    /// Below the log start or above the log end.
     #[error("offset {offset} is not in the log, which spans {start} to {end}")]
-    OffsetOutOfRange {
-        /// The offset asked for.
-        offset: i64,
-        /// The log start offset.
-        start: i64,
-        /// The log end offset.
-        end: i64,
-    },
-    /// It would have to wait for the disk; ask again with [`Wait::Blocking`].
+    OffsetOutOfRange { offset: i64, start: i64, end: i64 },
+    /// The read must wait for the disk; ask again with [`Wait::Blocking`].
     #[error("the data is not in memory")]
     WouldBlock,
-    /// A write or sync failed earlier, of this log or of its directory.
+    /// A write or sync of this log or its directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
-    /// The disk.
     #[error(transparent)]
     Io(io::Error),
-    /// The file does not hold what it should.
     #[error("{0}")]
     Corrupt(String),
 }
@@ -68,34 +59,31 @@ impl From<ScanError> for ReadError {
 /// Where in a segment the search for an offset begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Start {
-    /// The batch begins exactly here.
     Exact(u32),
-    /// A batch at or before the one wanted begins here.
+    /// A batch at or before the wanted one begins here.
     From(u32),
-    /// The segment's index file knows.
     Index,
 }
 
-/// The segments of a log at one moment and a way into them.
+/// The segments of a log at one moment and a starting point in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub segments: Arc<Vec<Arc<Segment>>>,
-    /// Which segment to begin with.
     pub index: usize,
     pub start: Start,
 }
 
-/// Where a read begins and where it must stop; holds no lock.
+/// Where a read begins and must stop; holds no lock.
 #[derive(Clone, Debug)]
 pub struct Location {
     offset: i64,
     entry: Entry,
     bound: LogPosition,
-    /// Where to search for the bound when its place is not known.
+    /// Where to search for the bound if its place is unknown.
     bound_entry: Option<Entry>,
 }
 
-/// A range of whole batches in one segment's file, the last of which may be cut off.
+/// A range of whole batches in one segment's file; the last one may be incomplete.
 #[derive(Clone, Debug)]
 pub struct Slice {
     segment: Option<Arc<Segment>>,
@@ -103,14 +91,14 @@ pub struct Slice {
     len: usize,
     offset: i64,
     bound: i64,
-    /// Bytes from its position to the bound, or to the end of its segment.
+    /// Bytes from its position to the bound or the end of its segment.
     available: usize,
     /// The bound lies in a later segment.
     goes_on: bool,
 }
 
 impl Log {
-    /// Where to read from `offset` on, as far as `isolation` may see. Memory only.
+    /// Where to read from `offset` up to the bound of `isolation`. Memory only.
     ///
     /// # Errors
     /// `OffsetOutOfRange` outside of log start and log end, `Poisoned`.
@@ -133,9 +121,9 @@ impl Log {
         })
     }
 
-    /// Aborted transactions that touch the offsets of a slice read with [`Isolation::Committed`],
-    /// by their first offset. Memory only. `None`: since the slice was located, some of it was deleted
-    /// or cut off, and with it what was known of its transactions.
+    /// Aborted transactions that touch a slice read with [`Isolation::Committed`], by first offset.
+    /// Memory only. `None` if a part of the slice was deleted or truncated since, which may have
+    /// removed knowledge of transactions.
     pub fn aborted_transactions(&self, slice: &Slice) -> Option<Vec<AbortedTxn>> {
         let mut found = Vec::new();
         let Some(segment) = &slice.segment else {
@@ -183,7 +171,7 @@ impl Log {
         next.min(slice.bound)
     }
 
-    /// Base offset of the segment in which lies what `isolation` may see last. Memory only.
+    /// Base offset of the segment that holds the bound of `isolation`. Memory only.
     pub fn bound_segment(&self, isolation: Isolation) -> i64 {
         let bound = self.bound(isolation);
         match bound.place {
@@ -200,7 +188,7 @@ impl Log {
         }
     }
 
-    /// The segment that holds `offset`, or would.
+    /// The segment that holds, or would hold, `offset`.
     pub(crate) fn segment_index(&self, offset: i64) -> usize {
         let after = self
             .segments
@@ -208,7 +196,7 @@ impl Log {
         after.saturating_sub(1)
     }
 
-    /// Base offset of the first segment behind the one that holds `offset`. Memory only.
+    /// Base offset of the segment after the one that holds `offset`. Memory only.
     pub fn next_segment_base(&self, offset: i64) -> Option<i64> {
         let next = self.segments.get(self.segment_index(offset) + 1)?;
         Some(next.base_offset())
@@ -232,7 +220,7 @@ impl Log {
         }
     }
 
-    /// Where to search for `offset` in a segment: the active one's index is at hand.
+    /// Where to search for `offset` in a segment; the active one's index is in memory.
     pub(crate) fn start_in(&self, index: usize, offset: i64) -> Start {
         if index + 1 == self.segments.len() {
             Start::From(self.active.indexes.offsets.lookup(offset).position)
@@ -242,15 +230,14 @@ impl Log {
     }
 }
 
-/// How a look at one segment went.
 enum Found {
     Batch(u64),
     NotHere,
 }
 
 impl Entry {
-    /// The batch that holds `offset`, or the first one behind it, in the segment of this entry.
-    /// Nothing at or beyond `limit` bytes is looked at.
+    /// The batch that holds `offset`, or the next one, in this entry's segment, before `limit`
+    /// bytes.
     fn find(&self, offset: i64, limit: u64, wait: Wait) -> Result<Found, ReadError> {
         let segment = &self.segments[self.index];
         let from = match self.start {
@@ -268,8 +255,8 @@ impl Entry {
         match scan_to(segment, offset, u64::from(from), limit, wait) {
             Ok(Some(met)) => Ok(Found::Batch(met.position)),
             Ok(None) => Ok(Found::NotHere),
-            // An index that leads astray is thrown away, and the segment walked from its start. The
-            // active segment's stays on the heap; once the segment is closed, it goes the same way.
+            // A misleading index is discarded and the segment scanned from its start. The active
+            // segment's index stays until the segment is closed.
             Err(ReadError::Corrupt(_)) if from > 0 => {
                 if wait == Wait::Nowait {
                     return Err(ReadError::WouldBlock);
@@ -284,7 +271,6 @@ impl Entry {
         }
     }
 
-    /// The same way in, at the start of the next segment.
     fn next_segment(&mut self) {
         self.index += 1;
         self.start = Start::Exact(0);
@@ -323,19 +309,18 @@ fn scan_to(
 }
 
 impl Location {
-    /// True when nothing can be read: the offset is at the bound (or, for a consumer, between the
-    /// high watermark and the log end).
+    /// Whether nothing can be read: the offset is at the bound or, for a consumer, beyond it.
     pub fn is_at_bound(&self) -> bool {
         self.offset >= self.bound.offset
     }
 
-    /// The offset asked for.
+    /// The requested offset.
     pub fn offset(&self) -> i64 {
         self.offset
     }
 
-    /// Bytes that a read could return, for `fetch.min.bytes`: exact where offset and bound are at
-    /// the tail, else an estimate from above. Memory only.
+    /// Bytes that a read could return, for `fetch.min.bytes`: exact if offset and bound are near
+    /// the tail, else an upper estimate. Memory only.
     pub fn available_bytes(&self) -> u64 {
         if self.is_at_bound() {
             return 0;
@@ -368,9 +353,9 @@ impl Location {
         bytes.max(1)
     }
 
-    /// Finds the bytes. At most `max_bytes`, of one segment, starting with the batch that holds the
-    /// offset. With `min_one` that batch is returned whole even if it is larger; without, a batch
-    /// that does not fit gives an empty slice (KIP-74). No lock may be held.
+    /// Finds at most `max_bytes` of one segment, starting with the batch that holds the offset.
+    /// With `min_one` that batch is returned whole even if it is larger; otherwise a batch that
+    /// does not fit gives an empty slice (KIP-74). The caller must hold no lock.
     ///
     /// # Errors
     /// `WouldBlock` with [`Wait::Nowait`], `Io`, `Corrupt`.
@@ -414,7 +399,7 @@ impl Location {
         let available = usize::try_from(limit - position).unwrap_or(usize::MAX);
         let mut len = available.min(max_bytes);
         if len < available {
-            // Only here does it matter how large the first batch is.
+            // The size of the first batch matters only here.
             let mut scanner = BatchScanner::new(&bytes, position, limit, 0, wait);
             let first = scanner
                 .next_header()?
@@ -434,7 +419,7 @@ impl Location {
         })
     }
 
-    /// The place where the read must stop; `None` when nothing lies before it.
+    /// The place where the read must stop; `None` if nothing lies before it.
     fn bound_place(&self, wait: Wait) -> Result<Option<Place>, ReadError> {
         let Some(entry) = &self.bound_entry else {
             return Ok(self.bound.place);
@@ -476,22 +461,22 @@ impl Slice {
         self.len
     }
 
-    /// Nothing to send.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that a read without limits could return, of this segment.
+    /// Bytes that an unlimited read could return from this segment.
     pub fn available_bytes(&self) -> usize {
         self.available
     }
 
-    /// Whether what may be read goes on in a later segment.
+    /// Whether readable bytes continue in a later segment.
     pub fn goes_on(&self) -> bool {
         self.goes_on
     }
 
-    /// The segment's bytes, for those who keep the range rather than the slice; `None` without any.
+    /// The segment's bytes, for callers that keep the range rather than the slice; `None` if empty.
     pub fn bytes(&self) -> Option<SegmentBytes> {
         self.segment.as_ref().map(Segment::bytes)
     }
@@ -506,7 +491,7 @@ impl Slice {
         self.read(at, buffer, Wait::Blocking)
     }
 
-    /// The same without waiting; `WouldBlock` when the bytes are not in memory.
+    /// The same without waiting; `WouldBlock` if the bytes are not in memory.
     pub fn read_at_nowait(&self, at: usize, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(at, buffer, Wait::Nowait)
     }
@@ -516,11 +501,6 @@ impl Slice {
         if let Some(bytes) = self.bytes() {
             bytes.read_ahead(self.position, self.len as u64);
         }
-    }
-
-    /// Gives the last `len - keep` bytes back.
-    pub fn shorten(&mut self, keep: usize) {
-        self.len = self.len.min(keep);
     }
 
     /// Reads at `at` bytes from the slice's start.

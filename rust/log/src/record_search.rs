@@ -1,4 +1,4 @@
-//! Looking for a timestamp among the records of one batch.
+//! Searches the records of one batch for a timestamp.
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN, TimestampType};
@@ -7,20 +7,19 @@ use thiserror::Error;
 
 use crate::compression::{DecompressError, EXPANDED_BYTES_MAX_DEFAULT, with_decompressed};
 
-/// A batch that passed validation once cannot be read now.
+/// A validated batch cannot be read now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordError {
     /// The batch or a record is malformed.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// Its compressed body is.
+    /// Its compressed body is malformed.
     #[error(transparent)]
     Compressed(#[from] DecompressError),
 }
 
-/// The first record of a whole batch with final offsets that is at `min_offset` or behind it and not
-/// earlier than `timestamp`: its offset and timestamp. The first is meant by offset, as ListOffsets
-/// does.
+/// Offset and timestamp of the first record, by offset as in ListOffsets, that is at or behind
+/// `min_offset` and not earlier than `timestamp`. `batch` is whole with final offsets.
 ///
 /// # Errors
 /// [`RecordError`].
@@ -39,8 +38,8 @@ pub fn first_at_or_after(
     })
 }
 
-/// The first record of a whole batch with final offsets that has the batch's largest timestamp: its
-/// offset and timestamp; `None` if the batch has no record.
+/// Offset and timestamp of the first record with the batch's largest timestamp; `None` without
+/// records. `batch` is whole with final offsets.
 ///
 /// # Errors
 /// [`RecordError`].

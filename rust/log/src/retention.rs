@@ -1,4 +1,4 @@
-//! Deleting from the log's start: by time, by size, and below the log start offset.
+//! Deletes from the log's start: by time, by size, and below the log start offset.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::read::ReadError;
 use crate::segment::Segment;
 
-/// The segments whose age retention wants to know.
+/// The segments whose age retention needs.
 #[derive(Debug)]
 pub struct RetentionCandidates {
     segments: Vec<Arc<Segment>>,
@@ -18,11 +18,11 @@ pub struct RetentionCandidates {
 }
 
 impl RetentionCandidates {
-    /// Reads the newest timestamps of the oldest segments, until one is found that is not expired;
-    /// each is read once in the segment's life. No lock may be held.
+    /// Reads the newest timestamps of the oldest segments up to the first that is not expired, each
+    /// once in the segment's life. The caller must hold no lock.
     ///
     /// # Errors
-    /// The disk's.
+    /// A disk error.
     pub fn load(&self) -> io::Result<()> {
         for segment in &self.segments {
             if segment.load_newest_ms()? >= self.expired_before_ms {
@@ -33,15 +33,14 @@ impl RetentionCandidates {
     }
 }
 
-/// What retention decided.
+/// The outcome of retention.
 #[derive(Debug, Default)]
 pub struct Retention {
-    /// Segments that are no longer part of the log: `rename` them, and `delete` them later.
+    /// Segments taken out of the log: `rename` them now and `delete` them later.
     pub removed: Option<RemovedSegments>,
-    /// Something was queued for the writer while nothing was before.
+    /// The log was idle and something was queued for the writer.
     pub wake_writer: bool,
-    /// The active segment was rolled, since all of it has expired: plan again when the writer is
-    /// done.
+    /// The active segment was rolled because all of it has expired: plan again once it is written.
     pub again: bool,
 }
 
@@ -51,13 +50,13 @@ pub struct RemovedSegments {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     segments: Vec<Arc<Segment>>,
-    /// The log waits for [`RemovedSegments::rename`] before anybody may use the names again.
+    /// The log waits for [`RemovedSegments::rename`] before it reuses the names.
     retiring: Option<Retiring>,
     /// When [`RemovedSegments::delete`] is due (`file.delete.delay.ms`).
     pub due_ms: i64,
 }
 
-/// Counted as long as it lives.
+/// Counted while it lives.
 #[derive(Debug)]
 struct Retiring(Arc<AtomicUsize>);
 
@@ -75,13 +74,13 @@ impl Drop for Retiring {
 }
 
 impl Log {
-    /// Whether segments that retention took out still have the names of segments: a log that begins
-    /// anew, or is opened anew, might use them.
+    /// Whether removed segments still have segment names, which a restarted or reopened log might
+    /// use.
     pub fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::Acquire) > 0
     }
 
-    /// The segments that retention looks at next. Memory only.
+    /// The segments that retention examines next. Memory only.
     pub fn retention_candidates(&self, now_ms: i64) -> RetentionCandidates {
         let closed = &self.segments[..self.segments.len() - 1];
         let by_time = self.config.cleanup_delete && self.config.retention_ms >= 0;
@@ -91,9 +90,8 @@ impl Log {
         }
     }
 
-    /// Takes the segments out of the log that Kafka's rules no longer keep: only below the high
-    /// watermark, oldest first, and only those whose age is known ([`RetentionCandidates::load`]).
-    /// Memory only.
+    /// Takes segments out of the log that Kafka's rules no longer keep: below the high watermark,
+    /// oldest first, and of known age ([`RetentionCandidates::load`]). Memory only.
     pub fn plan_retention(&mut self, now_ms: i64) -> Retention {
         if self.truncating || self.poisoned().is_some() {
             return Retention::default();
@@ -104,7 +102,7 @@ impl Log {
         if again {
             self.roll(self.end.offset, now_ms);
         }
-        // A segment that was just rolled is not complete in its files yet.
+        // A segment that was just rolled is incomplete in its files.
         let closed = self.segments[..count]
             .iter()
             .take_while(|segment| segment.is_closed())
@@ -117,8 +115,8 @@ impl Log {
         }
     }
 
-    /// How many segments, from the oldest on, are not kept any more; all of them if the active one
-    /// is among them.
+    /// Number of segments, from the oldest on, that are no longer kept; includes the active one if
+    /// all are.
     fn removable_segments(&self, now_ms: i64) -> usize {
         let config = &self.config;
         let mut excess_bytes = if config.cleanup_delete && config.retention_bytes >= 0 {
@@ -155,6 +153,7 @@ impl Log {
 
     fn remove_oldest(&mut self, count: usize, now_ms: i64) -> RemovedSegments {
         let segments: Vec<_> = Arc::make_mut(&mut self.segments).drain(..count).collect();
+        self.is_reshaped = true;
         for segment in &segments {
             self.aborted.remove(&segment.base_offset());
             self.snapshots.remove(&segment.base_offset());
@@ -172,9 +171,9 @@ impl Log {
         }
     }
 
-    /// Raises the log start offset (DeleteRecords): records below are gone for readers at once, and
-    /// for the disk when retention next looks. -1 stands for the high watermark. Returns the log
-    /// start offset. Queue the log at its writer if [`Log::has_unwritten`] says so.
+    /// Raises the log start offset (DeleteRecords) and returns it. Records below are gone for
+    /// readers at once; the next retention removes them from the disk. -1 means the high watermark.
+    /// Queue the log at its writer if [`Log::has_unwritten`].
     ///
     /// # Errors
     /// `OffsetOutOfRange` above the high watermark or below -1, `Poisoned`.
@@ -208,18 +207,17 @@ impl Log {
 }
 
 impl RemovedSegments {
-    /// Bytes that deleting will free.
+    /// Bytes that deletion will free.
     pub fn size_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size()).sum()
     }
 
-    /// Gives the files `.deleted` names, each its own, so that no later start takes them for data and
-    /// no segment that comes in their place is taken for one of them. Readers that hold a segment go
-    /// on reading it. No lock may be held. To be called at once, and once: only then the log may be
-    /// cut, or closed and opened again.
+    /// Gives the files unique `.deleted` names, so that no later start takes them for data and no
+    /// successor segment for them. Readers that hold a segment continue. Call once, at once, and
+    /// without a lock; only then may the log be truncated, or closed and reopened.
     ///
     /// # Errors
-    /// The disk's. Files that kept their names are never deleted by [`RemovedSegments::delete`]: the
+    /// A disk error. [`RemovedSegments::delete`] never deletes files that kept their names: the
     /// next start finds them.
     pub fn rename(&mut self) -> io::Result<()> {
         let renamed = self.folder.in_place(|| self.rename_files());
@@ -228,8 +226,9 @@ impl RemovedSegments {
     }
 
     fn rename_files(&self) -> io::Result<()> {
-        // The `.log` first, and durably: a segment that a power loss brings back is whole then. One
-        // that lacks its aborted transactions would show them, and nothing tells that they are missing.
+        // The `.log` first, and durably: a segment that a power loss brings back is then whole.
+        // Without its transaction index it would show aborted transactions, and nothing would tell
+        // that the index is missing.
         for segment in &self.segments {
             segment.retire_log()?;
         }
@@ -240,10 +239,10 @@ impl RemovedSegments {
         Ok(())
     }
 
-    /// Removes the files that were renamed. No lock may be held.
+    /// Removes the renamed files. The caller must hold no lock.
     ///
     /// # Errors
-    /// The disk's.
+    /// A disk error.
     pub fn delete(&self) -> io::Result<()> {
         for segment in &self.segments {
             segment.remove_retired()?;

@@ -1,4 +1,4 @@
-//! Walking the batches of a `.log` file.
+//! Walks the batches of a `.log` file.
 
 use std::io;
 
@@ -8,28 +8,23 @@ use pyrklog_wire::error::DecodeError;
 use crate::disk::DiskFile;
 use crate::wait::Wait;
 
-/// Bytes read at once when only a few headers are wanted.
+/// Bytes read at once to look up a few headers.
 pub(crate) const LOOK_UP_CHUNK_BYTES: usize = 4096 + 256;
-/// Bytes read at once when what stands behind the last index entry is walked.
+/// Bytes read at once to walk what lies behind the last index entry.
 pub(crate) const TAIL_CHUNK_BYTES: usize = 128 << 10;
-/// Bytes read at once when a whole segment is walked.
+/// Bytes read at once to walk a whole segment.
 pub(crate) const WALK_CHUNK_BYTES: usize = 1 << 20;
-/// Behind a batch that is longer than this only the next header is read: what lies between headers
-/// is most of such a segment.
+/// Behind a longer batch only the next header is read, since most bytes of such a segment lie
+/// between headers.
 const LONG_BATCH_BYTES: usize = 64 << 10;
 
 /// Why a walk ended before its limit.
 #[derive(Debug)]
 pub(crate) enum ScanError {
-    /// The disk; `WouldBlock` when waiting was not allowed.
+    /// A disk error; `WouldBlock` if waiting was not allowed.
     Io(io::Error),
-    /// What stands at `position` is no whole batch.
-    NotABatch {
-        /// Byte position in the file.
-        position: u64,
-        /// What is wrong with it.
-        reason: DecodeError,
-    },
+    /// No whole batch lies at `position`.
+    NotABatch { position: u64, reason: DecodeError },
 }
 
 impl From<io::Error> for ScanError {
@@ -50,28 +45,22 @@ impl From<ScanError> for io::Error {
     }
 }
 
-/// What the rules for indexing and rolling look at in a batch.
+/// What the rules for indexing and rolling need of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchFacts {
-    /// Bytes.
     pub size: u32,
-    /// Offset of its last record.
     pub last_offset: i64,
     /// Its largest timestamp, -1 = none.
     pub max_timestamp: i64,
 }
 
-/// One batch met on a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
-    /// Where it starts in the file.
     pub position: u64,
-    /// Its header.
     pub header: BatchHeader,
 }
 
 impl Met {
-    /// What the index rules look at.
     pub fn facts(&self) -> BatchFacts {
         BatchFacts {
             size: u32::try_from(self.header.total_len()).unwrap_or(u32::MAX),
@@ -80,13 +69,12 @@ impl Met {
         }
     }
 
-    /// The position after the batch.
     pub fn end(&self) -> u64 {
         self.position + self.header.total_len() as u64
     }
 }
 
-/// Walks batch by batch from a batch's first byte up to a limit, reading in chunks.
+/// Walks batch by batch up to a limit, reading in chunks.
 pub(crate) struct BatchScanner<'a> {
     file: &'a dyn DiskFile,
     wait: Wait,
@@ -117,7 +105,7 @@ impl<'a> BatchScanner<'a> {
     /// The next batch's header; its body is not read. `None` at the limit.
     pub fn next_header(&mut self) -> Result<Option<Met>, ScanError> {
         let chunk = match self.last_bytes {
-            // What the first is like is not known yet.
+            // The length of batches is not known yet.
             0 | LONG_BATCH_BYTES.. => LOOK_UP_CHUNK_BYTES.min(self.chunk),
             _ => self.chunk,
         };
@@ -166,7 +154,7 @@ impl<'a> BatchScanner<'a> {
         }
     }
 
-    /// `len` bytes at `position`, from the window or, after a read, from the new window.
+    /// `len` bytes at `position`; reads a new window if needed.
     fn bytes_at(&mut self, position: u64, len: usize, chunk: usize) -> Result<&[u8], ScanError> {
         let held = self.window_start + self.window.len() as u64;
         if position < self.window_start || position + len as u64 > held {

@@ -1,9 +1,9 @@
 //! One segment: up to `segment.bytes` of consecutive batches in one `.log`, with its indexes.
 //!
-//! A [`Segment`] is what readers and the log share: they hold it by `Arc`, so that its files stay
-//! readable until the last of them is done, even when retention has renamed or removed them. The
-//! active segment's indexes live on the heap, in [`ActiveSegment`], under the log's lock; a closed
-//! segment's are searched in their files, entry by entry, and are never loaded.
+//! Readers and the log share a [`Segment`] by `Arc`, so its files stay readable until the last of
+//! them is done, even if retention renamed or removed them. The active segment's indexes live on
+//! the heap in [`ActiveSegment`], under the log's lock. A closed segment's are searched in their
+//! files, entry by entry, and never loaded.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,17 +31,17 @@ pub(crate) use indexes::SegmentIndexes;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The part of a segment that outlives the log's lock.
+/// The part of a segment outside the log's lock.
 #[derive(Debug)]
 pub(crate) struct Segment {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     base_offset: i64,
-    /// No other segment of this process has the same.
+    /// Unique in this process.
     id: u64,
     /// Bytes of the `.log` that are in the file.
     written: AtomicU64,
-    /// Bytes that can be read: those, and what the block cache holds behind them.
+    /// Bytes that can be read: from the file, and behind them from the block cache.
     size: AtomicU64,
     /// Its blocks, once it has any.
     cached: OnceLock<Arc<CachedSegment>>,
@@ -49,17 +49,16 @@ pub(crate) struct Segment {
     closed: AtomicBool,
     /// Its `.log` carries `.deleted`, or is gone.
     log_removed: AtomicBool,
-    /// So do, or are, all its files.
+    /// All its files carry `.deleted`, or are gone.
     removed: AtomicBool,
-    /// The log file must stay open: it is written to, or holds what was not synced.
+    /// The log file must stay open: it is written to, or has unsynced data.
     pinned: AtomicBool,
-    /// It takes no more batches and is not synced: its directory counts it.
+    /// It takes no more batches and is unsynced; counted by its directory.
     awaits_sync: AtomicBool,
-    /// Read since [`Segment::take_files_unless_used`] last looked.
     used: AtomicBool,
     log: Mutex<Option<OpenLog>>,
     indexes: Mutex<Option<Arc<IndexFiles>>>,
-    /// Between its roll and the moment when its index files are complete.
+    /// Between its roll and the completion of its index files.
     closing: Mutex<Option<Arc<ClosingIndexes>>>,
     largest: Mutex<Option<TimeEntry>>,
     modified_ms: Mutex<Option<i64>>,
@@ -71,7 +70,7 @@ struct OpenLog {
     writable: bool,
 }
 
-/// The indexes of a segment that takes no more batches, while its files still lack some entries.
+/// The indexes of a closing segment, while its files lack some entries.
 #[derive(Debug)]
 pub(crate) struct ClosingIndexes {
     pub indexes: SegmentIndexes,
@@ -81,7 +80,6 @@ pub(crate) struct ClosingIndexes {
     pub times_taken: usize,
 }
 
-/// The index files of a closed segment, open.
 #[derive(Debug)]
 pub(crate) struct IndexFiles {
     offsets: Arc<dyn DiskFile>,
@@ -91,7 +89,7 @@ pub(crate) struct IndexFiles {
 }
 
 impl Segment {
-    /// A segment of which `written` bytes are in its `.log`.
+    /// A segment with `written` bytes in its `.log`.
     pub fn new(
         env: &Arc<LogEnv>,
         folder: &Arc<Folder>,
@@ -121,12 +119,11 @@ impl Segment {
         })
     }
 
-    /// Tells it from every other segment that this process ever had.
+    /// Unique in this process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// What all logs of its directory share.
     pub fn env(&self) -> &LogEnv {
         &self.env
     }
@@ -141,23 +138,22 @@ impl Segment {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Notes that the file now holds `bytes`.
     pub fn set_written(&self, bytes: u64) {
         self.written.store(bytes, Ordering::Release);
         self.size.fetch_max(bytes, Ordering::AcqRel);
     }
 
-    /// Bytes that can be read, from the file or from the block cache.
+    /// Bytes that can be read, from the file or the block cache.
     pub fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Notes that the file and the block cache together hold `bytes`.
+    /// Sets the bytes in file and block cache together.
     pub fn set_size(&self, bytes: u64) {
         self.size.store(bytes, Ordering::Release);
     }
 
-    /// What lies behind `bytes` was cut off.
+    /// Everything behind `bytes` was truncated.
     pub fn cut(&self, bytes: u64) {
         self.written.fetch_min(bytes, Ordering::AcqRel);
         self.size.store(bytes, Ordering::Release);
@@ -168,12 +164,12 @@ impl Segment {
         self.env.kept().forget(self.id);
     }
 
-    /// Its blocks in the cache, if it has any.
+    /// Its blocks in the cache, if any.
     pub fn cached(&self) -> Option<&Arc<CachedSegment>> {
         self.cached.get()
     }
 
-    /// The same; `make` gives it some.
+    /// Its blocks; `make` creates some.
     pub fn cached_or(&self, make: impl FnOnce() -> Arc<CachedSegment>) -> &Arc<CachedSegment> {
         self.cached.get_or_init(make)
     }
@@ -183,15 +179,14 @@ impl Segment {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The roll: no more batches will come. `indexes` serve look-ups until
-    /// [`Segment::finish_indexes`] is done.
+    /// The segment was rolled: `indexes` serve look-ups until [`Segment::finish_indexes`].
     pub fn begin_close(&self, indexes: ClosingIndexes) {
         self.set_awaits_sync(true);
         self.set_largest(indexes.indexes.largest);
         *self.closing.lock() = Some(Arc::new(indexes));
     }
 
-    /// Writes what the index files still lack and cuts them to size; the segment is then closed.
+    /// Completes the index files and cuts them to size; the segment is then closed.
     pub fn finish_indexes(&self) -> io::Result<()> {
         let closing = self.closing.lock().clone();
         if let Some(closing) = closing {
@@ -205,7 +200,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Brings the index files up to date: they have the first so many bytes of each index.
+    /// Appends the missing entries to the index files, which have the given numbers of bytes.
     pub fn write_index_tails(
         &self,
         indexes: &SegmentIndexes,
@@ -218,7 +213,7 @@ impl Segment {
         self.finish_index(FileKind::OffsetIndex, offsets_taken, offsets)
     }
 
-    /// It becomes the active segment again: those behind it were removed.
+    /// Makes it the active segment again, after those behind it were removed.
     pub fn reopen(&self) {
         self.set_awaits_sync(false);
         self.closed.store(false, Ordering::Release);
@@ -230,15 +225,15 @@ impl Segment {
         let file = self.env.disk().open(&self.path(kind), OpenMode::Create)?;
         file.write_all_at(bytes, position as u64)?;
         let end = (position + bytes.len()) as u64;
-        // Kafka leaves the index of an active segment preallocated; an adopted one is cut to its
-        // content here.
+        // Kafka preallocates the index of an active segment; an adopted one is cut to its content
+        // here.
         if file.len()? != end {
             file.set_len(end)?;
         }
         Ok(())
     }
 
-    /// Keeps the log file open, or lets it be closed when others need its place.
+    /// Keeps the log file open, or lets it be closed for others.
     pub fn set_pinned(self: &Arc<Self>, pinned: bool) {
         if !pinned {
             self.set_awaits_sync(false);
@@ -255,18 +250,17 @@ impl Segment {
         }
     }
 
-    /// The largest timestamp and the last offset of the first batch that has it, if known; (-1, _)
-    /// when the segment has no timestamps.
+    /// The largest timestamp and the last offset of the first batch with it, if known; (-1, _)
+    /// without timestamps.
     pub fn largest(&self) -> Option<TimeEntry> {
         *self.largest.lock()
     }
 
-    /// See [`Segment::largest`].
     pub fn set_largest(&self, largest: TimeEntry) {
         *self.largest.lock() = Some(largest);
     }
 
-    /// The `.log` for reading. Opening it may wait, so `Nowait` fails when it is not open yet.
+    /// The `.log` for reading. `Nowait` fails if it must be opened first.
     pub fn log_file(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
         self.used.store(true, Ordering::Relaxed);
         let mut log = lock(&self.log, wait)?;
@@ -288,7 +282,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// The `.log` for writing, created when it is missing; it then stays open.
+    /// The `.log` for writing, created if missing; it then stays open.
     pub fn log_file_for_writing(&self) -> io::Result<Arc<dyn DiskFile>> {
         let mut log = self.log.lock();
         self.pinned.store(true, Ordering::Release);
@@ -310,12 +304,12 @@ impl Segment {
         Ok(file)
     }
 
-    /// With the lock held that belongs to the kind: so nobody gives the file another name meanwhile.
+    /// The caller holds the lock of the kind, which prevents a rename meanwhile.
     fn open_for_reading(&self, kind: FileKind) -> io::Result<Arc<dyn DiskFile>> {
         self.env.disk().open(&self.path(kind), OpenMode::Read)
     }
 
-    /// A lower bound in the `.log` for `offset`, from the file of a closed segment's offset index.
+    /// A lower bound in the `.log` for `offset`, from a closed segment's offset index file.
     pub fn search_offset(self: &Arc<Self>, offset: i64, wait: Wait) -> io::Result<u32> {
         if let Some(closing) = &*self.closing.lock() {
             return Ok(closing.indexes.offsets.lookup(offset).position);
@@ -327,7 +321,7 @@ impl Segment {
         Ok(entry.position)
     }
 
-    /// The last entry at or below `timestamp` in the file of a closed segment's time index.
+    /// The last entry at or below `timestamp` in a closed segment's time index file.
     pub fn search_time(self: &Arc<Self>, timestamp: i64, wait: Wait) -> io::Result<TimeEntry> {
         if let Some(closing) = &*self.closing.lock() {
             return Ok(closing.indexes.times.lookup(timestamp));
@@ -337,7 +331,7 @@ impl Segment {
         time_index::search_time(files.time_entries, self.base_offset, timestamp, read)
     }
 
-    /// [`Segment::largest`], read from the time index of a closed segment when it is not known.
+    /// [`Segment::largest`], read from a closed segment's time index if unknown.
     pub fn load_largest(self: &Arc<Self>, wait: Wait) -> io::Result<TimeEntry> {
         if let Some(largest) = self.largest() {
             return Ok(largest);
@@ -359,8 +353,8 @@ impl Segment {
         Ok(largest)
     }
 
-    /// When the newest record was made (ms): by its timestamp, or by the file's last change where
-    /// the records carry none. `None`: not read yet.
+    /// Time of the newest record (ms): its timestamp, or the file's last change without timestamps;
+    /// `None` if not read yet.
     pub fn newest_ms(&self) -> Option<i64> {
         match self.largest() {
             Some(largest) if largest.timestamp >= 0 => Some(largest.timestamp),
@@ -368,7 +362,7 @@ impl Segment {
         }
     }
 
-    /// [`Segment::newest_ms`], read from the files of a closed segment when it is not known.
+    /// [`Segment::newest_ms`], read from a closed segment's files if unknown.
     pub fn load_newest_ms(self: &Arc<Self>) -> io::Result<i64> {
         if let Some(newest_ms) = self.newest_ms() {
             return Ok(newest_ms);
@@ -382,8 +376,8 @@ impl Segment {
         Ok(modified_ms)
     }
 
-    /// The index files, opened and looked over on first use; rebuilt from the `.log` when they are
-    /// missing or cannot be right.
+    /// The index files, opened and checked on first use; rebuilt from the `.log` if missing or
+    /// wrong.
     fn index_files(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<IndexFiles>> {
         self.used.store(true, Ordering::Relaxed);
         let mut indexes = lock(&self.indexes, wait)?;
@@ -415,7 +409,7 @@ impl Segment {
         Ok(files)
     }
 
-    /// `None` if a file is missing, ends inside an entry or ends with an entry that cannot be.
+    /// `None` if a file is missing, ends inside an entry or with an impossible one.
     fn open_indexes(&self) -> io::Result<Option<IndexFiles>> {
         let open = |kind| match self.open_for_reading(kind) {
             Ok(file) => Ok(Some(file)),
@@ -463,7 +457,7 @@ impl Segment {
         Ok(true)
     }
 
-    /// Throws the index files away: they were found to lead astray, and are rebuilt when next used.
+    /// Removes misleading index files; they are rebuilt on next use.
     pub fn discard_indexes(&self) -> io::Result<()> {
         let mut indexes = self.indexes.lock();
         *indexes = None;
@@ -489,7 +483,7 @@ impl SegmentHandle for Segment {
     }
 
     fn give_up_pages(self: Arc<Self>, position: u64, len: u64) {
-        // A file that cannot be opened has none that anybody could want.
+        // If it cannot be opened, its pages serve nobody.
         if let Ok(file) = self.log_file(Wait::Blocking) {
             file.give_up_pages(position, len);
         }
@@ -502,8 +496,8 @@ impl SegmentHandle for Segment {
         if self.used.swap(false, Ordering::Relaxed) {
             return false;
         }
-        // Whoever holds one of the locks is using the files right now, and may himself be waiting
-        // for the list of open segments that the caller holds.
+        // The holder of one of these locks uses the files now, and may itself wait for the list of
+        // open segments that the caller has locked.
         let (Some(mut log), Some(mut indexes)) = (self.log.try_lock(), self.indexes.try_lock())
         else {
             return false;

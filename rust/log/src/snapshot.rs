@@ -1,4 +1,4 @@
-//! Producer snapshots: what is known of each producer at the offset in the file's name.
+//! Producer snapshots: the state of each producer at the offset in the file's name.
 //!
 //! ```text
 //! 0  2  version = 1
@@ -12,14 +12,15 @@
 //!       26  8  largest timestamp of the last batch, or of the marker, in milliseconds
 //!       34  4  coordinator epoch of the last marker, -1 = none
 //!       38  8  first offset of the open transaction, -1 = none
-//! .  8  "pyrkseq1", if anything is known of the next:
+//! .  8  "pyrkseq1", if any of the following is known:
 //! .  4  of each entry, in the same order: the first sequence from which on all of the epoch's
 //!       were written, -1 = that of the last batch
 //! ```
 //!
-//! Kafka's format ends with the entries. Kafka checks the checksum over what follows, and ignores it.
-//! Holds the last batch of a producer, not the last five: after a restart only a retry of the very
-//! last batch is recognised. Recovery rebuilds a snapshot from an older one and the batches since.
+//! Kafka's format ends with the entries; Kafka includes what follows in the checksum and ignores
+//! it. A snapshot holds a producer's last batch, not the last five: after a restart only a retry of
+//! the last batch is recognised. Recovery rebuilds a snapshot from an older one and the batches
+//! since.
 
 use pyrklog_wire::batch::crc32c;
 use thiserror::Error;
@@ -27,23 +28,23 @@ use thiserror::Error;
 const VERSION: i16 = 1;
 const HEADER_BYTES: usize = 10;
 const CRC_START: usize = 6;
-/// Begins what Kafka does not read.
+/// Begins the part that Kafka ignores.
 const SEQUENCES_MAGIC: &[u8; 8] = b"pyrkseq1";
 const UNKNOWN_SEQUENCE: i32 = -1;
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 46;
 
-/// One producer's line in a snapshot; the fields are those of the file.
+/// One producer's entry, with the fields of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerEntry {
     /// Producer id.
     pub producer_id: i64,
-    /// Epoch, -1 when none is known.
+    /// Epoch, -1 if unknown.
     pub epoch: i16,
-    /// Last sequence, -1 when no batch is known.
+    /// Last sequence, -1 if no batch is known.
     pub last_sequence: i32,
-    /// Last offset, -1 when no batch is known.
+    /// Last offset, -1 if no batch is known.
     pub last_offset: i64,
     /// Last offset less first offset of the last batch.
     pub offset_delta: i32,
@@ -53,34 +54,22 @@ pub struct ProducerEntry {
     pub coordinator_epoch: i32,
     /// First offset of the open transaction, -1 = none.
     pub current_txn_first_offset: i64,
-    /// All sequences of the epoch from this one to the last were written; -1 = it is that of the last
+    /// All sequences of the epoch from this one to the last were written; -1 = that of the last
     /// batch.
     pub first_sequence: i32,
 }
 
-/// A snapshot that cannot be used: it is removed, and the state rebuilt from the one before.
+/// A snapshot that cannot be used: it is removed, and the state rebuilt from the previous one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum SnapshotError {
     /// The file is shorter than its header or its entries.
     #[error("the snapshot has {len} bytes, but {needed} are needed")]
-    Truncated {
-        /// Bytes there.
-        len: usize,
-        /// Bytes needed.
-        needed: u64,
-    },
-    /// Another version wrote it.
+    Truncated { len: usize, needed: u64 },
     #[error("the snapshot has version {0}, only 1 is known")]
     UnknownVersion(i16),
-    /// A bit has flipped.
     #[error("the snapshot's CRC is {stored:#010x}, but its content gives {computed:#010x}")]
-    CrcMismatch {
-        /// As stored.
-        stored: u32,
-        /// As computed.
-        computed: u32,
-    },
-    /// The count of entries is negative.
+    CrcMismatch { stored: u32, computed: u32 },
     #[error("the snapshot announces {0} entries")]
     InvalidCount(i32),
 }
@@ -96,7 +85,7 @@ pub fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
     bytes.extend_from_slice(&VERSION.to_be_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    // A partition knows far fewer than 2^31 producers: that many would need 98 GB of entries.
+    // 2^31 producers would need 98 GB of entries.
     bytes.extend_from_slice(&(entries.len() as i32).to_be_bytes());
     for entry in entries {
         bytes.extend_from_slice(&entry.producer_id.to_be_bytes());
@@ -124,8 +113,8 @@ fn encode_sequences(bytes: &mut Vec<u8>, entries: &[ProducerEntry]) {
     }
 }
 
-/// Reads the file's bytes. Bytes behind the last entry are covered by the checksum; those that do not
-/// look like first sequences are ignored.
+/// Parses the file. The checksum covers bytes behind the last entry; they are ignored unless they
+/// look like first sequences.
 ///
 /// # Errors
 /// [`SnapshotError`].
@@ -221,7 +210,7 @@ mod tests {
         let behind = *b"pyrkseq1\xff\xff\xff\xff\x01\x02\x03\x04";
         assert_eq!(bytes[kafkas.len()..], behind);
         assert_eq!(decode(&bytes), Ok(vec![entry(), known]));
-        // What somebody else put there, and does not mean that.
+        // A foreign suffix.
         let mut foreign = kafkas.clone();
         foreign.extend_from_slice(&behind[..behind.len() - 1]);
         let crc = crc32c(&foreign[CRC_START..]);

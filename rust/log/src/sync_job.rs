@@ -1,4 +1,4 @@
-//! The syncer's job of making what was written durable.
+//! The syncer's job of making written data durable.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct SyncJob {
     folder: Arc<Folder>,
     /// Segments with unsynced data, in order.
     segments: Vec<Arc<Segment>>,
-    /// Those among them that were closed before they were synced, so that all of them is durable.
+    /// Those that were closed before their sync, so that all of their data is durable.
     closed: Vec<Arc<Segment>>,
     /// Small files that were replaced since the last sync.
     pub(crate) files: Vec<String>,
@@ -45,14 +45,14 @@ impl SyncJob {
         }
     }
 
-    /// Syncs: each segment's `.log`, the indexes of closed ones, the small files, then the folder.
-    /// Must not be called with the log's lock held.
+    /// Syncs each segment's `.log`, the indexes of closed ones, the small files, then the folder.
+    /// The caller must not hold the log's lock.
     ///
     /// # Errors
-    /// The disk's; hand them to [`crate::Log::complete_sync`], which says what they mean.
+    /// A disk error, for [`crate::Log::complete_sync`] to judge.
     pub fn execute(&mut self) -> io::Result<()> {
         for segment in &self.segments {
-            // Asked before: whatever is written from here on is not synced.
+            // Read before the sync: later writes are not covered.
             let is_closed = segment.is_closed();
             if segment.is_removed() || (segment.written() == 0 && !is_closed) {
                 continue;
@@ -76,7 +76,7 @@ impl SyncJob {
         }
     }
 
-    /// What has to be synced besides segments: small files, and whether the folder's own entry.
+    /// The small files, and whether the folder's own entry was to be synced.
     pub(crate) fn into_rest(self) -> (Vec<String>, bool) {
         (self.files, self.new_folder)
     }
@@ -88,7 +88,7 @@ impl SyncJob {
             .any(|closed| Arc::ptr_eq(closed, segment))
     }
 
-    /// A file that is gone (retention was faster) needs no sync.
+    /// A file that retention removed needs no sync.
     fn sync_file(&self, path: &std::path::Path) -> io::Result<()> {
         match self.env.disk().open(path, OpenMode::Write) {
             Ok(file) => file.sync_data(),

@@ -1,4 +1,4 @@
-//! What of a log is written and not durable yet, and since when.
+//! Which written data of a log is not durable, and since when.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 use crate::segment::Segment;
 use crate::tail::Tail;
 
-/// Records that came within this share of `flush.ms` are due together.
+/// Records within this fraction of `flush.ms` are due together.
 const MARK_SHARE: i64 = 8;
 
-/// While the disk does not keep up, what comes later is due with the last of so many.
+/// Limit of marks while the disk is slow; later records are due with the last one.
 const MARKS_MAX: usize = 64;
 
-/// What is written but not durable.
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     /// Batches below it were synced.
     pub recovery_point: i64,
-    /// Segments with anything that was not, in order.
+    /// Segments with unsynced data, in order.
     pub segments: Vec<Arc<Segment>>,
     pub files: Vec<String>,
     pub ages: Ages,
     pub in_flight: bool,
-    /// The folder was just made: its own entry is not durable either.
+    /// The folder is new: its own entry is not durable either.
     pub new_folder: bool,
     pub in_hand: InHand,
 }
 
-/// What jobs under way sync besides segments. A writer's job and the syncer's may overlap: each makes
-/// durable what the other took, since the one that ends first says that all below its end is.
+/// What the current jobs sync besides segments. A writer's job and the syncer's may overlap. Each
+/// syncs what the other took as well, since the first to end declares everything below its end
+/// durable.
 #[derive(Debug, Default)]
 pub(crate) struct InHand {
     jobs: usize,
@@ -37,14 +37,14 @@ pub(crate) struct InHand {
 }
 
 impl SyncState {
-    /// Remembers the small files that a tail's job writes.
+    /// Adds the small files that a tail's job writes.
     pub fn note_files(&mut self, tail: &Tail) {
         for name in tail.file_names() {
             add_name(&mut self.files, name);
         }
     }
 
-    /// What a job has to sync besides segments: small files, and whether the folder's own entry.
+    /// What a job must sync besides segments: small files, and whether the folder's own entry.
     pub fn take_rest(&mut self) -> (Vec<String>, bool) {
         let in_hand = &mut self.in_hand;
         in_hand.jobs += 1;
@@ -55,7 +55,7 @@ impl SyncState {
         (in_hand.files.clone(), in_hand.new_folder)
     }
 
-    /// A job is done, or cannot be.
+    /// A job has ended or been given back.
     pub fn job_ended(&mut self) {
         self.in_hand.jobs -= 1;
         if self.in_hand.jobs == 0 {
@@ -64,15 +64,14 @@ impl SyncState {
     }
 }
 
-/// Adds a name that is not there yet.
 pub(crate) fn add_name(names: &mut Vec<String>, name: &str) {
     if !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
     }
 }
 
-/// When the records came that are not synced, for `flush.ms`: never later than they did, and a
-/// share of it earlier at most.
+/// Arrival times of unsynced records for `flush.ms`: at most a fraction of it too early, never too
+/// late.
 #[derive(Debug, Default)]
 pub(crate) struct Ages {
     /// (first offset, since when), both ascending: records from the offset on came then or later.
@@ -80,8 +79,8 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    /// Records from `synced` to `end` may not be durable, and nobody knows when they came: they are
-    /// due at once.
+    /// Records from `synced` to `end` may not be durable, and their arrival is unknown: due at
+    /// once.
     pub fn left_unsynced(synced: i64, end: i64) -> Ages {
         let mark = (synced < end).then_some((synced, 0));
         Ages {
@@ -89,11 +88,10 @@ impl Ages {
         }
     }
 
-    /// A record came.
     #[inline]
     pub fn note(&mut self, offset: i64, now_ms: i64, flush_ms: i64) {
         let is_covered = match self.marks.back() {
-            // A clock that went back makes nothing younger.
+            // A clock that was set back must not make records younger.
             Some((_, since_ms)) => {
                 now_ms.saturating_sub(*since_ms) < (flush_ms / MARK_SHARE).max(1)
             }
@@ -104,7 +102,7 @@ impl Ages {
         }
     }
 
-    /// Everything below `synced` is durable, of a log that ends at `end`.
+    /// Everything below `synced` is durable, in a log that ends at `end`.
     pub fn forget_below(&mut self, synced: i64, end: i64) {
         if synced >= end {
             self.marks.clear();
@@ -118,7 +116,7 @@ impl Ages {
         }
     }
 
-    /// Since when the oldest record is not durable.
+    /// Arrival of the oldest record that is not durable.
     pub fn oldest_ms(&self) -> Option<i64> {
         self.marks.front().map(|(_, since_ms)| *since_ms)
     }

@@ -8,10 +8,10 @@ use crate::segment::Segment;
 use crate::sync_job::SyncJob;
 use crate::sync_state::add_name;
 
-/// Each costs up to four syncs, so that a turn stays well below a second on a busy disk.
+/// Each costs up to four syncs, so a turn stays well below a second on a busy disk.
 const CLOSED_SEGMENTS_A_SYNC_MAX: usize = 16;
 
-/// A roll replaces two at most, so that these never fall behind the segments.
+/// A roll replaces at most two files, so these keep up with the segments.
 const FILES_A_SYNC_MAX: usize = 3 * CLOSED_SEGMENTS_A_SYNC_MAX;
 
 /// How much [`Log::take_sync`] makes durable.
@@ -24,9 +24,9 @@ pub enum SyncScope {
 }
 
 impl Log {
-    /// Recovery has to look at nothing below; goes into the recovery point checkpoint. It lies
-    /// within the first segment of which anything, be it only an index, was not synced; so it is
-    /// the base offset of a segment only if all before it is durable.
+    /// The offset below which recovery examines nothing, for the checkpoint. It lies within the
+    /// first segment with anything unsynced, even an index. So it equals a segment's base offset
+    /// only if everything before is durable.
     pub fn recovery_point(&self) -> i64 {
         let synced = self.sync.recovery_point;
         let first = self
@@ -47,7 +47,7 @@ impl Log {
         }
     }
 
-    /// Whether all of it is durable.
+    /// Whether everything is durable.
     pub fn is_synced(&self) -> bool {
         self.sync.segments.is_empty() && self.sync.recovery_point >= self.end.offset
     }
@@ -57,12 +57,11 @@ impl Log {
         self.sync.recovery_point
     }
 
-    /// What has to be synced, for the syncer. `None` when there is nothing, when an earlier job is
-    /// on its way, or when the log is poisoned. Of many closed segments it is only the first few:
-    /// [`Log::complete_sync`] tells whether there are more, and retention, other logs and the
-    /// broker's end need not wait for all of them.
+    /// What must be synced; `None` if nothing, if an earlier job is under way, or if the log is
+    /// poisoned. Takes only the first few of many closed segments, so that retention, other logs
+    /// and the shutdown need not wait for all; [`Log::complete_sync`] tells whether there are more.
     pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
-        // A truncation is about to change what there is to sync.
+        // A truncation is about to change what must be synced.
         if self.sync.in_flight || self.truncating || self.poisoned().is_some() {
             return None;
         }
@@ -95,10 +94,10 @@ impl Log {
         Some(job)
     }
 
-    /// Takes an executed sync back and moves the recovery point. After an error the log is poisoned,
-    /// and its owner should poison the directory, but not where it is for lack of descriptors or the
-    /// like ([`crate::disk::may_pass`]): then nothing is known to be synced, and the owner comes again later. True when closed segments are left: the
-    /// syncer should come again.
+    /// Takes an executed job back and moves the recovery point; true if closed segments are left,
+    /// so that the syncer should come again. After an error the log is poisoned, and the owner
+    /// should poison the directory. An exception is an error that [`crate::disk::may_pass`]:
+    /// nothing counts as synced, and the owner retries later.
     pub fn complete_sync(&mut self, job: SyncJob, result: std::io::Result<()>) -> bool {
         self.sync.in_flight = false;
         if result.as_ref().is_err_and(may_pass) {
@@ -116,7 +115,7 @@ impl Log {
         self.sync.segments.iter().any(|segment| segment.is_closed())
     }
 
-    /// A sync that did not fail, but could not be carried out.
+    /// A sync could not be carried out, but did not fail.
     fn give_back(&mut self, job: SyncJob) {
         let (files, new_folder) = job.into_rest();
         self.sync.new_folder |= new_folder;
@@ -126,8 +125,7 @@ impl Log {
         self.sync.job_ended();
     }
 
-    /// When `flush.ms` next asks for a sync of what is written, a part of it early at most; `None`
-    /// when it does not.
+    /// When `flush.ms` next requires a sync, or slightly earlier; `None` if never.
     pub fn next_flush_due_ms(&self) -> Option<i64> {
         if self.config.flush_ms == i64::MAX {
             return None;
@@ -146,9 +144,8 @@ impl Log {
         self.sync.recovery_point = self.sync.recovery_point.max(job.end);
         let (synced, end) = (self.sync.recovery_point, self.end.offset);
         self.sync.ages.forget_below(synced, end);
-        // A segment is done with that was closed before its files were synced; one that was closed
-        // since has bytes and index entries that were not. The active one stays listed while more is
-        // on its way.
+        // A segment is done if it was closed before its files were synced; one closed since has
+        // unsynced bytes and index entries. The active one stays listed while more is on its way.
         let active = &self.active.segment;
         self.sync.segments.retain(|segment| {
             let is_closed = job.has_closed(segment);

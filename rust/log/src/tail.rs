@@ -1,4 +1,4 @@
-//! The tail of a log in memory: what the directory's writer has yet to bring to the files.
+//! The tail of a log in memory: the writer's pending work.
 
 use std::io;
 use std::ops::Range;
@@ -13,70 +13,67 @@ use crate::names::FileKind;
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::snapshot::{self, ProducerEntry};
 
-/// What is not in files.
+/// Amounts that are not in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Bytes of batches.
     pub bytes: usize,
-    /// Those that are nowhere but on the heap; the block cache holds the others.
+    /// Those only on the heap; the block cache holds the others.
     pub heap_bytes: usize,
-    /// Beside batches: producer snapshots that wait, on the heap. Each roll of a log with very many
-    /// producers makes a large one of a small batch.
+    /// Waiting producer snapshots, on the heap. With many producers each roll adds a large one,
+    /// however small the batch.
     pub snapshot_bytes: usize,
 }
 
-/// Appended bytes that no file holds yet, and what else the writer has to do, in order. Its buffers
-/// are reused.
+/// Appended bytes that no file holds yet, and the writer's other work, in order. Buffers are
+/// reused.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     buffers: TailBuffers,
     steps: Vec<Step>,
-    /// Bytes of batches that lie here, and those that lie in the block cache instead.
+    /// Bytes of batches here, and of those in the block cache.
     heap_bytes: usize,
     cached_bytes: usize,
-    /// What producer snapshots take, on the heap.
     snapshot_bytes: usize,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// Bytes of the `.log`; at position 0 the segment's files are created.
+    /// Bytes of the `.log`; position 0 creates the segment's files.
     Batches {
         segment: Arc<Segment>,
         position: u32,
         range: Range<usize>,
     },
-    /// Bytes of the `.log` that lie in the block cache, up to a position; likewise.
+    /// The same for bytes in the block cache, up to `end`.
     Cached {
         segment: Arc<Segment>,
         position: u32,
         end: u32,
     },
-    /// Bytes of an index file.
     Entries {
         segment: Arc<Segment>,
         kind: FileKind,
         position: usize,
         range: Range<usize>,
     },
-    /// Creates the files of a segment that has no batch yet.
+    /// Creates the files of a segment without batches.
     Create { segment: Arc<Segment> },
-    /// Completes the files of a segment that takes no more batches.
+    /// Completes the files of a closed segment.
     Close { segment: Arc<Segment> },
-    /// A whole small file of the folder: leader epochs.
+    /// A whole small file: leader epochs.
     File { name: String, content: Vec<u8> },
-    /// A producer snapshot, in no order as yet: of a hundred thousand producers sorting and encoding
-    /// take far longer than the copy, and nobody should wait for that at the log's lock.
+    /// A producer snapshot, unsorted: with a hundred thousand producers sorting and encoding take
+    /// far longer than the copy, and must not happen under the log's lock.
     Snapshot {
         name: String,
         entries: Vec<ProducerEntry>,
     },
-    /// A small file of the folder that another one stands for by now.
+    /// A small file that another one has replaced.
     Remove { name: String },
 }
 
 impl Tail {
-    /// An empty one that uses the memory of an earlier one.
     pub fn new(buffers: TailBuffers) -> Tail {
         Tail {
             buffers,
@@ -84,22 +81,18 @@ impl Tail {
         }
     }
 
-    /// Its memory, for the next one.
     pub fn into_buffers(self) -> TailBuffers {
         self.buffers
     }
 
-    /// Nothing to do.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Bytes of batches.
     pub fn batch_bytes(&self) -> usize {
         self.heap_bytes + self.cached_bytes
     }
 
-    /// What of it is not in files.
     pub fn unwritten(&self) -> Unwritten {
         Unwritten {
             bytes: self.batch_bytes(),
@@ -108,7 +101,7 @@ impl Tail {
         }
     }
 
-    /// Bytes of batches that are nowhere else: a kill would lose them.
+    /// Bytes of batches that a kill would lose.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
@@ -120,12 +113,11 @@ impl Tail {
             .any(|step| !matches!(step, Step::Cached { .. }))
     }
 
-    /// Memory held.
     pub fn capacity_bytes(&self) -> usize {
         self.buffers.capacity_bytes()
     }
 
-    /// A batch at the end of `segment`, at `position`.
+    /// Adds a batch at `position`, the end of `segment`.
     #[inline]
     pub fn push_batch(&mut self, segment: &Arc<Segment>, position: u32, batch: &[u8]) {
         let start = self.buffers.bytes.len();
@@ -150,7 +142,7 @@ impl Tail {
         });
     }
 
-    /// Bytes that the block cache holds, from `position` of `segment` to `end`.
+    /// Adds bytes in the block cache, from `position` of `segment` to `end`.
     #[inline]
     pub fn push_cached(&mut self, segment: &Arc<Segment>, position: u32, end: u32) {
         self.cached_bytes += (end - position) as usize;
@@ -172,8 +164,8 @@ impl Tail {
         });
     }
 
-    /// Takes the last page of what lies in the block cache away if it is better written later, and
-    /// gives it as a tail of its own. Before anything that stands behind it is queued.
+    /// Splits off a partial last page in the block cache that is better written later, as a tail of
+    /// its own. Call before anything is queued behind it.
     pub fn hold_back_page(&mut self, direct_min_bytes: u32) -> Option<Tail> {
         let Some(Step::Cached {
             segment,
@@ -191,7 +183,7 @@ impl Tail {
         Some(held)
     }
 
-    /// Moves batches from here to the block cache, in order; true when none are left here.
+    /// Moves batches to the block cache, in order; true if none are left here.
     pub fn move_to_cache(&mut self, cache: &mut LogCache) -> bool {
         let Tail {
             buffers: TailBuffers { bytes, .. },
@@ -226,10 +218,10 @@ impl Tail {
         true
     }
 
-    /// The index entries of the active segment that were not queued yet.
+    /// Adds index entries of the active segment that were not queued yet.
     pub fn push_index_entries(&mut self, active: &mut ActiveSegment) {
         let SegmentIndexes { offsets, times, .. } = &active.indexes;
-        // Times first: whoever completes both after a kill begins where the offsets end.
+        // Times first: completing both after a kill begins where the offsets end.
         let times = &times.as_bytes()[active.times_taken..];
         self.push_entries(
             &active.segment,
@@ -248,7 +240,7 @@ impl Tail {
         active.times_taken = active.indexes.times.size_bytes();
     }
 
-    /// Bytes at `position` of an index file.
+    /// Adds bytes at `position` of an index file.
     pub fn push_entries(
         &mut self,
         segment: &Arc<Segment>,
@@ -270,7 +262,7 @@ impl Tail {
         });
     }
 
-    /// The rest of a segment that takes no more batches.
+    /// Adds what remains of a closed segment.
     pub fn push_close(&mut self, closed: ActiveSegment) {
         if closed.size == 0 {
             self.push_create(&closed.segment);
@@ -279,30 +271,26 @@ impl Tail {
         self.steps.push(Step::Close { segment });
     }
 
-    /// The files of a segment that is empty as yet.
     pub fn push_create(&mut self, segment: &Arc<Segment>) {
         self.steps.push(Step::Create {
             segment: segment.clone(),
         });
     }
 
-    /// A whole small file.
     pub fn push_file(&mut self, name: String, content: Vec<u8>) {
         self.steps.push(Step::File { name, content });
     }
 
-    /// A producer snapshot.
     pub fn push_snapshot(&mut self, name: String, entries: Vec<ProducerEntry>) {
         self.snapshot_bytes += entries.capacity() * size_of::<ProducerEntry>();
         self.steps.push(Step::Snapshot { name, entries });
     }
 
-    /// A small file that is not needed any more.
     pub fn push_removal(&mut self, name: String) {
         self.steps.push(Step::Remove { name });
     }
 
-    /// The steps from `*done` on, counting there those that are done.
+    /// Executes the steps from `*done` on and counts them there.
     pub fn execute(&self, env: &LogEnv, folder: &Folder, done: &mut usize) -> io::Result<()> {
         for step in &self.steps[*done..] {
             self.execute_step(step, env, folder)?;
@@ -368,7 +356,6 @@ impl Tail {
         })
     }
 
-    /// Whether a segment is completed.
     pub fn closes_segment(&self) -> bool {
         self.steps
             .iter()
@@ -376,8 +363,8 @@ impl Tail {
     }
 }
 
-/// All of a segment's files exist from its first write on, as Kafka's tools expect. Whatever an
-/// earlier life of the folder left under these names is emptied.
+/// Creates all of a segment's files with its first write, as Kafka's tools expect, and empties
+/// leftovers of these names.
 fn create_files(segment: &Arc<Segment>, env: &LogEnv) -> io::Result<()> {
     for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
         env.disk().open(&segment.path(kind), OpenMode::Truncate)?;

@@ -8,9 +8,8 @@
 //! No batch at or below an entry's offset is later than its timestamp, so a search for a time
 //! starts at the last entry below it. Sparse, and rebuilt from the `.log` by recovery.
 
-use std::convert::Infallible;
-
-use crate::offset_index::{IndexError, count_while, relative_offset, used_bytes};
+use crate::offset_index::{IndexError, relative_offset};
+use crate::sparse_index::{self, IndexEntry, IndexView, SparseIndex, used_bytes};
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: usize = 12;
@@ -21,202 +20,97 @@ pub const NO_TIMESTAMP: i64 = -1;
 /// A timestamp and the last offset of the batch that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeEntry {
-    /// Milliseconds; [`NO_TIMESTAMP`] when a look-up found no entry.
+    /// Milliseconds; [`NO_TIMESTAMP`] if a look-up found no entry.
     pub timestamp: i64,
-    /// Last offset of the batch; the base offset when a look-up found no entry.
+    /// Last offset of the batch; the base offset if a look-up found no entry.
     pub offset: i64,
 }
 
-fn decode(base_offset: i64, bytes: [u8; ENTRY_BYTES]) -> TimeEntry {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
-    let relative = i32::from_be_bytes([i, j, k, l]);
-    TimeEntry {
-        timestamp: i64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        offset: base_offset.wrapping_add(i64::from(relative)),
+impl IndexEntry for TimeEntry {
+    const BYTES: usize = ENTRY_BYTES;
+
+    fn none(base_offset: i64) -> Self {
+        TimeEntry {
+            timestamp: NO_TIMESTAMP,
+            offset: base_offset,
+        }
+    }
+
+    fn decode(base_offset: i64, bytes: &[u8]) -> Option<Self> {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes.first_chunk::<ENTRY_BYTES>()?;
+        let relative = i32::from_be_bytes([i, j, k, l]);
+        Some(TimeEntry {
+            timestamp: i64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            offset: base_offset.wrapping_add(i64::from(relative)),
+        })
+    }
+
+    fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    fn key(&self) -> i64 {
+        self.timestamp
+    }
+
+    fn rises_above(&self, before: &Self) -> bool {
+        self.timestamp > before.timestamp && self.offset >= before.offset
     }
 }
 
-/// The last entry at or below `timestamp` in an index of `entries` entries that is read entry by
-/// entry; (-1, base offset) when there is none.
+/// [`sparse_index::search`] in a time index.
 ///
 /// # Errors
-/// What `read` returns.
+/// Errors of `read`.
 pub fn search_time<E>(
     entries: usize,
     base_offset: i64,
     timestamp: i64,
-    mut read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
+    read: impl FnMut(usize) -> Result<[u8; ENTRY_BYTES], E>,
 ) -> Result<TimeEntry, E> {
-    let mut found = TimeEntry {
-        timestamp: NO_TIMESTAMP,
-        offset: base_offset,
-    };
-    count_while(entries, |i| {
-        let entry = decode(base_offset, read(i)?);
-        let at_most = entry.timestamp <= timestamp;
-        if at_most {
-            found = entry;
-        }
-        Ok(at_most)
-    })?;
-    Ok(found)
+    sparse_index::search(entries, base_offset, timestamp, read)
 }
 
-/// An index over the bytes of its file, which are not copied.
-#[derive(Clone, Copy, Debug)]
-pub struct TimeIndexView<'a> {
-    base_offset: i64,
-    /// Whole entries only.
-    bytes: &'a [u8],
-}
+/// A time index over the bytes of its file.
+pub type TimeIndexView<'a> = IndexView<'a, TimeEntry>;
 
 impl<'a> TimeIndexView<'a> {
-    /// A view whose entries are taken as they are. Bytes behind the last whole entry are ignored.
-    pub fn trusted(base_offset: i64, bytes: &'a [u8]) -> Self {
-        let bytes = &bytes[..bytes.len() - bytes.len() % ENTRY_BYTES];
-        Self { base_offset, bytes }
-    }
-
     /// A view after the checks that decide whether the file must be rebuilt: whole entries,
-    /// timestamps that rise strictly, offsets that do not fall. Zeros at the end, which
-    /// preallocation leaves behind, are cut off.
+    /// timestamps strictly rising, offsets not falling. Zeros at the end, from preallocation, are
+    /// cut off.
     ///
     /// # Errors
-    /// [`IndexError`] for the first thing that does not hold.
+    /// [`IndexError`] for the first failed check.
     pub fn checked(base_offset: i64, bytes: &'a [u8]) -> Result<Self, IndexError> {
-        if !bytes.len().is_multiple_of(ENTRY_BYTES) {
-            let error = IndexError::PartialEntry {
-                len: bytes.len(),
-                entry_bytes: ENTRY_BYTES,
-            };
-            return Err(error);
-        }
-        // One zero entry alone can be real: timestamp 0 at the base offset. Among more only the
-        // first could be, and then a file that was never written looks the same.
+        // A single zero entry can be real: timestamp 0 at the base offset. Several look like a file
+        // that was never written.
         let used = match bytes.len() {
             ENTRY_BYTES => ENTRY_BYTES,
             _ => used_bytes(bytes, ENTRY_BYTES),
         };
-        let view = Self {
-            base_offset,
-            bytes: &bytes[..used],
-        };
-        view.check()?;
-        Ok(view)
-    }
-
-    fn check(&self) -> Result<(), IndexError> {
-        let mut before: Option<TimeEntry> = None;
-        for (i, entry) in self.iter().enumerate() {
-            if entry.offset < self.base_offset {
-                let (offset, base_offset) = (entry.offset, self.base_offset);
-                return Err(IndexError::BelowBase {
-                    entry: i,
-                    offset,
-                    base_offset,
-                });
-            }
-            let rises = before.is_none_or(|before| {
-                entry.timestamp > before.timestamp && entry.offset >= before.offset
-            });
-            if !rises {
-                return Err(IndexError::NotRising { entry: i });
-            }
-            before = Some(entry);
-        }
-        Ok(())
-    }
-
-    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
-    pub fn lookup(&self, timestamp: i64) -> TimeEntry {
-        let none = TimeEntry {
-            timestamp: NO_TIMESTAMP,
-            offset: self.base_offset,
-        };
-        let found = count_while(self.len(), |i| {
-            let at_most = self
-                .entry(i)
-                .is_some_and(|entry| entry.timestamp <= timestamp);
-            Ok::<_, Infallible>(at_most)
-        });
-        let count = match found {
-            Ok(count) => count,
-            Err(never) => match never {},
-        };
-        count
-            .checked_sub(1)
-            .and_then(|i| self.entry(i))
-            .unwrap_or(none)
-    }
-
-    /// Entry number `i`, from 0.
-    pub fn entry(&self, i: usize) -> Option<TimeEntry> {
-        let bytes = self.bytes.get(i * ENTRY_BYTES..)?.first_chunk()?;
-        Some(decode(self.base_offset, *bytes))
-    }
-
-    /// The last entry: the segment's largest timestamp that is indexed.
-    pub fn last(&self) -> Option<TimeEntry> {
-        self.bytes
-            .last_chunk()
-            .map(|bytes| decode(self.base_offset, *bytes))
-    }
-
-    /// All entries, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = TimeEntry> + use<'a> {
-        let view = *self;
-        (0..view.len()).map_while(move |i| view.entry(i))
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.bytes.len() / ENTRY_BYTES
-    }
-
-    /// No entry at all.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        Self::checked_part(base_offset, bytes, used)
     }
 }
 
-/// The index of an active segment, on the heap, in the very bytes of its file.
-#[derive(Clone, Debug)]
-pub struct TimeIndex {
-    base_offset: i64,
-    max_bytes: usize,
-    bytes: Vec<u8>,
-}
+/// The time index of an active segment.
+pub type TimeIndex = SparseIndex<TimeEntry>;
 
 impl TimeIndex {
-    /// An empty index that takes at most `max_bytes` (`segment.index.bytes`), rounded down to whole
-    /// entries.
-    pub fn new(base_offset: i64, max_bytes: usize) -> Self {
-        let max_bytes = max_bytes - max_bytes % ENTRY_BYTES;
-        Self {
-            base_offset,
-            max_bytes,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// The index of a segment that is opened again, after the checks of
-    /// [`TimeIndexView::checked`].
+    /// The index of a reopened segment, checked as by [`TimeIndexView::checked`].
     ///
     /// # Errors
     /// [`IndexError`]: rebuild the index from the `.log`.
     pub fn load(base_offset: i64, max_bytes: usize, bytes: &[u8]) -> Result<Self, IndexError> {
-        let used = TimeIndexView::checked(base_offset, bytes)?.len() * ENTRY_BYTES;
-        let mut index = Self::new(base_offset, max_bytes);
-        index.bytes.extend_from_slice(&bytes[..used]);
-        Ok(index)
+        let view = TimeIndexView::checked(base_offset, bytes)?;
+        Ok(Self::from_view(view, max_bytes))
     }
 
-    /// Adds an entry if `timestamp` is above the last one and returns its bytes, which belong at
-    /// `size_bytes()` before the call; `None` when there is nothing to add. `closing` may use the
-    /// slot that is kept back for the entry that ends a segment.
+    /// Adds an entry if `timestamp` is above the last one and returns its bytes, which belong at the
+    /// previous `size_bytes()`; `None` if there is nothing to add. `closing` may use the slot
+    /// reserved for a segment's last entry.
     ///
     /// # Errors
-    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] when
+    /// [`IndexError::Full`], [`IndexError::OffsetOverflow`], or [`IndexError::NotRising`] if
     /// timestamp or offset are below the last entry's; nothing changes then.
     pub fn maybe_append(
         &mut self,
@@ -225,9 +119,8 @@ impl TimeIndex {
         closing: bool,
     ) -> Result<Option<[u8; ENTRY_BYTES]>, IndexError> {
         if self.is_full() && !closing {
-            return Err(IndexError::Full {
-                max_bytes: self.max_bytes,
-            });
+            let max_bytes = self.max_bytes;
+            return Err(IndexError::Full { max_bytes });
         }
         let last = self.last();
         if last.is_some_and(|last| offset < last.offset || timestamp < last.timestamp) {
@@ -244,56 +137,9 @@ impl TimeIndex {
         Ok(Some(entry))
     }
 
-    /// The last entry at or below `timestamp`; (-1, base offset) when there is none.
-    pub fn lookup(&self, timestamp: i64) -> TimeEntry {
-        self.view().lookup(timestamp)
-    }
-
-    /// Drops all entries whose offset is at or above `offset`; returns the bytes that the file
-    /// keeps.
-    pub fn truncate_to(&mut self, offset: i64) -> usize {
-        let keep = self
-            .view()
-            .iter()
-            .take_while(|entry| entry.offset < offset)
-            .count();
-        self.bytes.truncate(keep * ENTRY_BYTES);
-        self.bytes.len()
-    }
-
-    /// The last entry.
-    pub fn last(&self) -> Option<TimeEntry> {
-        self.view().last()
-    }
-
-    /// Only the slot for the closing entry is left: the segment must roll.
+    /// Whether only the slot for the closing entry is left, so that the segment must roll.
     pub fn is_full(&self) -> bool {
         self.bytes.len() + ENTRY_BYTES >= self.max_bytes
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.bytes.len() / ENTRY_BYTES
-    }
-
-    /// No entry yet.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Bytes of the file.
-    pub fn size_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The file's content.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The entries, for look-ups.
-    pub fn view(&self) -> TimeIndexView<'_> {
-        TimeIndexView::trusted(self.base_offset, &self.bytes)
     }
 }
 

@@ -12,22 +12,21 @@ use crate::segment::Segment;
 use crate::time_index::{NO_TIMESTAMP, TimeEntry};
 use crate::wait::Wait;
 
-/// Which offset is wanted.
+/// The wanted offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSpec {
-    /// The first that may be read.
+    /// The first readable one.
     Earliest,
-    /// The one after the last that may be read.
+    /// The one after the last readable one.
     Latest,
-    /// That of the first record that has the largest timestamp of all (KIP-734).
+    /// That of the first record with the largest timestamp (KIP-734).
     MaxTimestamp,
     /// That of the first record whose timestamp is at or after this (ms).
     At(i64),
 }
 
 impl TimeSpec {
-    /// From the request's timestamp field; `None` for special values that this log cannot answer
-    /// (tiered storage).
+    /// From the request's timestamp field; `None` for special values of tiered storage.
     pub fn from_wire(timestamp: i64) -> Option<Self> {
         match timestamp {
             -1 => Some(Self::Latest),
@@ -69,17 +68,15 @@ struct Search {
     /// `None`: the largest timestamp.
     at: Option<i64>,
     segments: Arc<Vec<Arc<Segment>>>,
-    /// The active segment's largest timestamp.
     active_largest: TimeEntry,
-    /// Where in the active segment to begin.
     active_start: u32,
     log_start: i64,
-    /// Offsets from here on may not be seen.
+    /// Offsets from here on are not visible.
     bound: i64,
 }
 
 impl Log {
-    /// Begins a look-up by time, as far as `isolation` may see. Memory only.
+    /// Begins a look-up by time, up to the bound of `isolation`. Memory only.
     pub fn offset_for_time(&self, spec: TimeSpec, isolation: Isolation) -> TimeQuery {
         let known = |offset, leader_epoch: Option<i32>| TimeQuery {
             kind: Kind::Known(TimeOffset {
@@ -116,8 +113,8 @@ impl Log {
 }
 
 impl TimeQuery {
-    /// The answer; `None` when no record is recent enough (or none has a timestamp). No lock may be
-    /// held.
+    /// The answer; `None` if no record is recent enough, or none has a timestamp. The caller must
+    /// hold no lock.
     ///
     /// # Errors
     /// `WouldBlock` with [`Wait::Nowait`], `Io`, `Corrupt`.
@@ -178,7 +175,7 @@ impl Search {
         })
     }
 
-    /// Retention may take a segment's files away while it is being searched: it has nothing then.
+    /// `None` if retention removed the segment's files during the search.
     fn unless_removed<T>(
         &self,
         index: usize,
@@ -227,8 +224,7 @@ impl Search {
         Ok(largest)
     }
 
-    /// The largest timestamp of the batches that were not deleted, in the segment where the log
-    /// starts.
+    /// The largest timestamp of undeleted batches in the segment that holds the log start.
     fn largest_from_start(&self, index: usize, wait: Wait) -> Result<TimeEntry, ReadError> {
         let start = self.start_in(index, self.log_start, wait)?;
         self.unless_astray(index, start, wait, |segment, start| {
@@ -249,8 +245,8 @@ impl Search {
         })
     }
 
-    /// Walks a segment from where its index leads. If that is no batch, the index is thrown away
-    /// (the active segment's stays on the heap), and the segment walked from its first byte.
+    /// Walks a segment from its index's position. If that is no batch, discards the index (except
+    /// the active segment's) and walks from the first byte.
     fn unless_astray<T>(
         &self,
         index: usize,
@@ -287,8 +283,8 @@ impl Search {
         next.is_some_and(|next| next.base_offset() <= self.log_start)
     }
 
-    /// Walks batches from `start` on until `pick` finds (offset, timestamp) in one; it gets each
-    /// header and, if it asks, the whole batch.
+    /// Walks batches from `start` on until `pick` finds (offset, timestamp) in one. `pick` gets
+    /// each header and can read the whole batch.
     fn walk(
         &self,
         index: usize,

@@ -8,9 +8,9 @@
 //! 26  8  last stable offset when the marker was written
 //! ```
 //!
-//! Markers rise from entry to entry. A consumer of committed data drops records of a listed producer
-//! from the first offset up to its marker. Open and committed transactions are not listed; recovery
-//! rebuilds the file from the `.log`. It exists only if it has an entry.
+//! Markers rise from entry to entry. A consumer of committed data drops records of a listed
+//! producer from the first offset up to its marker. Only aborted transactions are listed. Recovery
+//! rebuilds the file from the `.log`. Without entries there is no file.
 
 use thiserror::Error;
 
@@ -28,46 +28,28 @@ pub struct AbortedTxn {
     pub first_offset: i64,
     /// Offset of the abort marker.
     pub last_offset: i64,
-    /// Last stable offset when the marker was written: the first record of the next transaction that
-    /// was open then, or the offset after the marker. Every transaction that aborts later began at
-    /// or after it.
+    /// Last stable offset when the marker was written: the first record of the next open
+    /// transaction, or the offset after the marker. Every transaction that aborts later began at or
+    /// after it.
     pub last_stable_offset: i64,
 }
 
 /// A transaction index that must be rebuilt, or an entry it cannot take.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum TransactionIndexError {
-    /// The file ends inside an entry.
     #[error("the transaction index has {0} bytes, which is not a multiple of 34")]
     PartialEntry(usize),
-    /// Another version wrote it.
     #[error("entry {entry} of the transaction index has version {version}, only 0 is known")]
-    UnknownVersion {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Its version.
-        version: i16,
-    },
-    /// The marker is not above the one before.
+    UnknownVersion { entry: usize, version: i16 },
     #[error(
         "entry {entry} of the transaction index has a marker at {last_offset}, not above the one before"
     )]
-    NotRising {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Offset of its marker.
-        last_offset: i64,
-    },
-    /// The marker lies below the segment.
+    NotRising { entry: usize, last_offset: i64 },
     #[error(
         "entry {entry} of the transaction index has a marker at {last_offset}, below its segment"
     )]
-    BelowSegment {
-        /// Number of the entry, from 0.
-        entry: usize,
-        /// Offset of its marker.
-        last_offset: i64,
-    },
+    BelowSegment { entry: usize, last_offset: i64 },
 }
 
 impl AbortedTxn {
@@ -82,7 +64,7 @@ impl AbortedTxn {
         bytes
     }
 
-    /// An entry and its version, from its bytes.
+    /// Version and entry, from its bytes.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> (i16, Self) {
         let field = |at: usize| {
             let mut field = [0; 8];
@@ -107,7 +89,7 @@ pub struct TransactionIndex {
 }
 
 impl TransactionIndex {
-    /// An index without entries of the segment that starts at `start_offset`.
+    /// An empty index for the segment that starts at `start_offset`.
     pub fn new(start_offset: i64) -> Self {
         Self {
             start_offset,
@@ -115,7 +97,7 @@ impl TransactionIndex {
         }
     }
 
-    /// Reads the file's bytes.
+    /// Parses the file.
     ///
     /// # Errors
     /// [`TransactionIndexError`]: rebuild the file from the `.log`.
@@ -137,7 +119,7 @@ impl TransactionIndex {
         Ok(index)
     }
 
-    /// Adds a transaction and returns its bytes, which belong at `size_bytes()` before the call.
+    /// Adds a transaction and returns its bytes, which belong at the previous `size_bytes()`.
     ///
     /// # Errors
     /// `NotRising` or `BelowSegment`; nothing changes then.
@@ -157,17 +139,16 @@ impl TransactionIndex {
         Ok(txn.encode())
     }
 
-    /// Drops the transactions whose markers lie at or above `offset`; returns the bytes that the
-    /// file keeps.
+    /// Drops transactions with markers at or above `offset`; returns the remaining bytes.
     pub fn truncate_to(&mut self, offset: i64) -> usize {
         let keep = self.entries.partition_point(|txn| txn.last_offset < offset);
         self.entries.truncate(keep);
         self.size_bytes()
     }
 
-    /// Adds to `found` what a reader of `fetch_offset` to `upper_bound` (exclusive) must know, and
-    /// says whether that is all: if not, the next segment's index is to be asked too, since a
-    /// transaction may begin in one segment and abort in a later one.
+    /// Adds to `found` what a reader of `fetch_offset` to `upper_bound` (exclusive) must know; true
+    /// if that is all. Otherwise ask the next segment's index as well, since a transaction may
+    /// begin in one segment and abort in a later one.
     pub fn collect(
         &self,
         fetch_offset: i64,
@@ -177,7 +158,8 @@ impl TransactionIndex {
         let first = self
             .entries
             .partition_point(|txn| txn.last_offset < fetch_offset);
-        // Entries below the range can end the search too: theirs is the bound of what came after.
+        // Entries below the range can end the search: every later abort began at or after their
+        // last stable offset.
         if self.entries[..first]
             .iter()
             .any(|txn| txn.last_stable_offset >= upper_bound)
@@ -200,7 +182,7 @@ impl TransactionIndex {
         &self.entries
     }
 
-    /// Without an entry there is no file.
+    /// Whether there is no entry, and thus no file.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -254,8 +236,8 @@ mod tests {
         assert_eq!(AbortedTxn::decode(&entry.encode()), (0, entry));
     }
 
-    /// The ranges of Kafka's rule: marker >= start and first offset < end; ends with the first entry
-    /// whose last stable offset is >= end.
+    /// Kafka's rule: marker >= start and first offset < end; ends with the first entry whose last
+    /// stable offset is >= end.
     #[test]
     fn a_fetch_gets_the_transactions_that_overlap_it() {
         let index = filled();

@@ -1,8 +1,8 @@
-//! Cutting the log's end off.
+//! Truncates the log's end.
 //!
-//! The order is: block appends; let the writer drain what is queued; cut segments, indexes,
-//! snapshots and epochs in the files; load what is left; resume. A crash in between leaves the log
-//! longer than wanted, never with a hole: the last segments go first.
+//! Steps: block appends; let the writer drain what is queued; cut segments, indexes, snapshots and
+//! epochs in the files; load what is left; resume. The last segments go first, so a crash in
+//! between leaves the log longer than wanted, never with a hole.
 
 use std::io;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::wait::Wait;
 /// Why a truncation cannot begin yet.
 #[derive(Debug, thiserror::Error)]
 pub enum TruncateError {
-    /// Something is queued for the writer or on its way, or retention renames files. Appends are blocked from now on: let the
+    /// Writes are queued or under way, or retention renames files. Appends are blocked: let the
     /// writer finish, then begin again.
     #[error("writes are on their way")]
     Busy,
-    /// A write or sync failed earlier, of this log or of its directory.
+    /// A write or sync of this log or its directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
 }
@@ -47,20 +47,20 @@ pub struct TruncateJob {
     segments: Arc<Vec<Arc<Segment>>>,
     snapshots: Vec<i64>,
     offset: i64,
-    /// Nothing is kept: the log begins anew at the offset.
+    /// Nothing is kept: the log restarts at the offset.
     restarts: bool,
     log_start: i64,
     expiry: Expiry,
     jitter_seed: u64,
     loaded: Option<Loaded>,
-    /// Whose blocks are dead before any file is cut.
+    /// Its blocks are invalidated before any file is cut.
     slot: Option<(Arc<Arena>, Slot)>,
 }
 
 impl Log {
-    /// Begins to cut the log so that it ends at `offset`, or before the batch that holds it.
-    /// `None`: it ends there already. Appends are refused until
-    /// [`Log::complete_truncation`]. The recovery point checkpoint has to be written afterwards.
+    /// Begins to truncate the log to `offset`, or to the start of the batch that holds it; `None`
+    /// if it ends there already. Appends are refused until [`Log::complete_truncation`]. Write the
+    /// recovery point checkpoint afterwards.
     ///
     /// # Errors
     /// [`TruncateError`].
@@ -78,9 +78,8 @@ impl Log {
             .map(Some)
     }
 
-    /// Begins to throw everything away, so that the log is empty and goes on at `offset`: what a
-    /// follower does whose log ends below its leader's first offset. The rest is as with
-    /// [`Log::begin_truncation`].
+    /// Begins to discard everything, so that the empty log continues at `offset`: for a follower
+    /// whose log ends below its leader's first offset. See [`Log::begin_truncation`].
     ///
     /// # Errors
     /// [`TruncateError`].
@@ -93,15 +92,15 @@ impl Log {
         self.truncate_job(offset, true, now_ms, producer_id_expiration_ms)
     }
 
-    /// Epochs that began at the log end and have no record are not known any more. Queue the log at
-    /// its writer if [`Log::has_unwritten`] says so.
+    /// Drops epochs at the log end without records. Queue the log at its writer if
+    /// [`Log::has_unwritten`].
     pub fn forget_empty_epochs(&mut self) {
         if self.epochs.truncate_from_end(self.end.offset) {
             self.write_epochs();
         }
     }
 
-    /// A truncation that was found busy is not wanted any more: appends go through again.
+    /// Cancels a truncation that was busy; appends go through again.
     pub fn give_up_truncation(&mut self) {
         self.truncating = false;
     }
@@ -139,7 +138,7 @@ impl Log {
         })
     }
 
-    /// Installs what is left and lets appends through again; after an error the log is poisoned.
+    /// Installs what is left and lets appends through; after an error the log is poisoned.
     pub fn complete_truncation(&mut self, job: TruncateJob, result: Result<(), OpenError>) {
         self.truncating = false;
         if let (Some(cache), Some((_, slot))) = (&mut self.cache, &job.slot) {
@@ -165,6 +164,7 @@ impl Log {
         self.recent.clear();
         self.spare_snapshot = spare(&loaded.snapshots, &loaded.segments);
         self.segments = Arc::new(loaded.segments);
+        self.is_reshaped = true;
         self.active = loaded.active;
         self.epochs = loaded.epochs;
         self.epochs_unwritten = false;
@@ -184,7 +184,7 @@ impl Log {
         };
         let synced = self.sync.recovery_point.max(self.log_start);
         self.sync.ages = Ages::left_unsynced(synced, end_offset);
-        // What was not synced before is not now; the segments are others.
+        // Unsynced data stays unsynced, in new segment objects.
         let unsynced = |segment: &&Arc<Segment>| {
             let next = self
                 .segments
@@ -200,14 +200,14 @@ impl Log {
 }
 
 impl TruncateJob {
-    /// Cuts. No lock may be held.
+    /// Cuts the files. The caller must hold no lock.
     ///
     /// # Errors
-    /// [`OpenError`]: hand it to [`Log::complete_truncation`], or execute the job again where it
+    /// [`OpenError`]: hand it to [`Log::complete_truncation`], or execute the job again if it
     /// [`OpenError::may_pass`].
     pub fn execute(&mut self) -> Result<(), OpenError> {
         if let Some((arena, slot)) = &mut self.slot {
-            // All was written, so nothing is lost; and nothing of it can come back after a kill.
+            // Everything was written, so nothing is lost, and no block can come back after a kill.
             *slot = arena.kill_blocks(*slot);
         }
         let disk = self.env.disk();
@@ -279,7 +279,7 @@ impl TruncateJob {
         }
         let file = segment.log_file(Wait::Blocking)?;
         let mut end = 0;
-        // It may have been cut by an earlier try.
+        // An earlier try may have cut it.
         let len = segment.written().min(file.len()?);
         let mut scanner = BatchScanner::new(&*file, 0, len, WALK_CHUNK_BYTES, Wait::Blocking);
         while let Some(met) = scanner.next_header().map_err(io::Error::from)? {
@@ -288,7 +288,7 @@ impl TruncateJob {
             }
             end = met.end();
         }
-        // The indexes first: one that lacks entries is harmless, one that has too many is not.
+        // The indexes first: missing entries are harmless, surplus ones are not.
         self.cut_indexes(segment, end)?;
         let file = segment.log_file_for_writing()?;
         file.set_len(end)?;
@@ -324,7 +324,7 @@ impl TruncateJob {
                     .ok(),
             };
             let file = disk.open(&path, OpenMode::Write)?;
-            // An index that cannot be read is emptied and, when the segment is loaded, rebuilt.
+            // An unreadable index is emptied and rebuilt when the segment is loaded.
             file.set_len(if end == 0 {
                 0
             } else {

@@ -1,17 +1,15 @@
-//! What a broker demands of a batch before it takes it, as Kafka 3.9 does.
+//! Kafka 3.9's rules for a batch to be appended.
 //!
-//! Runs outside every lock, on the bytes as they were received, and patches them in place; it
-//! allocates only to report an error or to change the codec. Offsets and leader epoch are left as
-//! they came: the append patches them, outside the checksum.
+//! Runs outside every lock and patches the received bytes in place. Allocates only to report an
+//! error or to change the codec. The append sets offsets and leader epoch, outside the checksum.
 //!
-//! Order of the rules, which decides which error a batch with several faults gets: framing, one
-//! batch only, format v2, codec allowed by the version; base offset, size, checksum, codec; counts,
-//! flags, sequence; the records' structure, offsets, keys, timestamps; size after a change of codec.
+//! The order of the rules decides which of several errors is reported: framing, one batch only,
+//! format v2, codec allowed by the version; base offset, size, checksum, codec; counts, flags,
+//! sequence; the records' structure, offsets, keys, timestamps; size after a change of codec.
 //!
-//! Departures from Kafka, all of them stricter where it would store or answer nonsense: offset deltas
-//! must be 0, 1, 2, …; compressed records fill their announced length; an undefined codec or a body
-//! that cannot be expanded is the client's fault (Kafka answers UNKNOWN_SERVER_ERROR); the expansion
-//! is bounded.
+//! Stricter than Kafka: offset deltas must be 0, 1, 2, …; compressed records must fill their
+//! announced length; an undefined codec or an unreadable body is the client's fault (Kafka answers
+//! UNKNOWN_SERVER_ERROR); the expansion is bounded.
 
 mod framing;
 mod records;
@@ -27,10 +25,10 @@ use crate::compression::{self, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
 use crate::config::{CompressionType, LogConfig};
 use crate::producer_state::marker::MarkerError;
 
-/// Record errors reported of one request at most, so that bad batches cannot ask for a large reply.
+/// Limit of record errors per request, so that bad batches cannot cause a large reply.
 pub const RECORD_ERRORS_MAX: usize = 1000;
 
-/// What a topic, and the version of the request, allow.
+/// Limits from a topic and the version of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// `max.message.bytes`: of the whole batch, as received and as stored.
@@ -49,9 +47,9 @@ pub struct Rules {
     pub compression: CompressionType,
     /// Version of the Produce request: zstd came with 7.
     pub produce_version: i16,
-    /// What a compressed batch may expand to.
+    /// Limit of a compressed batch's expansion.
     pub expanded_bytes_max: usize,
-    /// Record errors that may be reported of the batch: what its request has left of
+    /// Record errors that may be reported of the batch: the rest of its request's
     /// [`RECORD_ERRORS_MAX`].
     pub record_errors_max: usize,
 }
@@ -73,7 +71,7 @@ impl Rules {
         }
     }
 
-    /// The codec in which a batch that was sent in `sent` is stored.
+    /// The codec in which a batch sent in `sent` is stored.
     pub fn stored_codec(&self, sent: Compression) -> Compression {
         match self.compression {
             CompressionType::Producer => sent,
@@ -89,18 +87,18 @@ impl Rules {
 /// A batch that may be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// The batch as it is to be appended.
+    /// The batch's fields for the append.
     pub info: BatchInfo,
-    /// Its bytes if the topic asks for another codec; else the first `info.size_bytes` of what was
-    /// validated, patched in place.
+    /// Its bytes if the codec changed; else it is the first `info.size_bytes` of the validated
+    /// bytes, patched in place.
     pub rewritten: Option<Vec<u8>>,
-    /// Length of its records, expanded.
+    /// Length of its expanded records.
     pub expanded_bytes: usize,
 }
 
 impl Validated {
-    /// The batch is appended at a later time than it was validated: where the broker sets
-    /// timestamps it gets that of `now_ms`. `batch` is the one to be appended.
+    /// Sets the append time of `batch`, the one to be appended, if the broker sets timestamps and
+    /// the append happens later than the validation.
     pub fn set_time(&mut self, batch: &mut [u8], now_ms: i64) {
         if self.info.log_append_time {
             batch::set_max_timestamp(batch, now_ms);
@@ -116,10 +114,9 @@ impl Validated {
 pub struct ValidationError {
     /// The protocol's error code.
     pub code: ErrorCode,
-    /// Why, in one sentence, for the client's log.
+    /// The reason for the client's log, one sentence.
     pub message: String,
-    /// Index in the batch and reason, of the records that are at fault by themselves; at most
-    /// [`Rules::record_errors_max`].
+    /// (index in the batch, reason) of faulty records, at most [`Rules::record_errors_max`].
     pub record_errors: Vec<(i32, String)>,
     /// Its records expand to more than [`Rules::expanded_bytes_max`].
     pub expands_beyond: bool,
@@ -155,10 +152,10 @@ impl From<DecompressError> for Box<ValidationError> {
 
 type Result<T> = std::result::Result<T, Box<ValidationError>>;
 
-/// Checks what a client wants to append to one partition, and fits it for the log: the largest
-/// timestamp is recomputed (some clients leave it out), timestamps become the broker's where the
-/// topic says so, the checksum follows. `bytes` is the partition's whole record data; what little
-/// may follow the batch is ignored, as Kafka does.
+/// Validates what a client appends to one partition and prepares it for the log: recomputes the
+/// largest timestamp (some clients leave it out), applies the broker's timestamps if the topic says
+/// so, and updates the checksum. `bytes` is the partition's record data; a short rest behind the
+/// batch is ignored, as by Kafka.
 ///
 /// # Errors
 /// [`ValidationError`]; `bytes` is then unchanged.
@@ -204,7 +201,7 @@ pub fn validate_replica(batch: &[u8]) -> Result<BatchInfo> {
     Ok(info)
 }
 
-/// Base offset, size, checksum: what Kafka checks before it looks at the header's meaning.
+/// Base offset, size, checksum: Kafka checks these first.
 fn check_envelope(batch: &[u8], rules: &Rules) -> Result<BatchHeader> {
     if batch[..8] != [0; 8] {
         return Err(ValidationError::invalid(
@@ -250,7 +247,7 @@ fn check_header(header: &BatchHeader) -> Result<()> {
     Ok(())
 }
 
-/// Sets timestamps and checksum, and checks the size as it will be stored.
+/// Sets timestamps and checksum, and checks the stored size.
 fn finish(
     sent: &mut [u8],
     mut rewritten: Option<Vec<u8>>,

@@ -3,11 +3,12 @@
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// No: what is not in memory gives [`crate::ReadError::WouldBlock`]. Network threads.
+    /// No: gives [`crate::ReadError::WouldBlock`] if the bytes are not in memory. For network
+    /// threads.
     Nowait,
-    /// Yes. Readers.
+    /// Yes. For readers.
     Blocking,
-    /// Yes, and what is not in memory is read into windows rather than into the page cache: readers,
-    /// for consumers that are far behind (docs/reads.md).
+    /// Yes, and reads from the disk go into windows rather than the page cache. For readers on
+    /// behalf of consumers far behind (reads.md).
     PastCache,
 }

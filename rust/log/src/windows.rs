@@ -1,10 +1,9 @@
-//! What readers far behind hold of the files: *windows* of a mebibyte, read in one piece past the page
-//! cache and sent from memory (docs/reads.md).
+//! *Windows*: pieces of files, read past the page cache for readers far behind and sent from memory
+//! (reads.md).
 //!
-//! A window holds bytes of one segment's file as they are there. Whoever reads on where another
-//! consumer just was finds that one's windows; what nobody came for is forgotten, the oldest first.
-//! Windows lie on the heap, [`WINDOWS_MAX_BYTES`] of a log directory at most; when nobody reads
-//! from far behind, there are none.
+//! A window holds bytes of one segment's file. Consumers that follow each other share windows;
+//! unused ones are dropped, the oldest first. Windows lie on the heap, up to [`WINDOWS_MAX_BYTES`]
+//! a log directory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,22 +18,22 @@ use crate::page_bytes::PageBytes;
 use crate::segment_handle::SegmentHandle;
 use crate::wait::Wait;
 
-/// What is read from a disk at once.
+/// Bytes read from a disk at once.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// The same while many readers share the memory.
 pub const SMALL_WINDOW_BYTES: usize = 128 << 10;
 
-/// All windows of a log directory.
+/// Limit of all windows of a log directory.
 pub const WINDOWS_MAX_BYTES: usize = 64 << 20;
 
-/// Windows that a reader has left are kept for those right behind it, up to this much.
+/// Limit of windows that their reader has left; they are kept for readers right behind it.
 pub const PASSED_MAX_BYTES: usize = 8 << 20;
 
-/// While less than this is still to be read, what will be asked for next is read ahead of the question.
+/// Windows are read ahead while unread ones hold less than this.
 const AHEAD_MAX_BYTES: usize = WINDOWS_MAX_BYTES / 4;
 
-/// Windows that are read ahead of one reader: at first, and at most.
+/// Windows that are read ahead of one reader: initially and at most.
 const AHEAD_MIN: usize = 2;
 const AHEAD_MAX: usize = 8;
 
@@ -43,14 +42,14 @@ const AHEAD_MAX: usize = 8;
 pub struct Window {
     start: u64,
     len: usize,
-    /// It ends where it was meant to, not where the file did: a reader that leaves it goes on behind.
+    /// It was filled, so the file may continue: a reader goes on behind it.
     is_full: bool,
-    /// At least `len` bytes; kept at its size to be filled again.
+    /// At least `len` bytes; keeps its size for reuse.
     bytes: PageBytes,
 }
 
 impl Window {
-    /// The bytes from `position` on; none when it holds none of them.
+    /// The bytes from `position` on; empty if it holds none of them.
     pub fn from(&self, position: u64) -> &[u8] {
         let at = position.checked_sub(self.start);
         let at = at.and_then(|at| usize::try_from(at).ok());
@@ -62,20 +61,18 @@ impl Window {
         self.start + self.len as u64
     }
 
-    /// Where whoever reads on goes on; `None` where the file ended.
+    /// Where a reader continues; `None` at the end of the file.
     pub fn next(&self) -> Option<u64> {
         self.is_full.then(|| self.end())
     }
 }
 
-/// What is known about a position.
+/// Knowledge about a position.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// A window holds it.
     Held(Arc<Window>),
-    /// A window ends there: whoever reads on has come from far behind.
+    /// A window ends there: its reader has come from far behind.
     GoesOn,
-    /// Nothing.
     Unknown,
 }
 
@@ -94,27 +91,25 @@ struct Inner {
     /// The oldest first.
     held: VecDeque<Held>,
     spare: Option<PageBytes>,
-    /// What is being read: the segment, and from where to where.
+    /// Reads under way: segment and range.
     loading: Vec<(u64, Range<u64>)>,
-    /// What somebody is about to read ahead: the segment, and from where on.
+    /// Planned reads ahead: segment and start.
     planned: Vec<(u64, u64)>,
-    /// How many windows beyond [`AHEAD_MIN`] are read ahead of one reader: more while readers have to
-    /// wait for the disk.
+    /// Windows beyond [`AHEAD_MIN`] to read ahead: grows while readers wait for the disk.
     deeper: usize,
 }
 
-/// The windows of a log directory.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     inner: Mutex<Inner>,
-    /// Something is no longer being read.
+    /// Signals the end of a read.
     loaded: Condvar,
-    /// How many there are: those who look need no lock while there are none.
+    /// Number of windows; look-ups need no lock while it is 0.
     count: AtomicUsize,
 }
 
 impl Windows {
-    /// What is known about a position in the file of a segment. Memory only.
+    /// Looks up a position in a segment's file. Memory only.
     pub fn look(&self, segment: u64, position: u64) -> Look {
         if self.count.load(Ordering::Acquire) == 0 {
             return Look::Unknown;
@@ -135,7 +130,7 @@ impl Windows {
         if goes_on { Look::GoesOn } else { Look::Unknown }
     }
 
-    /// A reader has left a window: it goes before those that are still to be read.
+    /// A reader has left a window, which is now dropped before unread ones.
     pub fn passed(&self, window: &Arc<Window>) {
         let mut inner = self.inner.lock();
         let mut held = inner.held.iter_mut();
@@ -145,11 +140,10 @@ impl Windows {
     }
 
     /// Reads the window that begins with the page of `position`, past the page cache. Waits for the
-    /// disk, with no lock held, or for somebody else who is reading it. `None`: the file does not
-    /// reach that far.
+    /// disk without a lock, or for another reader's read. `None` if the file ends before.
     ///
     /// # Errors
-    /// The disk's.
+    /// A disk error.
     pub fn load<S: SegmentHandle>(
         &self,
         segment: &Arc<S>,
@@ -159,7 +153,7 @@ impl Windows {
             return Ok(None);
         }
         let mut inner = self.inner.lock();
-        // Who asks has come before what was read ahead, if anything was.
+        // The reader was faster than the read-ahead.
         if inner.find(segment.id(), position).is_none() {
             inner.deeper = (inner.deeper + 1).min(AHEAD_MAX - AHEAD_MIN);
         }
@@ -216,8 +210,8 @@ impl Windows {
         Ok(Some(window))
     }
 
-    /// Where to read on now behind a window, for whoever reads it: what is not here, what nobody reads
-    /// and nobody is about to, as far as there is memory.
+    /// Plans reads ahead behind a window: positions that are neither held, read nor planned, as
+    /// memory allows.
     pub fn plan_ahead<S: SegmentHandle>(&self, segment: &Arc<S>, window: &Window) -> Vec<u64> {
         let (id, written) = (segment.id(), segment.written());
         let mut plan = Vec::new();
@@ -245,14 +239,12 @@ impl Windows {
         plan
     }
 
-    /// Reads what was planned.
     pub fn load_ahead<S: SegmentHandle>(&self, segment: &Arc<S>, position: u64) {
         let inner = self.forget_plan(segment.id(), position);
-        // Whoever asks for the bytes meets the error again.
+        // The reader meets the error again.
         let _error = self.load_unless_held(segment, position, inner);
     }
 
-    /// Nobody reads what was planned.
     pub fn forget_ahead(&self, segment: u64, position: u64) {
         drop(self.forget_plan(segment, position));
     }
@@ -265,12 +257,11 @@ impl Windows {
         inner
     }
 
-    /// The segment's file is cut: nothing that was read of it counts.
     pub fn forget(&self, segment: u64) {
         self.retain(|held| held.segment != segment);
     }
 
-    /// Forgets the windows that nobody looked at since the last time.
+    /// Drops windows that were not looked at since the last call.
     pub fn forget_idle(&self) {
         let mut is_for_nobody = false;
         self.retain(|held| {
@@ -293,21 +284,20 @@ impl Windows {
         self.count.store(inner.held.len(), Ordering::Release);
     }
 
-    /// Memory that the windows take.
     pub fn bytes(&self) -> usize {
         self.inner.lock().bytes(|_| true)
     }
 }
 
-/// Windows end at multiples of their size, unless that would make them short: the kernel fetches, and
-/// drops, by large pieces at such places, and would fetch twice one that two windows share.
+/// Windows end at multiples of their size, unless that makes them short: the kernel fetches and
+/// drops large pieces at such boundaries, and would fetch a piece that two windows share twice.
 fn full_len(start: u64, size: usize) -> usize {
     let to_end = size - (start % size as u64) as usize;
     if to_end < size / 4 { size } else { to_end }
 }
 
-/// Reads `bytes` from `start` on, as far as the file goes; how many there are, 0 if they do not
-/// reach beyond `position`. What was read before an error counts.
+/// Reads `bytes` from `start` up to the end of the file; returns the count, 0 if they do not reach
+/// beyond `position`. Bytes read before an error count.
 fn fill<S: SegmentHandle>(
     segment: &Arc<S>,
     bytes: &mut [u8],
@@ -317,7 +307,7 @@ fn fill<S: SegmentHandle>(
     let file = Arc::clone(segment).open_log(Wait::Blocking)?;
     let written = usize::try_from(segment.written() - start).unwrap_or(usize::MAX);
     let wanted = written.min(bytes.len());
-    // Whole pages can be read around the page cache.
+    // Whole pages can be read past the page cache.
     let asked = wanted.next_multiple_of(PAGE_BYTES);
     let mut len = 0;
     while len < wanted {
@@ -346,8 +336,7 @@ impl Inner {
         held.map(|held| Arc::clone(&held.window))
     }
 
-    /// Sees that there may be one more window: its size, and memory of one that is not needed any
-    /// more, if there is some.
+    /// Makes room for another window; returns its size and reusable memory, if any.
     fn make_room(&mut self) -> (usize, Option<PageBytes>) {
         let wanted = if self.bytes(|held| !held.is_passed) >= WINDOWS_MAX_BYTES / 2 {
             SMALL_WINDOW_BYTES
@@ -372,7 +361,7 @@ impl Inner {
         held.map(|held| held.window.bytes.len()).sum()
     }
 
-    /// Whoever still sends from it keeps it alive; else its memory serves the next one.
+    /// Keeps the memory for reuse unless a reader still sends from it.
     fn keep_memory(&mut self, window: Arc<Window>) {
         if let Ok(window) = Arc::try_unwrap(window)
             && window.bytes.len() == WINDOW_BYTES

@@ -1,8 +1,8 @@
-//! The writer's job of bringing a log's tail to the files.
+//! The writer's job of writing a log's tail to the files.
 //!
-//! An append copies its batch to the [`Tail`]; the directory's writer takes the whole tail as a
-//! [`WriteJob`], executes it without the log's lock, and gives it back. At most one job of a log is
-//! on its way, so steps reach the files in the order in which they were queued.
+//! An append copies its batch to the [`Tail`]. The writer takes the whole tail as a [`WriteJob`],
+//! executes it without the log's lock, and gives it back. A log has at most one job under way, so
+//! steps reach the files in order.
 
 use std::io;
 use std::sync::Arc;
@@ -13,25 +13,23 @@ use crate::position::LogPosition;
 use crate::sync_job::SyncJob;
 use crate::tail::Tail;
 
-/// Index entries are handed to the writer when there are this many bytes of them, and always when
-/// a segment is closed. Recovery rebuilds the indexes of whatever was not synced, so an index file
-/// may lag behind its `.log`.
+/// Index entries go to the writer once they have this many bytes, and when a segment is closed. An
+/// index file may lag behind its `.log`, since recovery rebuilds indexes of unsynced data.
 pub(crate) const INDEX_BATCH_BYTES: usize = 2048;
-/// They are also handed to the writer where the last one in the file is so far behind: after a kill
-/// all batches behind it are looked for.
+/// They also go to the writer if the last one in the file is this far behind: after a kill all
+/// batches behind it are searched.
 pub(crate) const INDEX_BEHIND_BYTES: u32 = 256 << 10;
 
-/// What the writer does for one log in one turn. See [`crate::Log::take_writes`].
+/// The writer's work for one log in one turn. See [`crate::Log::take_writes`].
 #[derive(Debug)]
 pub struct WriteJob {
     env: Arc<LogEnv>,
     folder: Arc<Folder>,
     pub(crate) tail: Tail,
-    /// Steps of the tail that are done.
     done: usize,
     /// The log end offset once the job is done.
     pub(crate) end: LogPosition,
-    /// The gate opens only after a sync (`flush.messages`).
+    /// A sync that must precede the durable end offset (`flush.messages`).
     pub(crate) sync: Option<SyncJob>,
 }
 
@@ -58,13 +56,13 @@ impl WriteJob {
         self.tail.batch_bytes()
     }
 
-    /// Writes; must not be called with the log's lock held.
+    /// Writes; the caller must not hold the log's lock.
     ///
     /// # Errors
-    /// The disk's. The state of the files is then unknown: hand the error to
-    /// [`crate::Log::complete_writes`] and poison the directory; never try again. But where it is
-    /// only that there is no space left ([`disk::is_full`]), the job may be kept and executed again:
-    /// it goes on with the step that failed, which writes the same bytes at the same place.
+    /// A disk error. The files' state is then unknown: hand it to [`crate::Log::complete_writes`],
+    /// poison the directory, and never try again. For lack of space ([`disk::is_full`]) the job may
+    /// be kept and executed again: it repeats the failed step with the same bytes at the same
+    /// place.
     pub fn execute(&mut self) -> io::Result<()> {
         self.tail.execute(&self.env, &self.folder, &mut self.done)?;
         match &mut self.sync {
@@ -78,14 +76,14 @@ impl WriteJob {
     }
 }
 
-/// What [`crate::Log::complete_writes`] has to tell.
+/// The outcome for [`crate::Log::complete_writes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// The gate moved: look at the high watermark and at waiting acknowledgements.
+    /// The durable end offset moved: check high watermark and waiting acknowledgements.
     pub gate_moved: bool,
     /// Bytes of batches that are now in files.
     pub written_bytes: usize,
-    /// With the gate, at most so many became readable.
+    /// Upper bound of the bytes that became readable with it.
     pub readable_bytes: usize,
     /// There is more to write: queue the log at its writer again.
     pub more: bool,

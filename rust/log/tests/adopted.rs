@@ -1,5 +1,5 @@
-//! A folder that Kafka 3.9.1 wrote, opened by our log: nothing is lost, nothing is rewritten that
-//! Kafka would not recognise. `tests/fixtures/kafka-3.9.1` says how it was made.
+//! Opens a folder that Kafka 3.9.1 wrote: nothing is lost, and every rewritten file is one that
+//! Kafka recognises. `tests/fixtures/kafka-3.9.1` says how it was made.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// A copy of the fixture, which the test may change.
+/// A writable copy of the fixture.
 struct Adopted {
     directory: tempfile::TempDir,
 }

@@ -21,7 +21,7 @@ fn an_append_assigns_offsets_and_epoch_and_is_visible_once_written() {
     assert_eq!((header.base_offset, header.partition_leader_epoch), (0, 5));
     assert_eq!(rig.log.log_end_offset(), 3);
     assert_eq!(
-        rig.log.gated_end(),
+        rig.log.durable_end_offset(),
         0,
         "nothing is promised before the write"
     );
@@ -32,7 +32,10 @@ fn an_append_assigns_offsets_and_epoch_and_is_visible_once_written() {
     assert!(!second.wake_writer, "the writer was woken already");
     assert_eq!(second.base_offset, 3);
     rig.write();
-    assert_eq!((rig.log.gated_end(), rig.log.high_watermark()), (4, 0));
+    assert_eq!(
+        (rig.log.durable_end_offset(), rig.log.high_watermark()),
+        (4, 0)
+    );
     assert!(
         rig.read(0, 1 << 20).unwrap().is_empty(),
         "consumers wait for the high watermark"
@@ -130,7 +133,7 @@ fn a_bound_without_a_known_place_is_searched_for() {
             .unwrap();
     }
     rig.write();
-    // A follower reports an offset that no write ended at.
+    // A follower reports an offset at which no write ended.
     for mark in [14, 62, 100] {
         assert!(rig.log.advance_high_watermark(mark));
         assert_eq!(rig.contents().len() as i64, mark);
@@ -307,7 +310,10 @@ fn a_failed_write_poisons_the_log_and_nothing_is_promised() {
         rig.append(&mut batch(1_000, &["lost"])).unwrap();
         rig.disk.fail(Operation::Write, ".log", 0, 1, fault);
         rig.write();
-        assert_eq!((rig.log.gated_end(), rig.log.log_end_offset()), (1, 2));
+        assert_eq!(
+            (rig.log.durable_end_offset(), rig.log.log_end_offset()),
+            (1, 2)
+        );
         let error = rig.append(&mut batch(1_000, &["refused"])).unwrap_err();
         assert_eq!(error.code(), ErrorCode::KAFKA_STORAGE_ERROR);
         assert!(matches!(rig.read(0, 100), Err(ReadError::Poisoned(_))));
@@ -342,7 +348,7 @@ fn a_full_disk_stops_the_log_and_keeps_what_was_written() {
     while rig.log.poisoned().is_none() {
         if rig.append(&mut batch(1_000, &["0123456789"])).is_ok() {
             rig.drain();
-            acknowledged = rig.log.gated_end();
+            acknowledged = rig.log.durable_end_offset();
         }
     }
     assert!(acknowledged > 10);

@@ -1,4 +1,4 @@
-//! What a log with a block cache is after its process died and somebody changed its files.
+//! A log with a block cache after its process died and its files were changed.
 
 mod common;
 
@@ -24,12 +24,12 @@ fn cached(is_written: bool) -> Rig {
     if is_written {
         rig.drain();
     } else {
-        rig.log.advance_high_watermark(rig.log.gated_end());
+        rig.log.advance_high_watermark(rig.log.durable_end_offset());
     }
     rig
 }
 
-/// The process dies again, and again.
+/// The process dies twice more.
 fn goes_on(mut rig: Rig) {
     for round in 0..3 {
         let mut expected = rig.contents();
@@ -42,14 +42,14 @@ fn goes_on(mut rig: Rig) {
             rig.write();
         }
         expected.push((end, value));
-        rig.log.advance_high_watermark(rig.log.gated_end());
+        rig.log.advance_high_watermark(rig.log.durable_end_offset());
         rig.restart_killed();
         rig.drain();
         assert_eq!(rig.contents(), expected);
     }
 }
 
-/// Damages the end of a segment after a kill: exactly the last batch is lost, and the log goes on.
+/// Damages the end of a segment after a kill: only the last batch is lost, and the log goes on.
 fn loses_the_last_batch(damage: impl FnOnce(&mut Vec<u8>)) {
     let mut rig = cached(true);
     let before = rig.contents();
@@ -137,7 +137,7 @@ fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
     assert!(arena.known_slot(&name).is_none());
 }
 
-/// A follower that was told to stop and follows again is cut before it appends.
+/// A follower that stops and follows again is truncated before it appends.
 #[test]
 fn what_an_earlier_opening_cached_does_not_come_back_after_a_truncation() {
     let mut rig = cached(true);

@@ -1,9 +1,8 @@
-//! A log against a list: whatever is done to it, and however it dies, what can be read is what was
-//! appended, without a hole; what was written survives the process, what was synced the machine.
+//! A log against a list: whatever happens and however it dies, the readable records are a prefix of
+//! the appended ones; written ones survive the process, synced ones the machine.
 //!
-//! One idempotent producer writes outside of transactions, and each transaction has one of its own;
-//! so after each restart what is known of producers, the last stable offset and what readers are
-//! told of aborted transactions are held to what survived, too.
+//! One idempotent producer writes outside of transactions, and each transaction has its own. After
+//! each restart producer state, last stable offset and aborted transactions are checked as well.
 
 mod common;
 
@@ -44,9 +43,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Syncs by `flush.ms` and `flush.messages` take their time, segments roll meanwhile, and the
-    /// machine loses power: nothing below the recovery point is missing, nor what is older than
-    /// `flush.ms`.
+    /// Syncs by `flush.ms` and `flush.messages` take time, segments roll meanwhile, and the machine
+    /// loses power: everything below the recovery point or older than `flush.ms` survives.
     #[test]
     fn with_flush_ms_what_is_older_survives_power_loss(
         steps in prop::collection::vec(timed_step(), 1..80),
@@ -61,7 +59,7 @@ proptest! {
     }
 }
 
-/// Each history is many kills, so that fewer of them do.
+/// Each history has many kills, so there are fewer histories.
 fn cached_cases() -> u32 {
     (cases() / 20).max(250)
 }
@@ -86,7 +84,7 @@ proptest! {
     }
 }
 
-/// A kill may tear the entry of an aborted transaction while records are only in the block cache.
+/// A kill may tear an aborted transaction's entry while its records are only in the block cache.
 #[test]
 fn a_torn_entry_of_the_transaction_index_is_entered_again() {
     let (slot, records, size, commit) = (0, 1, 1000, false);
@@ -112,7 +110,7 @@ fn a_torn_entry_of_the_transaction_index_is_entered_again() {
     assert!(torn > 0);
 }
 
-/// Entries of before the last snapshot of the producers among them.
+/// Includes entries from before the last producer snapshot.
 #[test]
 fn a_damaged_transaction_index_is_filled_again_beside_unwritten_records() {
     let mut model = Model::with_cache(60);

@@ -1,5 +1,5 @@
-//! Segments that retention took out of a log, and others that come in their place before their files
-//! are removed (`file.delete.delay.ms`).
+//! Segments that retention removed, and successors of the same base offset before their files are
+//! deleted (`file.delete.delay.ms`).
 
 mod common;
 
@@ -12,7 +12,7 @@ use pyrklog_log::{Isolation, LogConfig, OpenState, RemovedSegments, TruncateErro
 
 const FIRST: &str = "00000000000000000000.log";
 
-/// Ten batches, two a segment, of which only the active segment is to be kept.
+/// Ten batches, two a segment; retention keeps only the active segment.
 fn filled() -> Rig {
     let mut rig = Rig::new(LogConfig {
         retention_bytes: 0,
@@ -29,7 +29,7 @@ fn taken_out(rig: &mut Rig) -> RemovedSegments {
     rig.log.plan_retention(rig.now_ms).removed.unwrap()
 }
 
-/// As a follower does whose log ends outside of its leader's.
+/// As a follower whose log ends outside of its leader's.
 fn begin_anew(rig: &mut Rig, offset: i64) {
     rig.write();
     let mut job = rig.log.begin_restart(offset, rig.now_ms, 86_400_000);
@@ -60,7 +60,7 @@ fn a_log_that_begins_anew_where_segments_wait_to_be_removed_keeps_its_own() {
     check_successor(&mut rig);
 }
 
-/// The partition went to another broker and came back; nobody told the old log where its folder went.
+/// The partition moved away and came back; the old log does not know its folder's new name.
 #[test]
 fn so_does_another_log_of_the_same_name() {
     let mut rig = filled();
@@ -127,7 +127,7 @@ fn without_space_for_other_names_the_files_go_at_once_and_readers_read_on() {
     check_successor(&mut rig);
 }
 
-/// Names that were not changed belong to whatever has them later.
+/// A name that was not changed may belong to a successor.
 #[test]
 fn what_could_not_be_renamed_is_never_removed_by_its_name() {
     let mut rig = filled();

@@ -145,8 +145,8 @@ fn checkpoints_keep_rows_of_logs_that_nobody_opened() {
     );
 }
 
-/// The first row that lies behind its log's end costs a write; none of the others do, since the file
-/// has none of them any more before their logs are opened.
+/// The first row beyond its log's end costs a write; later ones do not, since the file has no rows
+/// of unopened logs any more.
 #[test]
 fn rows_behind_the_end_of_their_logs_are_lowered_with_one_write() {
     let disk = MemDisk::default();
@@ -172,12 +172,12 @@ fn rows_behind_the_end_of_their_logs_are_lowered_with_one_write() {
     assert_eq!(dir.open_state("b", 1).high_watermark, 70);
     dir.write_high_watermarks(&[("a", 1, 6)]).unwrap();
     assert_eq!(file(), "0\n3\na 0 40\na 1 6\nb 0 6\n");
-    // The file has its row now, so that it is lowered there at once.
+    // The file has its row now, so it is lowered there at once.
     dir.lower_high_watermark_row("b", 0, 2).unwrap();
     assert_eq!(file(), "0\n3\na 0 40\na 1 6\nb 0 2\n");
 }
 
-/// What could not be written is due until it is.
+/// A failed write stays due.
 #[test]
 fn a_row_that_could_not_be_lowered_is_tried_again() {
     let disk = MemDisk::default();

@@ -1,5 +1,5 @@
-//! Gaps between segments, as recovery finds them: compaction leaves them for good, a loss of power where
-//! something was not synced.
+//! Gaps between segments: compaction leaves permanent ones, a power loss one where data was not
+//! synced.
 
 mod common;
 
@@ -9,7 +9,7 @@ use pyrklog_wire::batch::Batches;
 
 const FIRST_LOG: &str = "00000000000000000000.log";
 
-/// Three segments and more of numbered records, two in each batch.
+/// At least three segments of numbered records, two a batch.
 fn filled() -> Rig {
     let mut rig = Rig::new(small());
     let mut i = 0;
@@ -20,8 +20,8 @@ fn filled() -> Rig {
     rig
 }
 
-/// Takes batches out of the first segment, as compaction or a loss of power does, and with them what was
-/// derived from it. `is_kept` is asked for each one with the number of those behind it.
+/// Removes batches from the first segment and its derived files, as compaction or a power loss
+/// does. `is_kept` gets the number of batches behind each.
 fn thin(rig: &mut Rig, is_kept: impl Fn(usize) -> bool) {
     let content = rig.file(FIRST_LOG);
     let batches: Vec<_> = Batches::new(&content).map(|view| view.unwrap()).collect();
@@ -43,7 +43,7 @@ fn what_is_missing_of_synced_segments_was_taken_away() {
     let state = rig.state(false);
     let segments = rig.log.segment_count();
     thin(&mut rig, |behind| behind != 0);
-    // So that everything is walked, although the recovery point lies at the end.
+    // Forces a walk of everything, although the recovery point is at the end.
     rig.put_file("00000000000000000000.txnindex", b"damaged");
     let report = rig.reopen(state).clone();
     assert_eq!(

@@ -1,10 +1,10 @@
-//! Files that Apache Kafka 3.9.1 wrote, read and written again to the byte.
+//! Files that Apache Kafka 3.9.1 wrote, decoded and encoded to the same bytes.
 //!
 //! `fixtures/kafka-3.9.1/adopted-0` is one partition's folder after an orderly shutdown, with
-//! `index.interval.bytes=200` and `segment.index.bytes=1200`, so that its log rolled once. librdkafka
-//! wrote four records in each codec, then two transactional producers took turns: x aborts while
-//! y's transaction is open, x aborts again, y commits, y aborts, x commits. The roll falls between
-//! the first records of the two and their markers.
+//! `index.interval.bytes=200` and `segment.index.bytes=1200`, so that its log rolled once.
+//! librdkafka wrote four records in each codec, then two transactional producers took turns: x
+//! aborts while y's transaction is open, x aborts again, y commits, y aborts, x commits. The roll
+//! falls between the first records of the two and their markers.
 
 use std::path::{Path, PathBuf};
 

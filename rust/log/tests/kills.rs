@@ -1,8 +1,8 @@
 //! kill -9 at named points, on a real disk: a child process appends, rolls, retains, truncates and
-//! recovers until it is killed in the midst of one of these; its parent opens what is left.
+//! recovers until it is killed; its parent opens what is left.
 //!
-//! The child says what it is about to append before it does, and what is safe after: the parent
-//! holds the log to it. `LOG_KILLS` is the number of kills for each point (default 12).
+//! The child announces each append, and what is safe afterwards; the parent checks that.
+//! `LOG_KILLS` is the number of kills per point (default 12).
 
 mod common;
 #[path = "common/killing_disk.rs"]
@@ -27,7 +27,7 @@ const NOW_MS: i64 = 1_000;
 const EXPIRATION_MS: i64 = 86_400_000;
 const PRODUCER: i64 = 7;
 const STEPS_MAX: usize = 4_000;
-/// Each kill comes this many operations of its kind later than the one before.
+/// Each kill is this many operations later than the previous one.
 const SKIP_STRIDE: usize = 3;
 
 fn kills() -> usize {
@@ -44,7 +44,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// A log in a directory, as a broker has it.
+/// A log in a directory, as in a broker.
 struct Home {
     dir: LogDir,
     log: Log,
@@ -81,7 +81,7 @@ impl Home {
             let result = job.execute();
             self.log.complete_writes(job, result);
         }
-        let end = self.log.gated_end();
+        let end = self.log.durable_end_offset();
         self.log.advance_high_watermark(end);
     }
 
@@ -116,7 +116,7 @@ impl Home {
 
 // --- the child -----------------------------------------------------------------------------------
 
-/// A small generator of numbers: what a seed does must not depend on a library's version.
+/// A small random generator, independent of library versions.
 struct Dice(u64);
 
 impl Dice {
@@ -129,7 +129,7 @@ impl Dice {
     }
 }
 
-/// Runs only where a parent has said what to do.
+/// Runs only in a child process.
 #[test]
 fn child() {
     let Ok(folder) = std::env::var("KILLS_FOLDER") else {
@@ -173,7 +173,7 @@ fn append(home: &mut Home, round: usize, dice: &mut Dice) {
         .append(&mut batch, &info, Origin::Client, 0, NOW_MS);
     assert!(!appended.unwrap().duplicate);
     home.write();
-    println!("@safe {}", home.log.gated_end());
+    println!("@safe {}", home.log.durable_end_offset());
 }
 
 fn retain(home: &mut Home, disk: &KillingDisk) {
@@ -212,7 +212,7 @@ fn truncate(home: &mut Home, disk: &KillingDisk, dice: &mut Dice) {
 
 // --- the parent ----------------------------------------------------------------------------------
 
-/// What the children have said about one log, over all their lives.
+/// A log's announcements over all runs.
 #[derive(Debug, Default)]
 struct Told {
     values: BTreeMap<i64, String>,
@@ -244,7 +244,7 @@ impl Told {
         }
     }
 
-    /// Opens the log twice; the second time there is nothing left to do.
+    /// Opens the log twice; the second time nothing is left to do.
     fn check(&mut self, folder: &Path) {
         let first = open(Arc::new(RealDisk), folder);
         let contents = first.contents();
@@ -294,7 +294,7 @@ fn kill_at(point: &str) {
     let mut landed = 0;
     for seed in 0..kills() {
         let skip = match point {
-            // An opening has few operations: its kill comes sooner.
+            // An opening has few operations, so its kill comes sooner.
             "recovery" => seed % 6,
             _ => seed * SKIP_STRIDE,
         };

@@ -1,5 +1,5 @@
-//! A write job that finds no space is kept and executed again: at each of its operations, and what
-//! comes of it is what would have come without.
+//! A write job that finds no space is kept and executed again, at each of its operations; the
+//! result is the same as without the failure.
 
 mod common;
 
@@ -11,7 +11,7 @@ use pyrklog_log::disk::may_pass;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{Log, LogConfig, LogEnv, OpenRequest, OpenState, SyncScope};
 
-/// Several segments, one of them the first, with indexes and epochs to be written.
+/// Several segments, including the first one, with indexes and epochs to write.
 fn filled(has_cache: bool) -> Rig {
     let config = LogConfig {
         index_interval_bytes: 20,
@@ -33,7 +33,7 @@ fn filled(has_cache: bool) -> Rig {
     rig
 }
 
-/// Writes everything, trying again after each failure; how many there were.
+/// Writes everything with retries; returns the number of failures.
 fn write(log: &mut Log) -> usize {
     let mut failures = 0;
     while let Some(mut job) = log.take_writes() {
@@ -44,7 +44,7 @@ fn write(log: &mut Log) -> usize {
         }
         log.complete_writes(job, Ok(()));
     }
-    log.advance_high_watermark(log.gated_end());
+    log.advance_high_watermark(log.durable_end_offset());
     failures
 }
 
@@ -83,7 +83,7 @@ fn a_job_goes_on_where_it_found_no_space() {
 fn a_kill_on_a_full_disk_loses_nothing_of_the_cache() {
     for skip in 0..12 {
         let mut rig = filled(true);
-        let acknowledged = rig.log.gated_end();
+        let acknowledged = rig.log.durable_end_offset();
         assert!(acknowledged > 0);
         rig.disk.fail(
             Operation::Write,
@@ -97,7 +97,7 @@ fn a_kill_on_a_full_disk_loses_nothing_of_the_cache() {
         drop(job);
         rig.disk.heal();
         rig.restart_killed();
-        assert!(rig.log.gated_end() >= acknowledged, "{skip}");
+        assert!(rig.log.durable_end_offset() >= acknowledged, "{skip}");
         write(&mut rig.log);
         let records = rig.contents();
         assert!(records.len() >= acknowledged as usize, "{failed:?}");
@@ -117,7 +117,7 @@ fn a_full_log_takes_nothing_and_says_so() {
     assert_eq!(rig.append(&mut records).unwrap().base_offset, end);
 }
 
-/// Not a word of the disk was heard: the sync is carried out later.
+/// The disk did not fail: the sync is carried out later.
 #[test]
 fn a_sync_that_got_no_descriptor_is_asked_for_again() {
     for skip in 0..6 {
@@ -167,14 +167,14 @@ fn a_truncation_that_got_no_descriptor_is_carried_out_later() {
     }
 }
 
-/// With `flush.messages` what the block cache holds is written and synced while the log is opened: the
-/// opening is tried again, with the same blocks.
+/// With `flush.messages` the opening writes and syncs the block cache's content, and is retried
+/// with the same blocks.
 #[test]
 fn an_opening_that_got_no_descriptor_is_tried_again() {
     let mut skip = 0;
     loop {
         let mut rig = filled(true);
-        let acknowledged = rig.log.gated_end();
+        let acknowledged = rig.log.durable_end_offset();
         assert!(acknowledged > 0);
         rig.config.flush_messages = 1;
         rig.memory.kill_process();
@@ -204,7 +204,7 @@ fn an_opening_that_got_no_descriptor_is_tried_again() {
     }
 }
 
-/// Each segment that is not synced has a file open, and a directory has many logs.
+/// Each unsynced segment has an open file, and a directory has many logs.
 #[test]
 fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
     let open_segments_max = 16;
@@ -246,7 +246,7 @@ fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
     leap(&mut logs);
     let first = segments(&logs);
     assert_eq!(first, logs.len() + open_segments_max);
-    // What is synced makes place for as many again, and so does a log that is closed.
+    // Synced segments make room for others, and so does a closed log.
     for log in &mut logs {
         while let Some(mut job) = log.take_sync(SyncScope::ClosedSegments) {
             let result = job.execute();
@@ -264,7 +264,7 @@ fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
     assert!(segments(&logs) <= before + open_segments_max);
 }
 
-/// Segments of a few bytes would take every descriptor, too.
+/// Tiny segments would take all descriptors.
 #[test]
 fn small_segments_grow_while_too_many_are_not_synced() {
     let mut rig = Rig::new(LogConfig {
@@ -283,7 +283,7 @@ fn small_segments_grow_while_too_many_are_not_synced() {
     assert_eq!(rig.contents().len(), 600);
 }
 
-/// The same of one log.
+/// The same for one log.
 #[test]
 fn batches_whose_timestamps_leap_roll_only_as_many_segments_as_are_synced() {
     let mut rig = Rig::new(LogConfig {

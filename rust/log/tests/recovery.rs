@@ -1,4 +1,4 @@
-//! What a log is after its process or its machine died, or somebody damaged its files.
+//! A log after its process or machine died, or its files were damaged.
 
 mod common;
 
@@ -362,7 +362,7 @@ fn leftovers_of_deletion_and_compaction_are_settled() {
     rig.put_file("00000000000000000500.index.deleted", b"gone");
     rig.put_file("00000000000000000400.timeindex", b"without a log");
     rig.put_file("00000000000000000000.index.tmp", b"half");
-    // A compaction that was complete: the swap file replaces what it was made from.
+    // A complete compaction: the swap file replaces its sources.
     rig.put_file("00000000000000000000.log.swap", &first);
     let state = rig.state(true);
     let notes = rig.reopen(state).notes.clone();
@@ -380,7 +380,7 @@ fn leftovers_of_deletion_and_compaction_are_settled() {
         "{left:?}"
     );
 
-    // One that was not: its files are worthless.
+    // An incomplete one: its files are worthless.
     rig.log.close_cleanly().unwrap();
     rig.put_file("00000000000000000000.log.swap", b"not whole");
     rig.put_file("00000000000000000000.log.cleaned", b"not whole");
@@ -535,7 +535,7 @@ fn a_new_folder_carries_its_topic_id() {
     );
 }
 
-/// The order of its entries is right, but one of them leads into the midst of a batch.
+/// The entries are in order, but one points into a batch.
 #[test]
 fn an_index_of_the_active_segment_that_leads_astray_is_not_followed() {
     let mut rig = Rig::new(LogConfig {
@@ -566,7 +566,7 @@ fn an_index_of_the_active_segment_that_leads_astray_is_not_followed() {
     assert_eq!(rig.contents(), before);
 }
 
-/// Somebody removed the folder while the broker was stopped: what the checkpoints say is of the old log.
+/// The folder was removed while the broker was stopped: the checkpoints describe the old log.
 #[test]
 fn a_folder_that_is_made_anew_takes_over_no_row_of_the_old_log() {
     let mut rig = filled();

@@ -1,11 +1,11 @@
-//! Syncs that take their time (`flush.ms`): what comes meanwhile, and what a kill left.
+//! Syncs that take time (`flush.ms`): concurrent appends, and kills.
 
 mod common;
 
 use common::{Rig, batch, small};
 use pyrklog_log::{LogConfig, SyncScope};
 
-/// What came while the sync was on its way is as old as it is.
+/// Records that arrived during the sync keep their age.
 #[test]
 fn flush_ms_forgets_nothing_that_comes_during_a_sync() {
     let mut rig = Rig::new(LogConfig {
@@ -26,7 +26,7 @@ fn flush_ms_forgets_nothing_that_comes_during_a_sync() {
     assert_eq!(rig.log.next_flush_due_ms(), None);
 }
 
-/// Nobody knows when those came that a killed broker did not sync.
+/// The age of unsynced records of a killed broker is unknown.
 #[test]
 fn flush_ms_syncs_at_once_what_a_kill_left() {
     let mut rig = Rig::new(LogConfig {
@@ -69,8 +69,8 @@ fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
     }
 }
 
-/// The syncer had taken the entry of the new folder and the epochs' file; the writer's sync of the last
-/// record (`flush.messages`) was done before, and so the records were acknowledged.
+/// The syncer had taken the folder's entry and the epochs' file. The writer's sync of the last
+/// record (`flush.messages`) ended first, which acknowledged the records.
 #[test]
 fn a_sync_by_the_writer_covers_what_the_syncer_has_in_hand() {
     for seed in 0..50 {

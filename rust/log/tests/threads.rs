@@ -1,4 +1,4 @@
-//! The threads of a broker on one log at once: what each of them sees is in order and whole.
+//! A broker's threads on one log at once: each sees ordered and whole data.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn write(log: &Mutex<Log>, done: &AtomicBool) {
         let result = job.execute();
         let mut log = log.lock();
         log.complete_writes(job, result);
-        let gate = log.gated_end();
+        let gate = log.durable_end_offset();
         log.advance_high_watermark(gate);
     }
 }
@@ -67,7 +67,7 @@ fn keep_up(log: &Mutex<Log>, done: &AtomicBool) {
     }
 }
 
-/// Reads from the start to the end, again and again, and looks times up on the way.
+/// Reads from start to end repeatedly, with time look-ups.
 fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
     let mut next = 0;
     loop {
@@ -99,7 +99,7 @@ fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
                     assert!(found.offset >= next / 2 * 2);
                 }
             }
-            // Retention was faster.
+            // Retention has removed it.
             Err(ReadError::OffsetOutOfRange { start, .. }) => next = start.max(next),
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
                 next = log.lock().log_start_offset().max(next);

@@ -1,4 +1,4 @@
-//! Retention, DeleteRecords, truncation, syncing: what the syncer does to a log.
+//! The syncer's work on a log: retention, DeleteRecords, truncation, syncing.
 
 mod common;
 
@@ -250,7 +250,10 @@ fn a_log_that_begins_anew_is_empty_and_goes_on_elsewhere() {
         let log = &rig.log;
         let ends = (log.log_start_offset(), log.log_end_offset());
         assert_eq!(ends, (offset, offset));
-        assert_eq!((log.high_watermark(), log.gated_end()), (offset, offset));
+        assert_eq!(
+            (log.high_watermark(), log.durable_end_offset()),
+            (offset, offset)
+        );
         assert_eq!((log.latest_epoch(), log.producer_count()), (None, 0));
         assert_eq!(log.recovery_point(), offset);
         assert_eq!(rig.put(&["first"]).base_offset, offset);
@@ -425,7 +428,10 @@ fn flush_messages_opens_the_gate_only_after_a_sync() {
     for i in 0..10 {
         rig.append(&mut batch(1, &[&"x".repeat(280)])).unwrap();
         rig.write();
-        assert_eq!((rig.log.gated_end(), rig.log.synced_end()), (i + 1, i + 1));
+        assert_eq!(
+            (rig.log.durable_end_offset(), rig.log.synced_end()),
+            (i + 1, i + 1)
+        );
     }
     let before = rig.log.log_end_offset();
     rig.memory.reboot(17);
@@ -437,7 +443,7 @@ fn flush_messages_opens_the_gate_only_after_a_sync() {
         .fail(Operation::Sync, ".log", 0, 1, Fault::InputOutput);
     rig.write();
     assert_eq!(
-        rig.log.gated_end(),
+        rig.log.durable_end_offset(),
         before,
         "the record is in the file, but not promised"
     );
@@ -450,7 +456,7 @@ fn flush_messages_opens_the_gate_only_after_a_sync() {
         rig.append(&mut batch(1, &["x"])).unwrap();
         rig.write();
         assert_eq!(
-            (rig.log.gated_end(), rig.log.synced_end()),
+            (rig.log.durable_end_offset(), rig.log.synced_end()),
             (written, synced)
         );
     }

@@ -1,5 +1,5 @@
-//! Batches as clients build them, then with one header field changed and the checksum put right:
-//! each field's damage has its own error, and nothing panics.
+//! Client batches with one changed header field and a right checksum: each has its own error, and
+//! nothing panics.
 
 use proptest::prelude::*;
 use pyrklog_log::LogConfig;
@@ -157,13 +157,13 @@ impl Field {
     ];
 }
 
-/// What a change of this field alone may lead to; an empty list means that it must be accepted.
+/// Allowed outcomes of changing this field alone; empty means it must be accepted.
 fn allowed(field: Field, before: &BatchHeader, after: &[u8]) -> Vec<ErrorCode> {
     let corrupt = vec![ErrorCode::CORRUPT_MESSAGE];
     let invalid = vec![ErrorCode::INVALID_RECORD];
     match field {
         Field::BaseOffset | Field::LastOffsetDelta | Field::RecordCount => invalid,
-        // Shorter: a checksum over too little, or a rest that is a bad batch. Longer: not there.
+        // Shorter: a checksum over too little, or a bad second batch. Longer: incomplete.
         Field::Length => [corrupt, invalid].concat(),
         Field::LeaderEpoch | Field::ProducerEpoch => Vec::new(),
         Field::BaseTimestamp | Field::MaxTimestamp => Vec::new(),
@@ -187,7 +187,7 @@ fn attribute_errors(before: &BatchHeader, attributes: i16) -> Vec<ErrorCode> {
         return vec![ErrorCode::INVALID_RECORD];
     }
     if codec != before.attributes & 7 {
-        // What one codec wrote can announce anything in another.
+        // One codec's data can announce anything in another.
         return vec![ErrorCode::INVALID_RECORD, ErrorCode::MESSAGE_TOO_LARGE];
     }
     if attributes & 8 != 0 && before.max_timestamp == -1 {
@@ -242,7 +242,7 @@ proptest! {
             TimestampType::LogAppendTime => NOW,
         };
         prop_assert_eq!((header.max_timestamp, validated.info.max_timestamp), (largest, largest));
-        // Stored once, it is stored the same again, but for who set the time.
+        // Stored again it is the same, except for the timestamp type.
         if timestamp_type == TimestampType::CreateTime {
             let (again, same) = stored(&bytes, &rules).expect("still good");
             prop_assert_eq!((same, again.rewritten), (bytes, None));
@@ -287,8 +287,8 @@ proptest! {
         prop_assert_eq!(stored(&sent, &rules()).err(), Some(ErrorCode::CORRUPT_MESSAGE));
     }
 
-    /// The body is damaged and the checksum right: refused for what the records are, or accepted if
-    /// they still make sense.
+    /// A damaged body with a right checksum: refused for its records, or accepted if they make
+    /// sense.
     #[test]
     fn damaged_records_with_a_right_checksum_never_panic(
         records in records(),

@@ -24,4 +24,8 @@ pub trait Directory: Debug + Send + Sync + Sized + 'static {
 
     /// The high watermark of one of its partitions moved.
     fn high_watermark_moved(&self);
+
+    /// One of its partitions is offline, since it broke an invariant: those who wait at it are to be
+    /// told, and the operator. Called with the partition locked.
+    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String);
 }

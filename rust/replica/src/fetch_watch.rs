@@ -79,6 +79,8 @@ pub struct Marked {
     pub position: u32,
     /// [`Change::is_to_renew`].
     pub is_to_renew: bool,
+    /// [`Change::must_answer`], where no fetch waited.
+    pub must_answer: bool,
 }
 
 /// A fetch that found too little.
@@ -169,6 +171,11 @@ impl FetchWatch {
         marked
     }
 
+    /// Gives the memory of marks back. No fetch waits, and no partition tells it of anything.
+    pub fn reset(&self) {
+        *self.state.lock() = WatchState::default();
+    }
+
     /// Whether a partition changed since marks were last taken.
     #[cfg(debug_assertions)]
     pub fn is_marked(&self, position: u32) -> bool {
@@ -222,6 +229,8 @@ pub struct Wake {
 impl WatchState {
     fn mark(&mut self, position: u32, change: Change) {
         let at = position as usize;
+        // A fetch that waits is told at once.
+        let must_answer = change.must_answer && self.waiting.is_none();
         if self.places.len() <= at {
             self.places.resize(at + 1, 0);
         }
@@ -230,10 +239,15 @@ impl WatchState {
                 self.marked.push(Marked {
                     position,
                     is_to_renew: change.is_to_renew,
+                    must_answer,
                 });
                 self.places[at] = u32::try_from(self.marked.len()).unwrap_or(u32::MAX);
             }
-            known => self.marked[known as usize - 1].is_to_renew |= change.is_to_renew,
+            known => {
+                let mark = &mut self.marked[known as usize - 1];
+                mark.is_to_renew |= change.is_to_renew;
+                mark.must_answer |= must_answer;
+            }
         }
     }
 }
@@ -302,6 +316,23 @@ mod tests {
         watch.note(4, Change::NEWS, false);
         assert!(watch.begin_wait(wait_for(1)));
         assert_eq!(marks(&watch), [(4, false)]);
+    }
+
+    #[test]
+    fn a_fetch_that_is_to_be_answered_is_so_even_if_it_does_not_wait_yet() {
+        let asked = Change {
+            wakes: true,
+            must_answer: true,
+            ..Change::RENEWAL
+        };
+        let watch = session();
+        watch.note(4, Change::NEWS, false);
+        watch.note(4, asked, false);
+        assert!(!watch.begin_wait(wait_for(1)));
+        assert!(watch.take_marks()[0].must_answer);
+        assert!(watch.begin_wait(wait_for(1)));
+        assert!(watch.note(4, asked, false).unwrap().must_answer);
+        assert!(!watch.take_marks()[0].must_answer, "it was told");
     }
 
     #[test]

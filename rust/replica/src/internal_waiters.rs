@@ -71,6 +71,15 @@ impl InternalWaiters {
         self.reads.push((end_offset, work));
     }
 
+    /// What the first and the last append wait for.
+    pub fn append_ends(&self) -> (Option<i64>, Option<i64>) {
+        let end_of = |waiter: &AppendWaiter| waiter.end_offset;
+        (
+            self.appends.front().map(end_of),
+            self.appends.back().map(end_of),
+        )
+    }
+
     /// The high watermark stands at `reached`.
     pub fn acknowledge(&mut self, reached: i64, outbox: &mut Outbox) {
         while let Some(waiter) = self.appends.front()
@@ -81,11 +90,11 @@ impl InternalWaiters {
         }
     }
 
-    /// The gate stands at `gated_end`.
-    pub fn begin_reads(&mut self, gated_end: i64, outbox: &mut Outbox) {
+    /// The gate stands at `durable_end_offset`.
+    pub fn begin_reads(&mut self, durable_end_offset: i64, outbox: &mut Outbox) {
         for (_, work) in self
             .reads
-            .extract_if(.., |(end_offset, _)| *end_offset <= gated_end)
+            .extract_if(.., |(end_offset, _)| *end_offset <= durable_end_offset)
         {
             outbox.begin_read(work);
         }

@@ -5,16 +5,22 @@
 //! that is delivered after the mutex is released.
 
 mod fetch_watchers;
+mod guard;
+mod health;
 mod in_sync;
+mod invariants;
+mod produce_waiters;
 
 pub use crate::waiters::{DoubtWaiter, ProduceWaiter};
+pub use guard::PartitionGuard;
 pub use in_sync::{CONFIRMED_WITHIN_MS, FollowerFetch};
+pub use produce_waiters::WaitFor;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
@@ -25,10 +31,11 @@ use crate::replica_progress::{Follower, high_watermark};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+
+use health::Health;
 
 /// What all partitions of a topic share.
 #[derive(Debug)]
@@ -160,7 +167,12 @@ pub struct PartitionState {
     /// Appends and reads of the control plane that wait.
     pub internal: InternalWaiters,
     topic: Arc<Topic>,
+    index: i32,
     node_id: i32,
+    /// See the module `invariants`.
+    health: Health,
+    /// The leader epoch when they were last checked.
+    checked_epoch: i32,
     followers: Vec<Follower>,
     /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
     members: Vec<i32>,
@@ -182,15 +194,6 @@ pub struct PartitionState {
     doubt_waiters: FastMap<Token, DoubtWaiter>,
 }
 
-/// What a produce request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitFor {
-    /// acks=1: this broker's durability gate.
-    Gate,
-    /// acks=-1: the high watermark.
-    Replication,
-}
-
 impl<D: Directory> Partition<D> {
     /// A partition whose log is yet to be opened.
     pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<D>, node_id: i32) -> Partition<D> {
@@ -210,7 +213,10 @@ impl<D: Directory> Partition<D> {
             write_rest: false,
             internal: InternalWaiters::default(),
             topic: Arc::clone(&topic),
+            index,
             node_id,
+            health: Health::Sound,
+            checked_epoch: -1,
             followers: Vec::new(),
             members: Vec::new(),
             is_held: false,
@@ -242,43 +248,6 @@ impl<D: Directory> Partition<D> {
     pub fn is_throttled_following(&self, node_id: i32) -> bool {
         let settings = self.topic.settings();
         settings.throttled.following.holds(self.index, node_id)
-    }
-
-    /// Takes the mutex.
-    pub fn lock(&self) -> MutexGuard<'_, PartitionState> {
-        self.state.lock()
-    }
-
-    /// Gives the mutex back, and the partition to its directory's writer if there is something to
-    /// write: at once, or later where all of it lies in the block cache and it is not much.
-    pub fn unlock_and_write(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
-        let flush_bytes = self.dir.flush_bytes();
-        self.unlock_and_write_from(state, flush_bytes);
-    }
-
-    /// The same, but nothing waits.
-    pub fn unlock_and_write_all(self: &Arc<Self>, state: MutexGuard<'_, PartitionState>) {
-        self.unlock_and_write_from(state, 0);
-    }
-
-    fn unlock_and_write_from(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, PartitionState>,
-        flush_bytes: usize,
-    ) {
-        let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
-        // What is in the writer's hands he gives back, and looks again.
-        let Some(log) = ready else { return };
-        let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
-        if is_due && !state.queued {
-            state.queued = true;
-            drop(state);
-            self.dir.write(Arc::clone(self));
-        } else if !is_due && !state.queued && !state.queued_later {
-            state.queued_later = true;
-            drop(state);
-            self.dir.write_later(Arc::clone(self));
-        }
     }
 }
 
@@ -336,12 +305,16 @@ impl PartitionState {
         }
     }
 
-    /// Takes the controller's decision. False for one that is older than what is known.
+    /// Takes the controller's decision. False for one that is older than what is known, or that
+    /// cannot be: this broker is to lead and is not in sync, or one is in sync that is no replica.
     ///
     /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
     /// be in the middle of a truncation, and where its epoch begins is known only behind that.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        if decision.leader_epoch < self.leader_epoch {
+        let is_replica = |id: &i32| decision.replicas.contains(id);
+        let may_lead = decision.isr.contains(&self.node_id) && decision.isr.iter().all(is_replica);
+        let is_fit = decision.leader.is_some() || may_lead;
+        if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
@@ -403,45 +376,6 @@ impl PartitionState {
         }
     }
 
-    /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
-    /// there is nothing to wait for.
-    pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
-        if self.is_reached(what, waiter.end_offset) {
-            return false;
-        }
-        match what {
-            WaitFor::Gate => self.gate_waiters.insert(waiter),
-            WaitFor::Replication => self.replication_waiters.insert(waiter),
-        };
-        true
-    }
-
-    /// Whether all below `end_offset` is acknowledged, or there is no log.
-    pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
-        let mark = self.log.as_ref().map(|log| match what {
-            WaitFor::Gate => log.gated_end(),
-            WaitFor::Replication => log.high_watermark(),
-        });
-        mark.is_none_or(|mark| mark >= end_offset)
-    }
-
-    /// Nobody waits for this acknowledgement any more.
-    pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
-        match what {
-            WaitFor::Gate => self.gate_waiters.remove(&waiter),
-            WaitFor::Replication => self.replication_waiters.remove(&waiter),
-        };
-    }
-
-    /// (produce waiters, fetches that wait).
-    pub fn waiting(&self) -> (usize, usize) {
-        let watchers = self.fetch_watchers.values();
-        (
-            self.gate_waiters.len() + self.replication_waiters.len(),
-            watchers.filter(|one| one.watch.is_waiting()).count(),
-        )
-    }
-
     /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
@@ -456,7 +390,8 @@ impl PartitionState {
 
     /// Tells the directory what of the log is not in files by now.
     pub fn count_unwritten(&mut self, dir: &impl Directory) {
-        let now = self.log.as_ref().map(Log::unwritten).unwrap_or_default();
+        let log = self.log.as_ref().filter(|_| !self.has_failed());
+        let now = log.map(Log::unwritten).unwrap_or_default();
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
@@ -477,7 +412,7 @@ impl PartitionState {
         let Some(log) = &mut self.log else {
             return false;
         };
-        let gated_end = log.gated_end();
+        let durable_end_offset = log.durable_end_offset();
         let allowed = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
@@ -489,33 +424,27 @@ impl PartitionState {
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }
-            _ => high_watermark(self.node_id, gated_end, &self.members, &self.followers),
+            _ => high_watermark(
+                self.node_id,
+                durable_end_offset,
+                &self.members,
+                &self.followers,
+            ),
         };
         let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
         let starts_elsewhere =
             self.role == Role::Follower && follow_log_start(log, self.leader_log_start);
         let reached = log.high_watermark();
-        answer_up_to(&mut self.gate_waiters, gated_end, outbox);
-        self.internal.begin_reads(gated_end, outbox);
-        // The high watermark has moved with enough replicas in sync only.
-        answer_up_to(&mut self.replication_waiters, reached, outbox);
-        self.internal.acknowledge(reached, outbox);
+        // A partition that cannot be right acknowledges nothing and shows nothing.
+        if !self.is_sound() {
+            return false;
+        }
+        self.acknowledge(durable_end_offset, reached, outbox);
         self.notify_fetches(new_bytes, has_grown, moved, outbox);
         if starts_elsewhere {
             self.tell_fetches_later();
         }
         moved
-    }
-
-    /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
-    pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let of_gate = std::mem::take(&mut self.gate_waiters);
-        let of_replication = std::mem::take(&mut self.replication_waiters);
-        for waiter in of_gate.into_iter().chain(of_replication) {
-            answer(&waiter, error, outbox);
-        }
-        self.internal.fail(error, outbox);
-        self.wake_fetches(outbox);
     }
 }
 
@@ -524,25 +453,4 @@ fn follow_log_start(log: &mut Log, leader_log_start: i64) -> bool {
     let target = leader_log_start.min(log.high_watermark());
     // A log that fails says so at its directory.
     target > log.log_start_offset() && log.advance_log_start(target).is_ok()
-}
-
-fn answer_up_to(waiters: &mut BTreeSet<ProduceWaiter>, mark: i64, outbox: &mut Outbox) {
-    while waiters
-        .first()
-        .is_some_and(|waiter| waiter.end_offset <= mark)
-    {
-        if let Some(waiter) = waiters.pop_first() {
-            answer(&waiter, ErrorCode::NONE, outbox);
-        }
-    }
-}
-
-fn answer(waiter: &ProduceWaiter, error: ErrorCode, outbox: &mut Outbox) {
-    let message = NetworkEvent::Produced {
-        token: waiter.token,
-        sequence: waiter.sequence,
-        index: waiter.index,
-        error,
-    };
-    outbox.push(waiter.thread as usize, message);
 }

@@ -242,17 +242,17 @@ impl Follower {
     }
 }
 
-/// The high watermark that `gated_end` (the leader's own durable end) and the followers allow:
+/// The high watermark that `durable_end_offset` (the leader's own durable end) and the followers allow:
 /// the smallest of the leader's gate and the log end offset of every other one of `members`: those
 /// in sync, and those that are about to be.
 /// `None` while one of them has not fetched yet. The caller never moves the high watermark back.
 pub fn high_watermark(
     leader: i32,
-    gated_end: i64,
+    durable_end_offset: i64,
     members: &[i32],
     followers: &[Follower],
 ) -> Option<i64> {
-    let mut end = gated_end;
+    let mut end = durable_end_offset;
     for member in members.iter().filter(|member| **member != leader) {
         let follower = followers.iter().find(|follower| follower.id == *member)?;
         if follower.log_end_offset < 0 {

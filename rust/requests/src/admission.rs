@@ -14,8 +14,11 @@
 //!
 //! Other brokers have a share of their own ([`pyrklog_base::reply_memory`]).
 
-use crate::client::{Client, Exclusive};
+use crate::client::Client;
+use crate::client_context::ClientContext;
 use crate::context::Context;
+use crate::delayed::Delayed;
+use crate::handled::Halt;
 use crate::outcome::{Close, Hold};
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_base::network_event::NetworkEvent;
@@ -43,38 +46,40 @@ const FETCH_WAIT_MAX_MS: i64 = 500;
 /// The connection turns out to be another broker's.
 pub fn become_brokers(cx: &Context, client: &mut Client) {
     forget(cx, client);
-    client.is_broker = true;
+    client.context.is_broker = true;
 }
 
-/// Whether a request may go on that will hold about `bytes`; else the connection is held.
-pub fn admit(cx: &mut Context, client: &mut Client, bytes: usize) -> bool {
+/// Lets a request go on that will hold about `bytes`.
+///
+/// # Errors
+/// It waits until there is memory for its reply.
+pub fn admit(cx: &mut Context, client: &ClientContext, bytes: usize) -> Result<(), Halt> {
     let memory = &cx.services.replies;
     let is_little = bytes.saturating_add(client.reply_bytes) <= FREE_BYTES;
     if is_little || memory.fits(client.is_broker, client.id, bytes) {
-        return true;
+        return Ok(());
     }
-    client.hold = Some(Hold::Replies { bytes });
     note_short(cx, client.is_broker);
-    false
+    Err(Halt::Wait(Hold::Replies { bytes }))
 }
 
 /// The same for a request of so many partitions that need `each_bytes`.
 ///
 /// # Errors
-/// Too many for the memory there is, whoever else needs some.
+/// It waits; or its partitions are too many for the memory there is, and the connection closes.
 pub fn admit_partitions(
     cx: &mut Context,
-    client: &mut Client,
+    client: &ClientContext,
     partitions: usize,
     each_bytes: usize,
-) -> Result<bool, Close> {
+) -> Result<(), Halt> {
     let bytes = partitions * each_bytes;
     let most_bytes = cx.services.replies.max_bytes() / REQUEST_SHARE;
     if partitions > REQUEST_PARTITIONS_MIN && bytes > most_bytes {
         let reason = format!("{partitions} partitions need too much of the memory for replies");
-        return Err(Close::Protocol(reason));
+        return Err(Close::Protocol(reason).into());
     }
-    Ok(admit(cx, client, bytes))
+    admit(cx, client, bytes)
 }
 
 /// A request waits for memory. Other threads have connections that may give some up.
@@ -90,7 +95,7 @@ fn note_short(cx: &mut Context, is_broker: bool) {
     }
 }
 
-fn is_short(cx: &Context, client: &Client) -> bool {
+fn is_short(cx: &Context, client: &ClientContext) -> bool {
     let now_ms = cx.now.mono_ms;
     cx.services.replies.is_short(client.is_broker, now_ms)
 }
@@ -102,30 +107,33 @@ pub fn count(cx: &mut Context, client: &mut Client) {
     } else if client.unread_since_ms == NEVER_MS {
         client.unread_since_ms = cx.now.mono_ms;
     }
-    let work_bytes = match &client.exclusive {
-        Some(Exclusive::Fetch(work)) => work.parts.len() * FETCH_PARTITION_BYTES,
-        Some(Exclusive::ListOffsets(work)) => work.partition_count() * OTHER_PARTITION_BYTES,
+    let work_bytes = match &client.delayed {
+        Some(Delayed::Fetch(work)) => work.parts.len() * FETCH_PARTITION_BYTES,
+        Some(Delayed::ListOffsets(work)) => work.partition_count() * OTHER_PARTITION_BYTES,
         _ => 0,
     };
-    let bytes = client.out.memory_bytes() + client.pending_bytes + work_bytes;
+    let bytes = client.out.memory_bytes() + client.produces.memory_bytes() + work_bytes;
     set(cx, client, if bytes > FREE_BYTES { bytes } else { 0 });
-    cx.is_hungry |= client.reply_bytes > 0 && is_short(cx, client);
+    cx.is_hungry |= client.context.reply_bytes > 0 && is_short(cx, &client.context);
 }
 
 /// The connection is gone, and what it held.
 pub fn forget(cx: &Context, client: &mut Client) {
     set(cx, client, 0);
-    cx.services.replies.of(client.is_broker).release(client.id);
+    cx.services
+        .replies
+        .of(client.context.is_broker)
+        .release(client.context.id);
 }
 
 fn set(cx: &Context, client: &mut Client, bytes: usize) {
-    let budget = cx.services.replies.of(client.is_broker);
-    if bytes != client.reply_bytes {
-        budget.change(client.reply_bytes, bytes);
-        client.reply_bytes = bytes;
+    let budget = cx.services.replies.of(client.context.is_broker);
+    if bytes != client.context.reply_bytes {
+        budget.change(client.context.reply_bytes, bytes);
+        client.context.reply_bytes = bytes;
     }
     if bytes == 0 && !matches!(client.hold, Some(Hold::Replies { .. })) {
-        budget.release(client.id);
+        budget.release(client.context.id);
     }
 }
 
@@ -140,45 +148,46 @@ pub enum Looked {
     FinishFetch,
 }
 
-/// Looks whether a connection that was held may go on, or whether it has to go for the sake of
-/// others.
-///
-/// # Errors
-/// Its reply stays unread while requests wait.
-pub fn look(cx: &mut Context, client: &mut Client) -> Result<Looked, Close> {
-    let now_ms = cx.now.mono_ms;
-    if client.reply_bytes > 0 && is_short(cx, client) {
+/// When a connection is closed for the sake of others, since its replies stay unread while requests
+/// wait; [`NEVER_MS`] while none do.
+pub fn unread_due_ms(cx: &Context, client: &Client) -> i64 {
+    match client.context.reply_bytes > 0 && is_short(cx, &client.context) {
+        true => client.unread_since_ms.saturating_add(UNREAD_MAX_MS + 1),
+        false => NEVER_MS,
+    }
+}
+
+/// Looks whether a connection that was held may go on, or whether its fetch has to end for the sake
+/// of others.
+pub fn look(cx: &mut Context, client: &mut Client) -> Looked {
+    if client.context.reply_bytes > 0 && is_short(cx, &client.context) {
         cx.is_hungry = true;
-        let unread_ms = now_ms.saturating_sub(client.unread_since_ms);
-        if unread_ms > UNREAD_MAX_MS {
-            let reason = "its replies stayed unread while memory for replies was short";
-            return Err(Close::Protocol(reason.into()));
-        }
-        if let Some(Exclusive::Fetch(work)) = &client.exclusive
-            && work.has_waited(FETCH_WAIT_MAX_MS, now_ms)
+        if let Some(Delayed::Fetch(work)) = &client.delayed
+            && work.has_waited(FETCH_WAIT_MAX_MS, cx.now.mono_ms)
         {
-            return Ok(Looked::FinishFetch);
+            return Looked::FinishFetch;
         }
     }
     let Some(Hold::Replies { bytes }) = client.hold else {
-        return Ok(Looked::Keep);
+        return Looked::Keep;
     };
     let memory = &cx.services.replies;
-    if memory.fits(client.is_broker, client.id, bytes) {
+    if memory.fits(client.context.is_broker, client.context.id, bytes) {
         client.hold = None;
-        return Ok(Looked::GoOn);
+        return Looked::GoOn;
     }
-    note_short(cx, client.is_broker);
-    Ok(Looked::Keep)
+    note_short(cx, client.context.is_broker);
+    Looked::Keep
 }
 
-/// Whether a request may go on that takes long if `is_heavy`; else its connection is held until it
-/// is its turn.
-pub fn admit_heavy(cx: &mut Context, client: &mut Client, is_heavy: bool) -> bool {
+/// Lets a request go on that takes long if `is_heavy`.
+///
+/// # Errors
+/// It waits for its turn.
+pub fn admit_heavy(cx: &mut Context, client: &ClientContext, is_heavy: bool) -> Result<(), Halt> {
     if !is_heavy || cx.heavy.begin(client.token) {
-        return true;
+        return Ok(());
     }
-    client.hold = Some(Hold::Heavy);
     cx.heavy.wait(client.is_broker, client.host, client.token);
-    false
+    Err(Halt::Wait(Hold::Heavy))
 }

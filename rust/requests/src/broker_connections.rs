@@ -22,7 +22,7 @@ pub fn recognise(cx: &Context, client: &mut Client, row: &ApiRow, api_version: i
     let Some(cluster) = &cx.services.config.cluster else {
         return;
     };
-    if client.is_broker || *client.listener != *cluster.listener {
+    if client.context.is_broker || *client.context.listener != *cluster.listener {
         return;
     }
     let is_broker = row.is_between_brokers

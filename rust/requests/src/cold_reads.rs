@@ -16,7 +16,7 @@ use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
-use pyrklog_storage::reader_queue::{Desk, Job, STUCK_MS, Step};
+use pyrklog_storage::reader_queue::{Job, ReaderWorker, STUCK_MS, Step};
 
 /// Beyond a fetch's own wait, a read is not given up before this while the fetch has something
 /// else to say: the next fetch would only ask for it again.
@@ -50,8 +50,8 @@ pub struct ReadTicket {
 
 impl ReadTicket {
     /// A reader begins a step of it.
-    pub fn step(&self, desk: &Desk<'_>) {
-        desk.step();
+    pub fn step(&self, worker: &ReaderWorker<'_>) {
+        worker.step();
         self.step.begin();
     }
 
@@ -136,8 +136,8 @@ impl Reading {
             && (has_something
                 || now_ms >= self.began_ms + PATIENCE_MS
                 || out.all(|(queue, step)| {
-                    let stands_still = step.age_ms(now_ms).is_some_and(|ms| ms > STUCK_MS);
-                    stands_still || readers.queue(*queue).is_stuck(now_ms)
+                    let is_hanging = step.age_ms(now_ms).is_some_and(|ms| ms > STUCK_MS);
+                    is_hanging || readers.queue(*queue).is_stuck(now_ms)
                 }))
         {
             return true;
@@ -189,8 +189,8 @@ pub struct FetchJob {
 }
 
 impl Job for FetchJob {
-    fn run(mut self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
-        self.read(desk, buffer);
+    fn run(mut self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
+        self.read(worker, buffer);
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.post(self.ticket.place, self);
     }
@@ -201,13 +201,13 @@ impl Job for FetchJob {
 }
 
 impl FetchJob {
-    fn read(&mut self, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+    fn read(&mut self, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
         let wait = self.wait;
         for part in &mut self.parts {
             if self.ticket.is_abandoned() {
                 return;
             }
-            self.ticket.step(desk);
+            self.ticket.step(worker);
             part.read = read_partition(
                 &part.partition,
                 &part.target,
@@ -220,7 +220,7 @@ impl FetchJob {
                 if wait == Wait::Blocking {
                     slice.read_ahead();
                 }
-                load(slice, part.load_bytes, &self.ticket, desk, (buffer, wait));
+                load(slice, part.load_bytes, &self.ticket, worker, (buffer, wait));
             }
         }
     }
@@ -231,7 +231,7 @@ fn load(
     slice: &Slice,
     load_bytes: usize,
     ticket: &ReadTicket,
-    desk: &Desk<'_>,
+    worker: &ReaderWorker<'_>,
     (buffer, wait): (&mut Vec<u8>, Wait),
 ) {
     buffer.resize(COPY_BUFFER_BYTES, 0);
@@ -241,7 +241,7 @@ fn load(
         && let Ok(count @ 1..) = slice.read(done, buffer, wait)
     {
         done += count;
-        ticket.step(desk);
+        ticket.step(worker);
     }
 }
 

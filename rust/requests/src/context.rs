@@ -6,8 +6,9 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchRequest;
 use pyrklog_wire::produce::ProduceRequest;
 
-use crate::client::Client;
+use crate::client_context::ClientContext;
 use crate::heavy::Heavy;
+use crate::out_queue::OutQueue;
 use crate::produce::delayed::PendingProduce;
 use crate::produce::verdicts::Verdict;
 use crate::services::Services;
@@ -66,6 +67,7 @@ pub struct Context {
     pub verdicts: Vec<Verdict>,
     spare_memories: Vec<Vec<u8>>,
     spare_produces: Vec<PendingProduce>,
+    last_wait: u64,
 }
 
 impl Context {
@@ -96,6 +98,7 @@ impl Context {
             verdicts: Vec::new(),
             spare_memories: Vec::new(),
             spare_produces: Vec::new(),
+            last_wait: 0,
         }
     }
 
@@ -120,7 +123,7 @@ impl Context {
     }
 
     /// Where answers for a client go.
-    pub fn place_of(&self, client: &Client) -> Place {
+    pub fn place_of(&self, client: &ClientContext) -> Place {
         Place {
             thread: self.thread,
             token: client.token,
@@ -133,6 +136,12 @@ impl Context {
             Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         }
+    }
+
+    /// A number for what a client waits for; no other client of the thread has it.
+    pub fn next_wait(&mut self) -> u64 {
+        self.last_wait += 1;
+        self.last_wait
     }
 
     /// An empty vector, reused when possible.
@@ -164,10 +173,10 @@ impl Context {
     }
 }
 
-/// Sees that the output has memory from the thread's spares rather than new one.
-pub fn borrow_memory(cx: &mut Context, client: &mut Client) {
-    if client.out.is_empty() && client.out.memory().capacity() == 0 {
+/// Sees that an output has memory from the thread's spares rather than new one.
+pub fn borrow_memory(cx: &mut Context, out: &mut OutQueue) {
+    if out.is_empty() && out.memory().capacity() == 0 {
         let memory = cx.take_memory();
-        client.out.give_memory(memory);
+        out.give_memory(memory);
     }
 }

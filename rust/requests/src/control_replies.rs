@@ -1,14 +1,17 @@
 //! What the control plane hands to a connection, and what is told about its end.
 
-use pyrklog_wire::header::encode_response_header;
+use pyrklog_wire::api::key;
+use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
 use pyrklog_base::ids::RequestId;
 use pyrklog_base::network_event::{Answer, NetworkEvent};
+use pyrklog_control::api::Event;
 
-use crate::client::{Client, Exclusive};
-use crate::context::Context;
-use crate::context::borrow_memory;
+use crate::client::Client;
+use crate::context::{Context, borrow_memory};
+use crate::delayed::Delayed;
 use crate::outcome::Close;
+use crate::request::Request;
 use crate::services::Services;
 use crate::{admission, metadata};
 
@@ -20,25 +23,25 @@ pub fn reply(
     request: RequestId,
     answer: Answer,
 ) -> Result<(), Close> {
-    let is_under_way = match &client.exclusive {
-        Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) => *id == request,
+    let is_under_way = match &client.delayed {
+        Some(Delayed::Control { id, .. } | Delayed::Metadata { id, .. }) => *id == request,
         _ => false,
     };
     if !is_under_way {
         return Ok(());
     }
-    let Some(exclusive) = client.exclusive.take() else {
+    let Some(delayed) = client.delayed.take() else {
         return Ok(());
     };
-    borrow_memory(cx, client);
-    match (exclusive, answer) {
+    borrow_memory(cx, &mut client.out);
+    match (delayed, answer) {
         (_, Answer::Close) => Err(Close::Silently),
         (_, Answer::NoRoom(bytes)) => {
             let reason = format!("no memory for its answer of {bytes} bytes");
             Err(Close::Protocol(reason))
         }
         (
-            Exclusive::Control {
+            Delayed::Control {
                 api_key,
                 api_version,
                 correlation_id,
@@ -57,7 +60,7 @@ pub fn reply(
             ended
         }
         (
-            Exclusive::Metadata {
+            Delayed::Metadata {
                 api_version,
                 correlation_id,
                 frame,
@@ -65,16 +68,33 @@ pub fn reply(
                 ..
             },
             Answer::Resume(errors),
-        ) => metadata::handle::answer(
-            cx,
-            client,
-            api_version,
-            correlation_id,
-            &frame[body_start..],
-            &errors,
-        ),
+        ) => {
+            let header = RequestHeader {
+                api_key: key::METADATA,
+                api_version,
+                correlation_id,
+                client_id: None,
+            };
+            let request = Request {
+                client: &client.context,
+                header,
+                frame: &frame,
+                body_start,
+            };
+            metadata::handle::answer(cx, request, &errors, &mut client.out)
+        }
         // `reply` to what needs `resume`, or the other way round: no answer fits.
         _ => Err(Close::Silently),
+    }
+}
+
+/// The client of what is under way on the connection has gone: the control plane learns of it, if
+/// it still works for it.
+pub fn tell_gone(services: &Services, client: &Client) {
+    if let Some(Delayed::Control { id, .. } | Delayed::Metadata { id, .. }) = client.delayed
+        && services.channel.holds(id)
+    {
+        services.events.push(Event::ClientGone { id });
     }
 }
 
@@ -112,9 +132,9 @@ pub fn report(cx: &Context, client: &Client, close: &Close) {
     };
     let fields = vec![
         ("reason", reason.clone()),
-        ("peer", client.host.to_string()),
-        ("listener", client.listener.to_string()),
-        ("connection", client.id.to_string()),
+        ("peer", client.context.host.to_string()),
+        ("listener", client.context.listener.to_string()),
+        ("connection", client.context.id.to_string()),
     ];
     let events = &cx.services.events;
     events.client_notice(event, CLOSED_TOLD_MAX, cx.now.mono_ms, fields);

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use pyrklog_wire::api::{self, key};
-use pyrklog_wire::header::{RequestHeader, encode_response_header};
+use pyrklog_wire::header::RequestHeader;
 
-use crate::client::{Client, Exclusive};
+use crate::client_context::ClientContext;
 use crate::context::Context;
-use crate::outcome::{Close, Hold, Step};
-use crate::services::Services;
-use pyrklog_base::ids::{Place, RequestId};
+use crate::delayed::Delayed;
+use crate::handled::{Halt, Handled, Outcome};
+use crate::out_queue::OutQueue;
+use crate::outcome::{Close, Hold};
+use crate::request::Request;
+use pyrklog_base::ids::RequestId;
 use pyrklog_control::api::{ControlRequest, Event};
 use pyrklog_control::heartbeat::Heartbeat;
 use pyrklog_control::offset_commit::{self, OffsetCommit};
@@ -27,20 +30,18 @@ fn is_kept(api_key: i16) -> bool {
     )
 }
 
-/// A place at the control plane for a request of which `body_bytes` are copied; without one the
-/// connection is held.
+/// A place at the control plane for a request of which `body_bytes` are copied.
+///
+/// # Errors
+/// It waits until there is one.
 pub fn begin(
     cx: &Context,
-    client: &mut Client,
+    client: &ClientContext,
     api_key: i16,
     body_bytes: usize,
-) -> Option<RequestId> {
-    client.has_turn = false;
+) -> Result<RequestId, Halt> {
     let asked = Asked {
-        place: Place {
-            thread: cx.thread,
-            token: client.token,
-        },
+        place: cx.place_of(client),
         host: client.host,
         body_bytes,
         is_commit: api_key == key::OFFSET_COMMIT,
@@ -48,63 +49,56 @@ pub fn begin(
     };
     let is_between_brokers = api::lookup(api_key).is_some_and(|row| row.is_between_brokers);
     if is_between_brokers || api_key == key::HEARTBEAT {
-        return Some(cx.services.channel.begin_placeless(asked));
+        return Ok(cx.services.channel.begin_placeless(asked));
     }
     let id = cx.services.channel.begin(asked);
-    if id.is_none() {
-        client.hold = Some(Hold::ControlFull);
-    }
-    id
+    id.ok_or(Halt::Wait(Hold::ControlFull))
 }
 
 /// Hands a request of an API that the control plane owns to it.
-pub fn handle(
-    cx: &mut Context,
-    client: &mut Client,
-    header: RequestHeader<'_>,
-    frame: &[u8],
-    body_start: usize,
-) -> Result<Step, Close> {
+pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_key,
         api_version,
         correlation_id,
-        ..
-    } = header;
-    let body = &frame[body_start..];
+        client_id,
+    } = request.header;
+    let (client, body) = (request.client, request.body());
     if is_kept(api_key) && body.len() > KEPT_BODY_MAX_BYTES {
         let name = api::lookup(api_key).map_or("", |row| row.name);
-        return Err(Close::Protocol(format!("{name} of {} bytes", body.len())));
+        let reason = format!("{name} of {} bytes", body.len());
+        return Err(Close::Protocol(reason).into());
     }
     if api_key == key::OFFSET_COMMIT {
         let waiting = cx.services.channel.waiting_memory();
         let no_room = waiting.commits.is_full_for(client.host);
         if let Some(answer) = offset_commit::refusal(body, api_version, no_room) {
-            let open = client.out.begin_frame();
-            encode_response_header(client.out.memory(), api_key, api_version, correlation_id);
-            client.out.memory().extend_from_slice(&answer);
-            client.out.end_frame(open)?;
-            return Ok(Step::Taken);
+            request.reply(out, |reply| {
+                reply.extend_from_slice(&answer);
+                Ok(())
+            })?;
+            return Ok(Outcome::Replied);
         }
     }
-    let body_bytes = frame.len() - body_start;
-    let Some(id) = begin(cx, client, api_key, body_bytes) else {
-        return Ok(Step::Wait);
-    };
-    client.exclusive = Some(Exclusive::Control {
-        id,
-        api_key,
-        api_version,
-        correlation_id,
-    });
+    let id = begin(cx, client, api_key, body.len())?;
     let request = ControlRequest {
         id,
         api_key,
         api_version,
-        session: client.session(header.client_id),
-        body: frame[body_start..].to_vec(),
+        session: client.session(client_id),
+        body: body.to_vec(),
     };
-    let event = match api_key {
+    cx.services.events.push(event_of(cx, request));
+    Ok(Outcome::Delayed(Delayed::Control {
+        id,
+        api_key,
+        api_version,
+        correlation_id,
+    }))
+}
+
+fn event_of(cx: &Context, request: ControlRequest) -> Event {
+    match request.api_key {
         key::HEARTBEAT => match Heartbeat::decode(request) {
             Ok(heartbeat) => Event::Heartbeat(Box::new(heartbeat)),
             Err(request) => Event::Request(*request),
@@ -114,20 +108,5 @@ pub fn handle(
             Err(request) => Event::Request(*request),
         },
         _ => Event::Request(request),
-    };
-    cx.services.events.push(event);
-    if client.hung_up {
-        tell_gone(&cx.services, client);
-    }
-    Ok(Step::Taken)
-}
-
-/// The client of what is under way on the connection has gone: the control plane learns of it, if
-/// it still works for it.
-pub fn tell_gone(services: &Services, client: &Client) {
-    if let Some(Exclusive::Control { id, .. } | Exclusive::Metadata { id, .. }) = client.exclusive
-        && services.channel.holds(id)
-    {
-        services.events.push(Event::ClientGone { id });
     }
 }

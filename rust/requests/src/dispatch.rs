@@ -3,10 +3,13 @@
 use pyrklog_wire::api::{self, Owner, key};
 use pyrklog_wire::header::RequestHeader;
 
+use crate::carry_out::carry_out;
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};
+use crate::handled::{Halt, Handled};
 use crate::outcome::{Close, Hold, Step};
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
+use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
     list_offsets, metadata, offset_for_leader_epoch, produce,
@@ -16,16 +19,10 @@ use crate::{
 /// make small elements grow in memory.
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Produce requests of a connection that wait for their answers before its next one waits too.
-/// The bound on unwritten bytes does not hold those that append nothing (refused, or duplicates).
-const PENDING_MAX: usize = 1000;
-
-/// The same for the memory of their answers.
-const PENDING_MAX_BYTES: usize = 4 * 1024 * 1024;
-
 /// Works on one frame (without its length prefix).
 pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step, Close> {
-    let step = begin(cx, client, frame);
+    let handled = handle(cx, client, frame);
+    let step = carry_out(cx, client, handled);
     if matches!(step, Ok(Step::Taken)) {
         if cx.heavy.end_request() {
             cx.statistics.heavy_requests.add(1);
@@ -36,7 +33,7 @@ pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Resu
     step
 }
 
-fn begin(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step, Close> {
+fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     let (header, body_start) = RequestHeader::parse(frame)
         .map_err(|error| Close::Protocol(format!("request header: {error}")))?;
     let RequestHeader {
@@ -48,13 +45,12 @@ fn begin(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step
     let in_cluster = cx.services.config.cluster.is_some();
     let served = api::lookup(api_key).filter(|row| in_cluster || !row.is_between_brokers);
     let Some(row) = served else {
-        return Err(Close::Protocol(format!("API key {api_key} is unknown")));
+        return Err(Close::Protocol(format!("API key {api_key} is unknown")).into());
     };
     broker_connections::recognise(cx, client, row, api_version, &frame[body_start..]);
     if api_key == key::PRODUCE && row.serves(api_version) {
-        if client.pending.len() >= PENDING_MAX || client.pending_bytes >= PENDING_MAX_BYTES {
-            client.hold = Some(Hold::Order);
-            return Ok(Step::Wait);
+        if client.produces.is_full() {
+            return Err(Halt::Wait(Hold::Order));
         }
         // The header borrows the frame, which is patched in place: keep what is needed of it.
         let arrival = Arrival {
@@ -63,39 +59,36 @@ fn begin(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step
             body_start,
             is_admin: header.client_id == Some(ADMIN_CLIENT_ID),
         };
-        return produce::handle(cx, client, arrival, frame);
+        return produce::handle(cx, &client.context, &mut client.produces, arrival, frame);
     }
-    if !client.pending.is_empty() {
-        client.hold = Some(Hold::Order);
-        return Ok(Step::Wait);
+    if !client.produces.is_empty() {
+        return Err(Halt::Wait(Hold::Order));
     }
     if frame.len() > OTHER_REQUEST_MAX_BYTES {
-        return Err(Close::Protocol(format!(
-            "{} of {} bytes",
-            row.name,
-            frame.len()
-        )));
+        let reason = format!("{} of {} bytes", row.name, frame.len());
+        return Err(Close::Protocol(reason).into());
     }
-    if !admission::admit_heavy(cx, client, frame.len() > heavy::FRAME_BYTES) {
-        return Ok(Step::Wait);
-    }
-    borrow_memory(cx, client);
+    admission::admit_heavy(cx, &client.context, frame.len() > heavy::FRAME_BYTES)?;
+    borrow_memory(cx, &mut client.out);
     cx.statistics.request(api_key);
+    let request = Request {
+        client: &client.context,
+        header,
+        frame,
+        body_start,
+    };
+    let out = &mut client.out;
     if !row.advertises(api_version) {
-        return api_versions::handle::refuse_version(cx, client, row, correlation_id, api_version);
+        return api_versions::handle::refuse_version(cx, request, row, out);
     }
     match api_key {
-        key::PRODUCE => produce::old_versions::refuse(client, header, frame, body_start),
-        key::FETCH => fetch::handle(cx, client, header, frame, body_start),
-        key::LIST_OFFSETS => list_offsets::handle(cx, client, header, frame, body_start),
-        key::OFFSET_FOR_LEADER_EPOCH => {
-            offset_for_leader_epoch::handle(cx, client, header, frame, body_start)
-        }
-        key::API_VERSIONS => api_versions::handle::handle(cx, client, header, frame, body_start),
-        key::METADATA => metadata::handle::handle(cx, client, header, frame, body_start),
-        _ if row.owner == Owner::Python => {
-            control_requests::handle(cx, client, header, frame, body_start)
-        }
-        _ => Err(Close::Protocol(format!("{} is not served", row.name))),
+        key::PRODUCE => produce::old_versions::refuse(request, out),
+        key::FETCH => fetch::handle(cx, request, out),
+        key::LIST_OFFSETS => list_offsets::handle(cx, request, out),
+        key::OFFSET_FOR_LEADER_EPOCH => offset_for_leader_epoch::handle(cx, request, out),
+        key::API_VERSIONS => api_versions::handle::handle(cx, request, out),
+        key::METADATA => metadata::handle::handle(cx, request, out),
+        _ if row.owner == Owner::Python => control_requests::handle(cx, request, out),
+        _ => Err(Close::Protocol(format!("{} is not served", row.name)).into()),
     }
 }

@@ -22,16 +22,17 @@ use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
 
 use crate::admission;
-use crate::client::{Client, Exclusive};
-use crate::cold_reads::FetchJob;
-use crate::context::Context;
-use crate::context::borrow_memory;
+use crate::client_context::ClientContext;
+use crate::context::{Context, borrow_memory};
+use crate::delayed::Delayed;
 use crate::fetch::delayed::{FetchParams, FetchPart, FetchWork};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, Reader, Target};
+use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
+use crate::out_queue::OutQueue;
 use crate::outcome::Close;
-use crate::outcome::Step;
+use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_control::api::{CaughtUp, Event};
@@ -52,27 +53,22 @@ const FOLLOWER_READS_SINCE: i16 = 11;
 const ZSTD_SINCE: i16 = 10;
 
 /// Serves a request.
-pub fn handle(
-    cx: &mut Context,
-    client: &mut Client,
-    header: RequestHeader<'_>,
-    frame: &[u8],
-    body_start: usize,
-) -> Result<Step, Close> {
+pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_version,
         correlation_id,
         ..
-    } = header;
+    } = arrived.header;
+    let (client, frame) = (arrived.client, arrived.frame);
     let mut request = std::mem::take(&mut cx.fetch_request);
-    if let Err(error) = request.decode(frame, body_start, api_version) {
-        return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")));
+    if let Err(error) = request.decode(frame, arrived.body_start, api_version) {
+        return Err(Close::Protocol(format!("Fetch v{api_version}: {error}")).into());
     }
     let now_ms = cx.now.mono_ms;
     let services = Arc::clone(&cx.services);
-    if !admits(cx, client, &request)? {
+    if let Err(halt) = admit(cx, client, &request) {
         cx.fetch_request = request;
-        return Ok(Step::Wait);
+        return Err(halt);
     }
     let mut fresh_id = || services.session_ids.positive();
     let begun = services.sessions.begin(
@@ -87,8 +83,8 @@ pub fn handle(
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
-            answer_error(client, api_version, correlation_id, error)?;
-            return Ok(Step::Taken);
+            answer_error(arrived, error, out)?;
+            return Ok(Outcome::Replied);
         }
     };
     let limit = cx.services.config.fetch_max_bytes;
@@ -111,19 +107,17 @@ pub fn handle(
     };
     let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
-    advance(cx, client, work)?;
-    Ok(Step::Taken)
+    Ok(advance(cx, client, work, out)?)
 }
 
-/// Whether a request may go on, as far as its time and its memory are concerned; else its connection
-/// is held.
-fn admits(cx: &mut Context, client: &mut Client, request: &FetchRequest) -> Result<bool, Close> {
+/// Lets a request go on, as far as its time and its memory are concerned.
+fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Result<(), Halt> {
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request.session_id, cx.versions());
+    admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
     // What a session adds to the memory is bounded with the sessions.
     let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
-    Ok(admission::admit_heavy(cx, client, due > heavy::PARTITIONS)
-        && admission::admit_partitions(cx, client, partitions, each_bytes)?)
+    admission::admit_partitions(cx, client, partitions, each_bytes)
 }
 
 /// Who fetches.
@@ -169,7 +163,7 @@ impl<'f> Asker<'f> {
         }
     }
 
-    fn reader(&self, client: &Client) -> Reader {
+    fn reader(&self, client: &ClientContext) -> Reader {
         Reader {
             principal: Arc::clone(&client.principal),
             listener: Arc::clone(&client.listener),
@@ -194,7 +188,7 @@ impl<'f> Asker<'f> {
 /// again.
 fn find_parts(
     cx: &mut Context,
-    client: &Client,
+    client: &ClientContext,
     context: &mut FetchContext,
     asker: &Asker<'_>,
 ) -> (Vec<FetchPart>, bool) {
@@ -228,7 +222,7 @@ fn find_parts(
 /// and when the request was taken up.
 fn find_one(
     cx: &mut Context,
-    client: &Client,
+    client: &ClientContext,
     context: &mut FetchContext,
     asker: &Asker<'_>,
     (position, now_ms): (usize, i64),
@@ -264,7 +258,7 @@ fn find_one(
 
 fn find_part<'c>(
     cx: &'c Context,
-    client: &Client,
+    client: &ClientContext,
     target: &Target,
 ) -> Result<&'c Arc<Partition>, ErrorCode> {
     if let Some(error) = target.refusal(&cx.image) {
@@ -288,7 +282,7 @@ fn find_part<'c>(
 /// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
 fn nearest_replica(
     cx: &Context,
-    client: &Client,
+    client: &ClientContext,
     partition: &Partition,
     target: &Target,
     rack: &str,
@@ -382,97 +376,53 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 }
 
 /// Reads; then answers, waits, or hands over to readers.
-fn advance(cx: &mut Context, client: &mut Client, mut work: Box<FetchWork>) -> Result<(), Close> {
+///
+/// # Errors
+/// A reply that the protocol cannot carry.
+pub fn advance(
+    cx: &mut Context,
+    client: &ClientContext,
+    mut work: Box<FetchWork>,
+    out: &mut OutQueue,
+) -> Result<Outcome, Close> {
     for _ in 0..WAIT_TRIES {
         let now_ms = cx.now.mono_ms;
         let cold = work.read(&cx.services, now_ms);
         cx.statistics.fetch_looks.add(work.parts.len() as u64);
+        let (place, wait) = (cx.place_of(client), cx.next_wait());
         let is_under_way = if !cold.is_empty() {
-            let (place, wait) = (cx.place_of(client), client.next_wait());
             work.hand_over(&cx.services, place, wait, now_ms, cold)
-        } else if work.is_due(now_ms, cx.is_draining) || has_ended(client) {
+        } else if work.is_due(now_ms, cx.is_draining) || client.has_ended() {
             break;
         } else {
-            work.begin_wait(cx.place_of(client), client.next_wait())
+            work.begin_wait(place, wait)
         };
         if is_under_way {
             work.ask_followers(&mut cx.outbox);
-            keep(cx, client, work);
-            return Ok(());
+            return Ok(Outcome::Delayed(Delayed::Fetch(work)));
         }
     }
-    respond(cx, client, *work)
+    respond(cx, client, *work, out)
 }
 
-/// It goes on when one of its partitions has news, readers are done, or its time is over.
-fn keep(cx: &mut Context, client: &mut Client, work: Box<FetchWork>) {
-    cx.timers
-        .want(client.token, work.due_ms(), &mut client.timer_ms);
-    client.exclusive = Some(Exclusive::Fetch(work));
-}
-
-/// The peer sends nothing more, so that it is not kept waiting; its end may have come with the request.
-fn has_ended(client: &Client) -> bool {
-    client.hung_up || client.ended
-}
-
-/// One of the partitions of the waiting fetch has news, or wants the next fetch.
-pub fn wake(
+/// Goes on when readers have brought everything that they were asked for.
+///
+/// # Errors
+/// A reply that the protocol cannot carry.
+pub fn finish_reading(
     cx: &mut Context,
-    client: &mut Client,
-    wait: u64,
-    must_answer: bool,
-) -> Result<(), Close> {
-    if !matches!(&client.exclusive, Some(Exclusive::Fetch(work)) if work.is_waiting(wait)) {
-        return Ok(());
+    client: &ClientContext,
+    mut work: Box<FetchWork>,
+    out: &mut OutQueue,
+) -> Result<Outcome, Close> {
+    if work.is_due(cx.now.mono_ms, cx.is_draining) || client.has_ended() {
+        return respond(cx, client, *work, out);
     }
-    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
-        work.end_wait();
-        work.must_answer |= must_answer;
-        advance(cx, client, work)?;
+    let (place, wait) = (cx.place_of(client), cx.next_wait());
+    if work.begin_wait(place, wait) {
+        return Ok(Outcome::Delayed(Delayed::Fetch(work)));
     }
-    Ok(())
-}
-
-/// The time of the fetch under way may be over; else notes when it will be.
-pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    if let Some(Exclusive::Fetch(work)) = &mut client.exclusive
-        && work.is_over(&cx.services.readers, cx.now.mono_ms)
-    {
-        return finish_waiting(cx, client);
-    }
-    Ok(())
-}
-
-/// The waiting fetch is answered with what there is now; what readers still have is given up.
-pub fn finish_waiting(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
-        work.end_wait();
-        work.give_up();
-        advance(cx, client, work)?;
-    }
-    Ok(())
-}
-
-/// A reader has done the reads of one queue.
-pub fn finish_reading(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
-    let is_whole = match &mut client.exclusive {
-        Some(Exclusive::Fetch(work)) => work.take_back(job),
-        _ => false,
-    };
-    if !is_whole {
-        return Ok(());
-    }
-    if let Some(Exclusive::Fetch(mut work)) = client.exclusive.take() {
-        if work.is_due(cx.now.mono_ms, cx.is_draining) || has_ended(client) {
-            respond(cx, client, *work)?;
-        } else if work.begin_wait(cx.place_of(client), client.next_wait()) {
-            keep(cx, client, work);
-        } else {
-            advance(cx, client, work)?;
-        }
-    }
-    Ok(())
+    advance(cx, client, work, out)
 }
 
 /// The connection is gone.
@@ -481,39 +431,42 @@ pub fn abandon(cx: &Context, mut work: FetchWork) {
     cx.services.sessions.abandon(work.context);
 }
 
-fn respond(cx: &mut Context, client: &mut Client, mut work: FetchWork) -> Result<(), Close> {
+fn respond(
+    cx: &mut Context,
+    client: &ClientContext,
+    mut work: FetchWork,
+    out: &mut OutQueue,
+) -> Result<Outcome, Close> {
     work.ask_followers(&mut cx.outbox);
-    borrow_memory(cx, client);
+    borrow_memory(cx, out);
     policy::charge(&cx.image, &client.principal, Quota::Fetch, work.bytes);
     work.count_throttled(&cx.services, cx.now.mono_ms);
-    let open = client.out.begin_frame();
+    let open = out.begin_frame();
     encode_response_header(
-        client.out.memory(),
+        out.memory(),
         key::FETCH,
         work.api_version,
         work.correlation_id,
     );
-    reply::encode(cx, client, &mut work);
-    let ended = client.out.end_frame(open);
+    reply::encode(cx, &client.listener, &mut work, out);
+    let ended = out.end_frame(open);
     cx.services.sessions.finish(work.context);
-    ended
+    ended.map(|()| Outcome::Replied)
 }
 
 /// The whole request fails (its session, not a partition).
 fn answer_error(
-    client: &mut Client,
-    api_version: i16,
-    correlation_id: i32,
-    error: ErrorCode,
+    request: Request<'_>,
+    error_code: ErrorCode,
+    out: &mut OutQueue,
 ) -> Result<(), Close> {
-    let open = client.out.begin_frame();
-    let out = client.out.memory();
-    encode_response_header(out, key::FETCH, api_version, correlation_id);
     let head = FetchResponseHead {
         throttle_ms: 0,
-        error_code: error,
+        error_code,
         session_id: 0,
     };
-    FetchResponseWriter::begin(out, api_version, head, 0).end(&[]);
-    client.out.end_frame(open)
+    request.reply(out, |body| {
+        FetchResponseWriter::begin(body, request.header.api_version, head, 0).end(&[]);
+        Ok(())
+    })
 }

@@ -3,7 +3,7 @@
 //! clients try again after, so that the answers of others are not kept waiting.
 //!
 //! Where this broker may have been led around, the end that it knows is not the latest: its followers
-//! confirm that it leads first (docs/cluster.md, section 7), or the client is to try again.
+//! confirm that it leads first (cluster.md, section 7), or the client is to try again.
 
 pub mod delayed;
 
@@ -21,15 +21,17 @@ use pyrklog_wire::list_offsets::{
 };
 
 use crate::admission;
-use crate::client::{Client, Exclusive};
+use crate::client_context::ClientContext;
 use crate::cold_reads::Reading;
-use crate::context::Context;
-use crate::context::borrow_memory;
+use crate::context::{Context, borrow_memory};
+use crate::delayed::Delayed;
+use crate::handled::{Handled, Outcome};
 use crate::list_offsets::delayed::{
     Doubtful, ListOffsetsWork, LookUpJob, Query, answer, not_available,
 };
+use crate::out_queue::OutQueue;
 use crate::outcome::Close;
-use crate::outcome::Step;
+use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
 use pyrklog_control::policy::{self, Operation, Resource};
@@ -58,26 +60,19 @@ enum Found {
 }
 
 /// Serves a request.
-pub fn handle(
-    cx: &mut Context,
-    client: &mut Client,
-    header: RequestHeader<'_>,
-    frame: &[u8],
-    body_start: usize,
-) -> Result<Step, Close> {
+pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_version,
         correlation_id,
         ..
-    } = header;
-    let request = ListOffsetsRequest::decode(&frame[body_start..], api_version)
+    } = arrived.header;
+    let client = arrived.client;
+    let request = ListOffsetsRequest::decode(arrived.body(), api_version)
         .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
     let each_bytes = admission::OTHER_PARTITION_BYTES;
-    if !admission::admit_partitions(cx, client, partitions.sum(), each_bytes)? {
-        return Ok(Step::Wait);
-    }
-    client.last_wait += 1;
+    admission::admit_partitions(cx, client, partitions.sum(), each_bytes)?;
+    let (place, wait) = (cx.place_of(client), cx.next_wait());
     // Not when the turn began: the process may have stood still since, and been led around.
     let now_ms = mono_ms();
     let mut work = ListOffsetsWork {
@@ -85,35 +80,27 @@ pub fn handle(
         correlation_id,
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
-        reading: Reading::new(client.last_wait, now_ms),
+        reading: Reading::new(wait, now_ms),
         isolation: isolation(&request),
         of_leader_only: request.replica_id != DEBUGGING_REPLICA_ID,
         asked_ms: now_ms,
         doubtful: Vec::new(),
     };
     let queries = look_all(cx, client, &request, &mut work);
-    hand_over(cx, client, &mut work, queries);
-    let waiter = DoubtWaiter {
-        place: cx.place_of(client),
-        wait: client.last_wait,
-    };
+    hand_over(cx, place, &mut work, queries);
+    let waiter = DoubtWaiter { place, wait };
     work.ask_followers(waiter, &work.doubtful, &mut cx.outbox);
     work.take_confirmed();
     if work.is_done() {
-        work.forget_doubts(client.token);
-        finish(client, &work)?;
-    } else {
-        cx.timers
-            .want(client.token, work.due_ms(), &mut client.timer_ms);
-        client.exclusive = Some(Exclusive::ListOffsets(Box::new(work)));
+        return Ok(respond(cx, client, &work, out)?);
     }
-    Ok(Step::Taken)
+    Ok(Outcome::Delayed(Delayed::ListOffsets(Box::new(work))))
 }
 
 /// Answers what can be answered at once; returns the look-ups that remain.
 fn look_all(
     cx: &Context,
-    client: &Client,
+    client: &ClientContext,
     request: &ListOffsetsRequest<'_>,
     work: &mut ListOffsetsWork,
 ) -> Vec<Query> {
@@ -171,12 +158,8 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
 }
 
 /// Gives each directory's look-ups to its readers, unless they stand still.
-fn hand_over(cx: &Context, client: &Client, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
     let readers = &cx.services.readers;
-    let place = Place {
-        thread: cx.thread,
-        token: client.token,
-    };
     while let Some(first) = queries.first() {
         let dir = first.dir;
         let queries = queries.extract_if(.., |query| query.dir == dir).collect();
@@ -209,7 +192,7 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
 
 fn look(
     cx: &Context,
-    client: &Client,
+    client: &ClientContext,
     topic: &str,
     wanted: &ListOffsetsPartition,
     work: &ListOffsetsWork,
@@ -269,66 +252,42 @@ fn look(
     }
 }
 
-/// A reader has looked up times.
-pub fn finish_look_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
-    let is_whole = match &mut client.exclusive {
-        Some(Exclusive::ListOffsets(work)) => work.take_back(job),
-        _ => false,
-    };
-    if is_whole {
-        answer_now(cx, client)?;
-    }
-    Ok(())
-}
-
-/// Followers have confirmed that this broker leads a partition, or it leads no more.
-pub fn wake(cx: &mut Context, client: &mut Client, wait: u64) -> Result<(), Close> {
-    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
-        return Ok(());
-    };
+/// Followers have confirmed that this broker leads a partition, or it leads no more. True once all is
+/// answered.
+pub fn wake(
+    cx: &mut Context,
+    client: &ClientContext,
+    work: &mut ListOffsetsWork,
+    wait: u64,
+) -> bool {
     if !work.reading.is_number(wait) {
-        return Ok(());
+        return false;
     }
     work.take_confirmed();
     if work.is_done() {
-        return answer_now(cx, client);
+        return true;
     }
     // What it was woken for may have begun anew, in another epoch.
     let last = work.doubtful.len().saturating_sub(1);
-    let place = Place {
-        thread: cx.thread,
-        token: client.token,
-    };
+    let place = cx.place_of(client);
     let waiter = DoubtWaiter { place, wait };
     work.ask_followers(waiter, &work.doubtful[last..], &mut cx.outbox);
-    Ok(())
+    false
 }
 
-/// Followers have not confirmed in time, or readers have not: those partitions are to be asked for again.
-pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    let Some(Exclusive::ListOffsets(work)) = &mut client.exclusive else {
-        return Ok(());
-    };
+/// Answers with what there is; those that followers or readers have not brought in time are to be
+/// asked for again.
+///
+/// # Errors
+/// A reply that the protocol cannot carry.
+pub fn respond(
+    cx: &mut Context,
+    client: &ClientContext,
+    work: &ListOffsetsWork,
+    out: &mut OutQueue,
+) -> Result<Outcome, Close> {
     work.forget_doubts(client.token);
-    work.doubtful.clear();
-    match work.is_done() || work.deadline_ms <= cx.now.mono_ms {
-        true => answer_now(cx, client),
-        false => Ok(()),
-    }
-}
-
-/// Answers the request under way with what there is.
-pub fn answer_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    if let Some(Exclusive::ListOffsets(work)) = client.exclusive.take() {
-        work.forget_doubts(client.token);
-        borrow_memory(cx, client);
-        finish(client, &work)?;
-    }
-    Ok(())
-}
-
-/// Queues the response.
-fn finish(client: &mut Client, work: &ListOffsetsWork) -> Result<(), Close> {
+    borrow_memory(cx, out);
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: work
@@ -340,14 +299,14 @@ fn finish(client: &mut Client, work: &ListOffsetsWork) -> Result<(), Close> {
             })
             .collect(),
     };
-    let open = client.out.begin_frame();
-    let out = client.out.memory();
+    let open = out.begin_frame();
     encode_response_header(
-        out,
+        out.memory(),
         key::LIST_OFFSETS,
         work.api_version,
         work.correlation_id,
     );
-    response.encode(out, work.api_version);
-    client.out.end_frame(open)
+    response.encode(out.memory(), work.api_version);
+    out.end_frame(open)?;
+    Ok(Outcome::Replied)
 }

@@ -117,7 +117,7 @@ pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, De
 
 /// Who asks, and what is known beside the image.
 #[derive(Clone, Copy, Debug)]
-pub struct ClientContext<'a> {
+pub struct MetadataParams<'a> {
     /// The client's listener: it gets the endpoints of that.
     pub listener: &'a str,
     /// Cluster id.
@@ -136,7 +136,7 @@ pub fn answer(
     image: &Image,
     body: &[u8],
     version: i16,
-    client: ClientContext<'_>,
+    params: MetadataParams<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
     let request = MetadataRequest::decode(body, version)?;
@@ -148,13 +148,13 @@ pub fn answer(
     let view = View::new(
         image,
         version,
-        client,
+        params,
         request.include_topic_authorized_operations,
     );
     let head = MetadataHead {
         throttle_ms: 0,
-        brokers: image.endpoints(client.listener).collect(),
-        cluster_id: Some(client.cluster_id),
+        brokers: image.endpoints(params.listener).collect(),
+        cluster_id: Some(params.cluster_id),
         controller_id: image.controller_id(),
     };
     let count = match &asked {
@@ -266,7 +266,7 @@ fn failed(name: Option<&str>, error_code: ErrorCode) -> MetadataTopic<'_> {
 struct View<'a> {
     image: &'a Image,
     version: i16,
-    client: ClientContext<'a>,
+    params: MetadataParams<'a>,
     /// Ids of the live brokers that the client can reach, ascending.
     reachable: Vec<i32>,
     topic_operations: i32,
@@ -276,15 +276,15 @@ impl<'a> View<'a> {
     fn new(
         image: &'a Image,
         version: i16,
-        client: ClientContext<'a>,
+        params: MetadataParams<'a>,
         with_operations: bool,
     ) -> Self {
         View {
             image,
             version,
-            client,
+            params,
             reachable: image
-                .endpoints(client.listener)
+                .endpoints(params.listener)
                 .map(|end| end.node_id)
                 .collect(),
             topic_operations: if with_operations {
@@ -302,7 +302,7 @@ impl<'a> View<'a> {
         if let Some(topic) = self.image.topic(name) {
             return self.known(topic);
         }
-        let told = self.client.errors.iter().find(|(topic, _)| topic == name);
+        let told = self.params.errors.iter().find(|(topic, _)| topic == name);
         let error_code = match told {
             Some((_, code)) => ErrorCode(*code),
             None if is_legal_topic_name(name) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -343,7 +343,7 @@ impl<'a> View<'a> {
     }
 
     fn is_absent(&self, broker: i32) -> bool {
-        self.client.absent.contains(&broker)
+        self.params.absent.contains(&broker)
     }
 
     fn partition(&self, partition: &'a PartitionImage) -> MetadataPartition<'a> {

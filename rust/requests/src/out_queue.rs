@@ -116,17 +116,22 @@ impl OutQueue {
         let memory_len = self.memory.len() - frame.start - 4;
         let file_len = self.file_len_queued - frame.file_len_queued;
         let Ok(len) = i32::try_from(memory_len + file_len) else {
-            self.memory.truncate(frame.start);
-            while self.files.back().is_some_and(|part| part.at > frame.start) {
-                let dropped = self.files.pop_back();
-                self.file_len -= dropped.map_or(0, |part| part.range.len);
-            }
-            self.file_len_queued = frame.file_len_queued;
+            self.drop_frame(frame);
             let reason = format!("a reply would have {} bytes", memory_len + file_len);
             return Err(Close::Protocol(reason));
         };
         self.memory[frame.start..frame.start + 4].copy_from_slice(&len.to_be_bytes());
         Ok(())
+    }
+
+    /// Gives a frame up: nothing of it is left in the queue.
+    pub fn drop_frame(&mut self, frame: OpenFrame) {
+        self.memory.truncate(frame.start);
+        while self.files.back().is_some_and(|part| part.at > frame.start) {
+            let dropped = self.files.pop_back();
+            self.file_len -= dropped.map_or(0, |part| part.range.len);
+        }
+        self.file_len_queued = frame.file_len_queued;
     }
 
     /// Queues a file range to go out when the memory before position `at` has gone. Positions

@@ -1,4 +1,4 @@
-//! What a request comes to, for whoever has its connection.
+//! What becomes of a frame and its connection.
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

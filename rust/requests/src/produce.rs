@@ -10,6 +10,7 @@ pub mod delayed;
 pub mod inline_validation;
 pub mod old_versions;
 pub mod parked;
+pub mod queue;
 pub mod refused_batches;
 pub mod reply;
 pub mod validating;
@@ -28,18 +29,19 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::admission;
-use crate::client::{Client, Exclusive};
+use crate::client_context::ClientContext;
 use crate::context::Context;
+use crate::delayed::Delayed;
+use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
-use crate::outcome::Close;
-use crate::outcome::Step;
-use crate::produce::delayed::{Due, Item, Outcome, PendingProduce, Refusal};
+use crate::outcome::{Close, Hold};
+use crate::produce::delayed::{Appending, Due, Item, Refusal};
 use crate::produce::inline_validation::Looked;
+use crate::produce::queue::ProduceQueue;
 use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
 use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
-use pyrklog_base::ids::Place;
 use pyrklog_control::policy::{self, Operation, Quota, Resource};
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
@@ -71,14 +73,15 @@ pub struct Arrival {
 /// Serves a request of version 3 or later. `frame` is patched in place.
 pub fn handle(
     cx: &mut Context,
-    client: &mut Client,
+    client: &ClientContext,
+    queue: &mut ProduceQueue,
     arrival: Arrival,
     frame: &mut [u8],
-) -> Result<Step, Close> {
+) -> Handled {
     let api_version = arrival.api_version;
     let mut request = std::mem::take(&mut cx.produce_request);
-    let result = match request.decode(frame, arrival.body_start, api_version) {
-        Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}"))),
+    let handled = match request.decode(frame, arrival.body_start, api_version) {
+        Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}")).into()),
         Ok(()) => {
             let mut params = ProduceParams {
                 api_version,
@@ -86,174 +89,192 @@ pub fn handle(
                 acks: request.acks,
                 has_transactional_id: request.transactional_id.is_some(),
                 may_write_internal: arrival.is_admin,
-                place: Place {
-                    thread: cx.thread,
-                    token: client.token,
-                },
-                sequence: client.next_sequence(),
-                since_ms: back_pressure::waited_since_ms(client).unwrap_or(cx.now.mono_ms),
+                place: cx.place_of(client),
+                sequence: queue.next_sequence(),
+                since_ms: back_pressure::waited_since_ms(queue).unwrap_or(cx.now.mono_ms),
                 patience_ms: 0,
                 is_late: false,
             };
             params.patience_ms = i64::from(request.timeout_ms).max(params.least_ms());
             request.merge_repeated(frame);
-            serve(cx, client, &request, frame, params)
+            let work = Work {
+                client,
+                queue,
+                request: &request,
+                params,
+                is_refused: false,
+                is_last: false,
+            };
+            serve(cx, work, frame)
         }
     };
     cx.produce_request = request;
     cx.targets.clear();
-    result
+    handled
 }
 
-fn serve(
-    cx: &mut Context,
-    client: &mut Client,
-    request: &ProduceRequest,
-    frame: &mut [u8],
+/// A request at its partitions.
+struct Work<'w> {
+    client: &'w ClientContext,
+    queue: &'w mut ProduceQueue,
+    request: &'w ProduceRequest,
     params: ProduceParams,
-) -> Result<Step, Close> {
+    /// Its log directory has no room: nothing is appended.
+    is_refused: bool,
+    /// The connection closes behind its reply.
+    is_last: bool,
+}
+
+fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
+    let Work {
+        client, request, ..
+    } = work;
     let partitions = request.partitions.len();
-    let may_begin = admission::admit_heavy(cx, client, partitions > heavy::PARTITIONS);
-    let each_bytes = admission::OTHER_PARTITION_BYTES;
-    if !may_begin || !admission::admit_partitions(cx, client, partitions, each_bytes)? {
-        return Ok(Step::Wait);
-    }
+    admission::admit_heavy(cx, client, partitions > heavy::PARTITIONS)?;
+    admission::admit_partitions(cx, client, partitions, admission::OTHER_PARTITION_BYTES)?;
     find_targets(cx, request, frame);
-    let admission = back_pressure::admit(cx, client, frame.len(), params.patience_ms);
+    let admission = back_pressure::admit(cx, work.queue, work.params, frame.len());
     if admission == Admission::Later {
-        return Ok(Step::Wait);
+        return Err(Halt::Wait(Hold::Parked));
     }
     cx.statistics.request(key::PRODUCE);
     policy::charge(&cx.image, &client.principal, Quota::Produce, frame.len());
-    let is_refused = admission == Admission::Refused;
-    client.is_closing = is_refused && back_pressure::has_producer_id(request, frame);
-    if !is_refused
+    work.is_refused = admission == Admission::Refused;
+    work.is_last = work.is_refused && back_pressure::has_producer_id(request, frame);
+    if !work.is_refused
         && let Looked::Remaining(remaining) =
-            inline_validation::look(cx, request, frame, params.api_version)
-        && hand_over(cx, client, request, frame, params, remaining)
+            inline_validation::look(cx, request, frame, work.params.api_version)
+        && let Some(validating) = hand_over(cx, &mut work, frame, remaining)
     {
-        return Ok(Step::Taken);
+        return Ok(Outcome::Delayed(Delayed::Validating(Box::new(validating))));
     }
-    append_all(cx, client, request, frame, params, is_refused)
+    append_all(cx, work, frame)
 }
 
-/// Gives a request to the validators; false where it can be appended, or refused, at once.
+/// Gives a request to the validators; `None` where it can be appended, or refused, at once.
 fn hand_over(
     cx: &mut Context,
-    client: &mut Client,
-    request: &ProduceRequest,
+    work: &mut Work<'_>,
     frame: &mut [u8],
-    params: ProduceParams,
     remaining: Vec<(usize, Rules)>,
-) -> bool {
+) -> Option<Validating> {
     let first = remaining.first().map_or(0, |(position, _)| *position);
-    let topic = Item::of(request, first).topic.name;
-    client.last_wait += 1;
-    let wait = client.last_wait;
-    let work = Box::new(ToValidate {
-        place: params.place,
+    let topic = Item::of(work.request, first).topic.name;
+    let wait = cx.next_wait();
+    let to_validate = Box::new(ToValidate {
+        place: work.params.place,
         wait,
-        request: request.clone(),
+        request: work.request.clone(),
         frame: frame.to_vec(),
         verdicts: std::mem::take(&mut cx.verdicts),
         remaining,
     });
     #[cfg(feature = "sim")]
-    if cx.services.is_by_hand() {
-        let mut work = work;
-        verdicts::validate(&mut work, cx.now.wall_ms, &AtomicBool::new(false));
-        frame.copy_from_slice(&work.frame);
-        cx.verdicts = work.verdicts;
-        return false;
+    if cx.services.is_simulated() {
+        let mut to_validate = to_validate;
+        verdicts::validate(&mut to_validate, cx.now.wall_ms, &AtomicBool::new(false));
+        frame.copy_from_slice(&to_validate.frame);
+        cx.verdicts = to_validate.verdicts;
+        return None;
     }
-    match cx.services.validators.submit(topic.text(frame), work) {
-        Ok(is_abandoned) => {
-            client.exclusive = Some(Exclusive::Validating(Box::new(Validating {
-                wait,
-                params,
-                is_abandoned,
-            })));
-            true
-        }
+    match cx
+        .services
+        .validators
+        .submit(topic.text(frame), to_validate)
+    {
+        Ok(is_abandoned) => Some(Validating {
+            wait,
+            params: work.params,
+            is_abandoned,
+        }),
         Err(refused) => {
-            let work = *refused;
-            cx.verdicts = work.verdicts;
-            inline_validation::refuse(cx, &work.remaining);
+            cx.verdicts = refused.verdicts;
+            inline_validation::refuse(cx, &refused.remaining);
             // What comes after a refused batch must not overtake it.
-            client.is_closing = back_pressure::has_producer_id(request, frame);
-            false
+            work.is_last = back_pressure::has_producer_id(work.request, frame);
+            None
         }
     }
 }
 
-/// The validators are done with a request: it is appended.
+/// Appends a request that the validators are done with.
 pub fn finish_validating(
     cx: &mut Context,
-    client: &mut Client,
+    client: &ClientContext,
+    queue: &mut ProduceQueue,
+    validating: &Validating,
     job: ValidateJob,
-) -> Result<(), Close> {
-    let mut work = *job.work;
-    let params = match &client.exclusive {
-        Some(Exclusive::Validating(validating)) if validating.wait == work.wait => ProduceParams {
-            sequence: client.next_sequence(),
-            is_late: true,
-            ..validating.params
-        },
-        _ => return Ok(()),
+) -> Handled {
+    let mut validated = *job.work;
+    find_targets(cx, &validated.request, &validated.frame);
+    cx.verdicts = validated.verdicts;
+    let params = ProduceParams {
+        sequence: queue.next_sequence(),
+        is_late: true,
+        ..validating.params
     };
-    client.exclusive = None;
-    find_targets(cx, &work.request, &work.frame);
-    cx.verdicts = work.verdicts;
-    let result = append_all(cx, client, &work.request, &mut work.frame, params, false);
+    let work = Work {
+        client,
+        queue,
+        request: &validated.request,
+        params,
+        is_refused: false,
+        is_last: false,
+    };
+    let handled = append_all(cx, work, &mut validated.frame);
     cx.targets.clear();
-    result.map(|_| ())
+    handled
 }
 
-/// Appends the batches of all partitions, or refuses them, and answers when that is due.
-fn append_all(
-    cx: &mut Context,
-    client: &mut Client,
-    request: &ProduceRequest,
-    frame: &mut [u8],
-    params: ProduceParams,
-    is_refused: bool,
-) -> Result<Step, Close> {
+/// Appends the batches of all partitions, or refuses them.
+fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
+    let params = work.params;
     let mut produce = cx.take_produce();
     // What is appended late still has the least time to be acknowledged.
     let least_ms = cx.now.mono_ms + params.least_ms();
     let deadline_ms = (params.since_ms + params.patience_ms).max(least_ms);
     produce.reset(params.api_version, params.correlation_id, deadline_ms);
-    for position in 0..request.partitions.len() {
-        let item = Item::of(request, position);
+    for position in 0..work.request.partitions.len() {
+        let item = Item::of(work.request, position);
         let target = cx.targets[position].take();
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
             None => Err(cx.why_not_held(&answer.topic, item.wanted.index).into()),
-            Some(partition) if !may_write(cx, client, partition) => {
+            Some(partition) if !may_write(cx, work.client, partition) => {
                 Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED.into())
             }
-            Some(_) if is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
+            Some(_) if work.is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
-                append(cx, client, partition, item, frame, params, records_max)
+                append(cx, &work, partition, item, frame, records_max)
             }
         };
         match &outcome {
-            Ok(_) => client.refused.remove(&answer.topic, item, frame),
-            Err(refusal) => remember(cx, client, &answer.topic, item, frame, refusal.error),
+            Ok(_) => work.queue.refused.remove(&answer.topic, item, frame),
+            Err(refusal) => remember(cx, &mut work, &answer.topic, item, frame, refusal.error),
         }
         answer.take(outcome, target);
         produce.push(answer);
     }
     cx.verdicts.clear();
     cx.verdicts.shrink_to(KEPT_VERDICTS_MAX);
-    answer_when_due(cx, client, produce, params.acks)
+    if params.acks != 0 {
+        let is_last = work.is_last;
+        return Ok(Outcome::Appended { produce, is_last });
+    }
+    // No reply; closing the connection is the only way to tell (as Kafka does).
+    let failed = produce.has_error();
+    cx.spare_produce(produce);
+    match failed {
+        true => Err(Close::Silently.into()),
+        false => Ok(Outcome::Replied),
+    }
 }
 
 /// The batch of `item` was refused with `error`: those behind it may be refused alike.
 fn remember(
     cx: &Context,
-    client: &mut Client,
+    work: &mut Work<'_>,
     topic: &str,
     item: Item<'_>,
     frame: &[u8],
@@ -261,7 +282,7 @@ fn remember(
 ) {
     if let Some(batch) = ProducerBatch::in_request(item, frame) {
         let at = at(cx, topic, item.wanted.index);
-        client.refused.add(at, batch, error);
+        work.queue.refused.add(at, batch, error);
     }
 }
 
@@ -278,19 +299,19 @@ fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
 /// one with this `sequence` on the connection, may be answered.
 pub fn settle(
     cx: &Context,
-    client: &mut Client,
+    queue: &mut ProduceQueue,
     sequence: u64,
     index: u32,
     error: ErrorCode,
 ) -> bool {
-    let Some(produce) = client.pending_mut(sequence) else {
+    let Some(produce) = queue.by_sequence(sequence) else {
         return false;
     };
     let refused = produce.settle(index, error);
     let is_done = produce.is_done();
     if let Some(refused) = refused {
         let at = at(cx, &refused.topic, refused.index);
-        client.refused.add_late(at, refused.batch, error);
+        queue.refused.add_late(at, refused.batch, error);
     }
     is_done
 }
@@ -307,7 +328,7 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     }
 }
 
-fn may_write(cx: &Context, client: &Client, partition: &Partition) -> bool {
+fn may_write(cx: &Context, client: &ClientContext, partition: &Partition) -> bool {
     let resource = Resource::Topic(&partition.topic.name);
     policy::authorize(&cx.image, &client.principal, Operation::Write, resource)
 }
@@ -316,13 +337,13 @@ fn may_write(cx: &Context, client: &Client, partition: &Partition) -> bool {
 /// acknowledgement is due later.
 fn append(
     cx: &mut Context,
-    client: &Client,
+    work: &Work<'_>,
     partition: &Arc<Partition>,
     item: Item<'_>,
     frame: &mut [u8],
-    params: ProduceParams,
     record_errors_max: usize,
-) -> Outcome {
+) -> Appending {
+    let params = work.params;
     if !(-1..=1).contains(&params.acks) {
         return Err(ErrorCode::INVALID_REQUIRED_ACKS.into());
     }
@@ -360,7 +381,7 @@ fn append(
     }
     let info = &validated.info;
     let topic = &partition.topic.name;
-    let refused_before = client.refused.before(topic, item.wanted.index, info);
+    let refused_before = work.queue.refused.before(topic, item.wanted.index, info);
     let index = item.position as u32;
     let (appended, due) = append_locked(partition, batch, info, index, params, refused_before, cx)?;
     cx.statistics
@@ -379,7 +400,7 @@ fn append_locked(
     params: ProduceParams,
     refused_before: Option<ErrorCode>,
     cx: &mut Context,
-) -> Outcome {
+) -> Appending {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
@@ -460,27 +481,4 @@ fn refusal_of_append(
         _ => error.code(),
     };
     Refusal::with(code, error.to_string())
-}
-
-fn answer_when_due(
-    cx: &mut Context,
-    client: &mut Client,
-    produce: PendingProduce,
-    acks: i16,
-) -> Result<Step, Close> {
-    if acks == 0 {
-        // No reply; closing the connection is the only way to tell (as Kafka does).
-        let failed = produce.has_error();
-        cx.spare_produce(produce);
-        return if failed {
-            Err(Close::Silently)
-        } else {
-            Ok(Step::Taken)
-        };
-    }
-    cx.timers
-        .want(client.token, produce.deadline_ms, &mut client.timer_ms);
-    client.pending_bytes += produce.memory_bytes();
-    client.pending.push_back(produce);
-    Ok(Step::Taken)
 }

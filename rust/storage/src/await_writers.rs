@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::log_manager::LogManager;
 
-/// Waits a moment for what the writers have in hand.
+/// Gives the writers `moment` to work; a simulation has them write everything.
 pub fn await_writers(logs: &Arc<LogManager>, moment: Duration) {
     #[cfg(feature = "sim")]
-    if logs.is_by_hand() {
-        return crate::writer::by_hand::write_all(logs);
+    if logs.is_simulated() {
+        return crate::writer::simulated::write_all(logs);
     }
     #[cfg(not(feature = "sim"))]
     let _ = logs;

@@ -1,4 +1,4 @@
-//! Begins reads of internal topics: they wait until all that the log holds can be read.
+//! Begins reads of internal topics. A read waits until the durable end offset reaches the log end.
 
 use pyrklog_wire::ErrorCode;
 
@@ -30,7 +30,7 @@ pub fn read_internal(
     ticket
 }
 
-/// Hands the read to the readers once everything that the log holds now can be read.
+/// Submits the read once everything that the log holds now is durable.
 fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
     let Some(partition) = logs.registry.partition(&work.topic, work.partition) else {
         let outcome = work.failed(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -40,14 +40,16 @@ fn begin(logs: &LogManager, mut work: InternalReadWork, outbox: &mut Outbox) {
     let mut state = partition.lock();
     let ends = state
         .led()
-        .map(|log| (log.gated_end(), log.log_end_offset()));
+        .map(|log| (log.durable_end_offset(), log.log_end_offset()));
     match ends {
         _ if !partition.topic.internal => {
             let outcome = work.failed(ErrorCode::INVALID_TOPIC_EXCEPTION);
             outbox.complete_ticket(work.ticket, outcome);
         }
         Err(error) => outbox.complete_ticket(work.ticket, work.failed(error)),
-        Ok((gated_end, log_end)) if gated_end < log_end => state.internal.add_read(log_end, work),
+        Ok((durable_end_offset, log_end)) if durable_end_offset < log_end => {
+            state.internal.add_read(log_end, work)
+        }
         Ok(_) => outbox.begin_read(work),
     }
 }

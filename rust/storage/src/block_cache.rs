@@ -1,5 +1,5 @@
-//! The block cache of a log directory: taken up again, made anew, or left out, as the directory's
-//! marker, the boot and the options say (`docs/block-cache.md`, section 3).
+//! Opens the block cache of a log directory: reattaches the arena, creates a new one, or does
+//! without, as marker, boot id and options say (`block-cache.md`, section 3).
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,23 +19,23 @@ use crate::log_dir::LogDirState;
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::CacheConfig;
 
-/// Share of the memory that all arenas together may have.
+/// Share of the memory limit for all arenas together.
 const MEMORY_SHARE: f64 = 0.6;
 
-/// What the process and its clients may take in the smallest memory that a broker is at home in.
+/// Memory for the process and its clients on the smallest supported machine.
 const OTHERS_BYTES: u64 = 448 << 20;
 
-/// Who looks at an arena (`pyrklog arena list`) has it for a moment only; so has a broker that was
-/// killed and is still being taken down.
+/// How long to wait for the arena's lock. `pyrklog arena list` holds it briefly, and so does a
+/// killed broker until the kernel has torn it down.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Something that the operator should read: (level, sentence).
+/// A message for the operator: (level, sentence).
 pub type Note = (&'static str, String);
 
-/// Which boot of the machine this is.
+/// Identifies this boot of the machine; `None` where the kernel does not say.
 pub fn boot_id() -> Option<[u8; 16]> {
     fs::read_to_string(BOOT_ID)
         .ok()
@@ -43,7 +43,7 @@ pub fn boot_id() -> Option<[u8; 16]> {
         .and_then(parse_id)
 }
 
-/// How much each of `dirs` directories may take.
+/// The limit of each of `dirs` directories' arenas, in bytes.
 pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
     let all = match config.max_bytes {
         Some(bytes) => bytes,
@@ -52,20 +52,20 @@ pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
     all / dirs.max(1) as u64
 }
 
-/// The cap where none is given: of little memory what the process and its clients leave, but an
-/// eighth in any case (docs/isolation.md).
+/// The default limit: what process and clients leave, but at least an eighth of the memory
+/// (isolation.md).
 fn cap_bytes(limit_bytes: u64) -> u64 {
     let left_bytes = limit_bytes.saturating_sub(OTHERS_BYTES);
     let most_bytes = (limit_bytes as f64 * MEMORY_SHARE) as u64;
     most_bytes.min(left_bytes.max(limit_bytes / 8))
 }
 
-/// Gives a directory that was just opened its cache. What cannot be done leaves it without: its logs
-/// are then written through.
+/// Gives a directory that was just opened its cache. On a failure that loses nothing the directory
+/// goes on without a cache, and its logs are written through.
 ///
 /// # Errors
-/// The arena that an earlier life left cannot be had now, though it may be whole: to go on without it
-/// would lose what is in it.
+/// The arena of an earlier run may be whole but cannot be attached now. Going on would lose its
+/// records.
 pub fn open(
     config: &CacheConfig,
     files: &LogDir,
@@ -73,11 +73,7 @@ pub fn open(
     share_bytes: u64,
 ) -> Result<Vec<Note>, LogDirError> {
     let mut notes = Vec::new();
-    let Some(boot) = fs::read_to_string(BOOT_ID)
-        .ok()
-        .as_deref()
-        .and_then(parse_id)
-    else {
+    let Some(boot) = boot_id() else {
         notes.push((
             "warning",
             format!("{BOOT_ID} cannot be read: no block cache"),
@@ -86,40 +82,40 @@ pub fn open(
         return Ok(notes);
     };
     let mut left = None;
-    let taken_up = match files.arena_marker() {
-        Ok(None) => TakenUp::No,
+    let reattached = match files.arena_marker() {
+        Ok(None) => Reattached::No,
         Ok(Some(marker)) if marker.identity.boot == boot => match marker.kept {
             Some(kept) => {
                 left = Some((marker, kept));
-                TakenUp::No
+                Reattached::No
             }
-            None => take_up(files, &marker, share_bytes, &mut notes)?,
+            None => reattach(files, &marker, share_bytes, &mut notes)?,
         },
         Ok(Some(marker)) => {
-            // One that was kept says nothing about how the directory was left after that.
+            // The marker of a kept arena does not tell how later runs ended.
             if !files.was_clean() && marker.kept.is_none() {
-                note_unclean(files, "the machine went down", &mut notes);
+                note_unclean(files, "the machine crashed or was rebooted", &mut notes);
             }
             drop_stale(&marker);
-            TakenUp::No
+            Reattached::No
         }
         Err(error) => {
             if !files.was_clean() {
                 note_unclean(files, &error.to_string(), &mut notes);
             }
-            TakenUp::No
+            Reattached::No
         }
     };
-    begin_recovery(files, folders, taken_up == TakenUp::Whole, &mut notes);
-    if taken_up != TakenUp::No {
+    begin_recovery(files, folders, reattached == Reattached::Whole, &mut notes);
+    if reattached != Reattached::No {
         if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
-            // Only what it holds is still wanted.
+            // The cache is switched off: nothing new goes into the arena.
             arena.close();
         }
         return Ok(notes);
     }
     if let Some((marker, kept)) = &left
-        && kept_cache::take_up(config, files, (marker, *kept), share_bytes, &mut notes)
+        && kept_cache::reattach(config, files, (marker, *kept), share_bytes, &mut notes)
     {
         return Ok(notes);
     }
@@ -129,7 +125,7 @@ pub fn open(
     };
     if let Err(error) = made {
         notes.push(("warning", format!("no block cache: {error}")));
-        // It would name an arena that is not there.
+        // The marker would name an arena that does not exist.
         if let Err(error) = files.remove_arena_marker() {
             notes.push(("warning", format!("removing its marker: {error}")));
         }
@@ -139,46 +135,46 @@ pub fn open(
 
 /// What became of the arena that the directory's marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TakenUp {
-    /// The directory is without it.
+enum Reattached {
+    /// The directory goes on without it.
     No,
-    /// Directory and arena hold all that was acknowledged.
+    /// Directory and arena together hold all acknowledged records.
     Whole,
-    /// The directory has it, and its files lack what was written to them.
+    /// It is attached, but the files lack records that had been written to them.
     OlderFiles,
 }
 
-/// Without an orderly end and without the arena of before nobody knows whether the machine went down.
+/// After an unclean end without the arena, the machine may have crashed: logs are recovered fully.
 fn begin_recovery(
     files: &LogDir,
     folders: &[PartitionFolder],
-    is_taken_up: bool,
+    is_reattached: bool,
     notes: &mut Vec<Note>,
 ) {
-    let may_lack = !files.was_clean() && !is_taken_up;
+    let may_lack = !files.was_clean() && !is_reattached;
     if let Err(error) = files.begin_recovery(folders, may_lack) {
         notes.push((
             "warning",
-            format!("writing down that logs are to be recovered: {error}"),
+            format!("recording that logs need recovery: {error}"),
         ));
     }
 }
 
-fn take_up(
+fn reattach(
     files: &LogDir,
     marker: &ArenaMarker,
     share_bytes: u64,
     notes: &mut Vec<Note>,
-) -> Result<TakenUp, LogDirError> {
+) -> Result<Reattached, LogDirError> {
     if let Some(header) = kept_cache::header_of(&marker.path)
         && kept_cache::whose(&header, files.path()) == Whose::Original
     {
         if !files.was_clean() {
             let original = &header.log_dir;
-            let reason = format!("the directory is a copy of {original}, whose arena has them");
+            let reason = format!("the directory is a copy of {original}, which keeps the arena");
             note_unclean(files, &reason, notes);
         }
-        return Ok(TakenUp::No);
+        return Ok(Reattached::No);
     }
     let left = patiently(marker, |identity| Arena::left_files(&marker.path, identity));
     if let Ok(Some(left)) = left
@@ -186,7 +182,7 @@ fn take_up(
     {
         drop(left);
         drop_of_other_files(files, marker, notes);
-        return Ok(TakenUp::No);
+        return Ok(Reattached::No);
     }
     let attached = patiently(marker, |identity| {
         Arena::attach(&marker.path, identity, share_bytes)
@@ -205,7 +201,7 @@ fn take_up(
                 note_unclean(files, &reason, notes);
             }
             set_aside(&marker.path);
-            return Ok(TakenUp::No);
+            return Ok(Reattached::No);
         }
     };
     let lacking = match files.was_clean() {
@@ -213,23 +209,24 @@ fn take_up(
         false => files.lacks_written(&found),
     };
     if files.was_clean() || lacking.is_some() {
-        // Killed in the last moment of an orderly end, or closed by another broker since, or older:
-        // what is in files was perhaps changed there.
+        // The broker was killed late in an orderly shutdown, or the directory was changed since, or
+        // it is an older copy. Blocks that repeat file contents may be stale.
         retain_unwritten(&arena, &mut found);
     }
     tell_of_unwritten(marker, &found, notes);
     let Some(reason) = lacking else {
         files.env().set_cache(arena, true, found);
         files.note_marker(marker);
-        return Ok(TakenUp::Whole);
+        return Ok(Reattached::Whole);
     };
     note_unclean(files, &reason, notes);
     mark_unregistered(files, marker)?;
     files.env().set_cache(arena, false, found);
-    Ok(TakenUp::OlderFiles)
+    Ok(Reattached::OlderFiles)
 }
 
-/// A kill before the cluster has heard that files are older must not make them whole.
+/// Marks the directory before its arena is used: a kill before the cluster learns of the older
+/// files must not make them count as whole.
 fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirError> {
     let marker = ArenaMarker {
         unregistered: Some(None),
@@ -242,28 +239,27 @@ fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirE
     })
 }
 
-/// An orderly end left the arena beside other files than those that are there now: all that it holds was
-/// in those, and none of it counts for these.
+/// The arena was closed in order next to other files than these. It held nothing unwritten, and
+/// none of its blocks fits these files.
 fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Note>) {
     let path = marker.path.display();
     if files.was_clean() {
-        // Another broker has opened and closed them since.
-        let reason = format!("dropped {path}: the files were changed since it was left");
+        // Another broker has used the directory since.
+        let reason = format!("dropped {path}: another broker has changed the files since");
         notes.push(("info", reason));
     } else {
-        let reason = format!(
-            "the directory is an older copy: an orderly end left other files beside {path}"
-        );
+        let reason =
+            format!("the directory is an older copy: {path} was closed together with other files");
         note_unclean(files, &reason, notes);
     }
-    // The marker first: an arena that is named and not there is an alarm.
+    // The marker goes first: an arena that is named but missing raises an alarm.
     if files.remove_arena_marker().is_ok() {
-        // Nothing in it would be missed; if it stays, it is swept away one day.
+        // The arena holds nothing of value; a later sweep removes it.
         let _gone_or_not = remove_unlocked(&marker.path);
     }
 }
 
-/// Blocks that are only a cache are dead.
+/// Releases partitions that have neither unwritten records nor damage.
 fn retain_unwritten(arena: &Arena, found: &mut Found) {
     found.retain(|_, found| {
         let mut segments = found.segments.values();
@@ -286,12 +282,14 @@ fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>)
         let path = marker.path.display();
         notes.push((
             "info",
-            format!("took up {path}: {count} partitions have records that are not in their files"),
+            format!(
+                "reattached {path}: {count} partitions have records that are not in their files"
+            ),
         ));
     }
 }
 
-/// Calls `attempt` until nobody else has the arena, for a while.
+/// Retries `attempt` while another process holds the arena's lock, for up to [`LOCK_PATIENCE`].
 pub fn patiently<T>(
     marker: &ArenaMarker,
     attempt: impl Fn(Identity) -> Result<T, ArenaError>,
@@ -305,7 +303,7 @@ pub fn patiently<T>(
     }
 }
 
-/// Whether trying again later would not help.
+/// Whether a later try cannot succeed either.
 fn is_lost(error: &ArenaError) -> bool {
     match error {
         ArenaError::Foreign(_) => true,
@@ -314,8 +312,7 @@ fn is_lost(error: &ArenaError) -> bool {
     }
 }
 
-/// Blocks of partitions whose folder is gone, or that of another topic of the same name by now, belong
-/// to nobody.
+/// Frees the blocks of partitions whose folder is gone or carries another topic id.
 pub fn forget_missing(files: &LogDir, folders: &[PartitionFolder]) {
     const NO_ID: [u8; 16] = [0; 16];
     let of_folder = |folder: &PartitionFolder| folder.topic_id.filter(|id| *id != NO_ID);
@@ -360,36 +357,35 @@ fn fresh_uuid() -> [u8; 16] {
     (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
-/// Notes that acknowledged records may be lost, and that the directory is to be recovered.
+/// Tells the operator that acknowledged records may be lost, and records it in the directory.
 pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
     notes.push((
         "error",
-        format!("acknowledged records that were not written yet may be lost: {reason}"),
+        format!("acknowledged records that were not in files yet may be lost: {reason}"),
     ));
     if let Err(error) = files.record_unclean(Now::read().wall_ms, reason) {
         notes.push(("error", format!("recording that: {error}")));
     }
 }
 
-/// The arena of an earlier boot: nobody may use it.
 fn drop_stale(marker: &ArenaMarker) {
     let is_it = kept_cache::header_of(&marker.path)
         .is_some_and(|header| header.identity == marker.identity);
     if is_it {
-        // It is in the way of nobody if it stays.
+        // A leftover file does no harm.
         let _gone_or_not = fs::remove_file(&marker.path);
     }
 }
 
-/// An arena that cannot be used is kept until the next start, for whoever wants to look at it.
+/// Renames an arena that cannot be used, so that it can be examined until the next start.
 fn set_aside(path: &Path) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(SET_ASIDE);
     let _gone_or_not = fs::rename(path, PathBuf::from(aside));
 }
 
-/// After an orderly end: the arena and its marker go, unless something in it is still needed. The
-/// directory's marker of a clean end must have been written.
+/// Removes marker and arena after an orderly end, unless the arena holds unwritten records of logs
+/// that were not opened. The clean-shutdown mark must have been written.
 pub fn give_up(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
@@ -401,15 +397,15 @@ pub fn give_up(files: &LogDir) -> io::Result<()> {
     arena.remove()
 }
 
-/// The start fails at another directory, before any log was opened: these are as they had been.
+/// Restores directories after another one failed to open, before any log was opened.
 pub fn leave_again(dirs: &[Arc<LogDirState>]) {
     for files in dirs.iter().map(|dir| &dir.files) {
-        if files.env().has_taken_up_cache() {
+        if files.env().has_reattached_cache() {
             continue;
         }
         let marked = files.clean_epoch().map(|epoch| files.mark_clean(epoch));
         if !matches!(marked, Some(Err(_))) {
-            // What stays is taken up by the next start, as after a kill.
+            // The next start reattaches what remains, as after a kill.
             let _gone_or_not = give_up(files);
         }
     }

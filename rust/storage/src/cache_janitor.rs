@@ -1,5 +1,5 @@
-//! One thread a log directory keeps free chunks of its block cache ready, so that no append waits for
-//! memory, gives memory back when others need it, and watches that the arena is still there.
+//! A thread per log directory that keeps free chunks of the block cache ready, so that no append
+//! waits for memory. It also gives memory back under pressure and detects a removed arena.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,21 +15,18 @@ use crate::log_dir::LogDirState;
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::Now;
 
-/// Between two looks while something is appended.
+/// Pause between two looks while records are appended.
 const BUSY_MS: u64 = 20;
 
-/// The machine's memory is looked at no more often: appends that find few free chunks bring about many
-/// looks.
+/// Minimum age of a memory reading: many looks follow each other when free chunks run low.
 const LOOK_LEAST_MS: i64 = 10;
 
-/// Between two looks otherwise: is the file still there?
+/// Pause between two looks while idle; detects a removed arena file.
 const IDLE_MS: u64 = 250;
 
-/// Of an arena that was taken up again, chunks that are mapped at a time: a start has better things to
-/// do.
+/// Chunks of a reattached arena that are mapped per look: the start must stay fast.
 const MAPPED_AT_A_TIME: u32 = 1;
 
-/// Between two looks for arenas that nobody wants any more.
 const SWEEP_MS: i64 = 600_000;
 
 /// The janitor thread of one directory.
@@ -42,25 +39,23 @@ pub struct CacheKeeper {
     janitor: Janitor,
     meter: MemoryMeter,
     watch: Watch,
-    /// When the machine's memory was looked at last, and what came of it.
+    /// The last reading of the machine's memory: (monotonic milliseconds, result).
     looked: Option<(i64, Room)>,
     has_told_of_room: bool,
-    /// Chunks that are mapped; `None` once all are.
+    /// Chunks of a reattached arena that are mapped so far; `None` once all are.
     mapped: Option<u32>,
     swept_ms: Option<i64>,
     loss: Loss,
 }
 
-/// What is known of an arena's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// It is there.
     No,
-    /// It was removed. What it held is being written.
+    /// It was removed, and its contents are being written.
     Told,
-    /// All of that was written at the last look.
+    /// Everything was written at the last look.
     Written,
-    /// The directory names no arena any more.
+    /// The directory no longer names an arena.
     Settled,
 }
 
@@ -72,7 +67,7 @@ impl CacheKeeper {
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
         let arena = block_cache::arena_of(&dir.files)?;
-        let is_taken_up = arena.populated() > 0;
+        let is_reattached = arena.populated() > 0;
         let mut keeper = CacheKeeper {
             logs,
             dir,
@@ -83,17 +78,17 @@ impl CacheKeeper {
             watch: Watch::default(),
             looked: None,
             has_told_of_room: false,
-            // What this process populates is mapped with it.
-            mapped: is_taken_up.then_some(0),
+            // Chunks that this process populates are mapped as they are made.
+            mapped: is_reattached.then_some(0),
             swept_ms: None,
             loss: Loss::No,
         };
-        // So that the very first record goes to memory.
+        // Makes a chunk ready for the first record.
         keeper.tend();
         Some(keeper)
     }
 
-    /// The arena, to ring.
+    /// The arena, for waking this thread.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -119,7 +114,7 @@ impl CacheKeeper {
         }
     }
 
-    /// True while there is more.
+    /// Maps some chunks; true while more remain.
     fn map_some(&mut self) -> bool {
         let Some(mapped) = &mut self.mapped else {
             return false;
@@ -133,7 +128,6 @@ impl CacheKeeper {
         false
     }
 
-    /// What others left behind.
     fn sweep(&mut self) {
         let now_ms = Now::read().mono_ms;
         let is_due = |swept_ms: i64| now_ms.saturating_sub(swept_ms) >= SWEEP_MS;
@@ -148,7 +142,7 @@ impl CacheKeeper {
         }
     }
 
-    /// When to look again.
+    /// Tends the arena; returns the milliseconds until the next look.
     fn tend(&mut self) -> u64 {
         let now_ms = Now::read().mono_ms;
         let is_recent = |(looked_ms, room): &(i64, Room)| {
@@ -164,7 +158,7 @@ impl CacheKeeper {
                 let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
                 self.looked = Some((now_ms, room));
                 if !self.arena.is_open() && room.give_back_bytes == 0 {
-                    // What it holds is read, and nothing more comes.
+                    // The arena is only read from.
                     return IDLE_MS;
                 }
                 (self.janitor.tend(&self.arena, now_ms, room), room)
@@ -178,28 +172,37 @@ impl CacheKeeper {
             && !self.has_told_of_room
         {
             self.has_told_of_room = true;
-            let reason = format!("the block cache stays as large as it is: {error}");
+            let reason = format!("the block cache keeps its size: {error}");
             self.tell("warning", reason);
         }
         wait_ms
     }
 
     fn watch(&mut self) {
+        if let Some(broken) = self.arena.take_failure() {
+            let path = self.arena.path().display();
+            let reason = format!(
+                "{path} broke an invariant and takes no more records, which are written before they \
+                 are acknowledged: {broken}"
+            );
+            self.tell("error", reason);
+            self.dir.writer.hurry();
+        }
         match self.loss {
             Loss::No if self.arena.is_open() && !self.arena.is_linked() => {
                 self.arena.close();
                 let path = self.arena.path().display();
                 self.tell(
                     "error",
-                    format!("{path} was removed or cut: from now on records are written before they are acknowledged"),
+                    format!("{path} was removed or cut: records are now written to files before they are acknowledged"),
                 );
                 self.dir.writer.hurry();
                 self.loss = Loss::Told;
             }
-            // Twice, since an append that began before may still be about to be counted.
+            // Looks twice: an append that began earlier may not be counted yet.
             Loss::Told if self.dir.unwritten_bytes() == 0 => self.loss = Loss::Written,
             Loss::Written if self.dir.unwritten_bytes() == 0 => {
-                // A kill from now on loses nothing, and should not say so at the next start.
+                // A kill no longer loses records, so the next start must not report a loss.
                 if let Err(error) = self.dir.files.remove_arena_marker() {
                     self.tell("warning", format!("removing its marker: {error}"));
                 }
@@ -219,12 +222,12 @@ impl CacheKeeper {
     }
 }
 
-/// When to look again after a look that came to `tended`, in an arena of so many chunks.
+/// Milliseconds until the next look, in an arena with `populated` chunks.
 fn wait_ms(tended: &Tended, room: Room, populated: u32) -> u64 {
     match tended {
         Tended { has_more: true, .. } => 0,
         Tended { is_busy: true, .. } => BUSY_MS,
-        // There is nothing that it could give back.
+        // There is nothing to give back.
         _ if populated == 0 => IDLE_MS,
         _ => room.look_again_ms.min(IDLE_MS),
     }

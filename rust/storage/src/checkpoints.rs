@@ -1,4 +1,4 @@
-//! The checkpoint files of a log directory.
+//! Writes the checkpoint files of a log directory.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::log_dir::{LogDirState, Registry};
 
 type Row = (Arc<str>, i32, i64);
 
-/// What the checkpoints say of a log that was cut.
+/// Checkpoint values of a log that was truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutLog {
     /// Everything below was synced.
@@ -21,7 +21,7 @@ pub struct CutLog {
 }
 
 impl CutLog {
-    /// Of a log as it is now.
+    /// The values of a log as it is now.
     pub fn of(log: &Log) -> CutLog {
         CutLog {
             recovery_point: log.recovery_point(),
@@ -39,8 +39,8 @@ impl LogDirState {
         self.files.write_recovery_points(&borrowed(&rows))
     }
 
-    /// Writes the recovery point and the log start offset of one log, which has just been cut, and its
-    /// high watermark where the row lies behind the cut. Rows that were gathered before are written before.
+    /// Writes recovery point and log start offset of a log that was just truncated, and lowers its
+    /// high watermark. The lock keeps rows gathered earlier from being written afterwards.
     pub fn write_cut(&self, topic: &str, index: i32, cut: CutLog) -> io::Result<()> {
         let _nothing_gathered_before = self.checkpoints.lock();
         let rows = |offset| [(topic, index, offset)];
@@ -64,14 +64,16 @@ impl LogDirState {
         self.files.write_high_watermarks(&borrowed(&rows))
     }
 
-    /// The open logs of the directory; the files keep the rows of the others.
+    /// The open logs of the directory; the files keep the rows of the others, and of those whose
+    /// offsets cannot be right.
     fn rows(&self, registry: &Registry, offset: impl Fn(&Log) -> i64) -> Vec<Row> {
         let mut rows = Vec::new();
         for partition in registry.load().partitions() {
             if partition.dir.index != self.index {
                 continue;
             }
-            if let Some(log) = &partition.lock().log {
+            let state = partition.lock();
+            if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((partition.topic.name.clone(), partition.index, offset(log)));
             }
         }

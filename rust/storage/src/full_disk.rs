@@ -1,6 +1,6 @@
-//! What a directory's writer does when its volume has no space left, or the process no descriptor or
-//! memory (`docs/block-cache.md`, section 7): it writes what was acknowledged into the space of the reserve, keeps what does not
-//! fit, tries again, and lets the directory take records once there is space.
+//! What the writers of a directory do when the volume is full or the process lacks descriptors or
+//! memory (`block-cache.md`, section 7): they write acknowledged records into the reserve,
+//! keep jobs that do not fit, retry, and reopen the directory for records once there is space.
 
 use std::io;
 use std::sync::Arc;
@@ -16,23 +16,20 @@ use crate::log_manager::LogManager;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::outbox::Outbox;
 
-/// Between two tries.
 const RETRY_MS: i64 = 1_000;
 
-/// Space beyond the reserve that a directory needs to take records again, as a share of the reserve:
-/// else the next few records would fill it once more.
+/// Space needed beyond the reserve before the directory takes records again, as a fraction of the
+/// reserve. Otherwise the next records would fill the volume again.
 const MARGIN_SHARE: u64 = 4;
 
-/// The space that is set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
-    /// Not looked at yet: nothing was written so far.
+    /// Not checked yet: nothing was written so far.
     Unknown,
-    /// It is there.
     Made,
     /// It was given up, or there was no space for it.
     Gone,
-    /// The file system makes no such file: the directory goes without.
+    /// The file system does not support it.
     Refused,
 }
 
@@ -44,9 +41,8 @@ pub struct FullDisk {
     /// Held while the reserve is made or given up.
     reserve: Mutex<Reserve>,
     is_known: AtomicBool,
-    /// How often the reserve was given up: whoever found no space before that tries again.
+    /// How often the reserve was given up. A writer that failed before the last time tries again.
     given_up: AtomicUsize,
-    /// Jobs that found no space.
     stuck: Mutex<Vec<(Arc<Partition>, WriteJob)>>,
     next_try_ms: AtomicI64,
 }
@@ -65,33 +61,33 @@ impl FullDisk {
         }
     }
 
-    /// The first look: a directory that has no reserve nor space for one takes no records.
+    /// Checks at start: a directory with neither a reserve nor space for one takes no records.
     pub fn look(&self) {
         let files = &self.dir.files;
-        // Whoever cannot say how much space there is has not said that there is none.
+        // Unknown free space does not count as a full volume.
         if let (Ok(false), Ok(space)) = (files.has_reserve(), files.space())
             && space.usable_bytes < self.dir.reserve_bytes
         {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
-            let reason = format!("{free} bytes are free, and {wanted} have to be set aside");
+            let reason = format!("{free} bytes are free, but the reserve needs {wanted}");
             self.dir.set_lacks_space(true);
             self.logs.disk_full(&self.dir, reason);
         }
     }
 
-    /// When the first writer has to look again, monotonic milliseconds; `None` while there is space
-    /// and nothing is kept.
+    /// When the first writer must look again, monotonic milliseconds; `None` while there is space
+    /// and no job is kept.
     pub fn due_ms(&self) -> Option<i64> {
-        // A job may be kept when another writer has found space already.
+        // A job may still be kept after another writer found space.
         let is_waiting = self.dir.is_read_only() || !self.stuck.lock().is_empty();
         let is_waiting = is_waiting && !self.dir.has_failed();
         is_waiting.then(|| self.next_try_ms.load(Ordering::Relaxed))
     }
 
-    /// Executes a job; where there is no space, once more with that of the reserve.
+    /// Executes a job; without space, once more after giving up the reserve.
     ///
     /// # Errors
-    /// As [`WriteJob::execute`]: with [`may_pass`] the job is for [`FullDisk::keep`].
+    /// As [`WriteJob::execute`]. If [`may_pass`] holds, pass the job to [`FullDisk::keep`].
     pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
         if !self.is_known.load(Ordering::Acquire) {
             let mut reserve = self.reserve.lock();
@@ -102,7 +98,7 @@ impl FullDisk {
         loop {
             let seen = self.given_up.load(Ordering::Acquire);
             match job.execute() {
-                // Space would not help: it is tried again later.
+                // Space would not help; a later try may.
                 Err(error) if is_exhausted(&error) => {
                     self.logs.disk_full(&self.dir, error.to_string());
                     return Err(error);
@@ -117,7 +113,7 @@ impl FullDisk {
         }
     }
 
-    /// Keeps a job that found no space. Whoever waits for its bytes is told.
+    /// Keeps a job that found no space, and fails requests that wait for its bytes.
     pub fn keep(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
         let mut state = partition.lock();
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
@@ -126,8 +122,7 @@ impl FullDisk {
         self.dir.writer.hurry();
     }
 
-    /// The jobs to be executed again, if it is time for that. Those of partitions that are gone are
-    /// forgotten.
+    /// The jobs to execute again, if a try is due. Drops jobs of partitions that are gone.
     pub fn take_due(&self) -> Vec<(Arc<Partition>, WriteJob)> {
         let now_ms = mono_ms();
         if self.due_ms().is_none_or(|due_ms| now_ms < due_ms) {
@@ -140,7 +135,7 @@ impl FullDisk {
         stuck
     }
 
-    /// All jobs, at the end; none where the directory has failed since.
+    /// All jobs, at the end; none if the directory has failed.
     pub fn take_all(&self) -> Vec<(Arc<Partition>, WriteJob)> {
         let mut stuck = std::mem::take(&mut *self.stuck.lock());
         if self.dir.has_failed() {
@@ -149,13 +144,13 @@ impl FullDisk {
         stuck
     }
 
-    /// After what was due: opens logs that wait for space, and then, if nothing waits any more, lets
-    /// the directory take records where it can set its reserve aside again.
+    /// Follows a try: opens logs that wait for space. If nothing waits any more, makes the reserve
+    /// again and lets the directory take records.
     pub fn settle(&self) -> io::Result<()> {
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
             let mut reserve = self.reserve.lock();
-            let reason = "logs wait for space to be opened".to_owned();
+            let reason = "opening logs found no space".to_owned();
             self.logs.disk_full(&self.dir, reason);
             self.give_up(&mut reserve)?;
             drop(reserve);
@@ -182,7 +177,6 @@ impl FullDisk {
         Ok(())
     }
 
-    /// Whether there is space for the reserve and some more.
     fn has_room(&self, reserve: Reserve) -> bool {
         let reserve_bytes = self.dir.reserve_bytes;
         let margin_bytes = reserve_bytes / MARGIN_SHARE;
@@ -198,7 +192,7 @@ impl FullDisk {
         *reserve = match self.dir.files.make_reserve(self.dir.reserve_bytes) {
             Ok(()) => Reserve::Made,
             Err(error) => {
-                let reason = format!("setting space aside: {error}");
+                let reason = format!("making the reserve: {error}");
                 if may_pass(&error) {
                     self.dir.set_lacks_space(is_full(&error));
                     self.logs.disk_full(&self.dir, reason);
@@ -215,9 +209,9 @@ impl FullDisk {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// No space was found when the reserve had been given up `seen` times: true if there is some since,
-    /// made by another writer or by giving the reserve up here. From then on the directory is full,
-    /// until [`FullDisk::settle`], under the same lock, has made the reserve anew.
+    /// Makes space after a job failed that had seen `seen` give-ups; true if another writer or this
+    /// call made some. The directory then stays full until [`FullDisk::settle`] has made the
+    /// reserve again under the same lock.
     fn make_space(&self, seen: usize, error: &io::Error) -> io::Result<bool> {
         let mut reserve = self.reserve.lock();
         if self.given_up.load(Ordering::Acquire) != seen {

@@ -1,8 +1,8 @@
 //! Reads of internal topics for the control plane, done by readers: whole batches, decompressed.
 //!
-//! Damage does not end a read. A batch whose checksum or records are wrong is told as such, and the
-//! next one follows. Where the way to the next batch is lost too (a batch says how long it is), the
-//! rest of that segment is told as one damaged batch.
+//! Damage does not end a read. A batch with a wrong checksum or wrong records is reported, and the
+//! next one follows. If the length of a batch is wrong, the rest of the segment is reported as one
+//! damaged batch.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
 use crate::log_dir::Registry;
-use crate::reader_queue::{Desk, Job};
+use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::statistics::Statistics;
 
-/// A read, with what it is done in.
+/// A read with its context.
 #[derive(Debug)]
 pub struct InternalReadJob {
     /// What to read.
     pub work: InternalReadWork,
-    /// Where.
+    /// Where to find the partition.
     pub registry: Arc<Registry>,
-    /// What is counted.
+    /// Counts reads.
     pub statistics: Arc<Statistics>,
-    /// Whom to tell.
+    /// Receives the outcome.
     pub events: Arc<EventQueue>,
 }
 
 impl Job for InternalReadJob {
-    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         let outcome = match read(&self.work, &self.registry) {
             Ok(read) => {
                 self.statistics.internal.read(&read);
@@ -74,7 +74,7 @@ fn read(work: &InternalReadWork, registry: &Registry) -> Result<InternalRead, Er
     Ok(span.walk(&bytes, work.max_bytes))
 }
 
-/// Where to read; no location at the end.
+/// Where to read; no location at the end of the log.
 fn locate(
     work: &InternalReadWork,
     registry: &Registry,
@@ -85,7 +85,7 @@ fn locate(
     let mut state = partition.lock();
     let log = state.led()?;
     let offset = work.offset.max(log.log_start_offset());
-    let end = log.gated_end();
+    let end = log.durable_end_offset();
     let next_segment = log.next_segment_base(offset).unwrap_or(end).min(end);
     let span = Span {
         offset,
@@ -102,7 +102,7 @@ fn locate(
     }
 }
 
-/// All bytes of a slice; fewer where its file ends before.
+/// All bytes of a slice; fewer if its file ends earlier.
 pub fn read_whole(slice: &Slice, wait: Wait) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; slice.len()];
     let mut filled = 0;
@@ -116,24 +116,21 @@ pub fn read_whole(slice: &Slice, wait: Wait) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The offsets that a read is about.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// The first one wanted.
     offset: i64,
-    /// Where the next segment begins, or the end.
+    /// Base offset of the next segment, or the end.
     next_segment: i64,
-    /// The end of what can be read.
     end: i64,
 }
 
 impl Span {
-    /// No batch lies between the offset and the end: compaction took them, or there were none.
+    /// No batch lies between the offset and the end, for instance after compaction.
     fn nothing(self) -> InternalRead {
         self.found(Vec::new(), self.end)
     }
 
-    /// Nothing in this segment from the offset on can be found.
+    /// The rest of this segment is unreadable.
     fn lost(self, reason: String) -> InternalRead {
         let lost = damaged(self.offset, self.next_segment - 1, reason);
         self.found(vec![lost], self.next_segment)
@@ -148,12 +145,12 @@ impl Span {
         }
     }
 
-    /// The batches of a slice, the last of which may be cut off. Their expansion is bounded too:
-    /// the first one that passes `max_bytes` is the last.
+    /// The batches of a slice; the last one may be incomplete. Expansion is bounded: the first
+    /// batch that passes `max_bytes` is the last.
     fn walk(self, bytes: &[u8], max_bytes: usize) -> InternalRead {
         let mut found: Vec<InternalBatch> = Vec::new();
-        // A damaged batch's last offset serves to go on behind the slice, but not to judge the
-        // batches that follow within it.
+        // `next` may come from a damaged batch and only says where the next read begins. `floor`
+        // comes from intact batches and judges those that follow.
         let (mut next, mut floor) = (self.offset, self.offset);
         let mut expanded_bytes = 0;
         let mut trouble = None;
@@ -189,13 +186,13 @@ impl Span {
             }
         }
         if next > self.offset {
-            // What could not be followed is looked up anew by the next read, which begins there.
+            // The next read begins at the batch that could not be followed.
             return self.found(found, next);
         }
         self.lost(trouble.unwrap_or_else(|| "a batch is cut off".to_owned()))
     }
 
-    /// The base offset is not under the checksum: one that is wrong must not lead astray.
+    /// Whether the offsets are plausible: no checksum covers the base offset.
     fn is_in_place(self, header: &BatchHeader, floor: i64, is_first: bool) -> bool {
         let starts_well = header.base_offset >= floor || (is_first && header.base_offset >= 0);
         header.last_offset_delta >= 0
@@ -204,7 +201,6 @@ impl Span {
     }
 }
 
-/// Checks a batch, and expands its records.
 fn open(view: &BatchView<'_>) -> InternalBatch {
     let header = &view.header;
     match expand(view) {
@@ -226,7 +222,7 @@ fn expand(view: &BatchView<'_>) -> Result<Vec<u8>, String> {
     let header = &view.header;
     let codec = header.compression().map_err(|error| error.to_string())?;
     let mut body = Vec::new();
-    // Compaction leaves batches without records, for the producer's sake.
+    // Compaction leaves empty batches to preserve producer state.
     if header.record_count != 0 {
         decompress(codec, view.body(), &mut body, EXPANDED_BYTES_MAX_DEFAULT)
             .map_err(|error| error.to_string())?;

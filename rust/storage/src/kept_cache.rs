@@ -1,5 +1,5 @@
-//! A block cache that an orderly end leaves for the next start: whether it may be left, and whether the
-//! directory is still the one that it was left beside (`docs/block-cache.md`, section 3).
+//! A block cache that an orderly shutdown keeps for the next start: whether it may be kept, and
+//! whether the directory is unchanged since (`block-cache.md`, section 3).
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,24 +22,23 @@ use pyrklog_control::api::CacheConfig;
 
 const MIB: u64 = 1 << 20;
 
-/// Names the arena of a log directory.
 const MARKER: &str = ".pyrklog-arena";
 
-/// Of the memory that were free without it, an arena that nobody uses keeps no more than this part:
-/// nobody would give it back.
+/// A kept arena may hold this fraction of the memory that would be free without it: no process
+/// gives its memory back.
 const KEPT_SHARE: u64 = 2;
 
-/// Nobody has taken it up for so long: the next broker that looks removes it.
+/// A kept arena that was not reattached for this long is removed by the next broker that looks.
 const KEPT_MS: u64 = 3_600_000;
 
-/// Whose an arena is, seen from a log directory whose marker names it.
+/// Owner of an arena, seen from a log directory whose marker names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// This directory's.
+    /// This directory.
     Own,
-    /// Of another one, which names it, too: this one is a copy of that.
+    /// Another directory, which also names it: this directory is a copy.
     Original,
-    /// Made when the directory had another path.
+    /// This directory, under an earlier path.
     Moved,
 }
 
@@ -55,7 +54,7 @@ pub fn whose(header: &Header, log_dir: &Path) -> Whose {
     }
 }
 
-/// As an arena's header has it: it means the same whatever directory a process runs in.
+/// The absolute path, as an arena's header has it.
 pub fn full_path(log_dir: &Path) -> String {
     let path = std::path::absolute(log_dir).unwrap_or_else(|_| log_dir.to_owned());
     path.display().to_string()
@@ -66,19 +65,19 @@ fn is_same(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|found| Some(found) == id(other))
 }
 
-/// The marker of a log directory that this process may not have opened.
+/// The marker of a log directory that this process need not have opened.
 pub fn marker_of(log_dir: &Path) -> Option<ArenaMarker> {
     let text = fs::read_to_string(log_dir.join(MARKER)).ok()?;
     ArenaMarker::parse(&text)
 }
 
-/// What the header of an arena's file says; `None` where it is no whole arena.
+/// Reads the header of an arena's file; `None` if it is not a complete arena.
 pub fn header_of(path: &Path) -> Option<Header> {
     read_header_of(path).ok()
 }
 
-/// Takes up what an orderly end left; false where it must not be, and then it is gone.
-pub fn take_up(
+/// Reattaches a kept arena. On false the arena was dropped.
+pub fn reattach(
     config: &CacheConfig,
     files: &LogDir,
     (marker, kept): (&ArenaMarker, KeptMark),
@@ -89,13 +88,13 @@ pub fn take_up(
     if let Some(reason) = &lost {
         note_unclean(files, reason, notes);
     }
-    let reason = match try_take_up(config, files, (marker, kept), share_bytes) {
+    let reason = match try_reattach(config, files, (marker, kept), share_bytes) {
         Ok((arena, found)) => {
             let kept_bytes = arena.statistics().held_bytes;
             let path = arena.path().display();
             notes.push((
                 "info",
-                format!("took up {path}: {} MiB are in memory", kept_bytes / MIB),
+                format!("reattached {path}: {} MiB are in memory", kept_bytes / MIB),
             ));
             files.env().set_cache(arena, false, found);
             return true;
@@ -104,20 +103,20 @@ pub fn take_up(
     };
     let path = marker.path.display();
     notes.push(("info", format!("dropped {path}: {reason}")));
-    // Nobody can use one whose header is damaged.
+    // An arena with a damaged header is useless to anybody.
     let is_own = header_of(&marker.path).is_none_or(|header| {
         header.identity == marker.identity && whose(&header, files.path()) == Whose::Own
     });
-    // The marker first: an arena that is named and not there is an alarm.
+    // The marker goes first: an arena that is named but missing raises an alarm.
     if is_own && files.remove_arena_marker().is_ok() && lost.is_none() {
-        // Nothing in it would be missed; if it stays, it is swept away one day.
+        // The arena holds nothing of value; a later sweep removes it.
         let _gone_or_not = remove_unlocked(&marker.path);
     }
     false
 }
 
-/// Half a sentence where a broker has used the arena after the end that the directory's marker tells
-/// of, and the directory knows nothing of that: an older copy of it was put in its place.
+/// Detects an older copy of the directory: its arena was used after the shutdown that the marker
+/// records. Returns the reason as half a sentence.
 fn records_since(files: &LogDir, marker: &ArenaMarker) -> Option<String> {
     let header = header_of(&marker.path)?;
     let is_own = header.identity == marker.identity && whose(&header, files.path()) == Whose::Own;
@@ -126,44 +125,45 @@ fn records_since(files: &LogDir, marker: &ArenaMarker) -> Option<String> {
     }
     let glance = patiently(marker, |identity| Arena::peek(&marker.path, identity)).ok();
     let has_unwritten = |glance: Glance| glance.damage.is_some() || glance.unwritten_bytes > 0;
-    // A start that was killed before it wrote its own marker has taken the mark of a clean end away, and
-    // has appended nothing.
+    // A start that was killed before it wrote its own marker has removed the clean-shutdown mark,
+    // but has appended nothing.
     let is_older = files.was_clean() || glance.is_none_or(has_unwritten);
     is_older.then(|| {
         let path = marker.path.display();
-        format!("the directory is an older copy: {path} was used after it was left")
+        format!("the directory is an older copy: {path} was used after this copy was made")
     })
 }
 
-/// The error is why not: half a sentence.
-fn try_take_up(
+/// # Errors
+/// Why it cannot be reattached: half a sentence.
+fn try_reattach(
     config: &CacheConfig,
     files: &LogDir,
     (marker, kept): (&ArenaMarker, KeptMark),
     share_bytes: u64,
 ) -> Result<(Arc<Arena>, Found), String> {
     if config.drops {
-        return Err("as was asked for".to_owned());
+        return Err("the options drop it".to_owned());
     }
     if !files.was_clean() {
-        return Err("the directory was opened since, and not closed in order".to_owned());
+        return Err("the directory was used since without an orderly shutdown".to_owned());
     }
     if files.clean_mark() != Some(kept.clean_mark) {
         return Err("another broker has used the directory since".to_owned());
     }
     if share_bytes == 0 || config.dir.as_deref() != marker.path.parent() {
-        return Err("the cache lies elsewhere now, or nowhere".to_owned());
+        return Err("the block cache is off or in another directory".to_owned());
     }
     match header_of(&marker.path).map(|header| whose(&header, files.path())) {
         None | Some(Whose::Own) => {}
-        Some(_) => return Err("the directory is a copy, or was moved".to_owned()),
+        Some(_) => return Err("the directory was copied or moved".to_owned()),
     }
     let (arena, mut found) = patiently(marker, |identity| {
         Arena::attach_kept(&marker.path, identity, share_bytes)
     })
     .map_err(|error: ArenaError| error.to_string())?;
     drop_changed(files, &arena, &mut found);
-    // From here on it is the arena of a broker that runs, and a kill leaves it as such.
+    // The arena is in use from here on; after a kill it counts as such.
     let in_use = ArenaMarker {
         unregistered: Some(files.clean_epoch()),
         kept: None,
@@ -175,8 +175,8 @@ fn try_take_up(
     Ok((arena, found))
 }
 
-/// Whether the directory is still what an orderly end left, that was killed before the marker said so:
-/// its marker of then, and the files of each log that it had closed.
+/// Whether the directory is as an orderly shutdown left it that was killed before it wrote its
+/// marker: compares the marker and the files of each closed log.
 pub fn is_as_left(files: &LogDir, left: &LeftFiles) -> bool {
     let marker = || files.arena_marker_hash();
     let is_marker = left.marker == 0 || marker().is_ok_and(|hash| hash == left.marker);
@@ -188,7 +188,6 @@ pub fn is_as_left(files: &LogDir, left: &LeftFiles) -> bool {
         })
 }
 
-/// Blocks of partitions whose files are not those that were left.
 fn drop_changed(files: &LogDir, arena: &Arena, found: &mut Found) {
     for (name, slot) in arena.partitions() {
         let is_whole = found.get(&name).is_some_and(|found| {
@@ -204,8 +203,8 @@ fn drop_changed(files: &LogDir, arena: &Arena, found: &mut Found) {
     }
 }
 
-/// A step of an orderly end, before the directory is marked clean: prepares the arena to be kept. False
-/// where it cannot be. `closed` are the logs that were closed; nothing in the arena is unwritten.
+/// Prepares the arena to be kept, before the directory is marked clean; false if it cannot be kept.
+/// `closed` are the logs that were closed. Nothing in the arena may be unwritten.
 pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i32)>) -> bool {
     let Some(arena) = files.env().arena() else {
         return false;
@@ -233,10 +232,10 @@ pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i
     holds_any && arena.statistics().held_bytes > 0
 }
 
-/// The last step of an orderly end, behind the mark of a clean end, of an arena that was prepared.
+/// Marks a prepared arena as kept, after the clean-shutdown mark was written.
 ///
 /// # Errors
-/// The disk's: it is not kept.
+/// A disk error: the arena is not kept.
 pub fn keep(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
@@ -253,9 +252,9 @@ pub fn keep(files: &LogDir) -> io::Result<()> {
     })
 }
 
-/// Removes arenas in `dir` that nobody uses and nobody would miss: those of brokers that were killed
-/// and whose directory was removed, or while they made one, and those that were kept and not taken up
-/// for an hour. `log_dirs` are the broker's own: the disk of one may be away at this start.
+/// Removes abandoned arenas in `dir`: those of killed brokers whose directory is gone, unfinished
+/// ones, and those that were kept for over an hour. Arenas of `log_dirs`, the broker's own, stay:
+/// their disk may be absent.
 pub fn sweep(dir: &Path, log_dirs: &[PathBuf]) -> io::Result<usize> {
     let mut removed = 0;
     for path in own_files(dir, geteuid().as_raw(), is_arena_name)? {
@@ -266,17 +265,17 @@ pub fn sweep(dir: &Path, log_dirs: &[PathBuf]) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// Removes what earlier starts have set aside; before any directory is opened.
+/// Removes arenas that earlier starts set aside; called before any directory is opened.
 pub fn sweep_set_aside(dir: &Path) {
-    // What cannot be read now, the next start reads.
+    // The next start handles what cannot be read now.
     let own = own_files(dir, geteuid().as_raw(), is_set_aside_name);
     for path in own.into_iter().flatten() {
         let _gone_or_in_use = remove_unlocked(&path);
     }
 }
 
-/// Files of `owner` with such names. Anybody may make files in shared memory: what others made may be
-/// cut while it is looked at, which ends the process, and may name any path as its directory.
+/// Files of `owner` with a wanted name. Other users' files are excluded: they may name any path,
+/// and truncating one while it is mapped would end this process.
 fn own_files(dir: &Path, owner: u32, is_wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -297,9 +296,9 @@ fn remove_abandoned(path: &Path, log_dirs: &[PathBuf]) -> bool {
     let is_wanted = match marker_of(log_dir) {
         Some(marker) if marker.identity == header.identity => marker
             .kept
-            // A clock that was set back says as little about its age as one that went on.
+            // The clock may have been set back, so the age is absolute.
             .is_none_or(|kept| Now::read().wall_ms.abs_diff(kept.at_ms) < KEPT_MS),
-        // A marker that makes no sense may name it.
+        // A damaged marker may name it.
         Some(_) => false,
         None => match fs::read_to_string(log_dir.join(MARKER)) {
             Ok(text) => text.contains(&hex(&header.identity.uuid)),
@@ -313,15 +312,15 @@ fn remove_abandoned(path: &Path, log_dirs: &[PathBuf]) -> bool {
     if is_wanted {
         return false;
     }
-    // Looking takes the lock, which its user would have, until it is removed.
+    // `peek` takes the lock that a user of the arena would hold.
     let Ok(glance) = Arena::peek(path, header.identity) else {
         return false;
     };
     glance.damage.is_none() && glance.unwritten_bytes == 0 && fs::remove_file(path).is_ok()
 }
 
-/// Whether a directory without a marker may be on a disk that is away: a link leads nowhere, or the place
-/// where a disk may be mounted is empty.
+/// Whether a directory without a marker may be on an absent disk: a link is dangling, or a possible
+/// mount point is empty.
 fn may_be_away(log_dir: &Path) -> bool {
     if log_dir.is_dir() {
         return false;
@@ -355,7 +354,7 @@ mod tests {
         assert!(found(owner + 1).is_empty());
     }
 
-    /// An arena that nobody has, made for a log directory.
+    /// An arena without a user, made for a log directory.
     fn left_of(dir: &Path, log_dir: &Path) -> PathBuf {
         let identity = Identity {
             uuid: [3; 16],

@@ -1,4 +1,5 @@
-//! Log directories at run time: who writes, syncs, reads, cleans up and caches. It knows no connection.
+//! Log directories at run time: writers, syncer, readers, block cache, log loader. Knows no
+//! connections.
 
 #![forbid(unsafe_code)]
 
@@ -7,20 +8,20 @@ pub mod begin_internal_read;
 pub mod block_cache;
 pub mod cache_janitor;
 pub mod checkpoints;
+pub mod closing_logs;
 pub mod full_disk;
 pub mod internal_read;
 pub mod kept_cache;
-pub mod kept_room;
 pub mod log_dir;
 pub mod log_loader;
 pub mod log_manager;
 pub mod muted_queue;
-pub mod placement;
+pub mod page_cache_limit;
+pub mod partition_dirs;
 pub mod reader_pool;
 pub mod reader_queue;
 pub mod replica_digest;
 pub mod syncer;
 pub mod syncer_queue;
-pub mod unclosed;
 pub mod writer;
 pub mod writer_queue;

@@ -8,48 +8,50 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
+use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
-use crate::syncer_queue::SyncerQueue;
-use crate::unclosed::Unclosed;
+use crate::syncer_queue::{FailedPartition, SyncerQueue};
 use crate::writer_queue::{Backlog, WriterQueue};
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::directory::Directory;
 use pyrklog_replica::{hosted_partitions, partition};
 
-/// No more of a volume may be unwritten than this share.
+/// Unwritten bytes may take at most this fraction of the volume.
 const VOLUME_SHARE: u64 = 20;
 
-/// Nor more than this share of what is free at the start, so that the reserve fits; but so much.
+/// And at most this fraction of the free space at start, so that the reserve fits, but at least the
+/// following.
 const FREE_SHARE: u64 = 4;
 const LEAST_BYTES: u64 = 4 << 20;
 
-/// The reserve is more than what may be unwritten by this share: indexes, blocks that are not full.
+/// The reserve exceeds the limit of unwritten bytes by this fraction, for indexes and partly filled
+/// blocks.
 const RESERVE_MORE_SHARE: u64 = 4;
 
-/// But no more than this: what then finds no space stays in the block cache.
+/// Limit of the reserve; what finds no space stays in the block cache.
 const RESERVE_MAX_BYTES: u64 = 256 << 20;
 
-/// Of the block cache, what may be unwritten where the options do not say more: of thousands of
-/// partitions each then has enough for a write that is worth it.
+/// Default limit of unwritten bytes as a fraction of the block cache. It gives each of thousands of
+/// partitions enough for an efficient write.
 const CACHE_SHARE: u64 = 2;
 
-/// Of unwritten bytes, those outside the block cache.
+/// Limit of unwritten bytes outside the block cache.
 const HEAP_MAX_BYTES: usize = 64 << 20;
 
-/// Room is short when less than this share of it is left.
+/// Room is short when less than this fraction is left.
 const SHORT_SHARE: usize = 8;
 
-/// Producers that wait are woken when such a part of the room is free.
+/// Waiting producers are woken when this fraction of the room is free.
 const ROOM_SHARE: usize = 8;
 
-/// A partition that lies in a log directory.
+/// A partition in a log directory.
 pub type Partition = partition::Partition<LogDirState>;
 
 /// The partitions that this broker holds.
 pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
 
-/// See there.
+/// Finds partitions by name.
 pub type Registry = hosted_partitions::Registry<LogDirState>;
 
 /// See the module.
@@ -63,31 +65,29 @@ pub struct LogDirState {
     pub writer: WriterQueue<Arc<Partition>>,
     /// Slow work.
     pub syncer: SyncerQueue<Arc<Partition>>,
-    /// Who waits for room.
-    pub park: MutedQueue,
-    /// Partitions placed here, for the choice of a new one's directory.
+    /// Produce requests that wait for room.
+    pub muted: MutedQueue,
+    /// Number of partitions in this directory.
     pub partitions: AtomicUsize,
     unwritten_bytes: AtomicUsize,
     unwritten_max_bytes: usize,
-    /// Space that is set aside for them.
+    /// Space that is set aside for unwritten bytes.
     pub reserve_bytes: u64,
     /// Partitions whose logs could not be opened for lack of space.
     waiting_for_space: Mutex<Vec<Arc<Partition>>>,
-    /// Those among them that lie on the heap.
     heap_bytes: AtomicUsize,
     heap_max_bytes: usize,
-    /// A partition is written when so many of its bytes wait; fewer of them wait for the writer's
-    /// next look.
+    /// A partition with this many unwritten bytes is due at once.
     pub flush_bytes: usize,
     is_announced: AtomicBool,
     lacks_space: AtomicBool,
-    /// See there.
-    pub unclosed: Unclosed<LogDirState>,
-    /// What a simulated volume has in hand.
+    /// Logs that are still to be closed.
+    pub closing_logs: ClosingLogs<LogDirState>,
+    /// Writes that a simulated disk has not finished.
     #[cfg(feature = "sim")]
     pub under_way: Mutex<Vec<(Arc<Partition>, pyrklog_log::WriteJob)>>,
-    /// Held while rows are gathered and written, or one that was just lowered, and while those of a deleted partition are taken
-    /// out: what was gathered before must not be written afterwards.
+    /// Held while checkpoint rows are gathered and written, lowered, or removed: stale rows must
+    /// not overwrite newer ones.
     pub checkpoints: Mutex<()>,
 }
 
@@ -97,7 +97,7 @@ impl LogDirState {
         index: usize,
         files: LogDir,
         config: &PlaneConfig,
-        park: MutedQueue,
+        muted: MutedQueue,
     ) -> Arc<LogDirState> {
         let arena = files.env().arena();
         let cache_bytes = arena.map_or(0, |arena| arena.statistics().limit_bytes);
@@ -122,8 +122,8 @@ impl LogDirState {
             heap_max_bytes: unwritten_max_bytes.min(HEAP_MAX_BYTES),
             is_announced: AtomicBool::new(false),
             lacks_space: AtomicBool::new(false),
-            park,
-            unclosed: Unclosed::default(),
+            muted,
+            closing_logs: ClosingLogs::default(),
             #[cfg(feature = "sim")]
             under_way: Mutex::default(),
             checkpoints: Mutex::default(),
@@ -135,17 +135,17 @@ impl LogDirState {
         self.files.path()
     }
 
-    /// Shared by its logs.
+    /// The environment that its logs share.
     pub fn env(&self) -> &Arc<LogEnv> {
         self.files.env()
     }
 
-    /// Whether it refuses everything since a write or sync failed.
+    /// Whether a write or sync failed, so that the directory refuses everything.
     pub fn has_failed(&self) -> bool {
         self.env().poisoned().is_some()
     }
 
-    /// Whether it takes no records for lack of space, of descriptors or of memory.
+    /// Whether it takes no records for lack of space, descriptors or memory.
     pub fn is_read_only(&self) -> bool {
         self.env().is_full()
     }
@@ -160,17 +160,17 @@ impl LogDirState {
         self.lacks_space.store(lacks_space, Ordering::Relaxed);
     }
 
-    /// A partition's log is to be opened once there is space.
+    /// The partition's log is to be opened once there is space.
     pub fn wait_for_space(&self, partition: Arc<Partition>) {
         self.waiting_for_space.lock().push(partition);
     }
 
-    /// Partitions that wait for space to be opened.
+    /// Takes the partitions that wait for space to be opened.
     pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
         std::mem::take(&mut *self.waiting_for_space.lock())
     }
 
-    /// True for the first caller: it tells of the failure.
+    /// True for the first caller, which then reports the failure.
     pub fn announce_failure(&self) -> bool {
         !self.is_announced.swap(true, Ordering::AcqRel)
     }
@@ -184,7 +184,8 @@ impl LogDirState {
         self.unwritten_max_bytes - self.unwritten_max_bytes / SHORT_SHARE
     }
 
-    /// Room for so many bytes; 0 when producing must wait (`pyrklog.unwritten.max.bytes`).
+    /// Bytes that may still be appended; 0 when producers must wait
+    /// (`pyrklog.unwritten.max.bytes`).
     fn room_bytes(&self) -> usize {
         let unwritten_bytes = self.unwritten_bytes.load(Ordering::SeqCst);
         let heap_bytes = self.heap_bytes.load(Ordering::SeqCst);
@@ -192,8 +193,8 @@ impl LogDirState {
         room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
     }
 
-    /// Whether producing must wait; never on a directory that has failed or takes no records, which
-    /// answers with its error.
+    /// Whether producers must wait. False on a directory that refuses records: it answers with its
+    /// error.
     pub fn is_full(&self) -> bool {
         self.room_bytes() == 0 && !self.refuses()
     }
@@ -202,8 +203,8 @@ impl LogDirState {
         self.has_failed() || self.is_read_only()
     }
 
-    /// Whether appends that cannot be held back must be refused: those of the control plane may
-    /// fill as much again as those of clients.
+    /// Whether the control plane's appends must be refused. They may use twice the limit of
+    /// clients.
     pub fn is_overfull(&self) -> bool {
         let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
             bytes.load(Ordering::SeqCst) >= max_bytes.saturating_mul(2)
@@ -213,26 +214,26 @@ impl LogDirState {
             && !self.refuses()
     }
 
-    /// After the count fell: lets parked connections go on, as many as there is room for. It has to
-    /// be worth while: one is not woken for each byte.
-    pub fn unpark(&self, outbox: &mut Outbox) {
-        if !self.park.is_used() {
+    /// Wakes waiting connections after the count fell, as many as there is room for, if the room is
+    /// worth it.
+    pub fn unmute(&self, outbox: &mut Outbox) {
+        if !self.muted.is_used() {
             return;
         }
         let room_bytes = self.room_bytes();
         if self.unwritten_bytes() == 0 || self.refuses() {
-            // Nothing may come that would wake the rest.
-            self.park.wake(usize::MAX, outbox);
+            // No later event may wake the rest.
+            self.muted.wake(usize::MAX, outbox);
         } else if self.is_worth_while(room_bytes) {
-            self.park.wake(room_bytes, outbox);
+            self.muted.wake(room_bytes, outbox);
         }
     }
 
-    /// After a request that had waited was let in: the next one, if there is still room. Who waits is
-    /// counted by the memory that he holds, which may be more than he brings.
-    pub fn unpark_next(&self, outbox: &mut Outbox) {
-        if self.park.is_used() && self.is_worth_while(self.room_bytes()) {
-            self.park.wake(1, outbox);
+    /// Wakes the next connection after a waiting request was admitted. One at a time: a connection
+    /// is counted by the memory it holds, which may exceed the size of its request.
+    pub fn unmute_next(&self, outbox: &mut Outbox) {
+        if self.muted.is_used() && self.is_worth_while(self.room_bytes()) {
+            self.muted.wake(1, outbox);
         }
     }
 
@@ -240,7 +241,7 @@ impl LogDirState {
         room_bytes >= self.unwritten_max_bytes.min(self.heap_max_bytes) / ROOM_SHARE
     }
 
-    /// Renames a partition's folder out of the way and forgets its rows of the checkpoints; see
+    /// Renames a partition's folder out of the way and removes its checkpoint rows; see
     /// [`LogDir::delete_folder`].
     pub fn delete_folder(
         &self,
@@ -280,6 +281,14 @@ impl Directory for LogDirState {
     fn high_watermark_moved(&self) {
         self.syncer.high_watermark_moved();
     }
+
+    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String) {
+        self.syncer.partition_failed(FailedPartition {
+            topic: Arc::clone(topic),
+            index,
+            reason,
+        });
+    }
 }
 
 impl Backlog for LogDirState {
@@ -287,7 +296,6 @@ impl Backlog for LogDirState {
         LogDirState::unwritten_bytes(self)
     }
 
-    /// Many partitions, none of which has much, may use up the room together.
     fn is_short(&self) -> bool {
         self.unwritten_bytes() > self.short_from_bytes()
     }
@@ -301,7 +309,7 @@ fn share_of_volume(files: &LogDir) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Replaces one part of a sum; the sum then.
+/// Replaces one part of a sum; returns the new sum.
 fn moved(sum: &AtomicUsize, before: usize, now: usize) -> usize {
     if now >= before {
         sum.fetch_add(now - before, Ordering::SeqCst) + (now - before)

@@ -1,10 +1,8 @@
-//! Slow commands of the control plane: opening, closing and deleting logs, sizes.
+//! Runs slow commands of the control plane: opening, closing and deleting logs, sizes.
 //!
-//! They run on `num.recovery.threads.per.data.dir` threads a directory, started when there is
-//! work and ended when there is none; no directory has more of them at a time, so that one that
-//! hangs leaves the others theirs. Commands for the same partition run one after another in the
-//! order given; those for different partitions side by side. One that waits for space lends its
-//! place: a topic can be deleted meanwhile, which makes some.
+//! Each directory has up to `num.recovery.threads.per.data.dir` threads, so a hanging one does not
+//! delay the others. Commands for one partition run in order; others run concurrently. A command
+//! that waits for space lends its place, so that deleting a topic can free some.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,10 +17,10 @@ use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{Event, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 
-/// Commands of a directory that may lend their places at a time: each keeps a thread.
+/// Commands of a directory that may lend their places at a time; each keeps a thread.
 const LENT_MAX: usize = 16;
 
-/// What a command is about; two with the same key never run at the same time.
+/// What a command is about. Commands with equal keys never run concurrently.
 pub type Key = (Arc<str>, i32);
 
 /// What a command does.
@@ -41,7 +39,7 @@ pub fn with<C: Send + Sync + 'static>(
 pub struct Command {
     /// What it is about.
     pub key: Key,
-    /// Position of the log directory that it may wait for.
+    /// Position of the log directory whose disk it may wait for.
     pub dir: usize,
     /// What to do.
     pub run: Run,
@@ -55,12 +53,11 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// Commands of one log directory.
 #[derive(Debug)]
 struct OfDir {
     /// Each with its number.
     waiting: VecDeque<(u64, Command)>,
-    /// Those that have lent their places do not count.
+    /// Excludes commands that have lent their places.
     running: usize,
     lent: usize,
 }
@@ -81,37 +78,38 @@ struct Inner {
 pub struct LogLoader {
     per_dir: usize,
     inner: Mutex<Inner>,
-    /// A simulation runs the commands: no thread is started.
+    /// A simulation runs the commands; no thread is started.
     #[cfg(feature = "sim")]
-    by_hand: AtomicBool,
+    is_simulated: AtomicBool,
 }
 
 impl LogLoader {
-    /// A queue served by up to `per_dir` threads for each of `dirs` log directories.
+    /// A queue with up to `per_dir` threads for each of `dirs` log directories.
     pub fn new(per_dir: usize, dirs: usize) -> LogLoader {
         let inner = Inner::new(dirs);
         LogLoader {
             per_dir: per_dir.max(1),
             inner: Mutex::new(inner),
             #[cfg(feature = "sim")]
-            by_hand: AtomicBool::new(false),
+            is_simulated: AtomicBool::new(false),
         }
     }
 
-    /// From now on no thread is started.
+    /// Starts no threads from now on.
     #[cfg(feature = "sim")]
-    pub fn drive_by_hand(&self) {
-        self.by_hand.store(true, Ordering::Relaxed);
+    pub fn set_simulated(&self) {
+        self.is_simulated.store(true, Ordering::Relaxed);
     }
 
-    /// Queues commands and sees that threads run them; after the end they are dropped.
+    /// Queues commands and starts threads as needed. After [`LogLoader::stop`] commands are
+    /// dropped.
     pub fn submit(self: &Arc<Self>, commands: impl IntoIterator<Item = Command>) {
         let mut inner = self.inner.lock();
         for command in commands {
             inner.add(command);
         }
         #[cfg(feature = "sim")]
-        if self.by_hand.load(Ordering::Relaxed) {
+        if self.is_simulated.load(Ordering::Relaxed) {
             return;
         }
         while inner.threads < inner.threads_wanted(self.per_dir) {
@@ -127,11 +125,11 @@ impl LogLoader {
                 }
                 Err(error) => {
                     inner.threads -= 1;
-                    // The process is out of threads. With none for this work the ticket would
-                    // never complete: better a loud end than a broker that hangs.
+                    // Without any thread the ticket would never complete: crashing is better than
+                    // hanging.
                     assert!(
                         inner.threads > 0,
-                        "no thread to open logs can be started: {error}"
+                        "cannot start a thread to open logs: {error}"
                     );
                     break;
                 }
@@ -148,12 +146,12 @@ impl LogLoader {
             inner = self.inner.lock();
             inner.done(&key, dir);
         }
-        // A command that was held back by one of another thread is left to that thread, which
-        // looks again when it is done.
+        // The thread that runs an earlier command of the same key looks again afterwards.
         inner.threads -= 1;
     }
 
-    /// Waits, for a command of the log directory `dir` that runs, while others run in its place.
+    /// Calls `wait` from a running command of directory `dir` while another command takes its
+    /// place.
     pub fn lend_place(self: &Arc<Self>, dir: usize, wait: impl FnOnce()) {
         let is_lent = self.inner.lock().lend(dir);
         if is_lent {
@@ -165,7 +163,7 @@ impl LogLoader {
         }
     }
 
-    /// Runs the next command on the caller's thread; false where there is none.
+    /// Runs the next command on the caller's thread; false if there is none.
     #[cfg(feature = "sim")]
     pub fn run_next(&self) -> bool {
         let next = self.inner.lock().next(self.per_dir);
@@ -177,7 +175,7 @@ impl LogLoader {
         true
     }
 
-    /// Drops what waits, lets what runs come to its end, and waits for that.
+    /// Drops waiting commands and waits for running ones.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.is_stopped = true;
@@ -191,7 +189,7 @@ impl LogLoader {
         }
     }
 
-    /// Commands that wait or run.
+    /// Number of commands that wait or run.
     pub fn depth(&self) -> usize {
         let inner = self.inner.lock();
         let dirs = inner.dirs.iter();
@@ -235,8 +233,8 @@ impl Inner {
             .sum()
     }
 
-    /// A command to run now: of a directory that may have another thread, the first one that is
-    /// not behind an earlier one for the same partition.
+    /// Takes the next command: of a directory with a free place, the first one whose key has no
+    /// earlier command.
     fn next(&mut self, per_dir: usize) -> Option<Command> {
         if self.is_stopped {
             return None;
@@ -256,7 +254,7 @@ impl Inner {
         None
     }
 
-    /// A command that runs, and its thread, count no longer; false where too many do not already.
+    /// Stops counting a running command and its thread; false if too many lend already.
     fn lend(&mut self, dir: usize) -> bool {
         let of_dir = &mut self.dirs[dir];
         let is_lent = of_dir.lent < LENT_MAX;
@@ -268,14 +266,12 @@ impl Inner {
         is_lent
     }
 
-    /// It goes on, beside those that took its place.
     fn take_back(&mut self, dir: usize) {
         self.dirs[dir].lent -= 1;
         self.dirs[dir].running += 1;
         self.threads += 1;
     }
 
-    /// A command for `key` has come to its end.
     fn done(&mut self, key: &Key, dir: usize) {
         self.dirs[dir].running -= 1;
         if let Some(numbers) = self.by_key.get_mut(key) {
@@ -287,7 +283,7 @@ impl Inner {
     }
 }
 
-/// Gathers the error codes of one ticket's commands and completes it with the last of them.
+/// Gathers the error codes of a ticket's commands; the last one completes the ticket.
 #[derive(Debug)]
 pub struct Gathering {
     ticket: TicketId,
@@ -296,7 +292,7 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// For a ticket of `count` commands, of which `known` are decided already (the others 0).
+    /// For a ticket whose codes begin as `known` and with `left` commands to run.
     pub fn new(ticket: TicketId, known: Vec<i16>, left: usize) -> Arc<Gathering> {
         Arc::new(Gathering {
             ticket,
@@ -313,7 +309,7 @@ impl Gathering {
         }
     }
 
-    /// Tells the control plane; for a ticket that has nothing left to do.
+    /// Completes the ticket.
     pub fn complete(&self, events: &EventQueue) {
         let codes = std::mem::take(&mut *self.codes.lock());
         events.push(Event::Ticket {

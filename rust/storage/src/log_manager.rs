@@ -1,4 +1,4 @@
-//! The log directories and the partitions in them, with what their threads use.
+//! The log directories, their partitions, and what their threads share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -10,8 +10,9 @@ use pyrklog_wire::ErrorCode;
 use crate::internal_read::InternalReadJob;
 use crate::log_dir::{LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
-use crate::placement::Placement;
+use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
+use crate::syncer_queue::FailedPartition;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_base::unguessable::Unguessable;
@@ -28,17 +29,17 @@ use pyrklog_replica::partition::Role;
 pub struct LogManager {
     /// Fixed options.
     pub config: PlaneConfig,
-    /// The way up.
+    /// Events to the control plane.
     pub events: Arc<EventQueue>,
     /// Numbers of commands.
     pub tickets: Tickets,
     /// The partitions held here.
     pub registry: Arc<Registry>,
-    /// Where partitions lie.
-    pub placement: Placement,
+    /// Which directory holds which partition.
+    pub partition_dirs: PartitionDirs,
     /// The log directories that could be opened.
     pub dirs: Vec<Arc<LogDirState>>,
-    /// Those that could not: (path, why).
+    /// Those that could not: (path, reason).
     pub unusable_dirs: Vec<(PathBuf, String)>,
     /// Work for the readers.
     pub readers: Arc<ReaderPool>,
@@ -46,21 +47,21 @@ pub struct LogManager {
     pub statistics: Arc<Statistics>,
     /// Slow commands.
     pub loader: Arc<LogLoader>,
-    /// Of this broker's registration, -1 before the first.
+    /// Of this broker's registration; -1 before the first.
     pub broker_epoch: AtomicI64,
-    /// Numbers that name nothing else (names of deleted folders).
+    /// Random numbers for names of deleted folders.
     pub names: Unguessable,
-    /// The plane ends, orderly or not.
+    /// The plane is shutting down.
     pub is_stopping: AtomicBool,
-    /// Who is told when a full directory has space again.
+    /// See [`SpaceListener`].
     space_listener: OnceLock<Weak<dyn SpaceListener>>,
     network: Arc<dyn NetworkThreads>,
-    /// A simulation drives the plane: no thread is started.
+    /// A simulation drives the plane; no thread is started.
     #[cfg(feature = "sim")]
-    pub by_hand: AtomicBool,
+    pub is_simulated: AtomicBool,
 }
 
-/// Who is told when a full directory has space again.
+/// Is told when a full directory has space again.
 pub trait SpaceListener: std::fmt::Debug + Send + Sync {
     /// Logs of these partitions could not be opened for lack of space.
     fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>);
@@ -74,10 +75,10 @@ pub trait SpaceListener: std::fmt::Debug + Send + Sync {
 pub struct LogDirs {
     /// Those that could be opened.
     pub usable: Vec<Arc<LogDirState>>,
-    /// Those that could not: (path, why).
+    /// Those that could not: (path, reason).
     pub unusable: Vec<(PathBuf, String)>,
-    /// Where partitions lie in them.
-    pub placement: Placement,
+    /// Which of them holds which partition.
+    pub partition_dirs: PartitionDirs,
 }
 
 impl LogManager {
@@ -94,7 +95,7 @@ impl LogManager {
             events,
             tickets: Tickets::default(),
             registry: Arc::default(),
-            placement: dirs.placement,
+            partition_dirs: dirs.partition_dirs,
             readers: Arc::new(ReaderPool::new(keys, config.reader_threads)),
             loader: Arc::new(LogLoader::new(
                 config.recovery_threads_per_dir,
@@ -109,50 +110,50 @@ impl LogManager {
             statistics: Arc::new(Statistics::new(network.count())),
             network,
             #[cfg(feature = "sim")]
-            by_hand: AtomicBool::new(false),
+            is_simulated: AtomicBool::new(false),
             config,
         }
     }
 
-    /// Whom to tell when a full directory has space again; once.
+    /// Sets the listener, once.
     pub fn set_space_listener(&self, listener: Weak<dyn SpaceListener>) {
-        // A second one would be a mistake of the caller; the first one is in use.
+        // The first one stays.
         let _first_stays = self.space_listener.set(listener);
     }
 
-    /// See [`LogManager::set_space_listener`]; `None` at the plane's end.
+    /// The listener; `None` once the plane has ended.
     pub fn space_listener(&self) -> Option<Arc<dyn SpaceListener>> {
         self.space_listener.get()?.upgrade()
     }
 
-    /// Whether the plane ends.
+    /// Whether the plane is shutting down.
     pub fn is_ending(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
 
     /// Whether a simulation drives the plane.
     #[cfg(feature = "sim")]
-    pub fn is_by_hand(&self) -> bool {
-        self.by_hand.load(Ordering::Relaxed)
+    pub fn is_simulated(&self) -> bool {
+        self.is_simulated.load(Ordering::Relaxed)
     }
 
-    /// How many network threads there are.
+    /// Number of network threads.
     pub fn network_threads(&self) -> usize {
         self.network.count()
     }
 
-    /// Tells a network thread something.
+    /// Sends an event to a network thread.
     pub fn tell(&self, thread: usize, event: NetworkEvent) {
         self.network.tell(thread, &mut vec![event]);
     }
 
-    /// An outbox for any thread.
+    /// A new outbox.
     pub fn outbox(&self) -> Outbox {
         Outbox::new(self.network.count())
     }
 
-    /// A write or sync in `dir` failed: nothing of it is served any more. Its partitions go
-    /// offline, whoever waits for them is told, and so is the control plane, once.
+    /// Fails `dir` after a write or sync failed: its partitions go offline, waiting requests fail,
+    /// and the control plane is told once.
     pub fn fail_dir(&self, dir: &Arc<LogDirState>, reason: String) {
         dir.env().poison(reason.clone());
         if !dir.announce_failure() {
@@ -171,7 +172,7 @@ impl LogManager {
                 state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
             }
         }
-        dir.unpark(&mut outbox);
+        dir.unmute(&mut outbox);
         outbox.deliver(self);
         partitions.sort();
         self.events.push(Event::LogDirFailed {
@@ -179,6 +180,26 @@ impl LogManager {
             reason,
             partitions,
         });
+    }
+
+    /// A partition broke an invariant and is offline: whoever waits there is told, and so is the
+    /// operator. It stays so until the broker is started anew, which recovers its log.
+    pub fn fail_partition(&self, failed: FailedPartition) {
+        let partition = self.registry.partition(&failed.topic, failed.index);
+        if let Some(partition) = partition.filter(|partition| partition.lock().has_failed()) {
+            let mut outbox = self.outbox();
+            let mut state = partition.lock();
+            state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
+            drop(state);
+            partition.dir.unmute(&mut outbox);
+            outbox.deliver(self);
+        }
+        let fields = vec![
+            ("topic", failed.topic.to_string()),
+            ("partition", failed.index.to_string()),
+            ("reason", failed.reason),
+        ];
+        self.events.notice("partition_offline", "error", fields);
     }
 
     /// Something found no space left in `dir`: it takes no records until its writer finds some. What
@@ -192,17 +213,17 @@ impl LogManager {
             ("reason", reason),
             (
                 "effect",
-                "read-only until there is space: nothing acknowledged is lost".to_owned(),
+                "read-only until there is space; acknowledged records are kept".to_owned(),
             ),
         ];
         self.events.notice("log_dir_full", "error", fields);
         let mut outbox = self.outbox();
-        dir.unpark(&mut outbox);
+        dir.unmute(&mut outbox);
         outbox.deliver(self);
         dir.writer.hurry();
     }
 
-    /// `dir` takes records again.
+    /// Lets `dir` take records again.
     pub fn disk_has_space(&self, dir: &LogDirState) {
         dir.set_lacks_space(false);
         if dir.env().set_full(false) {
@@ -211,7 +232,7 @@ impl LogManager {
         }
     }
 
-    /// Whether any log directory cannot be used: what it holds cannot be known then.
+    /// Whether any log directory cannot be used, so that its contents are unknown.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
     }

@@ -1,5 +1,5 @@
-//! Connections whose produce requests wait because their log directory has too much unwritten: who
-//! waits, in order. The writer wakes them as room comes.
+//! The produce requests of muted connections that wait because their log directory has too many
+//! unwritten bytes, in order of arrival. The writer wakes them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,18 +12,17 @@ use pyrklog_control::outbox::Outbox;
 /// Connections that may wait for one log directory.
 const WAITING_MAX: usize = 10_000;
 
-/// The share of all receive memory that parked requests may hold, over all log directories: the
-/// rest is for those who do not wait.
+/// Waiting requests may hold this fraction of all receive memory, over all log directories.
 const RECEIVE_MEMORY_SHARE: usize = 2;
 
-/// Whether a produce request is worked on.
+/// Whether a produce request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Now.
     Now,
     /// Once there is room, or its time is over.
     Later,
-    /// Not at all: it is to be refused.
+    /// Never: it must be refused.
     Refused,
 }
 
@@ -40,7 +39,7 @@ struct Inner {
     bytes: usize,
 }
 
-/// Who waits for one log directory.
+/// Requests that wait for one log directory.
 #[derive(Debug)]
 pub struct MutedQueue {
     max_bytes: usize,
@@ -50,23 +49,23 @@ pub struct MutedQueue {
     timed_out: AtomicU64,
 }
 
-/// What a park holds.
+/// State of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Connections.
     pub waiting: usize,
-    /// Receive memory that is set aside for their requests.
+    /// Receive memory held by their requests.
     pub bytes: usize,
     /// Age of the oldest one.
     pub oldest_wait_ms: i64,
-    /// Requests refused so far because the park was full.
+    /// Requests refused so far because the queue was full.
     pub rejected: u64,
     /// Requests refused so far because their time was over.
     pub timed_out: u64,
 }
 
 impl MutedQueue {
-    /// For one of `dirs` log directories; all connections together may hold `receive_max_bytes` of
+    /// For one of `dirs` log directories. All connections together may hold `receive_max_bytes` of
     /// received bytes.
     pub fn new(receive_max_bytes: usize, dirs: usize) -> MutedQueue {
         MutedQueue {
@@ -78,9 +77,9 @@ impl MutedQueue {
         }
     }
 
-    /// Adds a connection with a frame of `frame_bytes`; false when there is no room for it. The
-    /// first one always finds room. `is_full` is looked at again: false as well, with the answer
-    /// that it need not wait, if the directory has room by now.
+    /// Adds a connection with a frame of `frame_bytes`. Refused when the queue is full; the first
+    /// one always fits. `is_full` is checked again afterwards: `Now` if the directory has room by
+    /// then.
     pub fn add(
         &self,
         place: Place,
@@ -88,7 +87,7 @@ impl MutedQueue {
         now_ms: i64,
         is_full: impl Fn() -> bool,
     ) -> Admission {
-        // What lies behind the frame in a receive buffer is kept with it.
+        // Bytes behind the frame in a receive buffer stay with it.
         let bytes = frame_bytes.max(RECEIVE_BUFFER_BYTES);
         let mut inner = self.inner.lock();
         let is_too_much =
@@ -104,8 +103,8 @@ impl MutedQueue {
         });
         inner.bytes += bytes;
         self.is_used.store(true, Ordering::SeqCst);
-        // The writer lowers the count of unwritten bytes first and looks at the flag afterwards;
-        // here it is the other way round, so one of the two sees the other.
+        // The writer lowers the count of unwritten bytes and then reads the flag. Here the order is
+        // reversed, so at least one side sees the other.
         if is_full() {
             return Admission::Later;
         }
@@ -114,12 +113,12 @@ impl MutedQueue {
         Admission::Now
     }
 
-    /// Whether anyone may be waiting.
+    /// Whether any connection may be waiting.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::SeqCst)
     }
 
-    /// Wakes those who wait longest, as many as bring about `room_bytes`; all of them for
+    /// Wakes the longest-waiting connections, enough of them for `room_bytes`; all of them for
     /// `usize::MAX`.
     pub fn wake(&self, room_bytes: usize, outbox: &mut Outbox) {
         let mut inner = self.inner.lock();
@@ -135,7 +134,7 @@ impl MutedQueue {
             .store(!inner.waiting.is_empty(), Ordering::SeqCst);
     }
 
-    /// A connection waits no longer.
+    /// Removes a connection.
     pub fn forget(&self, place: Place) {
         let mut inner = self.inner.lock();
         if let Some(at) = inner.waiting.iter().position(|one| one.place == place)
@@ -145,12 +144,12 @@ impl MutedQueue {
         }
     }
 
-    /// A request's time was over.
+    /// Counts a request whose time was over.
     pub fn note_timed_out(&self) {
         self.timed_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What it holds.
+    /// Its state.
     pub fn depth(&self, now_ms: i64) -> Depth {
         let inner = self.inner.lock();
         let oldest_ms = inner.waiting.front().map_or(now_ms, |one| one.since_ms);

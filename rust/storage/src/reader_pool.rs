@@ -1,9 +1,7 @@
 //! The queues of work that may wait for a disk on behalf of a client or of the control plane.
 //!
-//! Each log directory has queues of its own, so that one that hangs takes no thread from the
-//! others; within a directory reads by offset are spread over several queues by their topic's name,
-//! and time look-ups, reads of internal topics, digests of replicas and the closing of files have one
-//! each:
+//! Each log directory has its own queues, so a hanging one takes no thread from the others. Reads
+//! by offset are spread over several queues by topic name; other work has one queue per kind:
 //!
 //! | queue | does | threads, at most |
 //! |---|---|---|
@@ -14,8 +12,7 @@
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! Of each at least one. One more thread, the keeper, starts them: a network thread asks and goes
-//! on.
+//! Each has at least one. Another thread, the keeper, starts them on behalf of network threads.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -26,14 +23,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
-use crate::kept_room;
-use crate::reader_queue::{Depth, Desk, IDLE_MS, Job, Kind, ReaderQueue};
+use crate::page_cache_limit;
+use crate::reader_queue::{Depth, IDLE_MS, Job, Kind, ReaderQueue, ReaderWorker};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::hash::WordHash;
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::event_queue::EventQueue;
 
-/// After a thread could not be started, the next try.
 const START_RETRY_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
@@ -51,7 +47,7 @@ pub struct ReaderPool {
     fetch_queues: usize,
     keeper: Mutex<Keeper>,
     wake_keeper: Condvar,
-    /// Threads that run.
+    /// Number of running threads.
     running: Mutex<usize>,
     ended: Condvar,
     jobs_done: AtomicU64,
@@ -67,7 +63,7 @@ const OTHER_KINDS: [Kind; 5] = [
 ];
 
 impl ReaderPool {
-    /// The queues of these log directories; no thread yet. `io_threads` is `num.io.threads`.
+    /// The queues of these log directories, without threads yet. `io_threads` is `num.io.threads`.
     pub fn new(dirs: Vec<LogDirKey>, io_threads: usize) -> ReaderPool {
         let io_threads = io_threads.max(1);
         let fetch_queues = (io_threads / 2).clamp(1, usize::from(u16::MAX) - OTHER_KINDS.len());
@@ -106,13 +102,12 @@ impl ReaderPool {
         id(dir, hash as usize % self.fetch_queues)
     }
 
-    /// The queue for another kind of work.
     fn for_kind(&self, dir: usize, kind: Kind) -> QueueId {
         let place = OTHER_KINDS.iter().position(|other| *other == kind);
         id(dir, self.fetch_queues + place.unwrap_or_default())
     }
 
-    /// The queue for what is read ahead for readers of `queue`.
+    /// The queue for reading ahead of consumers in `queue`.
     pub fn for_ahead(&self, queue: QueueId) -> QueueId {
         self.for_kind(usize::from(queue.dir), Kind::Ahead)
     }
@@ -138,10 +133,10 @@ impl ReaderPool {
         &self.queues[usize::from(id.dir) * per_dir + usize::from(id.place)]
     }
 
-    /// Adds a job. Never waits for anything but memory.
+    /// Adds a job, without blocking.
     ///
     /// # Errors
-    /// The job, when the queue is full; not for those that are not [bounded](Job::is_bounded).
+    /// The job, if the queue is full and the job is [bounded](Job::is_bounded).
     pub fn submit<J: Job + 'static>(&self, id: QueueId, job: Box<J>) -> Result<(), Box<J>> {
         if self.queue(id).push(job)? {
             self.keeper.lock().wanted.push_back(id);
@@ -150,7 +145,7 @@ impl ReaderPool {
         Ok(())
     }
 
-    /// Has files closed, those of each directory apart.
+    /// Submits files to be closed, per directory.
     pub fn close(&self, files: LeftOpen) {
         for (key, files) in files.by_log_dir() {
             let dir = self.dirs.iter().position(|dir| *dir == key);
@@ -161,29 +156,34 @@ impl ReaderPool {
         }
     }
 
-    /// Threads that run, apart from the keeper.
+    /// Running threads without the keeper.
     pub fn threads(&self) -> usize {
         *self.running.lock()
     }
 
-    /// Jobs that were done so far.
+    /// Jobs done so far.
     pub fn jobs_done(&self) -> u64 {
         self.jobs_done.load(Ordering::Relaxed)
     }
 
-    /// Jobs that wait, over all queues.
+    /// Counts one.
+    pub fn count_done(&self) {
+        self.jobs_done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waiting jobs of all queues.
     pub fn waiting(&self) -> usize {
         self.queues.iter().map(ReaderQueue::waiting).sum()
     }
 
-    /// All queues: (log directory, what it is for, what it holds).
+    /// All queues: (log directory, kind, state).
     pub fn depths(&self) -> impl Iterator<Item = (usize, Kind, Depth)> {
         let now_ms = mono_ms();
         let queues = self.queues.iter();
         queues.map(move |queue| (queue.dir, queue.kind, queue.depth(now_ms)))
     }
 
-    /// Ends all threads after the job at hand.
+    /// Ends each thread after its current job.
     pub fn stop(&self) {
         self.keeper.lock().is_stopped = true;
         self.wake_keeper.notify_one();
@@ -192,7 +192,7 @@ impl ReaderPool {
         }
     }
 
-    /// Waits for the end of all threads; the keeper's must be over.
+    /// Waits until all threads have ended; the keeper must have ended.
     pub fn wait_ended(&self) {
         let mut running = self.running.lock();
         while *running > 0 {
@@ -200,13 +200,13 @@ impl ReaderPool {
         }
     }
 
-    /// The jobs that no thread took, after the end.
+    /// Jobs that no thread took, after the end.
     pub fn take_left(&self) -> impl Iterator<Item = Box<dyn Job>> {
         let queues = self.queues.iter();
         queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
     }
 
-    /// The next queue that lacks a thread; `None` at the end.
+    /// Waits for a queue that lacks a thread; `None` at the end.
     fn next_wanted(&self) -> Option<QueueId> {
         let mut keeper = self.keeper.lock();
         loop {
@@ -225,7 +225,6 @@ impl ReaderPool {
         self.ended.notify_all();
     }
 
-    /// A thread could not be started: again, a little later.
     fn start_later(&self, id: QueueId) {
         let mut keeper = self.keeper.lock();
         keeper.wanted.push_back(id);
@@ -243,12 +242,11 @@ fn id(dir: usize, place: usize) -> QueueId {
     }
 }
 
-/// Closes files.
 #[derive(Debug)]
 struct Close(LeftOpen);
 
 impl Job for Close {
-    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         drop(self.0);
     }
 
@@ -261,21 +259,21 @@ impl Job for Close {
     }
 }
 
-/// Runs one thread of a queue until it is needed no more.
+/// Runs one thread of a queue until it is no longer needed.
 fn run(pool: &ReaderPool, id: QueueId) {
-    let Some(desk) = pool.queue(id).enter() else {
+    let Some(worker) = pool.queue(id).enter() else {
         return;
     };
     let mut buffer = Vec::new();
-    while let Some(job) = desk.take() {
+    while let Some(job) = worker.take() {
         if job.is_abandoned() {
             continue;
         }
-        kept_room::look();
+        page_cache_limit::update();
         let is_counted = job.is_counted();
-        job.run(&desk, &mut buffer);
+        job.run(&worker, &mut buffer);
         if is_counted {
-            pool.jobs_done.fetch_add(1, Ordering::Relaxed);
+            pool.count_done();
         }
     }
 }

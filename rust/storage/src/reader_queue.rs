@@ -1,8 +1,8 @@
-//! One bounded queue of work that may wait for a disk, with threads of its own.
+//! One bounded queue of work that may wait for a disk, with its own threads.
 //!
-//! Threads come when there is work for them and go when they were idle for long. Each says when it
-//! began the step at hand (one partition's read, one piece sent), so that others can tell a queue
-//! that is busy from one that is *stuck*: every thread that it may have stands still.
+//! Threads start on demand and end when idle for long. Each records when it began its current step
+//! (one partition's read, one piece sent). A queue is *stuck*, rather than busy, when all the
+//! threads it may have are at a step for too long.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
@@ -14,27 +14,27 @@ use parking_lot::{Condvar, Mutex};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::QueueId;
 
-/// A step that takes longer than this stands still.
+/// A step that takes longer hangs.
 pub const STUCK_MS: i64 = 1_000;
 
 /// A thread without work for this long ends.
 pub const IDLE_MS: u64 = 30_000;
 
-/// Reads that wait in one queue; see [`Job::is_bounded`].
+/// Limit of waiting jobs; see [`Job::is_bounded`].
 pub const QUEUE_MAX_JOBS: usize = 1_000;
 
-/// Work that may wait for a disk. It holds what it needs, and says itself what came of it.
+/// Work that may wait for a disk. It holds what it needs and reports its own result.
 pub trait Job: Debug + Send {
-    /// Does it; `buffer` is the thread's.
-    fn run(self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>);
+    /// Does the work; `buffer` belongs to the thread.
+    fn run(self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>);
 
-    /// Whether a full queue refuses it. Sending is bounded by the connections, each of which has
-    /// at most one such job, and closing by the files that are open.
+    /// Whether a full queue refuses it. Sends are bounded by connections, each with at most one,
+    /// and closing by the number of open files.
     fn is_bounded(&self) -> bool {
         true
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether its result is no longer needed.
     fn is_abandoned(&self) -> bool {
         false
     }
@@ -44,7 +44,7 @@ pub trait Job: Debug + Send {
         true
     }
 
-    /// No thread will take it: the plane ends in order.
+    /// Called when the plane shuts down before a thread took the job.
     fn fail(&self) {}
 }
 
@@ -78,11 +78,10 @@ impl fmt::Display for Kind {
     }
 }
 
-/// When a thread began the step at hand.
+/// When a thread began its current step.
 #[derive(Debug)]
 pub struct Step(AtomicI64);
 
-/// No step is at hand.
 const NO_STEP: i64 = i64::MAX;
 
 impl Default for Step {
@@ -92,17 +91,17 @@ impl Default for Step {
 }
 
 impl Step {
-    /// A step begins.
+    /// Begins a step.
     pub fn begin(&self) {
         self.0.store(mono_ms(), Ordering::Relaxed);
     }
 
-    /// None is at hand.
+    /// Ends the step.
     pub fn end(&self) {
         self.0.store(NO_STEP, Ordering::Relaxed);
     }
 
-    /// How long the step takes already; `None` without one.
+    /// Age of the current step; `None` between steps.
     pub fn age_ms(&self, now_ms: i64) -> Option<i64> {
         let began_ms = self.0.load(Ordering::Relaxed);
         (began_ms != NO_STEP).then(|| (now_ms - began_ms).max(0))
@@ -111,20 +110,18 @@ impl Step {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Each with the time at which it came.
+    /// Each with the time of its arrival.
     jobs: VecDeque<(i64, Box<dyn Job>)>,
-    /// Threads, those included that are being started.
+    /// Threads, including those that are being started.
     threads: usize,
-    /// Threads that wait for work.
     idle: usize,
-    /// Numbers that no thread has.
     free_slots: Vec<usize>,
     is_stopped: bool,
-    /// What is left was taken: nothing is added any more.
+    /// The remaining jobs were taken; no more are accepted.
     is_closed: bool,
 }
 
-/// What a queue holds, for whoever watches the broker.
+/// State of a queue, for monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Jobs that no thread has taken.
@@ -133,9 +130,9 @@ pub struct Depth {
     pub running: usize,
     /// Age of the oldest waiting job.
     pub oldest_wait_ms: i64,
-    /// For how long all its threads have stood still; 0 when one is free.
+    /// How long all its threads have been at their steps; 0 when one is free.
     pub stalled_ms: i64,
-    /// Jobs refused so far: the queue was full or stuck.
+    /// Jobs refused so far because the queue was full or stuck.
     pub rejected: u64,
 }
 
@@ -152,13 +149,12 @@ pub struct ReaderQueue {
     idle: Duration,
     inner: Mutex<Inner>,
     wake: Condvar,
-    /// One for each thread that there may be.
     steps: Box<[Step]>,
     rejected: AtomicU64,
 }
 
 impl ReaderQueue {
-    /// A queue served by up to `max_threads` threads, which end when they were idle for `idle_ms`.
+    /// A queue with up to `max_threads` threads, which end when idle for `idle_ms`.
     pub fn new(id: QueueId, kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
         let max_threads = max_threads.max(1);
         let inner = Inner {
@@ -178,7 +174,7 @@ impl ReaderQueue {
         }
     }
 
-    /// Adds a job; true when a thread is to be started for it.
+    /// Adds a job; true if the caller must start a thread.
     ///
     /// # Errors
     /// The job, when the queue is full or closed.
@@ -203,7 +199,7 @@ impl ReaderQueue {
         Ok(needs_thread)
     }
 
-    /// Whether a job that would be added now may hope to be done; one that may not is counted.
+    /// Whether a new job is likely to be done; counts a rejection otherwise.
     pub fn accepts(&self, now_ms: i64) -> bool {
         let is_full = self.inner.lock().jobs.len() >= QUEUE_MAX_JOBS;
         if is_full || self.is_stuck(now_ms) {
@@ -217,7 +213,7 @@ impl ReaderQueue {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether every thread that it may have stands still.
+    /// Whether all the threads that it may have hang.
     pub fn is_stuck(&self, now_ms: i64) -> bool {
         self.stalled_ms(now_ms) > STUCK_MS
     }
@@ -227,12 +223,12 @@ impl ReaderQueue {
         ages.map(Option::unwrap_or_default).min().unwrap_or(0)
     }
 
-    /// Jobs that wait.
+    /// Number of waiting jobs.
     pub fn waiting(&self) -> usize {
         self.inner.lock().jobs.len()
     }
 
-    /// What it holds.
+    /// Its state.
     pub fn depth(&self, now_ms: i64) -> Depth {
         let is_busy = |step: &&Step| step.age_ms(now_ms).is_some();
         let inner = self.inner.lock();
@@ -246,36 +242,36 @@ impl ReaderQueue {
         }
     }
 
-    /// Ends all threads after the job at hand.
+    /// Ends each thread after its current job.
     pub fn stop(&self) {
         self.inner.lock().is_stopped = true;
         self.wake.notify_all();
     }
 
-    /// The jobs that no thread took, after the end; no other is added any more.
+    /// Takes the remaining jobs and closes the queue.
     pub fn take_left(&self) -> VecDeque<(i64, Box<dyn Job>)> {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         std::mem::take(&mut inner.jobs)
     }
 
-    /// A thread begins; `None` when there is no place for it.
-    pub fn enter(&self) -> Option<Desk<'_>> {
+    /// Registers a thread; `None` if it has enough.
+    pub fn enter(&self) -> Option<ReaderWorker<'_>> {
         let slot = self.inner.lock().free_slots.pop()?;
-        Some(Desk { queue: self, slot })
+        Some(ReaderWorker { queue: self, slot })
     }
 }
 
-/// A thread's place at its queue.
+/// A thread's registration at its queue.
 #[derive(Debug)]
-pub struct Desk<'q> {
+pub struct ReaderWorker<'q> {
     /// The queue.
     pub queue: &'q ReaderQueue,
     slot: usize,
 }
 
-impl Desk<'_> {
-    /// A step is done and the next one begins.
+impl ReaderWorker<'_> {
+    /// Begins the next step.
     pub fn step(&self) {
         self.queue.steps[self.slot].begin();
     }
@@ -320,7 +316,7 @@ mod tests {
     struct Nothing;
 
     impl Job for Nothing {
-        fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {}
+        fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {}
     }
 
     fn job() -> Box<Nothing> {
@@ -337,12 +333,12 @@ mod tests {
         assert!(queue.push(job()).unwrap());
         assert!(queue.push(job()).unwrap());
         assert!(!queue.push(job()).unwrap(), "two are enough");
-        let desk = queue.enter().unwrap();
-        assert!(desk.take().is_some());
+        let worker = queue.enter().unwrap();
+        assert!(worker.take().is_some());
         let depth = queue.depth(mono_ms());
         assert_eq!((depth.waiting, depth.running), (2, 1));
         queue.stop();
-        assert!(desk.take().is_none());
+        assert!(worker.take().is_none());
         assert_eq!(queue.depth(mono_ms()).running, 0);
         assert_eq!(queue.take_left().len(), 2);
         assert!(queue.push(job()).is_err(), "nobody would take it");
@@ -353,9 +349,9 @@ mod tests {
         let queue = new_queue(Kind::Close, 1, 1);
         for _ in 0..3 {
             assert!(queue.push(job()).unwrap(), "there is none");
-            let desk = queue.enter().unwrap();
-            assert!(desk.take().is_some());
-            assert!(desk.take().is_none(), "idle for long");
+            let worker = queue.enter().unwrap();
+            assert!(worker.take().is_some());
+            assert!(worker.take().is_none(), "idle for long");
         }
     }
 

@@ -1,7 +1,7 @@
-//! Digests of what this broker's replica of a partition holds: `pyrklog log verify` asks each
-//! replica's broker for one of the same offsets, and records stay where they are.
+//! Digests of this broker's replica of a partition. `pyrklog log verify` compares digests of the
+//! same offsets from each replica.
 //!
-//! A digest is a chain over the whole batches of a range of offsets, wherever segments begin:
+//! A digest is a chain over the whole batches of an offset range, independent of segments:
 //!
 //! ```text
 //! state = 0; for each batch, for each of its words: state = mix(state ^ word)
@@ -9,11 +9,11 @@
 //! mix     the finalizer of splitmix64
 //! ```
 //!
-//! It finds what went wrong by accident, as checksums do; it is no proof against forgery. All bytes
-//! are read, so that one that decayed on its disk is found too, though the CRC beside it is intact.
+//! Like a checksum it detects accidental damage, not forgery. It reads all bytes and so detects
+//! decayed data even if the stored CRC is intact.
 //!
-//! A queue of its own with one thread a log directory, pieces of a bounded size and a bounded number
-//! of them a request: neither clients nor coordinators wait for it, and no log is too long for it.
+//! One thread per log directory reads bounded pieces, a bounded number per request, so digests
+//! delay neither clients nor coordinators, and a log may have any length.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use pyrklog_wire::batch::{self, BatchView, Batches};
 use crate::internal_read::read_whole;
 use crate::log_dir::Registry;
 use crate::log_manager::LogManager;
-use crate::reader_queue::{Desk, Job};
+use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
@@ -32,7 +32,7 @@ use pyrklog_control::event_queue::EventQueue;
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A digest on its way to a reader.
+/// A digest job.
 #[derive(Debug)]
 pub struct DigestWork {
     ticket: TicketId,
@@ -44,8 +44,8 @@ pub struct DigestWork {
 }
 
 impl Job for DigestWork {
-    fn run(self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
-        match self.digest(desk) {
+    fn run(self: Box<Self>, worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
+        match self.digest(worker) {
             Ok(digest) => self.complete(digest),
             Err(error) => self.end(error),
         }
@@ -84,7 +84,7 @@ pub fn replica_digest(
     ticket
 }
 
-/// What a replica has, as of one moment.
+/// A replica's offsets at one moment.
 struct Bounds {
     leader_epoch: i32,
     log_start_offset: i64,
@@ -93,7 +93,6 @@ struct Bounds {
 }
 
 impl DigestWork {
-    /// Completes the ticket with an error.
     fn end(&self, error: ErrorCode) {
         self.complete(ReplicaDigest::failed(error.0));
     }
@@ -105,7 +104,7 @@ impl DigestWork {
         });
     }
 
-    fn digest(&self, desk: &Desk<'_>) -> Result<ReplicaDigest, ErrorCode> {
+    fn digest(&self, worker: &ReaderWorker<'_>) -> Result<ReplicaDigest, ErrorCode> {
         let bounds = self.bounds()?;
         let mut chain = Chain::new(self.range);
         if chain.next < self.range.end
@@ -114,7 +113,7 @@ impl DigestWork {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
         while !chain.is_done() {
-            desk.step();
+            worker.step();
             let bytes = self.read(&bounds, chain.next)?;
             chain.take(bytes.as_deref());
         }
@@ -142,17 +141,17 @@ impl DigestWork {
             leader_epoch,
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
-            log_end_offset: log.gated_end(),
+            log_end_offset: log.durable_end_offset(),
         })
     }
 
-    /// The bytes from the batch that holds `offset` on; `None` where they cannot be followed.
+    /// The bytes from the batch that holds `offset` on; `None` if the log is damaged there.
     fn read(&self, bounds: &Bounds, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
         let held = self.registry.partition(&self.topic, self.partition);
         let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let mut state = held.lock();
         if state.leader_epoch != bounds.leader_epoch {
-            // What was read so far may have been cut off since.
+            // What was read so far may have been truncated since.
             return Err(ErrorCode::FENCED_LEADER_EPOCH);
         }
         let located = state.shown(false)?.locate(offset, Isolation::LogEnd);
@@ -164,18 +163,17 @@ impl DigestWork {
                 Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             },
             Err(ReadError::Corrupt(_)) => Ok(None),
-            // Retention was faster.
+            // Retention has removed it.
             Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
             Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
         }
     }
 }
 
-/// The digest so far.
 #[derive(Debug)]
 struct Chain {
     range: DigestRange,
-    /// Behind the last batch that is in it.
+    /// The offset behind the last included batch.
     next: i64,
     state: u64,
     batches: i64,
@@ -203,11 +201,11 @@ impl Chain {
         self.next >= self.range.end || self.bytes >= self.range.max_bytes || self.is_broken
     }
 
-    /// Adds the batches of a piece, the last of which may be cut off; `None` is one that cannot be
-    /// read. Where a batch does not tell where the next one begins, that is the end.
+    /// Adds the batches of a piece, the last of which may be incomplete; `None` is an unreadable
+    /// piece. Ends where the next batch cannot be found.
     fn take(&mut self, bytes: Option<&[u8]>) {
         if bytes.is_some_and(<[u8]>::is_empty) {
-            // No batch lies between here and the end of the log: compaction took them.
+            // No batch lies between here and the end of the log, for instance after compaction.
             self.next = self.range.end;
             return;
         }
@@ -265,7 +263,7 @@ fn halves(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// A bijection: two chains that differ in one word only never meet there.
+/// A bijection, so chains that differ in a single word stay different.
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

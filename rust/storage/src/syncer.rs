@@ -1,6 +1,5 @@
-//! One thread a log directory for everything slow and periodic: syncing completed segments,
-//! checkpoints, retention, deferred deletion, forgetting idle producers. It sleeps until the next
-//! of these is due.
+//! One thread per log directory for slow and periodic work: syncing complete segments, checkpoints,
+//! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +8,10 @@ use std::time::Duration;
 use pyrklog_log::SyncScope;
 use pyrklog_log::disk::may_pass;
 
-use crate::kept_room;
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
-use crate::syncer_queue::{Deletion, Inner};
+use crate::page_cache_limit;
+use crate::syncer_queue::{Deletion, FailedPartition, Inner};
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::PlaneConfig;
 
@@ -21,27 +20,23 @@ mod flushing;
 /// `producer.id.expiration.check.interval.ms`.
 const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 
-/// When `flush.ms` is looked at first; then as [`Syncer::flush_due`] says.
+/// First check of `flush.ms`; [`Syncer::flush_due`] schedules the next ones.
 const FLUSH_CHECK_MS: i64 = 500;
 
-/// What nobody has read for one to two times as long is given up (docs/reads.md).
+/// Interval at which unread windows and kept pieces are given up: idle for one to two intervals
+/// (reads.md).
 const IDLE_READS_MS: i64 = 5_000;
 
-/// When retention is looked at for the first time after the start, as in Kafka.
+/// First check of retention after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
-/// After DeleteRecords the log start checkpoint is not left to its interval: this much later, so
-/// that many of them share one write.
+/// Delay of the log start checkpoint after DeleteRecords, so that many of them share one write.
 const CHECKPOINT_SOON_MS: i64 = 200;
 
-/// The periodic work of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// `recovery-point-offset-checkpoint`.
     RecoveryCheckpoint,
-    /// `log-start-offset-checkpoint`.
     LogStartCheckpoint,
-    /// `replication-offset-checkpoint`.
     HighWatermarkCheckpoint,
     /// `retention.ms`, `retention.bytes`.
     Retention,
@@ -49,7 +44,7 @@ enum Timer {
     Producers,
     /// `flush.ms`.
     Flush,
-    /// What readers far behind have left.
+    /// Idle reads of consumers far behind.
     IdleReads,
 }
 
@@ -78,14 +73,36 @@ impl Timer {
     }
 }
 
+/// What is due besides the timers.
+#[derive(Debug)]
+struct Due {
+    rolled: Vec<Arc<Partition>>,
+    deletions: Vec<Deletion>,
+    failed: Vec<FailedPartition>,
+}
+
+impl Due {
+    fn take(inner: &mut Inner<Arc<Partition>>, wall_ms: i64) -> Due {
+        let deletions = inner
+            .deletions
+            .extract_if(.., |(due_ms, _)| *due_ms <= wall_ms);
+        Due {
+            deletions: deletions.map(|(_, deletion)| deletion).collect(),
+            rolled: std::mem::take(&mut inner.rolled),
+            failed: std::mem::take(&mut inner.failed),
+        }
+    }
+}
+
 /// The syncer thread of one directory.
 #[derive(Debug)]
 pub struct Syncer {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
-    /// Retention rolled their active segments, and goes on once those are written.
+    /// Partitions whose active segment retention has rolled; retention continues once it is
+    /// written.
     again: Vec<Arc<Partition>>,
-    /// Their syncs could not be carried out, and are tried again after a while.
+    /// Partitions whose sync failed and is to be retried.
     unsynced: Vec<Arc<Partition>>,
     /// When each timer is due, monotonic milliseconds.
     due_ms: [i64; TIMERS.len()],
@@ -136,33 +153,27 @@ impl Syncer {
 
     /// Waits for work and does it. The error is a sentence.
     fn turn(&mut self) -> Result<(), String> {
-        let (rolled, deletions) = self.wait();
-        self.work(rolled, deletions)
+        let due = self.wait();
+        self.work(due)
     }
 
-    /// What is due now, on the caller's thread. The error is a sentence.
+    /// Does what is due now, on the caller's thread. The error is a sentence.
     #[cfg(feature = "sim")]
-    pub fn turn_by_hand(&mut self) -> Result<(), String> {
+    pub fn run_turn(&mut self) -> Result<(), String> {
         let now = Now::read();
-        let (rolled, deletions) = {
+        let due = {
             let mut inner = self.dir.syncer.inner.lock();
             hasten(&mut self.due_ms, &mut inner, now.mono_ms);
-            let due = inner
-                .deletions
-                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
-                .map(|(_, deletion)| deletion)
-                .collect();
-            (std::mem::take(&mut inner.rolled), due)
+            Due::take(&mut inner, now.wall_ms)
         };
-        self.work(rolled, deletions)
+        self.work(due)
     }
 
-    fn work(
-        &mut self,
-        rolled: Vec<Arc<Partition>>,
-        deletions: Vec<Deletion>,
-    ) -> Result<(), String> {
-        for partition in rolled {
+    fn work(&mut self, due: Due) -> Result<(), String> {
+        for failed in due.failed {
+            self.logs.fail_partition(failed);
+        }
+        for partition in due.rolled {
             if self.dir.syncer.is_stopped() {
                 return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.
             }
@@ -176,7 +187,7 @@ impl Syncer {
                 self.retain(&partition)?;
             }
         }
-        for deletion in deletions {
+        for deletion in due.deletions {
             self.delete(deletion);
         }
         let now_ms = Now::read().mono_ms;
@@ -189,47 +200,43 @@ impl Syncer {
         Ok(())
     }
 
-    fn wait(&mut self) -> (Vec<Arc<Partition>>, Vec<Deletion>) {
+    fn wait(&mut self) -> Due {
         let queue = &self.dir.syncer;
         let mut inner = queue.inner.lock();
         loop {
             let now = Now::read();
             hasten(&mut self.due_ms, &mut inner, now.mono_ms);
-            let due: Vec<Deletion> = inner
-                .deletions
-                .extract_if(.., |(due_ms, _)| *due_ms <= now.wall_ms)
-                .map(|(_, deletion)| deletion)
-                .collect();
             let timer_ms = self.next_timer_ms() - now.mono_ms;
-            let is_due = timer_ms <= 0 || !due.is_empty();
-            if is_due || inner.is_stopped || !inner.rolled.is_empty() {
-                let mut rolled = std::mem::take(&mut inner.rolled);
-                drop(inner);
-                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
-                // that timers and deletions have theirs.
-                rolled.sort_by_key(Arc::as_ptr);
-                rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
-                return (rolled, due);
-            }
             let deletion_ms = inner
                 .deletions
                 .iter()
                 .map(|(due_ms, _)| due_ms - now.wall_ms)
                 .min();
-            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms)).max(1);
+            let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms));
+            let has_work = !inner.rolled.is_empty() || !inner.failed.is_empty();
+            if wait_ms <= 0 || inner.is_stopped || has_work {
+                let mut due = Due::take(&mut inner, now.wall_ms);
+                drop(inner);
+                // A busy partition is queued at each roll; a turn syncs a few segments of each, so
+                // that timers and deletions have theirs.
+                due.rolled.sort_by_key(Arc::as_ptr);
+                due.rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
+                return due;
+            }
             let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1));
             queue.wake.wait_for(&mut inner, wait);
         }
     }
 
-    /// The next due time of the timers that have a reason to fire.
+    /// When the next timer is due that has something to do.
     fn next_timer_ms(&self) -> i64 {
         let queue = &self.dir.syncer;
         let has_reason = |timer| match timer {
             Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
             Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
             Timer::Flush => queue.flush_ms.is_any(),
-            // Set by the writer without a wake: looked at when its interval is over.
+            // The writer sets the flag without waking this thread, so it is checked at each
+            // interval.
             Timer::HighWatermarkCheckpoint
             | Timer::Retention
             | Timer::Producers
@@ -249,7 +256,7 @@ impl Syncer {
         let queue = &dir.syncer;
         let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
         if timer == Timer::HighWatermarkCheckpoint {
-            // Every few seconds is right for that, too.
+            // The interval suits retries of syncs as well.
             for partition in std::mem::take(&mut self.unsynced) {
                 self.dir.syncer.rolled(partition);
             }
@@ -280,7 +287,7 @@ impl Syncer {
             }
             Timer::Flush => return self.flush_due(),
             Timer::IdleReads => {
-                kept_room::look();
+                page_cache_limit::update();
                 self.dir.env().forget_idle_reads();
                 Ok(())
             }
@@ -320,7 +327,7 @@ impl Syncer {
     }
 
     fn sync(&mut self, partition: &Arc<Partition>, scope: SyncScope) -> Result<(), String> {
-        // Segments that were synced before need not stay open.
+        // Synced segments need not stay open.
         self.dir.env().close_surplus();
         let job = partition
             .lock()
@@ -333,7 +340,7 @@ impl Syncer {
         let failure = failed.map(|error| describe(partition, "syncing", error));
         let may_pass = failed.is_some_and(may_pass);
         let mut state = partition.lock();
-        // Without a log the partition was stopped meanwhile, and its folder may be gone.
+        // The partition was stopped meanwhile; its folder may be gone.
         let Some(log) = &mut state.log else {
             return Ok(());
         };
@@ -354,7 +361,7 @@ impl Syncer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Takes out what retention no longer keeps, and what lies below the log start.
+    /// Removes what retention no longer keeps and what lies below the log start offset.
     fn retain(&mut self, partition: &Arc<Partition>) -> Result<(), String> {
         let now_ms = Now::read().wall_ms;
         let candidates = partition
@@ -430,7 +437,7 @@ impl Syncer {
             Deletion::Folder(folder) => folder.remove(),
         };
         if let Err(error) = result {
-            // The names say what they are: the next start removes them.
+            // The next start removes files with these names.
             let fields = vec![
                 ("log_dir", self.dir.path().display().to_string()),
                 ("reason", error.to_string()),
@@ -449,7 +456,7 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
     )
 }
 
-/// What does not wait for its interval.
+/// Makes timers due early that were asked for.
 fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
     let mut due_by = |timer: Timer, by_ms: i64| {
         let due_ms = &mut due_ms[timer as usize];

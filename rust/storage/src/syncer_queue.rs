@@ -1,5 +1,6 @@
-//! What the syncer of a log directory has to do besides its timers.
+//! The work of a log directory's syncer besides its timers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -14,36 +15,48 @@ pub enum Deletion {
     Folder(DeletedFolder),
 }
 
-/// What waits, under the lock.
+/// A partition that broke an invariant, and is offline.
+#[derive(Debug)]
+pub struct FailedPartition {
+    /// Topic name.
+    pub topic: Arc<str>,
+    /// Partition index.
+    pub index: i32,
+    /// For the operator.
+    pub reason: String,
+}
+
+/// What waits, under the lock. Nobody who holds it takes a partition's lock.
 #[derive(Debug)]
 pub struct Inner<P> {
     /// Partitions with a complete segment.
     pub rolled: Vec<P>,
-    /// Each with the time (wall clock) from which on it may be done.
+    /// Each with the time (wall clock) at which it is due.
     pub deletions: Vec<(i64, Deletion)>,
+    /// Partitions of which nobody was told that they failed.
+    pub failed: Vec<FailedPartition>,
     /// The syncer is to end.
     pub is_stopped: bool,
     /// The log start checkpoint is due soon.
     pub log_start_soon: bool,
-    /// A look at `flush.ms` is due.
+    /// A check of `flush.ms` is due.
     pub flush_soon: bool,
 }
 
-/// What the syncer of one directory has to do besides its timers.
+/// The work of one directory's syncer besides its timers.
 #[derive(Debug)]
 pub struct SyncerQueue<P> {
-    /// What waits.
+    /// The queue.
     pub inner: Mutex<Inner<P>>,
-    /// Something was added.
+    /// Signals an addition.
     pub wake: Condvar,
-    /// The checkpoint of high watermarks is to be written.
+    /// The high watermark checkpoint is to be written.
     pub high_watermark_moved: AtomicBool,
-    /// That of recovery points.
+    /// The recovery point checkpoint is to be written.
     pub recovery_point_moved: AtomicBool,
-    /// That of log starts.
+    /// The log start checkpoint is to be written.
     pub log_start_moved: AtomicBool,
-    /// The shortest `flush.ms` of the directory's topics, as far as it is known; the greatest number
-    /// where none has any.
+    /// The shortest `flush.ms` of the directory's topics.
     pub flush_ms: ShortestFlush,
 }
 
@@ -53,6 +66,7 @@ impl<P> Default for SyncerQueue<P> {
             inner: Mutex::new(Inner {
                 rolled: Vec::new(),
                 deletions: Vec::new(),
+                failed: Vec::new(),
                 is_stopped: false,
                 log_start_soon: false,
                 flush_soon: false,
@@ -67,23 +81,29 @@ impl<P> Default for SyncerQueue<P> {
 }
 
 impl<P> SyncerQueue<P> {
-    /// A segment of the partition is complete: it is to be synced.
+    /// Queues a partition with a complete segment to sync.
     pub fn rolled(&self, partition: P) {
         self.inner.lock().rolled.push(partition);
         self.wake.notify_one();
     }
 
-    /// DeleteRecords moved a log start. The checkpoint follows soon; the files go when retention
-    /// next looks (as in Kafka).
+    /// DeleteRecords moved a log start offset. The checkpoint follows soon; retention removes the
+    /// files later, as in Kafka.
     pub fn log_start_moved(&self) {
         self.log_start_moved.store(true, Ordering::Relaxed);
         self.inner.lock().log_start_soon = true;
         self.wake.notify_one();
     }
 
-    /// Files to be removed at `due_ms` (wall clock).
+    /// Queues files to be removed at `due_ms` (wall clock).
     pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
         self.inner.lock().deletions.push((due_ms, deletion));
+        self.wake.notify_one();
+    }
+
+    /// A partition failed: who waits at it is to be told, and the operator.
+    pub fn partition_failed(&self, failed: FailedPartition) {
+        self.inner.lock().failed.push(failed);
         self.wake.notify_one();
     }
 
@@ -102,13 +122,13 @@ impl<P> SyncerQueue<P> {
         }
     }
 
-    /// Ends the syncer after the work at hand.
+    /// Ends the syncer after its current work.
     pub fn stop(&self) {
         self.inner.lock().is_stopped = true;
         self.wake.notify_one();
     }
 
-    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
+    /// Drops what is queued, after the end: partitions hold their directory and thus its lock.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.rolled.clear();
@@ -120,8 +140,7 @@ impl<P> SyncerQueue<P> {
     }
 }
 
-/// The shortest `flush.ms` of a directory's topics, as far as it is known; the greatest number where
-/// none has any.
+/// The shortest known `flush.ms` of a directory's topics; `i64::MAX` if none has any.
 #[derive(Debug)]
 pub struct ShortestFlush(AtomicI64);
 
@@ -132,7 +151,7 @@ impl Default for ShortestFlush {
 }
 
 impl ShortestFlush {
-    /// A topic has this one; true if it is the shortest from now on.
+    /// Adds a topic's value; true if it is the new shortest.
     pub fn lower(&self, flush_ms: i64) -> bool {
         self.0.fetch_min(flush_ms, Ordering::AcqRel) > flush_ms
     }
@@ -142,13 +161,13 @@ impl ShortestFlush {
         self.0.load(Ordering::Relaxed) < i64::MAX
     }
 
-    /// Learns it anew, for topics and options go, too.
+    /// Replaces the value by `shortest_ms()`, which reflects removed topics and options.
     pub fn learn(&self, shortest_ms: impl Fn() -> i64) -> i64 {
         let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
         loop {
             let before_ms = self.0.load(read);
             let now_ms = shortest_ms();
-            // Otherwise another topic got one meanwhile.
+            // A failed exchange means that a topic was added meanwhile.
             if self
                 .0
                 .compare_exchange(before_ms, now_ms, set, read)

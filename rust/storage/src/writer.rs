@@ -1,13 +1,13 @@
-//! Some threads a log directory write what was appended to memory into the segment files, and so
-//! open the partitions' durability gates.
+//! The writer threads of a log directory write appended bytes from memory to segment files, which
+//! advances the durable end offset.
 //!
-//! What lies in the block cache is acknowledged already and may gather: a partition is written when
-//! enough of it waits, or after a while. What lies on the heap is written at once.
+//! Bytes in the block cache are already acknowledged and may gather: a partition is written when
+//! enough of them wait, or after a while. Bytes on the heap are written at once.
 //!
-//! A writer works in turns: its share of what is due is taken at once, each partition's bytes go out
-//! in one write, and the requests that are thereby done are told at the end of the turn, each network
-//! thread woken at most once. While it is busy, further appends gather into larger writes. A
-//! partition has one job at a time, so that the order of its writes does not depend on who writes.
+//! A writer works in turns: it takes its share of what is due, writes each partition's bytes in one
+//! write, and reports finished requests at the end of the turn, waking each network thread at most
+//! once. Meanwhile further appends gather into larger writes. A partition has one job at a time,
+//! which keeps its writes in order whatever the writer.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::PartitionState;
 
 #[cfg(feature = "sim")]
-pub mod by_hand;
+pub mod simulated;
 
-/// Bytes after which finished requests are told before the turn is over.
+/// Finished requests are reported before the turn ends after this many bytes.
 const DELIVER_BYTES: usize = 1024 * 1024;
 
 /// One writer thread of a directory.
@@ -33,7 +33,7 @@ const DELIVER_BYTES: usize = 1024 * 1024;
 pub struct Writer {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
-    /// Which of the directory's; the first one looks after a full disk, too.
+    /// Its number in the directory. The first one also handles a full disk.
     index: usize,
     outbox: Outbox,
     undelivered_bytes: usize,
@@ -43,16 +43,16 @@ pub struct Writer {
 /// How much of a partition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// Its queue said that it is due.
+    /// It was queued as due now.
     Now,
-    /// What has waited, to its end.
+    /// All that has waited.
     Whole,
-    /// Of what has waited, that which is not better written with what comes next.
+    /// Whole pages only; the rest waits for more.
     Pages,
 }
 
 impl Writer {
-    /// All of one directory.
+    /// All writers of one directory.
     pub fn team(logs: &Arc<LogManager>, dir: &Arc<LogDirState>) -> Vec<Writer> {
         let full_disk = Arc::new(FullDisk::new(Arc::clone(logs), Arc::clone(dir)));
         let one = |index| Writer {
@@ -66,7 +66,7 @@ impl Writer {
         (0..dir.writer.writers()).map(one).collect()
     }
 
-    /// Whether the others are here to help it.
+    /// Whether it is the first one, which the others help.
     pub fn is_first(&self) -> bool {
         self.index == 0
     }
@@ -90,7 +90,7 @@ impl Writer {
                 return;
             }
         }
-        // What found no space is tried once more when nobody is left who may add to it.
+        // The last writer retries jobs that found no space.
         if self.dir.writer.leave() && !self.dir.writer.is_stopped() {
             for (partition, job) in self.full_disk.take_all() {
                 self.carry_out(partition, job);
@@ -99,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is due; false when it was told to stop meanwhile.
+    /// Writes what is due; false if it was told to stop.
     fn carry_out_turn(&mut self, turn: &mut Turn<Arc<Partition>>) -> bool {
         for (partition, extent) in extents(turn) {
             if self.dir.writer.is_stopped() {
@@ -127,7 +127,7 @@ impl Writer {
         }
     }
 
-    /// Where there was no space, there may be some by now.
+    /// Retries after a full disk, if a try is due.
     fn try_again(&mut self) {
         let due_ms = self.full_disk.due_ms();
         if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
@@ -143,7 +143,7 @@ impl Writer {
     }
 
     fn deliver(&mut self) {
-        self.dir.unpark(&mut self.outbox);
+        self.dir.unmute(&mut self.outbox);
         self.outbox.deliver(&*self.logs);
         self.undelivered_bytes = 0;
     }
@@ -185,7 +185,6 @@ impl Writer {
     }
 }
 
-/// What a turn is for, in order.
 fn extents(turn: &mut Turn<Arc<Partition>>) -> impl Iterator<Item = (Arc<Partition>, Extent)> {
     let now = turn.now.drain(..).map(|partition| (partition, Extent::Now));
     let later = turn.later.drain(..).map(|(partition, is_whole)| {
@@ -199,7 +198,7 @@ fn extents(turn: &mut Turn<Arc<Partition>>) -> impl Iterator<Item = (Arc<Partiti
     now.chain(later)
 }
 
-/// What is to be written of a partition; `None` where nothing is, or a write is on its way.
+/// The write of a partition; `None` if there is nothing to write or a write is under way.
 fn take_job(partition: &Partition, extent: Extent) -> Option<WriteJob> {
     let mut state = partition.lock();
     if extent == Extent::Now {
@@ -211,7 +210,7 @@ fn take_job(partition: &Partition, extent: Extent) -> Option<WriteJob> {
         log, write_rest, ..
     } = &mut *state;
     let log = log.as_mut()?;
-    // What has waited long enough is written to its end.
+    // The flag outlasts a write that is under way.
     *write_rest |= extent == Extent::Whole;
     if log.is_being_written() {
         return None;

@@ -1,8 +1,8 @@
-//! What waits for the writers of a log directory, and which of them it wakes.
+//! Queue of a log directory's writers; decides which of them to wake.
 //!
-//! The first writer takes what is due as it comes. The others sleep until there is more than one share,
-//! or until something comes while the first one is kept at a slow file: where little is due, one thread
-//! does it, and its turns are large.
+//! The first writer takes what is due as it comes. The others sleep until more than one share is
+//! due, or until something comes during a slow turn of the first one. With little to do, one thread
+//! does everything in large turns.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -15,81 +15,76 @@ use pyrklog_base::clock::mono_ms;
 /// Partitions of one list that a writer takes at once.
 const SHARE: usize = 8;
 
-/// So many partitions that are due later, and fewer, are due after a part of that time.
+/// With at most this many partitions waiting, the flush delay shrinks to one fifth.
 const FEW: usize = 64;
 const EARLY_SHARE: i64 = 5;
 
-/// For each so many partitions that are due later they wait as long again, so that of each there is
-/// enough to be worth a write; but no longer than this many times.
+/// The flush delay grows by one interval per `MANY` waiting partitions, up to `LATE_MOST`
+/// intervals, so that each has enough for an efficient write.
 const MANY: usize = 1_000;
 const LATE_MOST: i64 = 4;
 
-/// What of the directory the writers go by.
+/// State of the directory that the writers need.
 pub trait Backlog {
-    /// What is appended and not written.
+    /// Bytes appended and not written.
     fn unwritten_bytes(&self) -> usize;
-    /// Whether so much of it that room is short.
+    /// Whether room for unwritten bytes is short.
     fn is_short(&self) -> bool;
 }
 
-/// A turn that takes longer than this is a slow one: what comes meanwhile does not wait for its end.
+/// During a turn longer than this, new work goes to another writer.
 const SLOW_MS: i64 = 5;
 
-/// A job that takes longer than this says that the disk hangs.
-const STANDS_STILL_MS: i64 = 1_000;
+/// A job longer than this means that the disk hangs.
+const HANG_MS: i64 = 1_000;
 
 /// How the writers are to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
-    /// Not at all.
     #[default]
     No,
     /// Once nothing is queued.
     WhenEmpty,
-    /// Now; what is queued is lost, as at a kill.
+    /// Now; what is queued is lost, as in a kill.
     Now,
 }
 
 #[derive(Debug)]
 struct Inner<T> {
-    /// Due now.
     now: VecDeque<T>,
-    /// Due at some time: since when they wait (monotonic milliseconds), in order.
+    /// Due later: (waiting since, monotonic milliseconds; partition), oldest first.
     later: VecDeque<(i64, T)>,
-    /// So many of `later`, from the oldest on, are due whatever their time.
+    /// This many of `later`, from the oldest on, are due now.
     hurried: usize,
-    /// Somebody has called for that since the first writer last looked.
+    /// [`WriterQueue::hurry`] was called since the first writer last looked.
     is_called: bool,
-    /// What was unwritten when the first writer last looked and found nothing due, and since when
-    /// (monotonic milliseconds).
+    /// Unwritten bytes when the first writer last found nothing due, and since when they are
+    /// unchanged (monotonic milliseconds).
     seen_bytes: usize,
     seen_ms: i64,
     sleep: Sleep,
-    /// Since when the first writer has been at its turn (monotonic milliseconds); 0 while at none.
+    /// When the first writer began its turn (monotonic milliseconds); 0 between turns.
     turn_since_ms: i64,
     end: End,
-    /// Writers that have not ended.
     running: usize,
 }
 
-/// What the first writer waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sleep {
-    /// It is awake.
     #[default]
     No,
-    /// For the first of those that are due later.
+    /// For the earliest of `later`.
     Until,
     /// For anything.
     Long,
 }
 
-/// One writer's part of what is due.
+/// One writer's share of what is due.
 #[derive(Debug)]
 pub struct Turn<T> {
-    /// Those that were queued by [`WriterQueue::push`].
+    /// From [`WriterQueue::push`].
     pub now: Vec<T>,
-    /// Those that were queued by [`WriterQueue::push_later`], and whether to write them to the end.
+    /// From [`WriterQueue::push_later`], and whether to write all of it.
     pub later: Vec<(T, bool)>,
 }
 
@@ -97,19 +92,18 @@ pub struct Turn<T> {
 #[derive(Debug)]
 pub struct WriterQueue<T> {
     inner: Mutex<Inner<T>>,
-    /// For the first writer.
+    /// Wakes the first writer.
     wake: Condvar,
-    /// For the others.
+    /// Wakes the others.
     help: Condvar,
     later_ms: i64,
     is_pressed: AtomicBool,
-    /// Since when each writer has been at the job in its hands, monotonic milliseconds; 0 while it
-    /// has none.
+    /// When each writer began its current job, monotonic milliseconds; 0 between jobs.
     at_job_since_ms: Vec<AtomicI64>,
 }
 
 impl<T> WriterQueue<T> {
-    /// A queue for so many writers, in which "later" means after so many milliseconds.
+    /// A queue for `writers` writers with a flush delay of `later_ms`.
     pub fn new(writers: usize, later_ms: i64) -> WriterQueue<T> {
         let writers = writers.max(1);
         let inner = Inner {
@@ -139,7 +133,8 @@ impl<T> WriterQueue<T> {
         self.at_job_since_ms.len()
     }
 
-    /// Queues a partition, whose `queued` flag the caller has just set under its mutex.
+    /// Queues a partition that is due now. The caller has just set its `queued` flag under its
+    /// mutex.
     pub fn push(&self, partition: T) {
         let mut inner = self.inner.lock();
         inner.now.push_back(partition);
@@ -149,7 +144,7 @@ impl<T> WriterQueue<T> {
         self.wake_unless(inner, Sleep::No);
     }
 
-    /// Queues a partition to be written later, whose `queued_later` flag the caller has just set.
+    /// Queues a partition that is due later. The caller has just set its `queued_later` flag.
     pub fn push_later(&self, partition: T) {
         let since_ms = mono_ms();
         let mut inner = self.inner.lock();
@@ -157,7 +152,7 @@ impl<T> WriterQueue<T> {
         self.wake_unless(inner, Sleep::Until);
     }
 
-    /// Wakes the first writer from a sleep that is longer than it may be.
+    /// Wakes the first writer unless it is awake or its sleep is `enough`.
     fn wake_unless(&self, mut inner: MutexGuard<'_, Inner<T>>, enough: Sleep) {
         let wake = inner.sleep != Sleep::No && inner.sleep != enough;
         if wake {
@@ -169,7 +164,7 @@ impl<T> WriterQueue<T> {
         }
     }
 
-    /// What is due later is due now.
+    /// Makes everything that is due later due now.
     pub fn hurry(&self) {
         let mut inner = self.inner.lock();
         inner.hurried = inner.later.len();
@@ -177,14 +172,14 @@ impl<T> WriterQueue<T> {
         self.wake_any(inner);
     }
 
-    /// Room is short: the oldest of what is due later is due, until it is no longer.
+    /// Room is short: the oldest partitions are due until it no longer is.
     pub fn press(&self) {
         if !self.is_pressed.swap(true, Ordering::AcqRel) {
             self.wake_any(self.inner.lock());
         }
     }
 
-    /// Wakes the first writer, or one of the others while that is at work.
+    /// Wakes the first writer, or one of the others while it works.
     fn wake_any(&self, inner: MutexGuard<'_, Inner<T>>) {
         if inner.sleep == Sleep::No {
             self.help.notify_one();
@@ -192,26 +187,26 @@ impl<T> WriterQueue<T> {
         self.wake_unless(inner, Sleep::No);
     }
 
-    /// Notes that a writer begins a job.
+    /// A writer begins a job.
     pub fn begin_job(&self, writer: usize) {
         self.at_job_since_ms[writer].store(mono_ms(), Ordering::Relaxed);
     }
 
-    /// Notes that it is done.
+    /// The writer has done its job.
     pub fn end_job(&self, writer: usize) {
         self.at_job_since_ms[writer].store(0, Ordering::Relaxed);
     }
 
-    /// Whether the disk has kept a writer at one job for too long.
-    pub fn stands_still(&self) -> bool {
+    /// Whether a writer has been at one job for too long.
+    pub fn is_hanging(&self) -> bool {
         let now_ms = mono_ms();
         self.at_job_since_ms.iter().any(|since_ms| {
             let since_ms = since_ms.load(Ordering::Relaxed);
-            since_ms > 0 && now_ms - since_ms > STANDS_STILL_MS
+            since_ms > 0 && now_ms - since_ms > HANG_MS
         })
     }
 
-    /// Ends the writers once nothing is queued any more.
+    /// Ends the writers once nothing is queued.
     pub fn finish(&self) {
         self.end(End::WhenEmpty);
     }
@@ -221,19 +216,19 @@ impl<T> WriterQueue<T> {
         self.end(End::Now);
     }
 
-    /// True at the end at once.
+    /// Whether the writers end at once.
     pub fn is_stopped(&self) -> bool {
         self.inner.lock().end == End::Now
     }
 
-    /// Notes that a writer has ended; true for the last one.
+    /// A writer has ended; true for the last one.
     pub fn leave(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.running -= 1;
         inner.running == 0
     }
 
-    /// Forgets what is queued, after the end: partitions hold their directory, and so its lock.
+    /// Drops what is queued, after the end: partitions hold their directory and thus its lock.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.now.clear();
@@ -241,7 +236,7 @@ impl<T> WriterQueue<T> {
         inner.hurried = 0;
     }
 
-    /// Partitions that wait for a writer.
+    /// Partitions that are due now.
     pub fn depth(&self) -> usize {
         self.inner.lock().now.len()
     }
@@ -257,8 +252,8 @@ impl<T> WriterQueue<T> {
         self.help.notify_all();
     }
 
-    /// Gives the first writer its share of what is due, waiting for it, but not beyond `until_ms`;
-    /// false at the end.
+    /// Waits for the first writer's share of what is due, until `until_ms` at most; false at the
+    /// end.
     pub fn take(&self, turn: &mut Turn<T>, until_ms: Option<i64>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
         inner.turn_since_ms = 0;
@@ -299,7 +294,7 @@ impl<T> WriterQueue<T> {
         }
     }
 
-    /// The same for one of the others, who are called where there is more than one share.
+    /// The same for the other writers, who are woken when more than one share is due.
     pub fn help(&self, turn: &mut Turn<T>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
         loop {
@@ -317,8 +312,8 @@ impl<T> WriterQueue<T> {
         }
     }
 
-    /// Moves one share of what is due into `turn`, and calls for help if there is more. The answer is
-    /// when the next is due of those that are not.
+    /// Moves one share of what is due into `turn` and wakes another writer if more is left. Returns
+    /// when the next partition becomes due.
     fn fill(
         &self,
         inner: &mut Inner<T>,
@@ -326,7 +321,8 @@ impl<T> WriterQueue<T> {
         now_ms: i64,
         backlog: &impl Backlog,
     ) -> Option<i64> {
-        // Whoever finds this set has counted his bytes before, and they are looked at after this.
+        // A caller that finds the flag set has counted its bytes before, and they are read after
+        // this.
         self.is_pressed.swap(false, Ordering::AcqRel);
         let share = inner.now.len().min(SHARE);
         turn.now.extend(inner.now.drain(..share));
@@ -355,7 +351,7 @@ impl<T> WriterQueue<T> {
         next_ms
     }
 
-    /// Gives the caller what is due, without waiting; false where nothing is.
+    /// Takes what is due without waiting; false if nothing is.
     #[cfg(feature = "sim")]
     pub fn take_now(&self, turn: &mut Turn<T>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
@@ -363,7 +359,7 @@ impl<T> WriterQueue<T> {
         !turn.is_empty()
     }
 
-    /// When the next is due of those that are not due yet, if any; for those that are, `now_ms`.
+    /// When the next partition is due; `now` for one that is due already.
     #[cfg(feature = "sim")]
     pub fn due_ms(&self) -> Option<i64> {
         let inner = self.inner.lock();
@@ -374,7 +370,8 @@ impl<T> WriterQueue<T> {
         Some(since_ms + self.wait_ms(inner.later.len()))
     }
 
-    /// Whether nothing has come for a while: those that wait for more wait in vain, and are due.
+    /// Whether nothing was appended for a while: waiting for more is then pointless, and all are
+    /// due.
     fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
         let bytes = backlog.unwritten_bytes();
         if bytes != inner.seen_bytes {
@@ -392,10 +389,10 @@ impl<T> WriterQueue<T> {
         self.later_ms / EARLY_SHARE
     }
 
-    /// How long those that are due later wait, so many being there.
+    /// The flush delay with this many partitions waiting.
     fn wait_ms(&self, waiting: usize) -> i64 {
         if waiting <= FEW {
-            // Where few wait it costs little not to let them wait so long.
+            // Writing a few partitions early costs little.
             return self.early_ms();
         }
         let times = i64::try_from(waiting.div_ceil(MANY)).unwrap_or(LATE_MOST);
@@ -404,7 +401,6 @@ impl<T> WriterQueue<T> {
 }
 
 impl<T> Inner<T> {
-    /// Whether the first writer is kept at its turn.
     fn is_slow(&self) -> bool {
         self.turn_since_ms > 0 && mono_ms() - self.turn_since_ms > SLOW_MS
     }

@@ -1,8 +1,10 @@
-//! The one table of what is served: API keys, versions, who answers.
+//! The table of served APIs: keys, versions, owner.
 //!
-//! ApiVersions advertises it (but for what is our own), the frame reader checks requests against it,
-//! Python reads it as `_core.api_table()`, and tests hold the handlers to it. The ranges are Apache
-//! Kafka 3.9's maxima, with the minima of docs/skipped.md.
+//! ApiVersions advertises it (except private APIs), the frame reader checks requests against it,
+//! Python reads it as `_core.api_table()`, and tests check the handlers against it. Highest
+//! versions are Kafka 3.9's; for the lowest see skipped.md.
+
+use crate::error::{DecodeError, Result};
 
 /// `flexible_since` of an API that has no flexible version.
 pub const NEVER_FLEXIBLE: i16 = i16::MAX;
@@ -27,16 +29,16 @@ pub struct ApiRow {
     pub min_version: i16,
     /// Highest version advertised and served.
     pub max_version: i16,
-    /// Lowest version that is answered with content; below it, down to `min_version`, requests are
-    /// refused with UNSUPPORTED_VERSION (only Produce: see [`PRODUCE_MIN_SERVED`]).
+    /// Lowest version that is answered with content; lower ones down to `min_version` get
+    /// UNSUPPORTED_VERSION (only Produce: see [`PRODUCE_MIN_SERVED`]).
     pub min_served: i16,
     /// First flexible version (KIP-482), [`NEVER_FLEXIBLE`] for none.
     pub flexible_since: i16,
     /// Who answers.
     pub owner: Owner,
-    /// Only for the brokers of a cluster: a broker that is alone neither advertises nor serves it.
+    /// Between brokers of a cluster only: neither advertised nor served without one.
     pub is_between_brokers: bool,
-    /// Our own, for our own tools: served, but not advertised, so that no client hears of it.
+    /// For this project's tools: served but not advertised.
     pub is_private: bool,
 }
 
@@ -57,7 +59,7 @@ impl ApiRow {
     }
 }
 
-/// API keys that this crate has codecs or special rules for.
+/// API keys with codecs or special rules in this crate.
 pub mod key {
     #![allow(missing_docs)] // The names are the protocol's own.
     pub const PRODUCE: i16 = 0;
@@ -96,14 +98,14 @@ pub mod key {
     pub const ALTER_PARTITION: i16 = 56;
     pub const DESCRIBE_CLUSTER: i16 = 60;
     pub const ALLOCATE_PRODUCER_IDS: i16 = 67;
-    /// Ours, as the next two: Kafka's keys are small numbers, in the order of their making.
+    /// Private keys, far above Kafka's, which are small numbers.
     pub const REPLICA_DIGEST: i16 = 20_001;
     pub const STATE_CHANGES: i16 = 20_002;
     pub const OBSERVE_BROKER: i16 = 20_003;
 }
 
-/// Produce is advertised from 0, since librdkafka before 2.11.1 takes a higher minimum for a broker
-/// without compression; versions 0 to 2 carry the old message formats and are refused.
+/// Produce is advertised from 0, since librdkafka before 2.11.1 otherwise assumes a broker without
+/// compression. Versions 0 to 2 have old message formats and are refused.
 pub const PRODUCE_MIN_SERVED: i16 = 3;
 
 const fn row(
@@ -165,7 +167,7 @@ pub const TABLE: &[ApiRow] = &[
     between(key::CONTROLLED_SHUTDOWN, "ControlledShutdown", (3, 3), 3),
     row(key::OFFSET_COMMIT, "OffsetCommit", (2, 9), 8, Owner::Python),
     row(key::OFFSET_FETCH, "OffsetFetch", (1, 9), 6, Owner::Python),
-    // librdkafka takes a broker whose range lacks 0 for one that does not know LZ4.
+    // Without 0 in the range librdkafka assumes a broker without LZ4.
     row(
         key::FIND_COORDINATOR,
         "FindCoordinator",
@@ -278,25 +280,39 @@ pub const TABLE: &[ApiRow] = &[
     },
 ];
 
-/// The row of an API key, `None` when it is not served.
+/// The row of an API key, `None` if not served.
 pub fn lookup(key: i16) -> Option<&'static ApiRow> {
     let index = TABLE.binary_search_by_key(&key, |row| row.key).ok()?;
     Some(&TABLE[index])
 }
 
-/// The highest served version of an API of the table; -1 for any other.
+/// The highest served version of an API, -1 if not served.
 pub fn max_version(key: i16) -> i16 {
     lookup(key).map_or(-1, |row| row.max_version)
 }
 
-/// Does the request header end in tagged fields (header version 2)? For an API or version that is
-/// not served the answer is a guess that only matters for reading the header's tags.
+/// Refuses versions of an API outside of `min` and the highest served one.
+///
+/// # Errors
+/// `UnsupportedVersion`.
+pub(crate) fn check_version(api_key: i16, min: i16, api_version: i16) -> Result<()> {
+    match (min..=max_version(api_key)).contains(&api_version) {
+        true => Ok(()),
+        false => Err(DecodeError::UnsupportedVersion {
+            api_key,
+            api_version,
+        }),
+    }
+}
+
+/// Whether the request header ends in tagged fields (header version 2). A guess for an unknown API
+/// or version, used only to skip tags.
 pub fn request_header_is_flexible(key: i16, version: i16) -> bool {
     lookup(key).is_some_and(|row| row.is_flexible(version))
 }
 
-/// Does the response header end in tagged fields (header version 1)? ApiVersions never does, so that
-/// a client can read the answer to a version that the broker does not know.
+/// Whether the response header ends in tagged fields (header version 1). Never for ApiVersions, so
+/// that a client can read the answer to an unknown version.
 pub fn response_header_is_flexible(key: i16, version: i16) -> bool {
     key != key::API_VERSIONS && request_header_is_flexible(key, version)
 }

@@ -1,11 +1,12 @@
 //! ApiVersions, versions 0 to 4 (KIP-35, KIP-511).
 //!
-//! A request of a version that the broker does not know is answered in the form of version 0 with
-//! UNSUPPORTED_VERSION and the list, so that the client can choose again. Version notes: 1 throttle
-//! time; 3 flexible, name and version of the client software; 4 a feature may start at version 0.
+//! An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the
+//! client can choose again. Version notes: 1 throttle time; 3 flexible, name and version of the
+//! client software; 4 a feature may start at version 0.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, ApiRow, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -14,16 +15,9 @@ const THROTTLE_SINCE: i16 = 1;
 const FLEXIBLE_SINCE: i16 = 3;
 
 fn check_version(version: i16) -> Result<()> {
-    if (0..=api::max_version(key::API_VERSIONS)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::API_VERSIONS,
-        api_version: version,
-    })
+    api::check_version(key::API_VERSIONS, 0, version)
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApiVersionsRequest<'a> {
     /// What the client software calls itself (version 3 on), unchecked.
@@ -33,7 +27,7 @@ pub struct ApiVersionsRequest<'a> {
 }
 
 impl<'a> ApiVersionsRequest<'a> {
-    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    /// Decodes a body; later bytes are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         if version < FLEXIBLE_SINCE {
@@ -49,7 +43,6 @@ impl<'a> ApiVersionsRequest<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         if version >= FLEXIBLE_SINCE {
             let mut writer = Writer::new(out, true);
@@ -59,8 +52,8 @@ impl<'a> ApiVersionsRequest<'a> {
         }
     }
 
-    /// Are name and version of the client software well formed? Otherwise the answer to version 3
-    /// and above is INVALID_REQUEST.
+    /// Whether name and version of the client software are well formed; otherwise the answer from
+    /// version 3 on is INVALID_REQUEST.
     pub fn is_valid(&self, version: i16) -> bool {
         version < FLEXIBLE_SINCE
             || is_software_text(self.client_software_name)
@@ -68,7 +61,7 @@ impl<'a> ApiVersionsRequest<'a> {
     }
 }
 
-/// KIP-511: letters, digits, dots and dashes, the first and the last a letter or digit.
+/// KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit.
 fn is_software_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
@@ -78,14 +71,10 @@ fn is_software_text(text: &str) -> bool {
     first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
 }
 
-/// The versions of one API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiVersion {
-    /// API key.
     pub key: i16,
-    /// Lowest version.
     pub min_version: i16,
-    /// Highest version.
     pub max_version: i16,
 }
 
@@ -105,19 +94,17 @@ impl From<&ApiRow> for ApiVersion {
     }
 }
 
-/// A response. It carries no features: there are none to agree on.
+/// A response, without features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiVersionsResponse {
-    /// Outcome.
     pub error_code: ErrorCode,
-    /// The APIs.
     pub apis: Vec<ApiVersion>,
-    /// How long the client is to stay silent, in milliseconds (version 1 on).
+    /// Throttle time in milliseconds (version 1 on).
     pub throttle_ms: i32,
 }
 
 impl ApiVersionsResponse {
-    /// What a broker advertises, with or without what only `brokers` of a cluster ask for.
+    /// The advertised APIs, with those between `brokers` of a cluster or without.
     pub fn of_table(brokers: bool) -> Self {
         let rows = api::TABLE.iter();
         ApiVersionsResponse {
@@ -166,7 +153,6 @@ impl ApiVersionsResponse {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         writer.i16(self.error_code.0);

@@ -69,7 +69,7 @@ pub enum Compression {
     None = 0,
     /// RFC 1952.
     Gzip = 1,
-    /// Snappy, in the framing of Java's snappy-java or as one raw block.
+    /// Snappy, in snappy-java's framing or as one raw block.
     Snappy = 2,
     /// LZ4 frame format.
     Lz4 = 3,
@@ -107,18 +107,18 @@ impl Compression {
 pub enum TimestampType {
     /// The producer.
     CreateTime,
-    /// The broker, at the append: the batch's max timestamp holds for all its records.
+    /// The broker, at the append: the max timestamp holds for all records.
     LogAppendTime,
 }
 
 /// All fields of a batch header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Offset of the first record (of the first that there was, in a compacted batch).
+    /// Offset of the first record, even if compaction removed that.
     pub base_offset: i64,
     /// Bytes after the length field.
     pub batch_length: i32,
-    /// Epoch of the leader that appended the batch; -1 in what producers send.
+    /// Epoch of the appending leader; -1 from producers.
     pub partition_leader_epoch: i32,
     /// CRC-32C as stored.
     pub crc: u32,
@@ -148,10 +148,10 @@ fn field<const N: usize>(header: &[u8; HEADER_LEN], at: usize) -> [u8; N] {
 }
 
 impl BatchHeader {
-    /// Parses the header at the start of `bytes`, which may end before the batch does.
+    /// Parses the header at the start of `bytes`, which may end before the batch.
     ///
     /// # Errors
-    /// `Truncated` with less than [`HEADER_LEN`] bytes, `BadMagic` and `BadBatchLength`.
+    /// `Truncated` below [`HEADER_LEN`] bytes, `BadMagic` and `BadBatchLength`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<BatchHeader> {
         let Some(h) = bytes.first_chunk::<HEADER_LEN>() else {
@@ -209,7 +209,7 @@ impl BatchHeader {
         LENGTH_PREFIX_LEN + self.batch_length as usize
     }
 
-    /// Offset of the last record (saturating: both parts come from outside).
+    /// Offset of the last record, saturating since both parts are unchecked.
     #[inline]
     pub fn last_offset(&self) -> i64 {
         self.base_offset
@@ -222,7 +222,7 @@ impl BatchHeader {
         self.last_offset().saturating_add(1)
     }
 
-    /// Sequence number of the last record: wraps after 2^31-1 to 0, as Kafka's.
+    /// Sequence number of the last record; wraps after 2^31-1 to 0.
     pub fn last_sequence(&self) -> i32 {
         if self.base_sequence < 0 {
             return self.base_sequence;
@@ -258,7 +258,7 @@ impl BatchHeader {
         self.attributes & CONTROL_BIT != 0
     }
 
-    /// The base timestamp is the time after which tombstones may go, if there is one.
+    /// When tombstones may be removed, if set.
     pub fn delete_horizon(&self) -> Option<i64> {
         (self.attributes & DELETE_HORIZON_BIT != 0).then_some(self.base_timestamp)
     }
@@ -276,13 +276,13 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The CRC that a whole batch ought to have. Panics below [`HEADER_LEN`] bytes.
+/// The CRC of a whole batch. Panics below [`HEADER_LEN`] bytes.
 #[inline]
 pub fn compute_crc(batch: &[u8]) -> u32 {
     crc32c(&batch[CRC_START..])
 }
 
-/// Compares the stored CRC of one whole batch (exactly its bytes) with its content.
+/// Checks the CRC of exactly one batch.
 ///
 /// # Errors
 /// `Truncated` below [`HEADER_LEN`] bytes, `BadCrc`.
@@ -303,8 +303,8 @@ pub fn verify_crc(batch: &[u8]) -> Result<()> {
     }
 }
 
-/// Patches the base offset of the batch at the start of `batch`; its CRC stays valid. This and the
-/// other setters panic below [`HEADER_LEN`] bytes.
+/// Sets the base offset of the batch at the start of `batch`; the CRC stays valid. All setters
+/// panic below [`HEADER_LEN`] bytes.
 #[inline]
 pub fn set_base_offset(batch: &mut [u8], offset: i64) {
     batch[BASE_OFFSET..][..8].copy_from_slice(&offset.to_be_bytes());
@@ -331,15 +331,14 @@ pub fn set_timestamp_type(batch: &mut [u8], kind: TimestampType) {
     batch[ATTRIBUTES..][..2].copy_from_slice(&new.to_be_bytes());
 }
 
-/// Patches producer id, epoch and base sequence (load generator, tests); [`refresh_crc`] must
-/// follow.
+/// Sets producer id, epoch and base sequence (for tests); [`refresh_crc`] must follow.
 pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
     batch[PRODUCER_ID..][..8].copy_from_slice(&id.to_be_bytes());
     batch[PRODUCER_EPOCH..][..2].copy_from_slice(&epoch.to_be_bytes());
     batch[BASE_SEQUENCE..][..4].copy_from_slice(&base_sequence.to_be_bytes());
 }
 
-/// Recomputes and stores the CRC of one whole batch (exactly its bytes).
+/// Updates the CRC of exactly one batch.
 pub fn refresh_crc(batch: &mut [u8]) {
     let crc = compute_crc(batch);
     batch[CRC..][..4].copy_from_slice(&crc.to_be_bytes());
@@ -365,9 +364,9 @@ impl<'a> BatchView<'a> {
 
 /// Iterates over a buffer of concatenated batches.
 ///
-/// It ends where the buffer does or where a batch is cut off by the buffer's end, which is normal in
-/// a fetch reply: [`Batches::trailing`] is then what is left. Bytes that cannot be a batch give one
-/// error and end the iteration. CRCs and records are not looked at.
+/// Ends with the buffer or at an incomplete batch, which is normal in a fetch reply:
+/// [`Batches::trailing`] is the rest. Bytes that cannot be a batch give one error. CRCs and records
+/// are not checked.
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     buffer: &'a [u8],
@@ -390,7 +389,7 @@ impl<'a> Batches<'a> {
         self.position
     }
 
-    /// What the iteration has not consumed: after its end without an error, the partial batch.
+    /// The unconsumed bytes: after an end without an error, the incomplete batch.
     pub fn trailing(&self) -> &'a [u8] {
         &self.buffer[self.position..]
     }

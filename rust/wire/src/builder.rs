@@ -1,4 +1,4 @@
-//! Building of record batches, for the load generator, for markers and for tests.
+//! Builds record batches: for internal topics, markers, the load generator and tests.
 
 use crate::batch::{
     self, BatchHeader, CONTROL_BIT, Compression, HEADER_LEN, LENGTH_PREFIX_LEN, TIMESTAMP_TYPE_BIT,
@@ -9,8 +9,8 @@ use crate::varint::{varint_len, varlong_len, write_varint, write_varlong};
 /// A header to append: key, and value or null.
 pub type HeaderToWrite<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Builds one valid batch of format v2. Offsets count from the base offset, sequence numbers from
-/// the base sequence; the leader epoch is -1, as producers send it, unless set.
+/// Builds one batch of format v2. Offsets count from the base offset, sequence numbers from the
+/// base sequence. The leader epoch is -1 unless set.
 #[derive(Clone, Debug)]
 pub struct BatchBuilder {
     header: BatchHeader,
@@ -140,7 +140,7 @@ impl BatchBuilder {
         self.build_compressed(Compression::None, <[u8]>::to_vec)
     }
 
-    /// The batch with its records passed through `compress` and marked with `codec`.
+    /// The batch with its records compressed by `compress` and marked with `codec`.
     pub fn build_compressed(
         mut self,
         codec: Compression,
@@ -202,7 +202,7 @@ fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
 }
 
 /// A transaction marker: one control record, key (version 0, type 0 = abort or 1 = commit), value
-/// (version 0, coordinator epoch). It has no sequence number.
+/// (version 0, coordinator epoch), without a sequence number.
 pub fn transaction_marker(
     producer_id: i64,
     producer_epoch: i16,

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// An error code as it stands in responses. Codes outside the table can be carried too (a peer may
-/// be newer); they have no name.
+/// An error code in responses. A newer peer's unknown code has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ErrorCode(pub i16);
 
@@ -154,9 +153,9 @@ error_codes! {
 }
 
 impl ErrorCode {
-    /// The protocol's name of the code, `None` for one that 3.9 does not know.
+    /// The code's name in the protocol, `None` if unknown to 3.9.
     pub fn name(self) -> Option<&'static str> {
-        // The table starts at -1 and has no holes (a test holds it to that).
+        // The table starts at -1 without holes, which a test checks.
         let index = usize::try_from(i32::from(self.0) + 1).ok()?;
         ERROR_CODES.get(index).map(|row| row.1)
     }

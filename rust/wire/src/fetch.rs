@@ -1,13 +1,12 @@
 //! Fetch, versions 4 to 17.
 //!
-//! The request is decoded into places in its frame and made to be used again without allocating. The
-//! response is written as a stream that leaves a gap for each partition's record bytes, which the
-//! caller sends from elsewhere (file ranges), so that they are never copied.
+//! The request is decoded into spans of its frame and reusable without allocation. The response is
+//! a stream with gaps for record bytes, which the caller sends from elsewhere without a copy.
 //!
 //! Version notes: 4 isolation level and aborted transactions; 5 log start offset; 7 sessions
-//! (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12 flexible,
-//! diverging epoch (KIP-595); 13 topic ids instead of names (KIP-516); 15 replica state (KIP-903);
-//! 16 endpoints of hinted leaders (KIP-951); 17 directory ids (KIP-853).
+//! (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12
+//! flexible, diverging epoch (KIP-595); 13 topic ids instead of names (KIP-516); 15 replica state
+//! (KIP-903); 16 endpoints of hinted leaders (KIP-951); 17 directory ids (KIP-853).
 
 mod request;
 mod response;
@@ -24,7 +23,7 @@ pub use response::{
 pub use response_decode::{FetchPartitionResponse, FetchResponse, FetchTopicResponse};
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 
 const MIN_VERSION: i16 = 4;
 const LOG_START_SINCE: i16 = 5;
@@ -39,11 +38,5 @@ const ENDPOINTS_SINCE: i16 = 16;
 const DIRECTORY_SINCE: i16 = 17;
 
 fn check_version(version: i16) -> Result<()> {
-    if (MIN_VERSION..=api::max_version(key::FETCH)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::FETCH,
-        api_version: version,
-    })
+    api::check_version(key::FETCH, MIN_VERSION, version)
 }

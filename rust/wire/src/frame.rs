@@ -15,16 +15,16 @@ pub enum Scan {
     },
     /// More bytes are needed.
     Partial {
-        /// Bytes of the frame, its length field included; `None` until the length is known.
+        /// Bytes of the frame with its length field; `None` until known.
         total_len: Option<usize>,
     },
 }
 
-/// Looks at the start of `bytes` for a frame whose content has at most `max_len` bytes.
+/// Looks for a frame at the start of `bytes` with at most `max_len` bytes of content.
 ///
 /// # Errors
-/// `BadFrameLength` for a negative length or one above the limit: no later byte can be understood,
-/// so the connection must be closed.
+/// `BadFrameLength` for a negative length or one above the limit. Close the connection: later bytes
+/// cannot be understood.
 #[inline]
 pub fn scan(bytes: &[u8], max_len: usize) -> Result<Scan> {
     let Some(prefix) = bytes.first_chunk::<LENGTH_LEN>() else {
@@ -48,15 +48,15 @@ pub fn scan(bytes: &[u8], max_len: usize) -> Result<Scan> {
     })
 }
 
-/// Appends a place for a frame's length and returns its position for [`end`].
+/// Reserves a frame's length and returns its position for [`end`].
 pub fn begin(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH_LEN]);
     start
 }
 
-/// Writes the length of the frame begun at `start`: what follows in `out`, and `elsewhere` bytes
-/// that are sent from another place (file ranges). Panics beyond 2 GiB.
+/// Writes the length of the frame begun at `start`, including `elsewhere` bytes that are sent
+/// separately (file ranges). Panics beyond 2 GiB.
 pub fn end(out: &mut [u8], start: usize, elsewhere: usize) {
     let content_len = out.len() - start - LENGTH_LEN + elsewhere;
     let length = i32::try_from(content_len).expect("a frame over 2 GiB");

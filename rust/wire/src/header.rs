@@ -6,32 +6,29 @@
 //! response  correlation id i32, tagged fields (header version 1, flexible but for ApiVersions)
 //! ```
 //! ControlledShutdown version 0 alone has a request header without a client id (header version 0).
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader<'a> {
-    /// API key.
     pub api_key: i16,
     /// API version, unchecked.
     pub api_version: i16,
-    /// Returned in the response.
     pub correlation_id: i32,
     /// What the client calls itself.
     pub client_id: Option<&'a str>,
 }
 
 impl<'a> RequestHeader<'a> {
-    /// Parses the header at the start of `frame` (the bytes after the frame's length) and returns
-    /// it with the position of the body, which for an API or version that is not served counts
-    /// only as far as the client id.
+    /// Parses the header at the start of `frame`, which follows the frame's length. Returns it and
+    /// the position of the body, which for an unknown API or version is that behind the client id.
     ///
     /// # Errors
-    /// Malformed bytes. The API and its version are not checked.
+    /// Malformed bytes. API and version are not checked.
     pub fn parse(frame: &'a [u8]) -> Result<(RequestHeader<'a>, usize)> {
         let mut reader = Reader::new(frame, false);
         let api_key = reader.i16()?;
@@ -77,7 +74,6 @@ impl<'a> RequestHeader<'a> {
     }
 }
 
-/// Appends a response's header.
 pub fn encode_response_header(
     out: &mut Vec<u8>,
     api_key: i16,
@@ -90,7 +86,7 @@ pub fn encode_response_header(
     writer.no_tags();
 }
 
-/// Parses a response's header; returns the correlation id and the position of the body.
+/// Parses a response's header; returns correlation id and position of the body.
 pub fn parse_response_header(frame: &[u8], api_key: i16, api_version: i16) -> Result<(i32, usize)> {
     let flexible = api::response_header_is_flexible(api_key, api_version);
     let mut reader = Reader::new(frame, flexible);

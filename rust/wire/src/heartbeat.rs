@@ -1,9 +1,10 @@
-//! Heartbeat, versions 0 to 4: the request decoded in place, and the answer to it.
+//! Heartbeat, versions 0 to 4: decodes the request in place and encodes the answer.
 //!
 //! Version notes: 1 throttle time; 3 static members (KIP-345); 4 flexible.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::membership::MembershipFields;
 use crate::reader::Reader;
@@ -13,14 +14,9 @@ const THROTTLE_SINCE: i16 = 1;
 const INSTANCE_ID_SINCE: i16 = 3;
 const FLEXIBLE_SINCE: i16 = 4;
 
-/// Decodes a body; bytes after the request are ignored, as in Kafka.
+/// Decodes a body; later bytes are ignored, as in Kafka.
 pub fn decode(body: &[u8], version: i16) -> Result<MembershipFields> {
-    if !(0..=api::max_version(key::HEARTBEAT)).contains(&version) {
-        return Err(DecodeError::UnsupportedVersion {
-            api_key: key::HEARTBEAT,
-            api_version: version,
-        });
-    }
+    api::check_version(key::HEARTBEAT, 0, version)?;
     let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
     let fields = MembershipFields::read(&mut reader, version >= INSTANCE_ID_SINCE)?;
     reader.skip_tags()?;

@@ -1,14 +1,14 @@
-//! Hints about where a partition's leader is (KIP-951), shared by Produce and Fetch, and the broker
-//! entries of Metadata, which look the same.
+//! Hints about a partition's leader (KIP-951) in Produce and Fetch, and the identical broker
+//! entries of Metadata.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The leader as the answering broker knows it; -1 for what it does not know.
+/// The leader known to the answering broker; -1 for unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentLeader {
-    /// Broker id.
     pub leader_id: i32,
     /// Leader epoch.
     pub leader_epoch: i32,
@@ -17,11 +17,8 @@ pub struct CurrentLeader {
 /// Where a broker can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeEndpoint<'a> {
-    /// Broker id.
     pub node_id: i32,
-    /// Advertised host.
     pub host: &'a str,
-    /// Advertised port.
     pub port: i32,
     /// Rack, if the broker has one.
     pub rack: Option<&'a str>,
@@ -68,8 +65,8 @@ impl<'a> NodeEndpoint<'a> {
     }
 }
 
-/// Appends the tagged fields that end a Produce or Fetch reply: field 0, the endpoints of the
-/// leaders hinted at, when there are any and the version has the field.
+/// Appends the tagged fields at the end of a Produce or Fetch reply: field 0 has the endpoints of
+/// hinted leaders, if any and if the version has it.
 pub(crate) fn encode_endpoint_tags(
     writer: &mut Writer<'_>,
     has_field: bool,

@@ -1,7 +1,6 @@
-//! Bytes to frames, requests, responses and record batches, and back. No I/O, no clock.
+//! Frames, requests, responses and record batches as bytes. No I/O, no clock.
 //!
-//! Nothing here copies record bytes, and nothing allocates on the word of a length or count that the
-//! bytes at hand cannot hold.
+//! Record bytes are never copied, and no unverified length or count leads to an allocation.
 
 #![forbid(unsafe_code)]
 

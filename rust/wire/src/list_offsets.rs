@@ -2,9 +2,10 @@
 //!
 //! Version notes: 2 isolation level; 4 leader epochs (KIP-320); 6 flexible; 7 max timestamp
 //! (KIP-734); 8 earliest local (KIP-405); 9 latest tiered (KIP-1005).
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -15,9 +16,9 @@ pub const LATEST_TIMESTAMP: i64 = -1;
 pub const EARLIEST_TIMESTAMP: i64 = -2;
 /// Query: the record with the greatest timestamp (version 7 on).
 pub const MAX_TIMESTAMP: i64 = -3;
-/// Query: the first offset on local disks, which is the log start offset without tiers (version 8).
+/// Query: the first local offset, which is the log start offset without tiers (version 8).
 pub const EARLIEST_LOCAL_TIMESTAMP: i64 = -4;
-/// Query: the last offset in the remote tier (version 9); there is none without tiers.
+/// Query: the last offset in the remote tier (version 9).
 pub const LATEST_TIERED_TIMESTAMP: i64 = -5;
 
 const MIN_VERSION: i16 = 1;
@@ -27,48 +28,35 @@ const LEADER_EPOCH_SINCE: i16 = 4;
 const FLEXIBLE_SINCE: i16 = 6;
 
 fn check_version(version: i16) -> Result<()> {
-    if (MIN_VERSION..=api::max_version(key::LIST_OFFSETS)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::LIST_OFFSETS,
-        api_version: version,
-    })
+    api::check_version(key::LIST_OFFSETS, MIN_VERSION, version)
 }
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOffsetsRequest<'a> {
     /// The follower's broker id, -1 for a consumer, -2 for debugging.
     pub replica_id: i32,
     /// 0 = read uncommitted, 1 = read committed (version 2 on).
     pub isolation_level: i8,
-    /// Topics.
     pub topics: Vec<ListOffsetsTopic<'a>>,
 }
 
-/// A topic of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOffsetsTopic<'a> {
-    /// Name.
     pub name: &'a str,
-    /// Partitions.
     pub partitions: Vec<ListOffsetsPartition>,
 }
 
-/// A partition of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListOffsetsPartition {
-    /// Partition index.
     pub index: i32,
-    /// Leader epoch that the client knows, -1 unknown (version 4 on).
+    /// The client's leader epoch, -1 unknown (version 4 on).
     pub current_leader_epoch: i32,
     /// Milliseconds, or one of the queries of this module.
     pub timestamp: i64,
 }
 
 impl<'a> ListOffsetsRequest<'a> {
-    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    /// Decodes a body; later bytes are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
@@ -103,7 +91,6 @@ impl<'a> ListOffsetsRequest<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         writer.i32(self.replica_id);
@@ -126,41 +113,33 @@ impl<'a> ListOffsetsRequest<'a> {
     }
 }
 
-/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOffsetsResponse<'a> {
-    /// How long the client is to stay silent, in milliseconds (version 2 on).
+    /// Throttle time in milliseconds (version 2 on).
     pub throttle_ms: i32,
-    /// Topics.
     pub topics: Vec<ListOffsetsTopicResponse<'a>>,
 }
 
-/// A topic of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListOffsetsTopicResponse<'a> {
-    /// Name.
     pub name: &'a str,
-    /// Partitions.
     pub partitions: Vec<ListOffsetsPartitionResponse>,
 }
 
-/// A partition of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListOffsetsPartitionResponse {
-    /// Partition index.
     pub index: i32,
-    /// Outcome.
     pub error_code: ErrorCode,
-    /// The found record's timestamp; -1 for none and for latest and earliest.
+    /// The record's timestamp; -1 for none, latest and earliest.
     pub timestamp: i64,
     /// The offset; -1 when no record fits.
     pub offset: i64,
-    /// Epoch of the leader that appended the record, -1 unknown (version 4 on).
+    /// Epoch of the record's leader, -1 unknown (version 4 on).
     pub leader_epoch: i32,
 }
 
 impl ListOffsetsPartitionResponse {
-    /// An answer that holds only an error, or with NONE the answer "no such record".
+    /// Only an error, or with NONE "no such record".
     pub fn none(index: i32, error_code: ErrorCode) -> Self {
         ListOffsetsPartitionResponse {
             index,
@@ -173,7 +152,6 @@ impl ListOffsetsPartitionResponse {
 }
 
 impl<'a> ListOffsetsResponse<'a> {
-    /// Decodes a whole body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
@@ -211,7 +189,6 @@ impl<'a> ListOffsetsResponse<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         if version >= THROTTLE_SINCE {

@@ -1,10 +1,11 @@
-//! Who asks, in the requests of a group's members: their first fields.
+//! The first fields of requests by group members.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::span::Span;
 
-/// The fields as they lie in a body; places count from its start.
+/// The fields as spans of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipFields {
     group_id: Span,
@@ -16,13 +17,12 @@ pub struct MembershipFields {
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// Group.
     pub group_id: &'a str,
     /// Generation, -1 of a consumer without one.
     pub generation: i32,
     /// Member id, empty of a consumer without one.
     pub member_id: &'a str,
-    /// Instance id of a static member (KIP-345), in the versions that have it.
+    /// Instance id of a static member (KIP-345), by version.
     pub instance_id: Option<&'a str>,
 }
 
@@ -40,7 +40,7 @@ impl MembershipFields {
         })
     }
 
-    /// The same with the texts of the body that they were read from.
+    /// The same with texts from the body.
     pub fn of(self, body: &[u8]) -> Membership<'_> {
         Membership {
             group_id: self.group_id.text(body),

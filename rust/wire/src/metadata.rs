@@ -4,12 +4,12 @@
 //! flag; 2 cluster id; 3 throttle time; 4 topic creation is optional; 5 offline replicas; 7 leader
 //! epoch; 8 authorized operations; 9 flexible; 10 topic ids; 11 no cluster authorized operations;
 //! 12 topics without a name.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 mod response;
 
 pub use response::{
     MetadataHead, MetadataPartition, MetadataResponse, MetadataResponseWriter, MetadataTopic,
-    encode_topic,
 };
 
 use crate::api::{self, key};
@@ -24,25 +24,18 @@ const CLUSTER_OPERATIONS_UNTIL: i16 = 10;
 pub const FLEXIBLE_SINCE: i16 = 9;
 /// First version with topic ids.
 pub const TOPIC_IDS_SINCE: i16 = 10;
-/// First version in which a topic of the reply may have no name.
+/// First version in which a topic of the reply may lack a name.
 pub const NULL_NAMES_SINCE: i16 = 12;
 /// "Not asked for" in the authorized operations of a reply.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 
 fn check_version(version: i16) -> Result<()> {
-    if (0..=api::max_version(key::METADATA)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::METADATA,
-        api_version: version,
-    })
+    api::check_version(key::METADATA, 0, version)
 }
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataRequest<'a> {
-    /// Topics asked for; `None` for all, whatever the version's way to say so.
+    /// Requested topics; `None` for all.
     pub topics: Option<Vec<MetadataRequestTopic<'a>>>,
     /// Missing topics may be created (always before version 4).
     pub allow_auto_topic_creation: bool,
@@ -52,7 +45,6 @@ pub struct MetadataRequest<'a> {
     pub include_topic_authorized_operations: bool,
 }
 
-/// A topic asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataRequestTopic<'a> {
     /// Topic id, zero when asked by name (version 10 on).
@@ -62,7 +54,7 @@ pub struct MetadataRequestTopic<'a> {
 }
 
 impl<'a> MetadataRequest<'a> {
-    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    /// Decodes a body; later bytes are ignored, as in Kafka.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
@@ -99,7 +91,6 @@ impl<'a> MetadataRequest<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         match &self.topics {

@@ -1,10 +1,11 @@
-//! OffsetCommit, versions 2 to 9: the request decoded in place, and the answer to it.
+//! OffsetCommit, versions 2 to 9: decodes the request in place and encodes the answer.
 //!
-//! Version notes: 2 to 4 carry a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
+//! Version notes: 2 to 4 have a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
 //! members (KIP-345); 8 flexible.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::api::{self, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::membership::MembershipFields;
 use crate::reader::Reader;
@@ -18,7 +19,7 @@ const LEADER_EPOCH_SINCE: i16 = 6;
 const INSTANCE_ID_SINCE: i16 = 7;
 const FLEXIBLE_SINCE: i16 = 8;
 
-/// The time to live of a request that leaves it to the broker.
+/// No time to live: the broker decides.
 pub const NO_RETENTION: i64 = -1;
 
 /// A request; places count from the start of its body.
@@ -26,43 +27,32 @@ pub const NO_RETENTION: i64 = -1;
 pub struct OffsetCommitRequest {
     /// Who commits.
     pub membership: MembershipFields,
-    /// Milliseconds that the offsets shall be kept, [`NO_RETENTION`] (versions 2 to 4).
+    /// Time to live in milliseconds, or [`NO_RETENTION`] (versions 2 to 4).
     pub retention_ms: i64,
-    /// Topics.
     pub topics: Vec<OffsetCommitTopic>,
 }
 
-/// A topic of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetCommitTopic {
-    /// Name.
     pub name: Span,
-    /// Partitions.
     pub partitions: Vec<OffsetCommitPartition>,
 }
 
-/// A partition of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetCommitPartition {
-    /// Partition index.
     pub index: i32,
     /// The offset to keep.
     pub offset: i64,
-    /// Leader epoch of the last record consumed, -1 unknown (version 6 on).
+    /// Leader epoch of the last consumed record, -1 unknown (version 6 on).
     pub leader_epoch: i32,
     /// The client's own note; null is as good as empty.
     pub metadata: Option<Span>,
 }
 
 impl OffsetCommitRequest {
-    /// Decodes a body; bytes after the request are ignored, as in Kafka.
+    /// Decodes a body; later bytes are ignored, as in Kafka.
     pub fn decode(body: &[u8], version: i16) -> Result<Self> {
-        if !(MIN_VERSION..=api::max_version(key::OFFSET_COMMIT)).contains(&version) {
-            return Err(DecodeError::UnsupportedVersion {
-                api_key: key::OFFSET_COMMIT,
-                api_version: version,
-            });
-        }
+        api::check_version(key::OFFSET_COMMIT, MIN_VERSION, version)?;
         let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let has_instance_id = version >= INSTANCE_ID_SINCE;
         let membership = MembershipFields::read(&mut reader, has_instance_id)?;
@@ -85,7 +75,7 @@ impl OffsetCommitRequest {
         })
     }
 
-    /// All partitions in the order of the request, each with its topic.
+    /// All partitions in order, each with its topic.
     pub fn partitions(&self) -> impl Iterator<Item = (Span, &OffsetCommitPartition)> {
         self.topics.iter().flat_map(|topic| {
             let with_topic = |partition| (topic.name, partition);
@@ -93,8 +83,7 @@ impl OffsetCommitRequest {
         })
     }
 
-    /// Appends the body of an answer that gives each partition the same code. `body` is the
-    /// request's own.
+    /// Appends an answer with the same code for each partition. `body` is the request's.
     pub fn encode_answer(&self, body: &[u8], version: i16, error: ErrorCode, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         if version >= THROTTLE_SINCE {

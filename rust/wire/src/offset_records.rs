@@ -1,8 +1,9 @@
 //! Committed offsets as records of `__consumer_offsets`, byte for byte Kafka's.
 //!
-//! A key has version 1. A value has version 3; version 1 where the offset has a time to live of its
-//! own, which loses the leader epoch, as in Kafka. All are classic forms, whose strings hold 32,767
-//! bytes. `python/pyrklog/protocol/group_records.py` reads them, and all others of that topic.
+//! A key has version 1, a value version 3. With its own time to live a value has version 1 and no
+//! leader epoch, as in Kafka. All are classic forms with strings of up to 32,767 bytes.
+//! `python/pyrklog/protocol/group_records.py` reads all records of the topic.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::writer::Writer;
 
@@ -28,7 +29,6 @@ pub fn encode_key(group_id: &str, topic: &str, partition: i32, out: &mut Vec<u8>
 /// A committed offset. Times are milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetValue<'a> {
-    /// The offset.
     pub offset: i64,
     /// Leader epoch of the last record consumed, -1 unknown.
     pub leader_epoch: i32,

@@ -1,11 +1,11 @@
 //! Produce, versions 3 to 11.
 //!
-//! The request is decoded into places in its frame, since the caller patches batches in place and
-//! must not hold borrows; the structure is made to be used again without allocating. The response is
-//! written as a stream.
+//! The request is decoded into spans of its frame, since the caller patches batches in place, and
+//! reusable without allocation. The response is written as a stream.
 //!
 //! Version notes: 3 message format v2, transactional id; 5 log start offset; 8 record errors
-//! (KIP-467); 9 flexible; 10 hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890).
+//! (KIP-467); 9 flexible; 10 hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE
+//! (KIP-890).
 
 mod repeated;
 mod request;
@@ -18,17 +18,11 @@ pub use response::{
 };
 
 use crate::api::{self, PRODUCE_MIN_SERVED, key};
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 
 const FLEXIBLE_SINCE: i16 = 9;
 const HINTS_SINCE: i16 = 10;
 
 fn check_version(version: i16) -> Result<()> {
-    if (PRODUCE_MIN_SERVED..=api::max_version(key::PRODUCE)).contains(&version) {
-        return Ok(());
-    }
-    Err(DecodeError::UnsupportedVersion {
-        api_key: key::PRODUCE,
-        api_version: version,
-    })
+    api::check_version(key::PRODUCE, PRODUCE_MIN_SERVED, version)
 }

@@ -1,4 +1,4 @@
-//! Decoding of the protocol's primitive types, bounds checked and without copies.
+//! Decodes the protocol's primitive types, bounds-checked and without copies.
 
 use crate::error::{DecodeError, Result};
 use crate::span::Span;
@@ -7,11 +7,11 @@ use crate::varint;
 /// 16 bytes of a UUID as on the wire; all zero means "none".
 pub type Uuid = [u8; 16];
 
-/// A cursor over bytes of one message.
+/// A cursor over one message.
 ///
-/// A message is classic or flexible (KIP-482) as a whole; [`Reader::string`], [`Reader::array_len`]
-/// and their like follow that, while the `classic_`/`compact_` forms read what their names say.
-/// After an error the position is unspecified.
+/// A message is classic or flexible (KIP-482) as a whole. [`Reader::string`], [`Reader::array_len`]
+/// and others follow that; the `classic_`/`compact_` forms do not. After an error the position is
+/// unspecified.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -20,14 +20,14 @@ pub struct Reader<'a> {
     elements_left: usize,
 }
 
-/// Elements of all arrays of a request together, topics and partitions alike: as many partitions as
-/// a cluster may have, each in a topic of its own. Elements take more memory than they have bytes on
-/// the wire; this is the bound on what decoding a request may cost.
+/// Limit of a request's array elements, topics and partitions alike: as many partitions as a
+/// cluster may have, each in its own topic. Elements take more memory than wire bytes, so this
+/// bounds the cost of decoding a request.
 pub const REQUEST_ELEMENTS_MAX: usize = 400_000;
 
 macro_rules! fixed {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
-        $($(#[$doc])*
+    ($($name:ident: $type:ty;)*) => {
+        $(#[doc = concat!("A big-endian `", stringify!($type), "`.")]
         #[inline]
         pub fn $name(&mut self) -> Result<$type> {
             Ok(<$type>::from_be_bytes(self.chunk()?))
@@ -46,14 +46,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same for a request: its arrays have at most [`REQUEST_ELEMENTS_MAX`] elements in all.
+    /// The same for a request, with at most [`REQUEST_ELEMENTS_MAX`] array elements.
     pub fn of_request(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
         let mut reader = Reader::at(bytes, position, flexible);
         reader.elements_left = REQUEST_ELEMENTS_MAX;
         reader
     }
 
-    /// Reads `bytes` from `position` on; spans and positions count from the start of `bytes`.
+    /// Reads `bytes` from `position` on; spans and positions count from the start.
     pub fn at(bytes: &'a [u8], position: usize, flexible: bool) -> Self {
         Reader {
             bytes,
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         self.flexible
     }
 
-    /// Bytes read so far, counted from the start of the underlying bytes.
+    /// Bytes read so far, from the start of the underlying bytes.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -120,25 +120,17 @@ impl<'a> Reader<'a> {
     }
 
     fixed! {
-        /// A signed byte.
         i8: i8;
-        /// An unsigned byte.
         u8: u8;
-        /// A big-endian 16-bit integer.
         i16: i16;
-        /// A big-endian unsigned 16-bit integer (ports, in some messages).
         u16: u16;
-        /// A big-endian 32-bit integer.
         i32: i32;
-        /// A big-endian unsigned 32-bit integer.
         u32: u32;
-        /// A big-endian 64-bit integer.
         i64: i64;
-        /// A big-endian IEEE 754 double.
         f64: f64;
     }
 
-    /// A boolean: any byte but zero is true, as in Kafka.
+    /// A boolean: any non-zero byte is true, as in Kafka.
     #[inline]
     pub fn bool(&mut self) -> Result<bool> {
         Ok(self.u8()? != 0)
@@ -213,7 +205,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(len)?).map_err(|_| DecodeError::BadUtf8)
     }
 
-    /// A string that may be null, in the message's own form.
+    /// A nullable string in the message's form.
     pub fn nullable_string(&mut self) -> Result<Option<&'a str>> {
         match self.nullable_len(true)? {
             Some(len) => self.text(len).map(Some),
@@ -227,7 +219,7 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::UnexpectedNull(-1))
     }
 
-    /// A string that may be null, in classic form whatever the message is (request headers).
+    /// A nullable string in classic form (request headers).
     pub fn classic_nullable_string(&mut self) -> Result<Option<&'a str>> {
         match self.classic_string_len()? {
             Some(len) => self.text(len).map(Some),
@@ -241,7 +233,7 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::UnexpectedNull(-1))
     }
 
-    /// The place of a string that may be null; its bytes were checked to be UTF-8.
+    /// The span of a nullable UTF-8 string.
     pub fn nullable_string_span(&mut self) -> Result<Option<Span>> {
         let text = self.nullable_string()?;
         Ok(text.map(|text| Span::new(self.position - text.len(), text.len())))
@@ -267,9 +259,9 @@ impl<'a> Reader<'a> {
         Ok(bytes.map(|bytes| Span::new(self.position - bytes.len(), bytes.len())))
     }
 
-    /// The count of an array that may be null. Each element takes `min_element_bytes` or more, so
-    /// a count that the remaining bytes cannot hold, or that is beyond the bound of a request, is
-    /// refused here, before anybody allocates.
+    /// The count of a nullable array whose elements take at least `min_element_bytes`. Refuses a
+    /// count that the remaining bytes cannot hold, or beyond a request's limit, before anything is
+    /// allocated.
     pub fn nullable_array_len(&mut self, min_element_bytes: usize) -> Result<Option<usize>> {
         let Some(count) = self.nullable_len(false)? else {
             return Ok(None);
@@ -322,8 +314,8 @@ impl<'a> Reader<'a> {
         count: usize,
         mut element: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<Vec<T>> {
-        // An element can be larger in memory than on the wire: what is reserved at once is kept
-        // within the size of the message itself, and the rest grows only as elements arrive.
+        // Elements can be larger in memory than on the wire: reserves at most the size of the
+        // message, and grows as elements arrive.
         let fitting = self.remaining() / size_of::<T>().max(1);
         let mut elements = Vec::with_capacity(count.min(fitting.max(4)));
         for _ in 0..count {
@@ -332,16 +324,14 @@ impl<'a> Reader<'a> {
         Ok(elements)
     }
 
-    /// Skips the tagged fields that end a structure of a flexible version; nothing in a classic
-    /// one.
+    /// Skips the tagged fields at the end of a flexible structure.
     #[inline]
     pub fn skip_tags(&mut self) -> Result<()> {
         self.tags(|_, _| Ok(false))
     }
 
-    /// Reads the tagged fields that end a structure of a flexible version (nothing in a classic
-    /// one). `field` gets each tag and a reader that ends with its content, and returns false for a
-    /// tag that it does not know, which is then skipped.
+    /// Reads the tagged fields at the end of a flexible structure. `field` gets each tag and a
+    /// reader of its content, and returns false for an unknown tag, which is skipped.
     pub fn tags(
         &mut self,
         mut field: impl FnMut(u32, &mut Reader<'a>) -> Result<bool>,

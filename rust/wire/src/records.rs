@@ -13,9 +13,6 @@
 use crate::error::{DecodeError, Result};
 use crate::varint::{self, read_varint, read_varlong};
 
-/// The least bytes of a record, its length field included.
-pub const RECORD_MIN_LEN: usize = 7;
-
 /// One record, borrowed from its batch's uncompressed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -32,7 +29,7 @@ pub struct Record<'a> {
     /// Number of headers.
     pub header_count: u32,
     headers: &'a [u8],
-    /// Bytes of the record in the body, its length field included.
+    /// Bytes of the record with its length field.
     pub size_bytes: usize,
 }
 
@@ -46,7 +43,7 @@ pub struct Header<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses the record at the start of `body`; `index` is only for error messages.
+    /// Parses the record at the start of `body`; `index` is for error messages.
     pub fn parse(body: &'a [u8], index: i32) -> Result<Record<'a>> {
         let (length, prefix) = read_varint(body)?;
         let bad_length = DecodeError::BadRecordLength { index };
@@ -58,7 +55,7 @@ impl<'a> Record<'a> {
                 remaining: rest.len(),
             });
         };
-        // Within its own length a record that ends too early is malformed, not truncated.
+        // A record that ends within its own length is malformed, not truncated.
         let cut = |error| match error {
             DecodeError::Truncated { .. } => bad_length,
             other => other,
@@ -157,8 +154,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Iterates over the records of an uncompressed body until its bytes end; one error ends it. It does
-/// not know how many records there should be: [`walk_records`] checks that.
+/// Iterates over the records of an uncompressed body; one error ends it. [`walk_records`] checks
+/// their number.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -213,12 +210,11 @@ pub struct RecordsSummary {
     pub all_have_keys: bool,
 }
 
-/// Checks an uncompressed body from its first byte to its last: exactly `expected_count` records,
-/// each filling its announced length exactly. Allocates nothing.
+/// Checks a whole uncompressed body: exactly `expected_count` records, each filling its announced
+/// length. Allocates nothing.
 ///
 /// # Errors
-/// `RecordCount` for fewer or more records (a count below 1 included), and those of
-/// [`Record::parse`].
+/// `RecordCount` for another number or a count below 1, and those of [`Record::parse`].
 pub fn walk_records(body: &[u8], expected_count: i32) -> Result<RecordsSummary> {
     let mut summary = RecordsSummary {
         max_timestamp_delta: i64::MIN,
@@ -273,8 +269,8 @@ struct Step {
     has_key: bool,
 }
 
-/// A varint of one to three bytes out of a window, its length with it; longer ones are left to the
-/// slow path. Kept free of bounds checks: the window has room behind `at` by construction.
+/// A varint of one to three bytes with its length; the slow path handles longer ones. Free of
+/// bounds checks: the window has room behind `at`.
 #[inline(always)]
 fn short_varint(window: &[u8; WINDOW], at: usize) -> Option<(u32, usize)> {
     let a = u32::from(window[at & (WINDOW - 1)]);
@@ -292,17 +288,17 @@ fn short_varint(window: &[u8; WINDOW], at: usize) -> Option<(u32, usize)> {
     None
 }
 
-/// Bytes looked at in the fast path: length, attributes, both deltas and the key's length, each
-/// variable integer of three bytes at most, take 13.
+/// Bytes for the fast path: length, attributes, both deltas and the key's length take 13 with
+/// varints of up to three bytes.
 const WINDOW: usize = 16;
 
-/// The common record: no headers, short integers, and not among the body's last bytes. `None` says
-/// nothing about validity, only that the slow path must look.
+/// The common record: no headers, short integers, not among the body's last bytes. `None` only
+/// means that the slow path must look.
 #[inline(always)]
 fn step_fast(rest: &[u8]) -> Option<Step> {
     let window = rest.first_chunk::<WINDOW>()?;
     let (length, start) = short_varint(window, 0)?;
-    // Even means not negative, and half of it is the length.
+    // Even means not negative; half of it is the length.
     let size_bytes = start + (length >> 1) as usize;
     if length & 1 != 0 || size_bytes > rest.len() {
         return None;

@@ -1,7 +1,7 @@
 //! A place in a frame.
 
-/// Start and length of bytes in a frame. Decoded requests hold places instead of borrows where the
-/// caller patches the frame in place (record batches get their offsets there).
+/// Start and length of bytes in a frame. Decoded requests hold spans instead of borrows if the
+/// caller patches the frame in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     start: usize,
@@ -39,7 +39,7 @@ impl Span {
         self.start..self.end()
     }
 
-    /// The bytes. Panics when `frame` is not the frame that the span was taken from and is shorter.
+    /// The bytes. Panics if `frame` is shorter than the span's own frame.
     pub fn of(self, frame: &[u8]) -> &[u8] {
         &frame[self.range()]
     }
@@ -49,17 +49,17 @@ impl Span {
         &mut frame[self.range()]
     }
 
-    /// The text of a span that came from a string: decoding has checked it, so it is empty only if
-    /// the text is, or if the frame was changed under it. Panics as [`Span::of`].
+    /// The text of a string's span, which decoding has checked: empty only if the text is, or the
+    /// frame was changed. Panics as [`Span::of`].
     pub fn text(self, frame: &[u8]) -> &str {
         std::str::from_utf8(self.of(frame)).unwrap_or_default()
     }
 }
 
-/// Elements whose memory a reusable request keeps; what one giant request needed is given back.
+/// Elements whose memory a reusable request keeps.
 const REUSED_ELEMENTS_MAX: usize = 4096;
 
-/// Empties a vector of a reusable request and keeps a bounded part of its memory.
+/// Empties a vector of a reusable request and keeps bounded memory.
 pub(crate) fn clear_reusable<T>(elements: &mut Vec<T>) {
     elements.clear();
     if elements.capacity() > REUSED_ELEMENTS_MAX {

@@ -1,6 +1,5 @@
-//! Variable-length integers (base 128, least significant group first; signed ones zig-zag).
-//!
-//! Used by flexible versions of the protocol (unsigned, KIP-482) and by records (signed).
+//! Variable-length integers (base 128, least significant group first; signed ones zig-zag):
+//! unsigned in flexible versions (KIP-482), signed in records.
 
 use crate::error::{DecodeError, Result};
 
@@ -9,7 +8,7 @@ pub const VARINT_MAX_BYTES: usize = 5;
 /// The most bytes an encoded 64-bit integer takes.
 pub const VARLONG_MAX_BYTES: usize = 10;
 
-/// Decodes an unsigned 32-bit integer at the start of `bytes`; returns it and its length in bytes.
+/// Decodes an unsigned 32-bit integer; returns it and its length in bytes.
 #[inline(always)]
 pub fn read_uvarint(bytes: &[u8]) -> Result<(u32, usize)> {
     match bytes {
@@ -40,7 +39,7 @@ fn read_uvarint_slow(bytes: &[u8]) -> Result<(u32, usize)> {
     Err(DecodeError::BadVarint)
 }
 
-/// Decodes an unsigned 64-bit integer at the start of `bytes`; returns it and its length in bytes.
+/// Decodes an unsigned 64-bit integer; returns it and its length in bytes.
 #[inline(always)]
 pub fn read_uvarlong(bytes: &[u8]) -> Result<(u64, usize)> {
     match bytes {
@@ -71,14 +70,14 @@ fn read_uvarlong_slow(bytes: &[u8]) -> Result<(u64, usize)> {
     Err(DecodeError::BadVarint)
 }
 
-/// Decodes a zig-zag 32-bit integer at the start of `bytes`; returns it and its length in bytes.
+/// Decodes a zig-zag 32-bit integer; returns it and its length in bytes.
 #[inline(always)]
 pub fn read_varint(bytes: &[u8]) -> Result<(i32, usize)> {
     let (raw, len) = read_uvarint(bytes)?;
     Ok((unzigzag(raw), len))
 }
 
-/// Decodes a zig-zag 64-bit integer at the start of `bytes`; returns it and its length in bytes.
+/// Decodes a zig-zag 64-bit integer; returns it and its length in bytes.
 #[inline(always)]
 pub fn read_varlong(bytes: &[u8]) -> Result<(i64, usize)> {
     let (raw, len) = read_uvarlong(bytes)?;

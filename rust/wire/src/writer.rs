@@ -1,12 +1,11 @@
-//! Encoding of the protocol's primitive types, appended to a byte vector.
+//! Encodes the protocol's primitive types, appending to a byte vector.
 
 use crate::reader::Uuid;
 use crate::varint;
 
-/// Appends the elements of one message to a vector, in classic or flexible form (KIP-482).
+/// Appends the elements of one message in classic or flexible form (KIP-482).
 ///
-/// A length beyond what the form can hold is a mistake of the caller, and asserted: a string of a
-/// classic version has at most 32,767 bytes, anything else less than 2 GiB.
+/// Panics for a length beyond the form's limit: 32,767 bytes for a classic string, 2 GiB otherwise.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -14,8 +13,8 @@ pub struct Writer<'a> {
 }
 
 macro_rules! fixed {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
-        $($(#[$doc])*
+    ($($name:ident: $type:ty;)*) => {
+        $(#[doc = concat!("A big-endian `", stringify!($type), "`.")]
         #[inline]
         pub fn $name(&mut self, value: $type) {
             self.out.extend_from_slice(&value.to_be_bytes());
@@ -45,21 +44,13 @@ impl<'a> Writer<'a> {
     }
 
     fixed! {
-        /// A signed byte.
         i8: i8;
-        /// An unsigned byte.
         u8: u8;
-        /// A big-endian 16-bit integer.
         i16: i16;
-        /// A big-endian unsigned 16-bit integer.
         u16: u16;
-        /// A big-endian 32-bit integer.
         i32: i32;
-        /// A big-endian unsigned 32-bit integer.
         u32: u32;
-        /// A big-endian 64-bit integer.
         i64: i64;
-        /// A big-endian IEEE 754 double.
         f64: f64;
     }
 
@@ -100,8 +91,7 @@ impl<'a> Writer<'a> {
         self.uvarint(stored);
     }
 
-    /// A string that may be null, in the message's own form. Panics beyond the classic form's
-    /// 32,767 bytes.
+    /// A nullable string in the message's form. Panics beyond the classic form's 32,767 bytes.
     pub fn nullable_string(&mut self, value: Option<&str>) {
         if self.flexible {
             self.compact_len(value.map(str::len));
@@ -116,8 +106,7 @@ impl<'a> Writer<'a> {
         self.nullable_string(Some(value));
     }
 
-    /// A string that may be null, in classic form whatever the message is (request headers).
-    /// Panics beyond 32,767 bytes.
+    /// A nullable string in classic form (request headers). Panics beyond 32,767 bytes.
     pub fn classic_nullable_string(&mut self, value: Option<&str>) {
         let len = value.map_or(-1, |text| {
             i16::try_from(text.len()).expect("a classic string holds at most 32,767 bytes")
@@ -126,7 +115,7 @@ impl<'a> Writer<'a> {
         self.raw(value.unwrap_or_default().as_bytes());
     }
 
-    /// Bytes that may be null, in the message's own form. Panics beyond 2 GiB.
+    /// Nullable bytes in the message's form. Panics beyond 2 GiB.
     pub fn nullable_bytes(&mut self, value: Option<&[u8]>) {
         self.nullable_len(value.map(<[u8]>::len));
         self.raw(value.unwrap_or_default());
@@ -137,8 +126,8 @@ impl<'a> Writer<'a> {
         self.nullable_bytes(Some(value));
     }
 
-    /// The length or count that starts bytes or an array which may be null; the caller appends
-    /// the content. Panics beyond 2 GiB.
+    /// The length or count of nullable bytes or a nullable array; the caller appends the content.
+    /// Panics beyond 2 GiB.
     pub fn nullable_len(&mut self, len: Option<usize>) {
         if self.flexible {
             self.compact_len(len);
@@ -148,7 +137,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The count that starts an array; the caller appends its elements.
+    /// The count of an array; the caller appends its elements.
     pub fn array_len(&mut self, count: usize) {
         self.nullable_len(Some(count));
     }
@@ -173,8 +162,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Ends a structure that has no tagged fields set: one zero byte in a flexible version,
-    /// nothing in a classic one.
+    /// Ends a structure without tagged fields: a zero byte in a flexible version.
     #[inline]
     pub fn no_tags(&mut self) {
         if self.flexible {
@@ -182,9 +170,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Starts the tagged fields of a structure: their number, then that many
-    /// [`Writer::tagged_field`] in ascending order of tags. Nothing in a classic version, where
-    /// the count must be zero.
+    /// Starts a structure's tagged fields: their number, then as many [`Writer::tagged_field`] by
+    /// ascending tag. The count must be zero in a classic version.
     pub fn tag_count(&mut self, count: u32) {
         debug_assert!(
             self.flexible || count == 0,
@@ -198,8 +185,7 @@ impl<'a> Writer<'a> {
     /// One tagged field; `content` appends what it holds.
     pub fn tagged_field(&mut self, tag: u32, content: impl FnOnce(&mut Writer<'_>)) {
         self.uvarint(tag);
-        // The size goes before the content and is itself of variable length: encode behind, then
-        // move the size to its place.
+        // The variable-length size precedes the content: encode behind, then move the size.
         let start = self.out.len();
         content(&mut Writer {
             out: self.out,

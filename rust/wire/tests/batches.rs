@@ -1,5 +1,4 @@
-//! Record batches: building, parsing, patching, walking, and every way in which bytes can fail to
-//! be one.
+//! Record batches: building, parsing, patching, walking, and malformed bytes.
 
 use proptest::prelude::*;
 use pyrklog_wire::batch::{self, BatchHeader, Batches, HEADER_LEN, TimestampType};
@@ -354,8 +353,8 @@ fn a_transaction_marker_is_kafkas() {
     assert_eq!(record.value, Some(&[0, 0, 0, 0, 0, 17][..]));
 }
 
-/// A batch as the Java client writes it, put together here by hand from the format's definition:
-/// one record, key "k", value "v", timestamp 1 at base timestamp 1.
+/// A batch as the Java client writes it, built from the format's definition: one record, key "k",
+/// value "v", timestamp 1 at base timestamp 1.
 #[test]
 fn a_batch_written_by_hand_is_understood() {
     let body = [0x10, 0, 0, 0, 2, b'k', 2, b'v', 0];
@@ -378,7 +377,7 @@ fn a_batch_written_by_hand_is_understood() {
     assert_eq!(builder.build(), batch);
 }
 
-/// CRC-32C by its definition, to hold the library to it at lengths around its block sizes.
+/// CRC-32C by its definition, to check the library at lengths around its block sizes.
 fn bitwise_crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

@@ -1,5 +1,5 @@
-//! Frames that real clients sent, decoded to their last byte and encoded again to the same bytes.
-//! `tests/corpus/README.md` says how they are named.
+//! Frames from real clients, decoded completely and encoded to the same bytes.
+//! `tests/corpus/README.md` explains their names.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Counts and lengths that lie make decoders fail without allocating on their word.
+//! Wrong counts and lengths make decoders fail without large allocations.
 //!
 //! One test, alone in its file: it watches the allocations of the whole process.
 

@@ -8,14 +8,7 @@ import trio
 
 from pyrklog.admin.service import Administration
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.controller.service import (
-    OP_APPEND,
-    OP_DELETE,
-    OP_SET,
-    OP_SUBTRACT,
-    RESOURCE_BROKER,
-    RESOURCE_BROKER_LOGGER,
-    RESOURCE_TOPIC,
+from pyrklog.config.entry import (
     SOURCE_DEFAULT,
     SOURCE_DYNAMIC_BROKER,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
@@ -23,15 +16,24 @@ from pyrklog.controller.service import (
     TYPE_INT,
     TYPE_PASSWORD,
     TYPE_UNKNOWN,
-    ConfigAlteration,
     ConfigEntry,
-    ConfigResource,
     Synonym,
-    TopicRef,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import PartitionImage
+from pyrklog.handlers.service import (
+    OP_APPEND,
+    OP_DELETE,
+    OP_SET,
+    OP_SUBTRACT,
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_TOPIC,
+    ConfigAlteration,
+    ConfigResource,
+    TopicRef,
+)
 from pyrklog.metastore import znodes
+from pyrklog.plane.values import PartitionImage
 from tests.unit.broker.harness import Running, running_broker
 
 T = ConfigResource(RESOURCE_TOPIC, "t")

@@ -10,9 +10,9 @@ from pyrklog.admin.creation import (
     assign_new_topic,
     check_new_topic,
 )
-from pyrklog.admin.names import TopicNames
-from pyrklog.controller.service import PartitionsSpec, TopicSpec
+from pyrklog.cluster.topic_names import TopicNames
 from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import PartitionsSpec, TopicSpec
 
 THREE: Mapping[int, str | None] = {1: None, 2: None, 3: None}
 

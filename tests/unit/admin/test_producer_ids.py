@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from pyrklog.admin.producer_ids import LIMIT_SECONDS, TRIES, ProducerIds
+from pyrklog.cluster.requests import ProducerIdsResponse
 from pyrklog.controller.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, take_block
-from pyrklog.controller.requests import ProducerIdsResponse
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedStore, open_store

@@ -11,14 +11,14 @@ from trio.testing import MockClock
 
 from pyrklog.admin import record_deletion
 from pyrklog.admin.record_deletion import RecordDeletion
-from pyrklog.config import load_config
-from pyrklog.controller.service import DeletedRecords, DeleteRecordsTarget
-from pyrklog.dataplane import LogStarts
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage, LeaderSpec, PartitionImage
+from pyrklog.handlers.service import DeletedRecords, DeleteRecordsTarget
 from pyrklog.membership.current_store import CurrentStore
-from pyrklog.metadata import Metadata
 from pyrklog.metastore.embedded import open_store
+from pyrklog.plane.dataplane import LogStarts
+from pyrklog.plane.values import BrokerImage, LeaderSpec, PartitionImage
 from pyrklog.testing.fake_plane import FakePlane
 
 ID = bytes(range(16))

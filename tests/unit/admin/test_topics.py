@@ -7,14 +7,9 @@ import pytest
 import trio
 
 from pyrklog.admin.service import Administration
-from pyrklog.controller.requests import NO_TOPIC_ID
-from pyrklog.controller.service import (
-    DeleteRecordsTarget,
-    PartitionsSpec,
-    TopicRef,
-    TopicSpec,
-)
+from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.errors import ErrorCode
+from pyrklog.handlers.service import DeleteRecordsTarget, PartitionsSpec, TopicRef, TopicSpec
 from pyrklog.metastore import znodes
 from tests.unit.broker.harness import Running, running_broker
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyrklog import logs
-from pyrklog.controller.service import (
+from pyrklog.admin.uncompacted import SHOWN_MAX
+from pyrklog.base import logs
+from pyrklog.handlers.service import (
     OP_DELETE,
     OP_SET,
     RESOURCE_BROKER,
@@ -17,7 +18,6 @@ from pyrklog.controller.service import (
     ConfigResource,
     TopicSpec,
 )
-from pyrklog.uncompacted import SHOWN_MAX
 from tests.unit.broker.harness import Running, running_broker
 
 T = ConfigResource(RESOURCE_TOPIC, "t")

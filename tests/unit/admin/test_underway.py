@@ -12,7 +12,8 @@ import trio.testing
 from pyrklog.admin import configs, underway
 from pyrklog.admin.service import Administration
 from pyrklog.admin.underway import Underway
-from pyrklog.controller.service import (
+from pyrklog.errors import ErrorCode
+from pyrklog.handlers.service import (
     OP_APPEND,
     OP_SET,
     RESOURCE_TOPIC,
@@ -23,7 +24,6 @@ from pyrklog.controller.service import (
     TopicRef,
     TopicSpec,
 )
-from pyrklog.errors import ErrorCode
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore.interface import SessionExpiredError
 from tests.unit.broker.harness import Running, running_broker

@@ -2,32 +2,27 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyrklog import _core
-
-LOG: dict[str, Any] = {
-    "segment_bytes": 1 << 30,
-    "segment_ms": 604_800_000,
-    "segment_jitter_ms": 0,
-    "segment_index_bytes": 10 << 20,
-    "index_interval_bytes": 4096,
-    "max_message_bytes": 1_048_588,
-    "message_timestamp_type": "CreateTime",
-    "message_timestamp_before_max_ms": 2**63 - 1,
-    "message_timestamp_after_max_ms": 2**63 - 1,
-    "compression_type": "producer",
-    "flush_messages": 2**63 - 1,
-    "flush_ms": 2**63 - 1,
-    "retention_ms": -1,
-    "retention_bytes": -1,
-    "file_delete_delay_ms": 60_000,
-    "cleanup_delete": True,
-    "cleanup_compact": False,
-}
+from pyrklog.config.load import load_config
+from pyrklog.config.resolved import LogConfig, Throttled
+from pyrklog.config.topic import TopicDefaults
+from pyrklog.plane.dataplane import PlaneSettings
+from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.plane.values import (
+    BrokerImage,
+    FollowerSpec,
+    ImageDelta,
+    LeaderSpec,
+    PartitionImage,
+    TopicImage,
+)
 
 
 def test_the_stub_matches_the_extension() -> None:
@@ -41,33 +36,41 @@ def test_the_stub_matches_the_extension() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def topic_of(**changes: Any) -> _core.TopicImage:
-    fields: dict[str, Any] = {
-        "name": "t",
-        "id": bytes(16),
-        "internal": False,
-        "log": _core.LogConfig(**LOG),
-        "min_insync_replicas": 1,
-        "leading_throttled": [],
-        "following_throttled": None,
-        "partitions": [],
-    }
-    return _core.TopicImage(**fields | changes)
+@pytest.fixture
+def settings(tmp_path: Path) -> PlaneSettings:
+    config = load_config(
+        overrides=[f"pyrklog.data.dir={tmp_path}", "pyrklog.cache.max.bytes=0"], environ={}
+    )
+    return plane_settings(config, 1, "cluster")
 
 
-def test_good_values_are_taken() -> None:
-    partition = _core.PartitionImage(
-        index=0, leader=1, leader_epoch=0, replicas=[1], isr=(1,), offline=[]
-    )
-    broker = _core.BrokerImage(id=1, rack=None, endpoints=[("PLAINTEXT", "localhost", 9092)])
-    delta = _core.ImageDelta(
-        version=1,
-        controller_id=1,
-        brokers=[broker],
-        topics=[topic_of(partitions=[partition])],
-        removed_topics=["gone"],
-    )
-    assert isinstance(delta, _core.ImageDelta)
+@pytest.fixture
+def plane(settings: PlaneSettings) -> Iterator[_core.DataPlane]:
+    plane = _core.DataPlane(settings)
+    yield plane
+    plane.abandon()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogConfig:
+    config = load_config(overrides=[f"pyrklog.data.dir={tmp_path}"], environ={})
+    return TopicDefaults(config).resolve({}).log
+
+
+def delta_of(log: LogConfig, version: int = 1, **changes: Any) -> ImageDelta:
+    partition = PartitionImage(0, 1, 0, replicas=[1], isr=(1,), offline=[])
+    topic = TopicImage("t", bytes(16), False, log, 1, [partition], Throttled([(0, 1)], None))
+    other = TopicImage("u", bytes(15) + b"u", True, log, 1, [])
+    broker = BrokerImage(1, None, [("PLAINTEXT", "localhost", 9092)])
+    return ImageDelta(version, 1, [broker], [topic._replace(**changes), other], ["gone"])
+
+
+def test_good_values_are_taken(plane: _core.DataPlane, log: LogConfig) -> None:
+    plane.apply_image(delta_of(log))
+    with pytest.raises(ValueError, match="version"):
+        plane.apply_image(delta_of(log))
+    assert plane.become_leaders([LeaderSpec("t", 0, 0, [1], (1,), True)]) > 0
+    assert plane.become_followers([FollowerSpec("u", 0, 2, 0, [1, 2], [2], is_new=False)]) > 0
 
 
 @pytest.mark.parametrize(
@@ -82,27 +85,49 @@ def test_good_values_are_taken() -> None:
         ({"retention_ms": None}, TypeError),
     ],
 )
-def test_bad_log_options_are_refused(changes: dict[str, Any], error: type[Exception]) -> None:
+def test_bad_log_options_are_refused(
+    plane: _core.DataPlane, log: LogConfig, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=next(iter(changes)).partition("_")[0]):
+        plane.apply_image(delta_of(log._replace(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"fetch_read_path": "mmap"}, ValueError),
+        ({"network_threads": -1}, OverflowError),
+        ({"cache_flush_ms": 1 << 63}, OverflowError),
+        ({"node_id": None}, TypeError),
+        ({"log_dirs": "abc"}, TypeError),
+        ({"cluster": ("PLAINTEXT", 1)}, AttributeError),
+    ],
+)
+def test_bad_settings_are_refused(
+    settings: PlaneSettings, changes: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
-        _core.LogConfig(**LOG | changes)
+        _core.DataPlane(settings._replace(**changes))
 
 
-def test_a_topic_id_has_sixteen_bytes() -> None:
+def test_every_setting_reaches_rust(settings: PlaneSettings) -> None:
+    """Each field is read: without it the settings are refused."""
+    for name in settings._fields:
+        others = {field: value for field, value in settings._asdict().items() if field != name}
+        with pytest.raises(AttributeError, match=name):
+            _core.DataPlane(SimpleNamespace(**others))  # type: ignore[arg-type]
+
+
+def test_a_topic_id_has_sixteen_bytes(plane: _core.DataPlane, log: LogConfig) -> None:
     with pytest.raises(ValueError, match="16 bytes, not 15"):
-        topic_of(id=bytes(15))
+        plane.apply_image(delta_of(log, id=bytes(15)))
 
 
-def test_lists_hold_what_they_should() -> None:
+def test_lists_hold_what_they_should(plane: _core.DataPlane, log: LogConfig) -> None:
+    with pytest.raises(AttributeError, match="has no attribute"):
+        plane.apply_image(delta_of(log, partitions=[object()]))
     with pytest.raises(TypeError):
-        topic_of(partitions=[object()])
-    with pytest.raises(TypeError):
-        topic_of(partitions="abc")
-
-
-def test_what_is_made_cannot_be_changed() -> None:
-    broker = _core.BrokerImage(id=1, rack="r", endpoints=[])
-    with pytest.raises(AttributeError):
-        broker.id = 2  # type: ignore[attr-defined]
+        plane.apply_image(delta_of(log, partitions="abc"))
 
 
 def test_the_api_table_is_sorted_and_sound() -> None:

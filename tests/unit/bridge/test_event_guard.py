@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
-from pyrklog import core_plane
-from pyrklog.config import load_config
-from pyrklog.core_plane import CorePlane
-from pyrklog.plane_settings import plane_settings
+from pyrklog.config.load import load_config
+from pyrklog.plane import core_plane
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.plane_settings import plane_settings
 
 
 async def test_a_listener_that_raises_hears_the_next_event(

@@ -8,18 +8,11 @@ import pytest
 import trio
 
 from pyrklog import _core
-from pyrklog.core_plane import CorePlane
-from pyrklog.dataplane import Plane, PlaneSettings, Request, Session
+from pyrklog.config.resolved import LogConfig
 from pyrklog.errors import ErrorCode
-from pyrklog.image import (
-    BrokerImage,
-    ImageDelta,
-    LeaderSpec,
-    LogConfig,
-    PartitionImage,
-    TopicImage,
-)
-from pyrklog.internal_log import (
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.dataplane import Plane, PlaneSettings, Request, Session
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRead,
@@ -27,6 +20,7 @@ from pyrklog.internal_log import (
     NewRecord,
     Producer,
 )
+from pyrklog.plane.values import BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 
 TOPIC = "__consumer_offsets"
 NOT_LEADER = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)

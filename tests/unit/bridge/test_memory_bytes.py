@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 from benches import memory_group
-from pyrklog.core_plane import memory_bytes
+from pyrklog.plane.core_plane import memory_bytes
 
 LIMIT_BYTES = 300 * 2**20
-ASK = "from pyrklog.core_plane import memory_bytes; print(memory_bytes())"
+ASK = "from pyrklog.plane.core_plane import memory_bytes; print(memory_bytes())"
 
 
 def test_there_is_no_more_memory_than_the_machine_has() -> None:

@@ -7,10 +7,10 @@ import trio
 import trio.testing
 
 from pyrklog import _core
-from pyrklog.config import load_config
-from pyrklog.core_plane import CorePlane
-from pyrklog.dataplane import Request, Session
-from pyrklog.plane_settings import plane_settings
+from pyrklog.config.load import load_config
+from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.dataplane import Request, Session
+from pyrklog.plane.plane_settings import plane_settings
 
 
 class Listener:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.core_plane import _refused_log_dir
+from pyrklog.plane.core_plane import _refused_log_dir
 
 
 @pytest.mark.parametrize("refused", [".", "logs", "logs/.lock", "logs/meta.properties"])

@@ -7,10 +7,10 @@ from pathlib import Path
 import trio
 
 from pyrklog.broker import Broker
-from pyrklog.config import load_config
-from pyrklog.controller.service import ClusterService, TopicResult, TopicSpec
-from pyrklog.dataplane import FoundPartition, PlaneSettings
+from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
+from pyrklog.handlers.service import ClusterService, TopicResult, TopicSpec
+from pyrklog.plane.dataplane import FoundPartition, PlaneSettings
 from pyrklog.testing.fake_plane import FakePlane
 
 

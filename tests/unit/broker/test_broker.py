@@ -11,15 +11,15 @@ import trio.testing
 
 from pyrklog.admin import topics
 from pyrklog.broker import Broker
-from pyrklog.config import load_config
-from pyrklog.controller.service import PartitionsSpec, TopicRef, TopicResult, TopicSpec
-from pyrklog.dataplane import DirectoryPast, FoundPartition, PlaneSettings
+from pyrklog.config.load import load_config
 from pyrklog.errors import ConfigError, ErrorCode, TemporaryError
+from pyrklog.handlers.service import PartitionsSpec, TopicRef, TopicResult, TopicSpec
 from pyrklog.membership import member
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.interface import SessionExpiredError
+from pyrklog.plane.dataplane import DirectoryPast, FoundPartition, PlaneSettings
 from pyrklog.testing.fake_plane import FakePlane, FakeRequest
 from tests.unit.broker.harness import running_broker
 

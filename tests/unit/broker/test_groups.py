@@ -6,10 +6,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from pyrklog.controller.service import TopicRef
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import OFFSETS_TOPIC
-from pyrklog.groups.placement import partition_of
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
+from pyrklog.handlers.service import TopicRef
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.groups import (
     HeartbeatRequest,
@@ -77,11 +76,11 @@ async def test_a_first_consumer_finds_a_coordinator_joins_and_commits(tmp_path: 
         committed = await ask(running, COMMIT, 8, request)
         assert committed.topics[0].partitions[0].error_code == 0
         log = running.plane.internal_log(OFFSETS_TOPIC)
-        assert len(log.records(partition_of("g", 3))) == 2
+        assert len(log.records(partition_for("g", 3))) == 2
 
         # The topic is deleted: its offsets are forgotten.
         await running.service.delete_topics([TopicRef("t")], timeout_ms=10_000)
-        await log.changes.wait_until(lambda: len(log.records(partition_of("g", 3))) == 3)
+        await log.changes.wait_until(lambda: len(log.records(partition_for("g", 3))) == 3)
         wanted = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])])
         fetched = await ask(running, FETCH, 3, wanted)
         assert fetched.topics[0].partitions[0].committed_offset == -1

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog import logs
+from pyrklog.base import logs
+from pyrklog.base.line_writer import LineWriter
 from pyrklog.controller.state_log import FILE_NAME, StateChangeLog
-from pyrklog.line_writer import LineWriter
 
 PATIENCE_S = 30
 LINES = 5_000
@@ -136,7 +136,7 @@ def _parsed(line: str, format_: str) -> tuple[str, int]:
 def test_a_process_whose_output_nobody_reads_ends() -> None:
     """As long as it takes, and not for ever: an orderly end waits a second for its last lines."""
     program = (
-        "from pyrklog import logs\n"
+        "from pyrklog.base import logs\n"
         "logs.configure()\n"
         "log = logs.get_logger('test')\n"
         "for number in range(5000): log.info('numbered', number=number)\n"
@@ -149,7 +149,7 @@ def test_a_process_whose_output_nobody_reads_ends() -> None:
 
 def test_the_last_lines_are_there_after_an_end() -> None:
     program = (
-        "from pyrklog import logs\n"
+        "from pyrklog.base import logs\n"
         "logs.configure()\n"
         "for number in range(2000): logs.get_logger('test').info('numbered', number=number)\n"
     )

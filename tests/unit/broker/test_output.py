@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyrklog import logs
-from pyrklog.banner import banner, own_command, seconds_since_exec
+from pyrklog.base import logs
+from pyrklog.base.diagnosis import lock_holder, port_holder
 from pyrklog.config.listeners import Endpoint
-from pyrklog.diagnosis import lock_holder, port_holder
-from pyrklog.folders import warn_of_full_disks
+from pyrklog.start.banner import banner, own_command, seconds_since_exec
+from pyrklog.start.folders import warn_of_full_disks
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_disk_that_is_nearly_full(
     events: list[str],
 ) -> None:
     usage = SimpleNamespace(total=1000, free=free_bytes)
-    monkeypatch.setattr("pyrklog.folders.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("pyrklog.start.folders.shutil.disk_usage", lambda _: usage)
     warn_of_full_disks([tmp_path])
     assert [event for _, _, _, event, _ in sink.waiting] == events
     for *_, fields in sink.waiting:

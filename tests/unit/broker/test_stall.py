@@ -8,7 +8,7 @@ import trio.testing
 
 from pyrklog.errors import ErrorCode
 from pyrklog.protocol.groups import HeartbeatRequest
-from tests.unit.broker.test_requests_waiting import HEARTBEAT, staged
+from tests.unit.handlers.test_requests_waiting import HEARTBEAT, staged
 
 MEMBERS = 20
 SESSION_SECONDS = 10
@@ -32,11 +32,11 @@ async def test_heartbeats_that_came_during_a_stall_count(
                 answer = await stage.answer(HEARTBEAT, 0, number)
                 assert answer.error_code == ErrorCode.NONE
         await trio.sleep(SESSION_SECONDS / 2)
-        states = {stage.rig.coordinator.describe_group(name).state for name in groups}
+        states = {stage.rig.coordinator.manager.describe_group(name).state for name in groups}
         assert states == {"Stable"}
         # Who is silent after it is still taken out.
         await trio.sleep(SESSION_SECONDS + 2)
-        states = {stage.rig.coordinator.describe_group(name).state for name in groups}
+        states = {stage.rig.coordinator.manager.describe_group(name).state for name in groups}
         assert states == {"Empty"}
 
 
@@ -50,4 +50,4 @@ async def test_who_was_silent_before_a_stall_does_not_live_for_ever(
         for _ in range(20):
             autojump_clock.jump(SESSION_SECONDS)
             await trio.sleep(0.5)
-        assert stage.rig.coordinator.describe_group("g").state == "Empty"
+        assert stage.rig.coordinator.manager.describe_group("g").state == "Empty"

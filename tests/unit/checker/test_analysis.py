@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checker.analysis import CHECKS, Evidence, check, summary
+from tests.checker.analysis import Evidence, check, summary
 from tests.checker.history import (
     NONE,
     Action,
-    History,
     Op,
     Outcome,
-    count_of,
-    decode,
-    encode,
-    read,
     value_of,
-    write,
     writer_of,
 )
 
@@ -412,30 +405,9 @@ def test_what_is_planted_in_a_sound_history_is_found(plant: str, terms: tuple[in
 # --- beside --------------------------------------------------------------------------------------
 
 
-def test_the_kinds_that_are_documented_are_those_that_are_looked_for() -> None:
-    planted = "lost duplicate inconsistent reordered phantom skipped backwards watermark"
-    groups = "unreadable unconsumed passed forgotten"
-    assert set(CHECKS) == set(f"{planted} {groups}".split())
-
-
 def test_a_summary_does_not_drown_anybody() -> None:
     final = {0: {offset: value_of(1, 0) for offset in range(3)}}
     found = check(Evidence([], final))
     text = summary([*found * 30])
     assert "phantom: 20 more" in text
     assert len(text.splitlines()) == 22
-
-
-def test_a_history_is_kept_and_read_again(tmp_path: Path) -> None:
-    history = History()
-    history.add("writer-1", "send", "invoke", 3, value=A)
-    history.add("writer-1", "send", "unknown", 3, value=A, note='it said "no"')
-    write(tmp_path / "history.jsonl", history)
-    assert read(tmp_path / "history.jsonl") == list(history)
-
-
-def test_values_are_what_records_hold() -> None:
-    value = value_of(3, 77)
-    assert (writer_of(value), count_of(value)) == (3, 77)
-    assert decode(encode(value, 100)) == value
-    assert decode(None) == decode(b"\0\1") == NONE

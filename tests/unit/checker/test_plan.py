@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.checker.injection import BEGIN
 from tests.checker.plan import (
     ALL,
     ANY,
@@ -11,6 +10,7 @@ from tests.checker.plan import (
     ZOOKEEPER_KINDS,
     make_plan,
 )
+from tests.support.faults.driver import OF_BROKERS, OF_WIRED_CLUSTERS
 
 MANY = [make_plan(5, number) for number in range(500)]
 
@@ -68,9 +68,5 @@ def test_the_crash_of_a_machine_is_the_only_fault_of_its_round() -> None:
 
 
 def test_every_kind_can_be_carried_out() -> None:
-    assert BEGIN.keys() == KINDS.keys()
-
-
-def test_a_plan_can_be_read() -> None:
-    text = str(make_plan(5, 0))
-    assert text.startswith("  brokers: +0.")
+    # The other fault is of a machine that runs again at once.
+    assert {*OF_BROKERS, *OF_WIRED_CLUSTERS} - {"reboot"} == KINDS.keys()

@@ -8,10 +8,10 @@ from ci.check_structure import FILE_LINES_MAX, FUNCTION_LINES_MAX, check
 from ci.rust_source import code_only, functions, without_tests
 
 CLEAN = {
-    "python/pyrklog/core_plane.py": "from pyrklog import _core\n",
-    "python/pyrklog/controller/machine.py": "from ..names import NAME\nfrom typing import Any\n",
+    "python/pyrklog/plane/core_plane.py": "from pyrklog import _core\n",
+    "python/pyrklog/controller/machine.py": "from ..base.names import NAME\nimport typing\n",
     "python/pyrklog/controller/driver.py": "import trio\nfrom . import machine\n",
-    "python/pyrklog/names.py": "NAME = 1\n",
+    "python/pyrklog/base/names.py": "NAME = 1\n",
     "python/pyrklog/cli/serve.py": "def serve() -> None:\n    from pyrklog import broker\n",
     "rust/log/Cargo.toml": "[dependencies]\npyrklog-wire.workspace = true\n",
     "rust/log/src/lib.rs": (
@@ -59,9 +59,9 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
             "must be pure, but imports os.path",
         ),
         (
-            "python/pyrklog/names.py",
+            "python/pyrklog/base/names.py",
             "import random\n",
-            "controller/machine.py:1: must be pure, but imports pyrklog.names -> random",
+            "controller/machine.py:1: must be pure, but imports pyrklog.base.names -> random",
         ),
         ("python/pyrklog/protocol/codec.py", "import trio\n", "must be pure, but imports trio"),
         ("python/pyrklog/controller/state.py", "import trio\n", "only driver.py may"),
@@ -70,6 +70,23 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
             "from pyrklog.broker import run\n",
             ":1: imports pyrklog.broker at module level",
         ),
+        (
+            "python/pyrklog/config/option.py",
+            "from pyrklog.controller.machine import NAME\n",
+            "option.py:1: imports python/pyrklog/controller/machine.py, above it",
+        ),
+        (
+            "python/pyrklog/config/option.py",
+            "def f() -> None:\n    from ..controller import driver\n",
+            "option.py:1: imports python/pyrklog/controller/driver.py, above it",
+        ),
+        (
+            "python/pyrklog/config/option.py",
+            "import typing\nif typing.TYPE_CHECKING:\n    import pyrklog.controller.driver\n",
+            "option.py:1: imports python/pyrklog/controller/driver.py, above it",
+        ),
+        ("python/pyrklog/new.py", "", "new.py:1: new is in none of the rooms"),
+        ("python/pyrklog/new/a.py", "", "a.py:1: new is in none of the rooms"),
         ("rust/log/src/a.rs", "use std::net::TcpStream;\n", ":1: knows sockets"),
         ("rust/log/src/a.rs", "fn a() { SystemTime::now(); }\n", ":1: reads a clock"),
         ("rust/log/src/a.rs", "\nfn a() { unsafe { b() } }\n", ":2: writes `unsafe`"),

@@ -115,3 +115,20 @@ def test_a_room_imports_nothing_above_it(tmp_path: Path, monkeypatch: pytest.Mon
         f"{source}/base/clock.rs:1: imports {source}/net/socket.rs, above it",
         f"{source}/base/clock.rs:1: imports {source}/top.rs, above it",
     ]
+
+
+def test_a_handler_that_sees_the_state_of_a_connection_is_found(tmp_path: Path) -> None:
+    sees = "use crate::client::Client;\nfn f(client: &Client) {}\n"
+    root = write(
+        tmp_path,
+        {
+            "rust/requests/Cargo.toml": "",
+            "rust/requests/src/lib.rs": "#![forbid(unsafe_code)]\n",
+            "rust/requests/src/client.rs": "pub struct Client;\n",
+            "rust/requests/src/dispatch.rs": sees,
+            "rust/requests/src/fetch.rs": sees,
+        },
+    )
+    found = [str(one) for one in check_structure.check(root)]
+    assert len(found) == 1, found
+    assert found[0].startswith("rust/requests/src/fetch.rs:1: imports rust/requests/src/client.rs")

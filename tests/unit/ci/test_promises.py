@@ -1,4 +1,4 @@
-"""docs/promises.md names tests; each of them exists."""
+"""promises.md names tests; each of them exists."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 NAMED = re.findall(
-    r"`((?:tests|rust)/[\w/.]+)::(\w+)`", (ROOT / "docs" / "promises.md").read_text()
+    r"`((?:tests|rust)/[\w/.]+)::(\w+)`", (ROOT / "docs/understanding/promises.md").read_text()
 )
 
 
@@ -23,7 +23,7 @@ def test_a_named_test_exists(path: str, name: str) -> None:
 
 
 def test_every_promise_names_a_test() -> None:
-    lines = (ROOT / "docs" / "promises.md").read_text().splitlines()
+    lines = (ROOT / "docs/understanding/promises.md").read_text().splitlines()
     rows = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
     promises = [row for row in rows if "held by" not in row]
     assert len(promises) > 20

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from pyrklog.cli import cluster_election
-from pyrklog.cli.cluster_election import Wanted, elect, parse_places
+from pyrklog.cli.cluster_election import ElectionTargets, elect, parse_places
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
 
@@ -66,15 +66,15 @@ def fake() -> FakeCluster:
     return FakeCluster({("a", 0): 2, ("a", 1): 1, ("b", 0): -1})
 
 
-def run(fake: FakeCluster, texts: list[str], **changes: bool) -> cluster_election.Done:
+def run(fake: FakeCluster, texts: list[str], **changes: bool) -> cluster_election.ElectionResult:
     given = {"unclean": False, "dry_run": False, **changes}
     return elect(fake, parse_places(texts), **given)  # type: ignore[arg-type]
 
 
 def test_places() -> None:
-    assert parse_places([]) == Wanted({})
-    assert parse_places(["a:1", "a:0", "a:1", "b"]) == Wanted({"a": [0, 1], "b": ()})
-    assert parse_places(["a:1", "a"]) == Wanted({"a": ()}), "the whole topic is more"
+    assert parse_places([]) == ElectionTargets({})
+    assert parse_places(["a:1", "a:0", "a:1", "b"]) == ElectionTargets({"a": [0, 1], "b": ()})
+    assert parse_places(["a:1", "a"]) == ElectionTargets({"a": ()}), "the whole topic is more"
 
 
 @pytest.mark.parametrize("text", ["", ":", ":1", "a:", "a:x", "a:-1", "a:1:2", "a:²"])

@@ -6,10 +6,10 @@ import pytest
 
 from pyrklog.cli import cluster
 from pyrklog.cli.cluster_state import (
-    Broker,
+    BrokerState,
     ClusterState,
     LogDir,
-    Partition,
+    PartitionState,
     blockers,
     cause,
     examine,
@@ -27,8 +27,8 @@ def state(
     silent: tuple[int, ...] = (),
 ) -> ClusterState:
     """Partitions t-0, t-1, ... as (leader, replicas, in-sync replicas, min.insync.replicas)."""
-    found = [Partition("t", index, *one) for index, one in enumerate(partitions)]
-    alive = [Broker(number, "h", 9092, None, number not in silent) for number in brokers]
+    found = [PartitionState("t", index, *one) for index, one in enumerate(partitions)]
+    alive = [BrokerState(number, "h", 9092, None, number not in silent) for number in brokers]
     return ClusterState("id", alive, controller, found)
 
 
@@ -81,7 +81,7 @@ def test_brokers_without_zookeeper() -> None:
 
 
 def test_addresses_that_nobody_reaches_are_named_as_the_cause() -> None:
-    alone = ClusterState("id", [Broker(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
+    alone = ClusterState("id", [BrokerState(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
     (reason,) = examine(alone)
     assert reason.what == (
         "no broker answers where it tells clients to connect: broker 1 at 10.0.0.9:9092 (No route)"

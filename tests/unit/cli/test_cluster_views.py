@@ -9,7 +9,7 @@ import pytest
 
 from pyrklog.cli.cluster_reading import read_state
 from pyrklog.cli.cluster_state import LogDir
-from pyrklog.cli.cluster_views import View, min_insync, newest, newest_view
+from pyrklog.cli.cluster_views import BrokerView, min_insync, newest, newest_view
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import Settings
@@ -53,10 +53,10 @@ def metadata(
     return MetadataResponse(0, known, "id", controller, [topic])
 
 
-def view(number: int, alive: list[int], controller: int, *epochs: int) -> View:
+def view(number: int, alive: list[int], controller: int, *epochs: int) -> BrokerView:
     partitions: Partitions = [(1, epoch, [1]) for epoch in epochs]
     told = metadata([(one, 9092) for one in alive], controller, partitions)
-    return View(number, ("h", number), told)
+    return BrokerView(number, ("h", number), told)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def view(number: int, alive: list[int], controller: int, *epochs: int) -> View:
         ([view(3, [1, 2, 3], 3, 3), view(2, [1, 2, 3], 3, 3), view(1, [1], 1, 3)], 1),
     ],
 )
-def test_whose_word_counts(views: list[View], believed: int) -> None:
+def test_whose_word_counts(views: list[BrokerView], believed: int) -> None:
     assert newest(views).number == believed
 
 

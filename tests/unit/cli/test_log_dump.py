@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pyrklog import offline
 from pyrklog.cli.app import app
+from pyrklog.plane import offline
 
 BATCH = {"kind": "batch", "position": 0, "base_offset": 5, "crc": 77, "valid": True}
 RECORD = {"kind": "record", "offset": 5, "key": None, "value": b"\xff", "headers": [["h", b"x"]]}

@@ -5,10 +5,10 @@ import pytest
 from pyrklog.cli.offsets import (
     BEGINNING,
     END,
-    Bounded,
-    Place,
-    Range,
+    OffsetPosition,
+    OffsetRange,
     RangeError,
+    ResolvedRange,
     parse_range,
     resolve,
 )
@@ -26,34 +26,38 @@ HOUR_MS = 3_600_000
         (["earliest"], BEGINNING, None),
         (["end"], END, None),
         (["latest"], END, None),
-        (["5"], Place("offset", 5), None),
-        (["-10"], Place("tail", 10), None),
-        (["5:9"], Place("offset", 5), Place("offset", 9)),
+        (["5"], OffsetPosition("offset", 5), None),
+        (["-10"], OffsetPosition("tail", 10), None),
+        (["5:9"], OffsetPosition("offset", 5), OffsetPosition("offset", 9)),
         ([":end"], BEGINNING, END),
-        (["5:"], Place("offset", 5), None),
-        (["-10:end"], Place("tail", 10), END),
-        (["start:-3"], BEGINNING, Place("tail", 3)),
-        (["@1600000000000"], Place("time", 1_600_000_000_000), None),
-        (["@5"], Place("time", 5), None),
-        (["@-1h"], Place("time", NOW_MS - HOUR_MS), None),
-        (["@-90m:end"], Place("time", NOW_MS - 90 * 60_000), END),
-        (["@-2d:@-1d"], Place("time", NOW_MS - 48 * HOUR_MS), Place("time", NOW_MS - 24 * HOUR_MS)),
-        (["@-5s:@now"], Place("time", NOW_MS - 5000), Place("time", NOW_MS)),
-        (["@2023-11-14"], Place("time", 1_699_920_000_000), None),
-        (["@2023-11-14T22:13:20"], Place("time", NOW_MS), None),
-        (["@2023-11-14T22:13:20Z"], Place("time", NOW_MS), None),
-        (["@2023-11-15T00:13:20+02:00"], Place("time", NOW_MS), None),
+        (["5:"], OffsetPosition("offset", 5), None),
+        (["-10:end"], OffsetPosition("tail", 10), END),
+        (["start:-3"], BEGINNING, OffsetPosition("tail", 3)),
+        (["@1600000000000"], OffsetPosition("time", 1_600_000_000_000), None),
+        (["@5"], OffsetPosition("time", 5), None),
+        (["@-1h"], OffsetPosition("time", NOW_MS - HOUR_MS), None),
+        (["@-90m:end"], OffsetPosition("time", NOW_MS - 90 * 60_000), END),
+        (
+            ["@-2d:@-1d"],
+            OffsetPosition("time", NOW_MS - 48 * HOUR_MS),
+            OffsetPosition("time", NOW_MS - 24 * HOUR_MS),
+        ),
+        (["@-5s:@now"], OffsetPosition("time", NOW_MS - 5000), OffsetPosition("time", NOW_MS)),
+        (["@2023-11-14"], OffsetPosition("time", 1_699_920_000_000), None),
+        (["@2023-11-14T22:13:20"], OffsetPosition("time", NOW_MS), None),
+        (["@2023-11-14T22:13:20Z"], OffsetPosition("time", NOW_MS), None),
+        (["@2023-11-15T00:13:20+02:00"], OffsetPosition("time", NOW_MS), None),
         (
             ["@2023-11-14T22:13:20:@2023-11-14T22:13:21.500"],
-            Place("time", NOW_MS),
-            Place("time", NOW_MS + 1500),
+            OffsetPosition("time", NOW_MS),
+            OffsetPosition("time", NOW_MS + 1500),
         ),
-        (["s@1000", "e@2000"], Place("time", 1000), Place("time", 2000)),
-        (["e@2000"], BEGINNING, Place("time", 2000)),
+        (["s@1000", "e@2000"], OffsetPosition("time", 1000), OffsetPosition("time", 2000)),
+        (["e@2000"], BEGINNING, OffsetPosition("time", 2000)),
     ],
 )
-def test_ranges(texts: list[str], start: Place, stop: Place | None) -> None:
-    assert parse_range(texts, NOW_MS) == Range(start, stop)
+def test_ranges(texts: list[str], start: OffsetPosition, stop: OffsetPosition | None) -> None:
+    assert parse_range(texts, NOW_MS) == OffsetRange(start, stop)
 
 
 @pytest.mark.parametrize(
@@ -87,29 +91,29 @@ def no_time(_timestamp_ms: int) -> int:
 @pytest.mark.parametrize(
     ("text", "bounded"),
     [
-        ("beginning", Bounded(10, None)),
-        ("end", Bounded(20, None)),
-        ("10:20", Bounded(10, 20)),
-        ("-3", Bounded(17, None)),
-        ("-300:end", Bounded(10, 20)),
-        ("20", Bounded(20, None)),
-        ("15:100", Bounded(15, 100)),
-        ("start:-2", Bounded(10, 18)),
+        ("beginning", ResolvedRange(10, None)),
+        ("end", ResolvedRange(20, None)),
+        ("10:20", ResolvedRange(10, 20)),
+        ("-3", ResolvedRange(17, None)),
+        ("-300:end", ResolvedRange(10, 20)),
+        ("20", ResolvedRange(20, None)),
+        ("15:100", ResolvedRange(15, 100)),
+        ("start:-2", ResolvedRange(10, 18)),
     ],
 )
-def test_a_range_meets_a_log_from_10_to_20(text: str, bounded: Bounded) -> None:
+def test_a_range_meets_a_log_from_10_to_20(text: str, bounded: ResolvedRange) -> None:
     assert resolve(parse_range([text], NOW_MS), 10, 20, no_time) == (bounded, None)
 
 
 def test_times_are_looked_up() -> None:
     answers = {1000: 12, 2000: -1}
     found, remark = resolve(parse_range(["@1000:@2000"], NOW_MS), 10, 20, answers.__getitem__)
-    assert (found, remark) == (Bounded(12, 20), None)
+    assert (found, remark) == (ResolvedRange(12, 20), None)
 
 
 def test_an_offset_that_is_gone_is_remarked_upon() -> None:
     found, remark = resolve(parse_range(["3:15"], NOW_MS), 10, 20, no_time)
-    assert found == Bounded(10, 15)
+    assert found == ResolvedRange(10, 15)
     assert remark == "offset 3 is gone; the log starts at 10"
 
 

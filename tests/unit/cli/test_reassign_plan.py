@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.reassign_plan import (
-    Place,
     amount,
     cost,
     duration,
@@ -24,7 +24,7 @@ from pyrklog.cli.reassign_plan import (
 GB = 10**9
 
 
-def topic(*replicas: tuple[int, ...], name: str = "t") -> dict[Place, tuple[int, ...]]:
+def topic(*replicas: tuple[int, ...], name: str = "t") -> dict[PartitionKey, tuple[int, ...]]:
     return {(name, index): members for index, members in enumerate(replicas)}
 
 
@@ -83,7 +83,7 @@ def test_racks_are_kept_apart() -> None:
     st.booleans(),
 )
 def test_every_plan_is_a_plan(
-    found: dict[Place, tuple[list[int], int]], brokers: set[int], balance: bool
+    found: dict[PartitionKey, tuple[list[int], int]], brokers: set[int], balance: bool
 ) -> None:
     current = {place: tuple(replicas) for place, (replicas, _) in found.items()}
     sizes = {place: size for place, (_, size) in found.items()}
@@ -100,7 +100,7 @@ def test_every_plan_is_a_plan(
         must = propose(current, sizes, sorted(brokers), balance=False)
         weight = {place: size + 1 for place, size in sizes.items()}
 
-        def load(placement: dict[Place, tuple[int, ...]]) -> list[int]:
+        def load(placement: dict[PartitionKey, tuple[int, ...]]) -> list[int]:
             return [
                 sum(weight[place] for place, members in placement.items() if broker in members)
                 for broker in sorted(brokers)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.records import BadLineError, NewRecord, Record, from_json, to_json
-from pyrklog.cli.sending import LineReader, parse_headers
+from pyrklog.cli.producer import LineReader, parse_headers
+from pyrklog.cli.records import BadLineError, InputRecord, Record, from_json, to_json
 
 payloads = st.none() | st.binary(max_size=50) | st.text(max_size=50).map(str.encode)
 header_lists = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4).map(tuple)
-EMPTY = NewRecord(key=None, value=None)
+EMPTY = InputRecord(key=None, value=None)
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**62), payloads, payloads, header_lists)
@@ -27,7 +27,7 @@ def test_a_line_of_json_holds_the_whole_record(
     line = to_json(record)
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
-    assert from_json(line) == NewRecord(key, value, headers, partition, timestamp_ms)
+    assert from_json(line) == InputRecord(key, value, headers, partition, timestamp_ms)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_lines_that_are_no_record(line: bytes, complaint: str) -> None:
     assert complaint in str(caught.value)
 
 
-def read(reader: LineReader, *lines: bytes) -> list[NewRecord]:
+def read(reader: LineReader, *lines: bytes) -> list[InputRecord]:
     """The records of some lines."""
     return list(reader.records(lines))
 
@@ -64,35 +64,35 @@ def read(reader: LineReader, *lines: bytes) -> list[NewRecord]:
 def test_a_line_is_a_value() -> None:
     reader = LineReader(EMPTY._replace(key=b"k", partition=2))
     assert read(reader, b"a", b"") == [
-        NewRecord(b"k", b"a", (), 2),
-        NewRecord(b"k", b"", (), 2),
+        InputRecord(b"k", b"a", (), 2),
+        InputRecord(b"k", b"", (), 2),
     ]
 
 
 def test_a_delimiter_parts_key_and_value_once() -> None:
     reader = LineReader(EMPTY, key_delimiter=b"::")
     assert read(reader, b"a::b::c", b"::v", b"plain") == [
-        NewRecord(b"a", b"b::c"),
-        NewRecord(b"", b"v"),
-        NewRecord(None, b"plain"),
+        InputRecord(b"a", b"b::c"),
+        InputRecord(b"", b"v"),
+        InputRecord(None, b"plain"),
     ]
 
 
 def test_empty_may_mean_null() -> None:
     reader = LineReader(EMPTY, key_delimiter=b":", empty_is_null=True)
     assert read(reader, b"k:", b":v", b"") == [
-        NewRecord(b"k", None),
-        NewRecord(None, b"v"),
-        NewRecord(None, None),
+        InputRecord(b"k", None),
+        InputRecord(None, b"v"),
+        InputRecord(None, None),
     ]
 
 
 def test_options_add_to_what_a_json_line_says() -> None:
-    template = NewRecord(b"mine", None, (("h", b"1"),), 4)
+    template = InputRecord(b"mine", None, (("h", b"1"),), 4)
     line = json.dumps({"key": "theirs", "value": "v", "headers": [{"key": "x"}], "partition": 1})
     reader = LineReader(template, json_lines=True)
     assert read(reader, line.encode(), b"  ") == [
-        NewRecord(b"mine", b"v", (("x", None), ("h", b"1")), 4)
+        InputRecord(b"mine", b"v", (("x", None), ("h", b"1")), 4)
     ]
 
 

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pyrklog.cli.replica_compare import NO_OFFSET, Batch, Difference, Digest, first_difference
+from pyrklog.cli.replica_compare import NO_OFFSET, BatchDigest, Difference, Digest, first_difference
 
 PIECE_BATCHES = 7
-Log = Sequence[Batch]
+Log = Sequence[BatchDigest]
 
 
-def log_of(sizes: Sequence[int], epoch: int = 0) -> list[Batch]:
+def log_of(sizes: Sequence[int], epoch: int = 0) -> list[BatchDigest]:
     """Batches of so many records each, with contents of their own."""
     batches, offset = [], 0
     for number, size in enumerate(sizes):
-        batches.append(Batch(offset, offset + size - 1, epoch, 1000 + number))
+        batches.append(BatchDigest(offset, offset + size - 1, epoch, 1000 + number))
         offset += size
     return batches
 
@@ -35,7 +35,7 @@ class Replicas:
         return {number: self._digest(number, start, end, limit) for number in self._logs}
 
     def _digest(self, number: int, start: int, end: int, limit: int) -> Digest:
-        taken: list[Batch] = []
+        taken: list[BatchDigest] = []
         at = start
         broken = self._damaged.get(number)
         for batch in self._logs[number]:
@@ -55,7 +55,7 @@ class Replicas:
         return _digest(at, taken, NO_OFFSET)
 
 
-def _digest(at: int, taken: Sequence[Batch], damaged: int) -> Digest:
+def _digest(at: int, taken: Sequence[BatchDigest], damaged: int) -> Digest:
     return Digest(at, hash(tuple(taken)), damaged, taken[0] if taken else None)
 
 
@@ -64,7 +64,7 @@ def compare(logs: Mapping[int, Log], start: int = 0, leader: int = 1) -> Differe
     return first_difference(Replicas(logs), start, end, leader)
 
 
-def changed(log: Log, index: int, **fields: int) -> list[Batch]:
+def changed(log: Log, index: int, **fields: int) -> list[BatchDigest]:
     copy = list(log)
     copy[index] = copy[index]._replace(**fields)
     return copy
@@ -92,12 +92,12 @@ def test_the_same_records_of_another_epoch_differ() -> None:
     found = compare({1: log, 2: log, 3: changed(log, 5, leader_epoch=9)})
     assert found is not None
     assert (found.offset, found.brokers) == (20, [3])
-    assert found.batches[3] == Batch(20, 23, 9, 1005)
+    assert found.batches[3] == BatchDigest(20, 23, 9, 1005)
 
 
 def test_batches_of_other_sizes_differ_where_the_first_of_them_begins() -> None:
     one = log_of([4, 4, 4, 4, 4])
-    other = [*one[:2], Batch(8, 9, 0, 7), Batch(10, 15, 0, 8), *one[4:]]
+    other = [*one[:2], BatchDigest(8, 9, 0, 7), BatchDigest(10, 15, 0, 8), *one[4:]]
     found = compare({1: one, 2: other, 3: one})
     assert found is not None
     assert (found.offset, found.brokers) == (8, [2])

@@ -11,7 +11,7 @@ import typer.main
 from pyrklog.cli import serve
 from pyrklog.cli.app import app
 from pyrklog.cli.serve import ServeOptions, parse_fast
-from pyrklog.standing import note_standing
+from pyrklog.start.standing import note_standing
 from pyrklog.testing.broker import free_port
 
 
@@ -107,7 +107,7 @@ def test_a_bound_that_follows_from_the_memory_is_printed_as_it_acts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("pyrklog.core_plane.memory_bytes", lambda: 512 * 2**20)
+    monkeypatch.setattr("pyrklog.plane.core_plane.memory_bytes", lambda: 512 * 2**20)
     assert serve._serve(ServeOptions(sets=sets, print_config=True), None) == 0
     assert line in capsys.readouterr().out.splitlines()
 

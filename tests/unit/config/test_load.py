@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.config import load_config
 from pyrklog.config.broker import Candidate
+from pyrklog.config.entry import SOURCE_DEFAULT
 from pyrklog.config.listeners import Endpoint
-from pyrklog.config.load import unknown_variables
+from pyrklog.config.load import load_config, unknown_variables
 from pyrklog.config.topic import describe_broker_options
-from pyrklog.controller.service import SOURCE_DEFAULT
 from pyrklog.errors import ConfigError
 from pyrklog.groups.options import group_settings
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.config import load_config
 from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.load import load_config
 from pyrklog.errors import ConfigError
 from pyrklog.metastore import znodes
 

@@ -2,15 +2,8 @@
 
 import pytest
 
-from pyrklog.config import InvalidValueError, load_config
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.topic import (
-    TopicDefaults,
-    check_topic_options,
-    describe_broker_options,
-    describe_topic_options,
-)
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
     SOURCE_DEFAULT,
     SOURCE_DYNAMIC_DEFAULT_BROKER,
     SOURCE_STATIC_BROKER,
@@ -18,6 +11,14 @@ from pyrklog.controller.service import (
     TYPE_LONG,
     ConfigEntry,
     Synonym,
+)
+from pyrklog.config.load import load_config
+from pyrklog.config.option import InvalidValueError
+from pyrklog.config.topic import (
+    TopicDefaults,
+    check_topic_options,
+    describe_broker_options,
+    describe_topic_options,
 )
 
 HOUR_MS = 3_600_000

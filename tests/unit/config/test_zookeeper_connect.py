@@ -2,10 +2,10 @@
 
 import pytest
 
-from pyrklog.config import load_config
+from pyrklog.base.hosts import host_and_port
+from pyrklog.config.load import load_config
 from pyrklog.config.zookeeper_connect import parse_connect
 from pyrklog.errors import ConfigError
-from pyrklog.hosts import host_and_port
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,19 @@ effects as short lines, so that a scenario reads like a script.
 
 from collections.abc import Iterable, Mapping
 
-from pyrklog.controller.assignment import PartitionAssignment
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    LogEnd,
+    PartitionInfo,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartition,
+    UpdateMetadataRequest,
+)
 from pyrklog.controller.effects import (
     DeleteTopicNodes,
     ForgetUnclean,
@@ -26,21 +38,9 @@ from pyrklog.controller.effects import (
     WriteStates,
 )
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import (
-    ControlRequest,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LogEnd,
-    PartitionInfo,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    TopicPartition,
-    UpdateMetadataRequest,
-)
-from pyrklog.controller.state import LiveBroker
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
+from pyrklog.plane.values import BrokerImage
 
 CONTROLLER = 1
 EPOCH = 7

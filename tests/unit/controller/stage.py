@@ -5,8 +5,7 @@ from pathlib import Path
 
 import trio
 
-from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -15,14 +14,15 @@ from pyrklog.controller.requests import (
     StopReplicaResponse,
     TopicPartitions,
 )
+from pyrklog.controller.driver import ControllerDriver
+from pyrklog.controller.local_channel import LocalChannel
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.state_log import StateChangeLog
+from pyrklog.controller.takeover.standby import Standby
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore
 from pyrklog.metastore.interface import Create, Metastore, Set
-from pyrklog.peers.own_channel import OwnChannel
-from pyrklog.peers.standby import Standby
 from tests.unit.controller.runner import assignment, request_line
 
 
@@ -95,7 +95,7 @@ class Cluster:
         return ControllerDriver(
             broker,
             store or self.sessions[broker],
-            OwnChannel(brokers or self.brokers),
+            LocalChannel(brokers or self.brokers),
             ControllerSettings(
                 unclean_topics=lambda overrides: frozenset(self.unclean & overrides.keys()),
                 min_insync_replicas=_minimum,

@@ -9,9 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.driver import FIRST_REBALANCE_SECONDS, ControllerDriver
-from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     PartitionInfo,
@@ -19,10 +17,11 @@ from pyrklog.controller.requests import (
     StopReplicaResponse,
     TopicPartitions,
 )
+from pyrklog.controller.driver import FIRST_REBALANCE_SECONDS, ControllerDriver
+from pyrklog.controller.machine import Controller
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.state_log import StateChangeLog
 from pyrklog.errors import ErrorCode
-from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
@@ -36,6 +35,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.metastore.znodes import Leadership
+from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import assignment
 from tests.unit.controller.stage import Brokers, Cluster
 

@@ -13,11 +13,11 @@ from pyrklog.controller.store_writes import (
     delete_topics,
     write_states,
 )
-from pyrklog.identity import create_paths
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import Stat
 from pyrklog.metastore.znodes import Leadership
+from pyrklog.start.identity import create_paths
 
 KEY = ("t", 0)
 PATH = "/pyrklog/elr/t/0"

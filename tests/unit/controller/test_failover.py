@@ -10,17 +10,16 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.driver import ControllerDriver
-from pyrklog.controller.effects import Steps
-from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     ControlRequest,
     ControlResponse,
     IsrChange,
     IsrChangeResult,
 )
-from pyrklog.identity import create_paths
+from pyrklog.controller.driver import ControllerDriver
+from pyrklog.controller.effects import Steps
+from pyrklog.controller.machine import Controller
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
@@ -35,6 +34,7 @@ from pyrklog.metastore.interface import (
     Watch,
 )
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
+from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import EPOCH, CrashedError, Runner, assignment, live
 from tests.unit.controller.stage import Brokers, Cluster
 

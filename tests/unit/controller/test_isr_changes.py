@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyrklog.controller import pieces
-from pyrklog.controller.requests import (
+from pyrklog.base import pieces
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,
@@ -82,6 +82,9 @@ def test_what_is_written_already_is_a_success() -> None:
         (change(1, 2, recovery_state=1), ErrorCode.INVALID_REQUEST),
         (change(1, recovery_state=1), ErrorCode.INVALID_REQUEST),
         (change(1, 4), ErrorCode.INELIGIBLE_REPLICA),
+        (change(), ErrorCode.INVALID_REQUEST),
+        (change(2), ErrorCode.INVALID_REQUEST),
+        (change(1, 2, 2), ErrorCode.INVALID_REQUEST),
         (change(1, (2, 99)), ErrorCode.INELIGIBLE_REPLICA),
     ],
 )

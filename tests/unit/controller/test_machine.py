@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyrklog.controller.effects import Snapshot
-from pyrklog.controller.requests import (
+from pyrklog.cluster.image import LEADER_BEING_DELETED
+from pyrklog.cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionInfo,
@@ -13,6 +13,7 @@ from pyrklog.controller.requests import (
     TopicPartitions,
     UpdateMetadataRequest,
 )
+from pyrklog.controller.effects import Snapshot
 from pyrklog.controller.state import (
     PARTITION_TRANSITIONS,
     REPLICA_TRANSITIONS,
@@ -21,7 +22,6 @@ from pyrklog.controller.state import (
     ReplicaState,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import LEADER_BEING_DELETED
 from pyrklog.metastore.znodes import RECOVERING, Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 

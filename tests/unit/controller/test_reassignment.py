@@ -1,9 +1,9 @@
-"""Reassignments as seed 000 (part 2) and docs/cluster.md, section 6, describe them."""
+"""Reassignments as seed 000 (part 2) and cluster.md, section 6, describe them."""
 
 import pytest
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import (
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     IsrChange,
     IsrChangeResult,

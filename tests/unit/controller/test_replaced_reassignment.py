@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrklog.controller.requests import LeaderAndIsrRequest, LeaderAndIsrResponse, TopicPartition
+from pyrklog.cluster.requests import LeaderAndIsrRequest, LeaderAndIsrResponse, TopicPartition
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import CrashedError, Runner, live

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pyrklog.controller.requests import Elected, ElectionKind, TopicPartition
+from pyrklog.cluster.requests import Elected, ElectionKind, TopicPartition
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live

@@ -9,12 +9,12 @@ import trio.testing
 
 from pyrklog.controller import store_writes
 from pyrklog.controller.store_writes import Term
-from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import Create, Node, Operation, Stat, Watch, descendants
 from pyrklog.metastore.single_writes import Outcome
+from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import assignment
 from tests.unit.controller.stage import Cluster
 

@@ -7,20 +7,19 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller import deposal
-from pyrklog.controller.deposal import Found, Incumbent
+from pyrklog.cluster.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Steps
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.state import IllegalTransitionError
 from pyrklog.controller.store_writes import Term
-from pyrklog.identity import create_paths
+from pyrklog.controller.takeover.evidence import Found, Incumbent, operations
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import Create, Delete, Operation
 from pyrklog.metastore.single_writes import Outcome
+from pyrklog.start.identity import create_paths
 from tests.unit.controller.stage import Cluster
 
 
@@ -42,7 +41,7 @@ async def depose(session: EmbeddedSession, broker: int) -> Term:
     deposed = await session.exists(znodes.DEPOSED)
     epoch = await session.get(znodes.CONTROLLER_EPOCH)
     found = Found(epoch, 0, None if deposed is None else deposed.version)
-    await session.multi(deposal.operations(broker, incumbent, found, 1, 0))
+    await session.multi(operations(broker, incumbent, found, 1, 0))
     node = await session.get(znodes.CONTROLLER_EPOCH)
     return Term(int(node.data), node.stat.version, incumbent.broker)
 

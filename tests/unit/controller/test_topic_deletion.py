@@ -7,7 +7,6 @@ import pytest
 
 from pyrklog.controller import store_writes
 from pyrklog.controller.store_writes import ControllerMovedError, Term, delete_topics
-from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
@@ -21,6 +20,7 @@ from pyrklog.metastore.interface import (
     OperationResult,
     descendants,
 )
+from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import CrashedError, assignment
 
 TOPICS = ("a", "b")

@@ -6,10 +6,10 @@ from types import FrameType
 
 import pytest
 
+from pyrklog.base.pieces import PARTITIONS_A_TURN
 from pyrklog.controller.driver import EFFECTS_A_TURN
 from pyrklog.controller.effects import Pause, ReadMinimums, Snapshot, Steps, WriteStates
 from pyrklog.controller.machine import Controller
-from pyrklog.controller.pieces import PARTITIONS_A_TURN
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import assignment, live
 

@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping
 
-from pyrklog.controller.election import (
+from pyrklog.cluster.requests import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LiveBroker,
+    LogEnd,
+    UpdateMetadataRequest,
+)
+from pyrklog.controller.cached_states import leaderless, remembered_states
+from pyrklog.controller.leader_election import (
     Candidates,
     after_unclean_starts,
     preferred_election,
@@ -10,14 +18,6 @@ from pyrklog.controller.election import (
     shutdown_election,
     with_most,
 )
-from pyrklog.controller.memory import leaderless, remembered_states
-from pyrklog.controller.requests import (
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LogEnd,
-    UpdateMetadataRequest,
-)
-from pyrklog.controller.state import LiveBroker
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import Leadership
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.cli.failures import CliError, Exit
-from pyrklog.config import load_config
+from pyrklog.config.load import load_config
 from pyrklog.dev import brokers, zookeeper
+from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.logs import Tail, for_people, print_logs
 from pyrklog.dev.running import new_cluster
 from pyrklog.dev.state import Cluster, Place
@@ -43,9 +43,9 @@ def test_a_new_cluster_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     [(0, {}), (51, {}), (3, {"zookeepers": 2}), (3, {"base_port": 80})],
 )
 def test_what_no_cluster_can_be(tmp_path: Path, count: int, changes: dict[str, object]) -> None:
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(DevError) as caught:
         make(tmp_path, count, **changes)
-    assert caught.value.code is Exit.USAGE
+    assert caught.value.problem is Problem.USAGE
 
 
 def test_an_option_that_no_broker_takes_is_refused_before_anything_is_there(
@@ -125,9 +125,9 @@ def test_the_cluster_id_is_read_where_brokers_note_it(tmp_path: Path) -> None:
 
 def test_the_end_of_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
-    with pytest.raises(CliError, match="there is no log") as caught:
+    with pytest.raises(DevError, match="there is no log") as caught:
         print_logs([("1", one)], 1, False)
-    assert caught.value.code is Exit.NOT_FOUND
+    assert caught.value.problem is Problem.NOT_FOUND
     one.write_text("a\nb\nc\n")
     print_logs([("1", one)], 2, False)
     assert capsys.readouterr().out == "b\nc\n"

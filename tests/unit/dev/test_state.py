@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import render
 from pyrklog.dev import processes
+from pyrklog.dev.errors import DevError, Problem
 from pyrklog.dev.processes import Daemon, ProcessId
 from pyrklog.dev.state import Cluster, Node, Place, dev_root
 from tests.support.waiting import wait_until
@@ -44,17 +44,17 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_a_cluster_or_node_that_is_not_there(tmp_path: Path) -> None:
     place = Place(tmp_path, "a")
-    with pytest.raises(CliError, match="there is no dev cluster a") as caught:
+    with pytest.raises(DevError, match="there is no dev cluster a") as caught:
         place.load()
-    assert (caught.value.code, caught.value.fix) == (
-        Exit.NOT_FOUND,
+    assert (caught.value.problem, caught.value.fix) == (
+        Problem.NOT_FOUND,
         "pyrklog dev start --name a",
     )
     saved(tmp_path, cluster("b"))
-    with pytest.raises(CliError, match="there is no dev cluster a") as caught:
+    with pytest.raises(DevError, match="there is no dev cluster a") as caught:
         place.load()
     assert caught.value.fix == "there is b (--name); or pyrklog dev start --name a"
-    with pytest.raises(CliError, match="a has no node 3") as caught:
+    with pytest.raises(DevError, match="a has no node 3") as caught:
         cluster().node("3")
     assert caught.value.fix == "one of 2, 1, zk1, network"
 
@@ -66,7 +66,7 @@ def test_a_cluster_or_node_that_is_not_there(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told_and_kept(tmp_path: Path, content: bytes) -> None:
     place = saved(tmp_path, cluster())
     place.state_file.write_bytes(content)
-    with pytest.raises(CliError, match=r"state\.json cannot be read") as caught:
+    with pytest.raises(DevError, match=r"state\.json cannot be read") as caught:
         place.load()
     assert "by hand" in str(caught.value.fix)
     assert place.state_file.read_bytes() == content
@@ -75,9 +75,9 @@ def test_a_damaged_file_is_told_and_kept(tmp_path: Path, content: bytes) -> None
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "-n", "a b", "x" * 65, "a\n"])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(DevError) as caught:
         Place(tmp_path, name)
-    assert caught.value.code is Exit.USAGE
+    assert caught.value.problem is Problem.USAGE
 
 
 def test_the_root_is_xdgs(monkeypatch: pytest.MonkeyPatch) -> None:

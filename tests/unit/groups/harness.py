@@ -10,36 +10,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.effects import Append, CancelTimer, Notice, Reply, SetTimer, Timer
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.memory import (
     GROUP_BYTES,
     PENDING_BYTES,
-    REBALANCE_BYTES,
     TOPIC_BYTES,
-    GroupMemory,
+    MemoryPool,
 )
-from pyrklog.groups.states import GroupState
-from pyrklog.groups.values import (
-    Append,
-    CancelTimer,
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
-    GroupSettings,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
     LeavingMember,
-    Notice,
+    MemberHeartbeat,
     Offset,
-    Reply,
-    SetTimer,
     SyncRequest,
     SyncResult,
-    Timer,
     TopicPartition,
 )
-from pyrklog.internal_log import (
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.states import GroupState
+from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
     InternalRecord,
@@ -61,7 +55,7 @@ class Play:
         group_id: str = "g",
         auto_append: bool = True,
     ) -> None:
-        self.memory = GroupMemory(2**30)
+        self.memory = MemoryPool(2**30)
         self.machine = GroupMachine(group_id, settings, 1_000, self.memory)
         self.now_ms = 1_000
         self.auto_append = auto_append
@@ -102,11 +96,12 @@ class Play:
 
     @property
     def member_ids(self) -> list[str]:
-        return list(self.machine.group.roster.members)
+        return list(self.machine.group.members)
 
     @property
     def reasons(self) -> list[str]:
-        return [entry.reason for entry in self.machine.history()]
+        """Why each rebalance began."""
+        return [str(n.fields["reason"]) for n in self.notices if n.event == "group_rebalancing"]
 
     def token(self) -> int:
         self._token += 1
@@ -169,11 +164,11 @@ class Play:
             protocol_name,
             assignments,
         )
-        roster = self.machine.group.roster
-        before = len(self.machine.group.appends)
+        members = self.machine.group.members
+        before = len(self.machine.appends)
         effects = self.machine.sync(request, token, self.now_ms)
-        if len(self.machine.group.appends) > before and roster.is_leader(member_id):
-            for member in roster.members:
+        if len(self.machine.appends) > before and members.is_leader(member_id):
+            for member in members:
                 self.given[(request.generation, member)] = assignments.get(member, b"")
         self.take(effects)
         return token
@@ -183,7 +178,7 @@ class Play:
     ) -> ErrorCode:
         token = self.token()
         number = self.generation if generation is None else generation
-        request = HeartbeatRequest(self.machine.group_id, number, member_id, instance)
+        request = MemberHeartbeat(self.machine.group_id, number, member_id, instance)
         self.take(self.machine.heartbeat(request, token, self.now_ms))
         error: ErrorCode = self.replies[token]
         return error
@@ -250,7 +245,7 @@ class Play:
 
     def settle(self, ids: Sequence[str]) -> None:
         """Everybody syncs; each member is assigned its own id."""
-        leader = self.group.roster.leader
+        leader = self.group.members.leader
         for member_id in [*(m for m in ids if m != leader), leader]:
             self.sync(member_id, {m: m.encode() for m in ids} if member_id == leader else {})
         assert self.state is GroupState.STABLE
@@ -314,8 +309,8 @@ class Play:
 
     def check(self) -> None:
         group = self.machine.group
-        members = group.roster.members
-        assert (group.roster.leader_id in members) if members else (group.roster.leader_id is None)
+        members = group.members
+        assert members.leader_id in members if members else members.leader_id is None
         self._check_tokens()
         self._check_timers()
         self._check_memory()
@@ -324,7 +319,7 @@ class Play:
         assert group.pending_syncs <= members.keys()
         assert not (group.pending_ids.keys() & members.keys())
         joins = [m for m in members.values() if m.awaiting_join is not None]
-        assert group.roster.awaiting_count == len(joins)
+        assert group.members.awaiting_count == len(joins)
         if group.state is GroupState.STABLE:
             for member_id, member in members.items():
                 given = self.given.get((group.generation, member_id), member.assignment)
@@ -332,33 +327,32 @@ class Play:
 
     def _check_memory(self) -> None:
         group = self.machine.group
-        expected = GROUP_BYTES + sum(m.size_bytes for m in group.roster.members.values())
+        expected = GROUP_BYTES + sum(m.size_bytes for m in group.members.values())
         expected += len(self.machine.group_id) + len(group.protocol_type or "")
         expected += sum(PENDING_BYTES + len(one) for one in group.pending_ids)
-        rebalances = group.history.entries()
-        expected += sum(REBALANCE_BYTES + len(one.reason) for one in rebalances)
+        expected += len(group.rebalance_reason)
         expected += sum(TOPIC_BYTES + len(one) for one in group.subscribed_topics or ())
-        share = group.share
-        assert share.used_bytes == self.memory.used_bytes == expected + share.reserved_bytes
-        assert share.reserved_bytes >= self._assigned_bytes()
+        memory = group.memory
+        assert memory.used_bytes == self.memory.used_bytes == expected + memory.reserved_bytes
+        assert memory.reserved_bytes >= self._assigned_bytes()
         if group.state is GroupState.EMPTY and not group.pending_ids:
-            assert not share.reserved_bytes
+            assert not memory.reserved_bytes
 
     def _assigned_bytes(self) -> int:
-        return sum(len(m.assignment) for m in self.group.roster.members.values())
+        return sum(len(m.assignment) for m in self.group.members.values())
 
     def _check_tokens(self) -> None:
-        members = self.machine.group.roster.members.values()
+        members = self.machine.group.members.values()
         parked = [m.awaiting_join for m in members] + [m.awaiting_sync for m in members]
         waiting = {token for token in parked if token is not None}
         open_tokens = self.asked - self.replies.keys()
         assert waiting <= open_tokens
         # The rest waits for appends, each of which answers at most one request of its own.
-        assert len(open_tokens - waiting) <= len(self.machine.group.appends)
+        assert len(open_tokens - waiting) <= len(self.machine.appends)
 
     def _check_timers(self) -> None:
         group = self.machine.group
-        members = group.roster.members
+        members = group.members
         running = self.timers.keys()
         sessions = {m for timer, m in running if timer is Timer.SESSION}
         if group.state is GroupState.DEAD:

@@ -11,18 +11,17 @@ import trio
 
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
-from pyrklog.groups.interfaces import GroupOptions
-from pyrklog.groups.values import (
+from pyrklog.groups.messages import (
     CommitRequest,
-    GroupSettings,
-    HeartbeatRequest,
     JoinRequest,
     JoinResult,
+    MemberHeartbeat,
     Offset,
     SyncRequest,
     SyncResult,
     TopicPartition,
 )
+from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
 NONE = ErrorCode.NONE
@@ -70,7 +69,7 @@ class Rig:
         return me
 
     async def heartbeat(self, me: JoinResult, group: str = "g") -> ErrorCode:
-        return self.coordinator.heartbeat(HeartbeatRequest(group, me.generation, me.member_id))
+        return self.coordinator.heartbeat(MemberHeartbeat(group, me.generation, me.member_id))
 
     async def commit(
         self, offset: int, *, group: str = "g", me: JoinResult | None = None, **more: Any
@@ -87,7 +86,9 @@ class Rig:
         await self.coordinator.forget_deleted()
 
     def committed(self, group: str = "g") -> int:
-        error, found = self.coordinator.fetch_offsets(group, [("t", 0)], require_stable=False)
+        error, found = self.coordinator.manager.fetch_offsets(
+            group, [("t", 0)], require_stable=False
+        )
         assert error is NONE
         return found[("t", 0)].offset
 
@@ -106,8 +107,8 @@ class Rig:
         await self.coordinator.changes.wait_until(self._serves_what_it_leads)
 
     def _serves_what_it_leads(self) -> bool:
-        registry = self.coordinator.registry
-        return not registry.is_loading and registry.partitions().keys() == self.topic.led.keys()
+        manager = self.coordinator.manager
+        return not manager.is_loading and manager.partitions().keys() == self.topic.led.keys()
 
 
 @asynccontextmanager

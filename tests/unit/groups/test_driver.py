@@ -9,18 +9,10 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import (
-    Endpoint,
-    GroupOptions,
-)
-from pyrklog.groups.values import (
-    CommitRequest,
-    GroupSettings,
-    JoinResult,
-    LeavingMember,
-    Offset,
-)
-from pyrklog.internal_log import (
+from pyrklog.groups.interfaces import BrokerEndpoint
+from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
+from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
     Producer,
@@ -55,7 +47,7 @@ async def test_a_silent_member_is_taken_out(autojump_clock: trio.testing.MockClo
             assert await rig.heartbeat(me) is NONE
         await trio.sleep(10.1)
         assert await rig.heartbeat(me) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert rig.coordinator.describe_group("g").state == "Empty"
+        assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
 async def test_an_id_that_does_not_come_back_holds_nobody_up(
@@ -81,7 +73,9 @@ async def test_a_commit_is_answered_when_it_is_safe(
             await rig.log.changes.wait_until(lambda: bool(rig.log.records(0)))
             await trio.sleep(1)
             assert rig.committed() == -1
-            _, unstable = rig.coordinator.fetch_offsets("g", [("t", 0)], require_stable=True)
+            _, unstable = rig.coordinator.manager.fetch_offsets(
+                "g", [("t", 0)], require_stable=True
+            )
             assert unstable[("t", 0)].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
             rig.log.release()
         assert rig.committed() == 5
@@ -152,10 +146,12 @@ async def test_another_broker_takes_over_without_a_rebalance(
 async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.MockClock) -> None:
     async with running(FakeTopic(1, {})) as rig:
         assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
-        assert rig.coordinator.list_groups([], []) == (NONE, [])
+        assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
         rig.topic.opening = {0}
         assert (await rig.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (
+            rig.coordinator.manager.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
         rig.topic.opening = set()
         assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
         rig.log.hold()
@@ -166,11 +162,13 @@ async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.Mock
         assert await rig.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await rig.heartbeat(ghost) is NONE
         assert (await rig.sync(ghost)).error is ErrorCode.REBALANCE_IN_PROGRESS
-        assert rig.coordinator.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (
+            rig.coordinator.manager.list_groups([], [])[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
         rig.log.release()
         await rig.loaded()
         assert await rig.heartbeat(ghost) is ErrorCode.UNKNOWN_MEMBER_ID
-        assert rig.coordinator.list_groups([], []) == (NONE, [])
+        assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
 
 
 async def test_a_failing_read_is_tried_again(autojump_clock: trio.testing.MockClock) -> None:
@@ -247,7 +245,7 @@ async def test_the_offsets_topic_is_created_once(
         async with trio.open_nursery() as nursery:
             for number in range(10):
                 nursery.start_soon(find, f"g{number}")
-        assert answers == [(NONE, Endpoint(1, "plaintext.example", 9092))] * 10
+        assert answers == [(NONE, BrokerEndpoint(1, "plaintext.example", 9092))] * 10
         assert rig.topic.created == 1
         await rig.loaded()
         assert await rig.commit(1) is NONE
@@ -276,7 +274,7 @@ async def test_offsets_expire_and_then_the_group(autojump_clock: trio.testing.Mo
         assert rig.committed() == 5
         await trio.sleep(20)
         assert rig.committed() == -1
-        assert rig.coordinator.list_groups([], []) == (NONE, [])
+        assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
         assert rig.log.records(0)[-1].value is None
 
 
@@ -301,7 +299,7 @@ async def test_a_deleted_group_stays_deleted(autojump_clock: trio.testing.MockCl
         assert await rig.coordinator.delete_group("g") is NONE
         assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
         async with rig.made_anew():
-            assert rig.coordinator.list_groups([], []) == (NONE, [])
+            assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
             assert rig.committed() == -1
 
 
@@ -318,7 +316,7 @@ async def test_an_empty_group_ends_with_the_last_of_its_offsets(
         assert again.error is ErrorCode.GROUP_ID_NOT_FOUND
         assert await rig.coordinator.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
         async with rig.made_anew():
-            assert rig.coordinator.list_groups([], []) == (NONE, [])
+            assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
 
 
 async def test_offsets_of_a_transaction_wait_for_its_marker(
@@ -328,7 +326,7 @@ async def test_offsets_of_a_transaction_wait_for_its_marker(
         producer = Producer(9, 0)
         assert await rig.commit(5, producer=producer) is NONE
         assert rig.committed() == -1
-        _, found = rig.coordinator.fetch_offsets("g", [("t", 0)], require_stable=True)
+        _, found = rig.coordinator.manager.fetch_offsets("g", [("t", 0)], require_stable=True)
         assert found[("t", 0)].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
         rig.log.end_transaction(0, 9, commit=True)
         rig.coordinator.transaction_completed(9, [0], commit=True)
@@ -358,7 +356,7 @@ async def test_a_cancelled_request_leaves_nothing_behind(
             await rig.join()
         assert not rig.coordinator._pending
         await trio.sleep(400)
-        assert rig.coordinator.describe_group("g").state == "Empty"
+        assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
 async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
@@ -377,14 +375,14 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
             if is_open:
                 rig.topic.lead(0, epoch=9)
                 await trio.testing.wait_all_tasks_blocked()
-                assert rig.coordinator.registry.is_loading
+                assert rig.coordinator.manager.is_loading
             await rig.forget([("t", 0)])
             if not is_open:
                 rig.topic.lead(0, epoch=8)
             rig.log.release()
             await rig.loaded()
             assert rig.committed() == -1
-            _, found = rig.coordinator.fetch_offsets("kept", None, require_stable=False)
+            _, found = rig.coordinator.manager.fetch_offsets("kept", None, require_stable=False)
             assert [one.offset for one in found.values()] == [6]
             # It is created anew, and read: what was deleted before says nothing of it.
             assert await rig.commit(7) is NONE
@@ -408,4 +406,4 @@ async def test_a_deletion_says_nothing_of_what_another_broker_leads_since(
         await rig.loaded()
         rig.topic.resign(0)
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.coordinator.registry._deleted == {}
+        assert rig.coordinator.manager._deleted == {}

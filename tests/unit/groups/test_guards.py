@@ -11,10 +11,12 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.groups.batching import Batch, QueuedAppend
+from pyrklog.groups.batching import AppendBatch, QueuedAppend
+from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.values import Append, GroupSettings, HeartbeatRequest, JoinResult
-from pyrklog.internal_log import AppendResult, InternalRead
+from pyrklog.groups.messages import JoinResult, MemberHeartbeat
+from pyrklog.groups.options import GroupSettings
+from pyrklog.plane.internal_log import AppendResult, InternalRead
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import NONE, Rig, running
 
@@ -50,13 +52,13 @@ async def refused(asking: Awaitable[Any]) -> ErrorCode:
 
 async def is_aside(rig: Rig) -> None:
     """BAD answers nothing but that it has no coordinator; GOOD serves."""
-    nobody = HeartbeatRequest(BAD, 1, "nobody")
+    nobody = MemberHeartbeat(BAD, 1, "nobody")
     assert rig.coordinator.heartbeat(nobody) is ASIDE
     assert (await rig.join(group=BAD)).error is ASIDE
     assert await rig.commit(1, group=BAD) is ASIDE
-    error, _ = rig.coordinator.fetch_offsets(BAD, None, require_stable=False)
+    error, _ = rig.coordinator.manager.fetch_offsets(BAD, None, require_stable=False)
     assert error is ASIDE
-    assert rig.coordinator.describe_group(BAD).error is ASIDE
+    assert rig.coordinator.manager.describe_group(BAD).error is ASIDE
     await rig.enter("another")
     assert await rig.commit(9, group=GOOD) in (NONE, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -69,7 +71,9 @@ async def test_a_timer(
             await rig.enter(group)
         break_group("timer_fired")
         await trio.sleep(15)
-        assert rig.coordinator.describe_group(GOOD).state == "Empty", "its member was silent"
+        assert rig.coordinator.manager.describe_group(GOOD).state == "Empty", (
+            "its member was silent"
+        )
         await is_aside(rig)
         assert len(rig.coordinator._timers) == 1, "those of the group are gone"
 
@@ -112,7 +116,7 @@ async def test_who_waits_is_told(
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
             break_group("heartbeat")
-            nobody = HeartbeatRequest(BAD, 1, "nobody")
+            nobody = MemberHeartbeat(BAD, 1, "nobody")
             with pytest.raises(ApiError):
                 rig.coordinator.heartbeat(nobody)
         assert codes == [ASIDE]
@@ -151,16 +155,18 @@ async def test_an_append_of_a_group_that_is_here_anew(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(rig.commit, 1, group=BAD))
             await trio.testing.wait_all_tasks_blocked()
-            former = rig.coordinator.registry.groups[BAD]
+            former = rig.coordinator.manager.groups[BAD]
             rig.topic.lead(0, epoch=1)
             await trio.testing.wait_all_tasks_blocked()
             rig.log.release()
             await rig.loaded()
-            assert rig.coordinator.registry.groups[BAD] is not former
+            assert rig.coordinator.manager.groups[BAD] is not former
             nursery.cancel_scope.cancel()
-        former.group.appends[77] = _raise
+        former.appends[77] = _raise
         append: Any = Append(77, [], None)
-        done = rig.coordinator._await_append(Batch([QueuedAppend(former, append)], None), _over())
+        done = rig.coordinator._await_append(
+            AppendBatch([QueuedAppend(former, append)], None), _over()
+        )
         await done
         assert rig.committed(BAD) == 1
 
@@ -221,7 +227,7 @@ async def test_an_expiry(
             assert await rig.commit(1, group=group) is NONE
         break_group("expire")
         await trio.sleep(1300)
-        assert GOOD not in rig.coordinator.registry.groups
+        assert GOOD not in rig.coordinator.manager.groups
         await is_aside(rig)
 
 
@@ -262,7 +268,7 @@ async def test_a_load(
 
 
 def _owned_since(rig: Rig, epoch: int) -> bool:
-    owned = rig.coordinator.registry.partitions().get(0)
+    owned = rig.coordinator.manager.partitions().get(0)
     return owned is not None and owned.epoch == epoch
 
 
@@ -282,8 +288,8 @@ async def test_a_read_of_the_log_is_tried_again(
         rig.topic.lead(1)
         await trio.testing.wait_all_tasks_blocked()
         assert not failures
-        assert rig.coordinator.registry.is_loading
-        groups = {rig.coordinator.registry.partition_for(f"g{i}"): f"g{i}" for i in range(10)}
+        assert rig.coordinator.manager.is_loading
+        groups = {rig.coordinator.manager.partition_for(f"g{i}"): f"g{i}" for i in range(10)}
         assert await rig.commit(1, group=groups[0]) is NONE
         assert await rig.commit(1, group=groups[1]) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await rig.loaded()
@@ -298,8 +304,8 @@ async def test_an_unload(
             await rig.enter(group)
         break_group("unload")
         rig.topic.resign(0)
-        await rig.coordinator.changes.wait_until(lambda: not rig.coordinator.registry.partitions())
-        assert rig.coordinator.registry.groups == {}
+        await rig.coordinator.changes.wait_until(lambda: not rig.coordinator.manager.partitions())
+        assert rig.coordinator.manager.groups == {}
         assert (await rig.join(group=GOOD)).error is ErrorCode.NOT_COORDINATOR
 
 
@@ -318,4 +324,4 @@ async def test_a_look_at_the_leadership(
         rig.topic.lead(1)
         monkeypatch.setattr(rig.topic, "led_partitions", led)
         await rig.loaded()
-        assert set(rig.coordinator.registry.partitions()) == {0, 1}
+        assert set(rig.coordinator.manager.partitions()) == {0, 1}

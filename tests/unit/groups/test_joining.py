@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.effects import Timer
 from pyrklog.groups.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
-from pyrklog.groups.values import GroupSettings, LeavingMember, Timer
+from pyrklog.groups.messages import LeavingMember
+from pyrklog.groups.options import GroupSettings
 from tests.unit.groups.harness import NONE, Play
 
 STICKY_FIRST = (("sticky", b"s"), ("range", b"r"))
@@ -40,7 +42,7 @@ def test_an_id_that_no_answer_could_hold_is_refused() -> None:
             play.joined(play.join(v4=v4, instance="\u20ac" * 0x2AAA)),
         ):
             assert (refused.error, refused.member_id) == (ErrorCode.INVALID_REQUEST, "")
-    assert (play.state_name, list(play.group.roster.members)) == ("Stable", [first])
+    assert (play.state_name, list(play.group.members)) == ("Stable", [first])
     assert not play.group.pending_ids
     # "-1" behind it.
     longest = play.join(client="c" * (0x7FFF - 2))

@@ -13,10 +13,9 @@ import pytest
 import trio
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import CommitRequest, Offset
-from pyrklog.handlers import Handlers, build_handlers
+from pyrklog.groups.messages import CommitRequest, Offset
 from pyrklog.handlers.context import STEP_ITEMS, Later
-from pyrklog.handlers.dispatch import LARGE_BYTES
+from pyrklog.handlers.dispatch import LARGE_BYTES, Handlers, build_handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import DescribeGroupsRequest
@@ -86,7 +85,7 @@ async def test_offsets_that_are_named(spread: bool) -> None:
             ]
         request = _named(*topics)
         assert len(find_api(FETCH).encode_request(request, 8)) > LARGE_BYTES
-        with counted(rig.coordinator, "fetch_offsets") as pages:
+        with counted(rig.coordinator.manager, "fetch_offsets") as pages:
             response, most = await _answered(rig, FETCH, 8, request, pages)
         assert most <= 2
         [group] = response.groups
@@ -130,7 +129,7 @@ async def test_coordinators_of_many_groups() -> None:
 async def test_descriptions_of_many_groups() -> None:
     async with running(FakeTopic(1, {0: 0})) as rig:
         names = [f"group-{number}" for number in range(MANY)]
-        with counted(rig.coordinator, "describe_group") as described:
+        with counted(rig.coordinator.manager, "describe_group") as described:
             request = DescribeGroupsRequest(names)
             response, most = await _answered(rig, DESCRIBE, 5, request, described)
         assert most <= 2 * STEP_ITEMS

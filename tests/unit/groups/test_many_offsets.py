@@ -12,9 +12,9 @@ import trio
 import trio.testing
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import CommitRequest, Offset, TopicPartition
-from pyrklog.handlers import Handlers, build_handlers
+from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
 from pyrklog.handlers.context import Later
+from pyrklog.handlers.dispatch import Handlers, build_handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from pyrklog.protocol.registry import find_api
@@ -87,7 +87,7 @@ async def test_all_offsets_of_groups_are_fetched_in_steps() -> None:
                 answer = await begun.wait()
                 done.set()
 
-            with counted(rig.coordinator, "fetch_page") as pages:
+            with counted(rig.coordinator.manager, "fetch_page") as pages:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(take, begun, done)
                     assert await most_between_turns(pages, done) <= 2
@@ -142,8 +142,8 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
         await _commit(rig, "large", _offsets(MANY))
         rig.topic.resign(0)
         await trio.testing.wait_all_tasks_blocked()
-        registry = rig.coordinator.registry
-        assert not registry.groups
+        manager = rig.coordinator.manager
+        assert not manager.groups
         done = trio.Event()
         rig.topic.lead(0, epoch=1)
 
@@ -153,9 +153,9 @@ async def test_the_groups_of_a_partition_that_is_loaded_serve_a_few_at_a_time(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            assert await most_between_turns(lambda: len(registry.groups), done) <= 40
+            assert await most_between_turns(lambda: len(manager.groups), done) <= 40
         assert [rig.committed(f"g{number}") for number in range(200)] == list(range(200))
-        _, found = rig.coordinator.fetch_offsets("large", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("large", None, require_stable=False)
         assert len(found) == MANY
 
 
@@ -167,14 +167,16 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
         for number in range(100):
             offsets = {(topic, 0): Offset(number) for topic in topics}
             await _commit(rig, f"g{number}", {**offsets, ("kept", 0): Offset(1)})
-        registry = rig.coordinator.registry
-        with counted(registry, "partitions_deleted") as told:
+        manager = rig.coordinator.manager
+        with counted(manager, "partitions_deleted") as told:
             async with trio.open_nursery() as nursery:
                 for topic in topics:
                     nursery.start_soon(rig.forget, [(topic, 0)])
             assert told() <= 2 * 100, "the first topic, and all others"
         for number in range(100):
-            _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
+            _, found = rig.coordinator.manager.fetch_offsets(
+                f"g{number}", None, require_stable=False
+            )
             assert list(found) == [("kept", 0)]
 
 
@@ -196,7 +198,9 @@ async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()
         for number in range(100):
-            _, found = rig.coordinator.fetch_offsets(f"g{number}", None, require_stable=False)
+            _, found = rig.coordinator.manager.fetch_offsets(
+                f"g{number}", None, require_stable=False
+            )
             assert list(found) == [("u", 0)]
 
 
@@ -222,9 +226,9 @@ async def test_offsets_of_a_new_topic_are_not_forgotten_with_those_of_its_name(
                 codes.append(await try_commit())
         assert len(codes) > 2, "it was not yet done"
         assert set(codes) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, NONE}
-        _, found = rig.coordinator.fetch_offsets("g50", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("g50", None, require_stable=False)
         assert {key: value.offset for key, value in found.items()} == {("t", 0): 7, ("u", 0): 8}
-        _, found = rig.coordinator.fetch_offsets("g51", None, require_stable=False)
+        _, found = rig.coordinator.manager.fetch_offsets("g51", None, require_stable=False)
         assert list(found) == [("u", 0)]
 
 
@@ -239,8 +243,8 @@ async def test_a_leadership_that_changes_at_once_is_loaded_once(
         rig.coordinator._follow()
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()
-        machine = rig.coordinator.registry.groups["g"]
+        machine = rig.coordinator.manager.groups["g"]
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.coordinator.registry.groups["g"] is machine
+        assert rig.coordinator.manager.groups["g"] is machine
         assert not rig.coordinator._loads
         assert rig.committed() == 1

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.effects import Append, Reply, SetTimer, Timer
+from pyrklog.groups.group import REASON_CHARACTERS_MAX
+from pyrklog.groups.group_manager import GroupEffects, GroupManager
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.memory import (
     GROUP_BYTES,
@@ -13,26 +16,21 @@ from pyrklog.groups.memory import (
     PROTOCOL_BYTES,
     RESERVE_BYTES,
     GroupMemory,
-    Share,
+    MemoryPool,
 )
-from pyrklog.groups.offsets import GroupOffsets
-from pyrklog.groups.registry import Outcome, Registry
-from pyrklog.groups.states import GroupState
-from pyrklog.groups.subscription import TOPICS_MAX, all_subscribed_topics, subscribed_topics
-from pyrklog.groups.values import (
-    Append,
+from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
-    GroupSettings,
     JoinRequest,
     LeavingMember,
     Offset,
-    Reply,
-    SetTimer,
     SyncRequest,
-    Timer,
 )
-from pyrklog.internal_log import AppendResult
+from pyrklog.groups.offsets import GroupOffsets
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.states import GroupState
+from pyrklog.groups.subscription import TOPICS_MAX, all_subscribed_topics, subscribed_topics
+from pyrklog.plane.internal_log import AppendResult
 from pyrklog.protocol.group_records import GroupValue, MemberValue
 
 MAX_BYTES = 200_000
@@ -40,12 +38,12 @@ METADATA_BYTES = 10_000
 NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _registry() -> Registry:
+def _manager() -> GroupManager:
     settings = GroupSettings(initial_rebalance_delay_ms=0, memory_max_bytes=MAX_BYTES)
-    registry = Registry(settings, 1)
-    registry.begin_load(0, 0)
-    registry.finish_load(0, [], 0)
-    return registry
+    manager = GroupManager(settings, 1)
+    manager.begin_load(0, 0)
+    manager.finish_load(0, [], 0)
+    return manager
 
 
 def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
@@ -67,7 +65,7 @@ def _request(group: str, fresh_id: str, **more: Any) -> JoinRequest:
     )
 
 
-def _error(outcome: Outcome, token: int) -> ErrorCode | None:
+def _error(outcome: GroupEffects, token: int) -> ErrorCode | None:
     """Of the reply; None where there is none yet."""
     for effect in outcome.effects:
         if isinstance(effect, Reply) and effect.token == token:
@@ -76,76 +74,76 @@ def _error(outcome: Outcome, token: int) -> ErrorCode | None:
     return None
 
 
-def _join(registry: Registry, request: JoinRequest) -> ErrorCode | None:
+def _join(manager: GroupManager, request: JoinRequest) -> ErrorCode | None:
     """The code of the answer, the wait for the first members over."""
-    machine, effects = registry.join(request, 1, 0)
+    machine, effects = manager.join(request, 1, 0)
     effects = list(effects)
     if machine is not None and any(isinstance(effect, SetTimer) for effect in effects):
         effects += machine.timer_fired(Timer.INITIAL_DELAY, "", 0)
-    return _error(Outcome(machine, effects), 1)
+    return _error(GroupEffects(machine, effects), 1)
 
 
-def _fill(registry: Registry, host: str = "/h") -> list[str]:
+def _fill(manager: GroupManager, host: str = "/h") -> list[str]:
     """A group of one member each, until none is let in any more: their names."""
     names: list[str] = []
     while True:
         name = f"g{len(names)}{host}"
-        error = _join(registry, _request(name, "0", client_host=host))
+        error = _join(manager, _request(name, "0", client_host=host))
         if error is not ErrorCode.NONE:
             assert error is NO_ROOM
             return names
         names.append(name)
 
 
-def _fill_to_the_end(registry: Registry) -> None:
+def _fill_to_the_end(manager: GroupManager) -> None:
     """What one host leaves free another takes, until hardly anything is left."""
     for number in range(20):
         small = [("range", bytes(10))]
         for fresh in range(100):
             request = _request(f"{number}-{fresh}", "0", client_host=f"/{number}", protocols=small)
-            if _join(registry, request) is NO_ROOM:
+            if _join(manager, request) is NO_ROOM:
                 break
-    assert registry.memory.used_bytes > MAX_BYTES - 2 * (GROUP_BYTES + MEMBER_BYTES + 2_000)
+    assert manager.memory_pool.used_bytes > MAX_BYTES - 2 * (GROUP_BYTES + MEMBER_BYTES + 2_000)
 
 
 def _assign(
-    registry: Registry, generation: int, leader: str, given: dict[str, bytes], group: str = "g"
+    manager: GroupManager, generation: int, leader: str, given: dict[str, bytes], group: str = "g"
 ) -> ErrorCode | None:
     """The code of the leader's SyncGroup, whose record is written at once."""
     request = SyncRequest(group, generation, leader, assignments=given)
-    machine, effects = registry.sync(request, 7, 0)
+    machine, effects = manager.sync(request, 7, 0)
     assert machine is not None
     effects = list(effects)
     for append in [effect for effect in effects if isinstance(effect, Append)]:
         effects += machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
-    return _error(Outcome(machine, effects), 7)
+    return _error(GroupEffects(machine, effects), 7)
 
 
-def _generation(registry: Registry) -> int:
-    return registry.groups["g"].group.generation
+def _generation(manager: GroupManager) -> int:
+    return manager.groups["g"].group.generation
 
 
 def test_members_of_all_groups_share_one_bound_and_make_room_when_they_leave() -> None:
-    registry = _registry()
-    names = _fill(registry)
+    manager = _manager()
+    names = _fill(manager)
     one_bytes = GROUP_BYTES + MEMBER_BYTES + METADATA_BYTES + PROTOCOL_BYTES + RESERVE_BYTES
     assert MAX_BYTES // 2 // (one_bytes + 400) <= len(names) <= MAX_BYTES // 2 // one_bytes
-    assert registry.memory.used_bytes <= MAX_BYTES // 2
-    assert f"g{len(names)}/h" not in registry.groups, "nothing is left of who was refused"
+    assert manager.memory_pool.used_bytes <= MAX_BYTES // 2
+    assert f"g{len(names)}/h" not in manager.groups, "nothing is left of who was refused"
     # Who is in may say the same again, and less, but not more.
     for size, code in ((METADATA_BYTES, ErrorCode.NONE), (5, ErrorCode.NONE), (100_000, NO_ROOM)):
         said = [("range", bytes(size))]
-        assert _join(registry, _request(names[0], "1", member_id="c-0", protocols=said)) is code
-    registry.leave(names[1], [LeavingMember("c-0")], 3, 0)
-    assert _join(registry, _request(names[1], "2")) is ErrorCode.NONE
+        assert _join(manager, _request(names[0], "1", member_id="c-0", protocols=said)) is code
+    manager.leave(names[1], [LeavingMember("c-0")], 3, 0)
+    assert _join(manager, _request(names[1], "2")) is ErrorCode.NONE
 
 
 def test_member_ids_that_were_handed_out_count() -> None:
-    registry = _registry()
+    manager = _manager()
     handed_out = 0
     while handed_out < MAX_BYTES:
         request = _request("g", str(handed_out), member_id_required=True)
-        error = _join(registry, request)
+        error = _join(manager, request)
         if error is NO_ROOM:
             break
         assert error is ErrorCode.MEMBER_ID_REQUIRED
@@ -154,263 +152,263 @@ def test_member_ids_that_were_handed_out_count() -> None:
 
 
 def test_an_assignment_that_finds_no_room_is_not_taken() -> None:
-    registry = _registry()
-    assert _join(registry, _request("g", "0")) is ErrorCode.NONE
+    manager = _manager()
+    assert _join(manager, _request("g", "0")) is ErrorCode.NONE
     request = SyncRequest("g", 1, "c-0", assignments={"c-0": bytes(MAX_BYTES)})
-    assert _error(registry.sync(request, 2, 0), 2) is NO_ROOM
-    assert registry.memory.used_bytes < MAX_BYTES / 4
-    assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+    assert _error(manager.sync(request, 2, 0), 2) is NO_ROOM
+    assert manager.memory_pool.used_bytes < MAX_BYTES / 4
+    assert _join(manager, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
     request = SyncRequest("g", 2, "c-0", assignments={"c-0": bytes(1000)})
-    before_bytes = registry.memory.used_bytes
-    machine, effects = registry.sync(request, 4, 0)
+    before_bytes = manager.memory_pool.used_bytes
+    machine, effects = manager.sync(request, 4, 0)
     assert machine is not None
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     done = machine.append_finished(append.ticket, AppendResult(ErrorCode.NONE), 0)
-    assert _error(Outcome(machine, done), 4) is ErrorCode.NONE
+    assert _error(GroupEffects(machine, done), 4) is ErrorCode.NONE
     # Counted twice: a member may come to name in its metadata what it was given.
-    assert registry.memory.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
+    assert manager.memory_pool.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
 
 
 def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() -> None:
-    registry = _registry()
+    manager = _manager()
     member = MemberValue("m", None, "c", "/h", 10_000, 10_000, bytes(MAX_BYTES), b"")
     value = GroupValue("consumer", 3, "range", "m", 0, [member])
-    registry.unload(0)
-    registry.begin_load(0, 1)
-    loaded = registry.finish_load(0, [LoadedGroup("large", value, GroupOffsets())], 0)
+    manager.unload(0)
+    manager.begin_load(0, 1)
+    loaded = manager.finish_load(0, [LoadedGroup("large", value, GroupOffsets())], 0)
     assert not loaded.failed
-    assert registry.memory.used_bytes > MAX_BYTES
-    assert _join(registry, _request("new", "0")) is NO_ROOM
+    assert manager.memory_pool.used_bytes > MAX_BYTES
+    assert _join(manager, _request("new", "0")) is NO_ROOM
     other = _request("new", "0", client_host="/other")
-    assert _join(registry, other) is ErrorCode.NONE, "one host's log keeps another one out"
-    registry.set_aside("new")
-    (machine,) = registry.unload(0)
-    assert registry.memory.used_bytes == 0
+    assert _join(manager, other) is ErrorCode.NONE, "one host's log keeps another one out"
+    manager.set_aside("new")
+    (machine,) = manager.unload(0)
+    assert manager.memory_pool.used_bytes == 0
     machine.unload(0)
-    assert registry.memory.used_bytes == 0
+    assert manager.memory_pool.used_bytes == 0
 
 
 def test_a_group_that_is_set_aside_counts_no_more() -> None:
-    registry = _registry()
-    registry.join(_request("g", "0"), 1, 0)
-    assert registry.memory.used_bytes > METADATA_BYTES
-    registry.set_aside("g")
-    assert registry.memory.used_bytes == 0
+    manager = _manager()
+    manager.join(_request("g", "0"), 1, 0)
+    assert manager.memory_pool.used_bytes > METADATA_BYTES
+    manager.set_aside("g")
+    assert manager.memory_pool.used_bytes == 0
 
 
 def test_no_host_takes_what_others_need() -> None:
-    registry = _registry()
-    counts = [len(_fill(registry, f"/{number}")) for number in range(3)]
+    manager = _manager()
+    counts = [len(_fill(manager, f"/{number}")) for number in range(3)]
     assert counts[0] > counts[1] > counts[2] > 0
     assert counts[1] in (counts[0] // 2, counts[0] // 2 + 1)
-    assert registry.memory.of_host("/0") <= MAX_BYTES // 2
-    for name in list(registry.groups):
-        registry.set_aside(name)
-    assert registry.memory.used_bytes == registry.memory.of_host("/0") == 0
+    assert manager.memory_pool.of_host("/0") <= MAX_BYTES // 2
+    for name in list(manager.groups):
+        manager.set_aside(name)
+    assert manager.memory_pool.used_bytes == manager.memory_pool.of_host("/0") == 0
 
 
 def test_a_running_group_keeps_what_its_assignment_took_while_others_fill_the_memory() -> None:
-    registry = _registry()
-    _join(registry, _request("g", "0"))
+    manager = _manager()
+    _join(manager, _request("g", "0"))
     given = {"c-0": bytes(30_000)}
-    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
+    assert _assign(manager, 1, "c-0", given) is ErrorCode.NONE
     # The leader joins again, and then two generations in a row get no assignment.
     for generation in (2, 3):
-        assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
-        assert _generation(registry) == generation
+        assert _join(manager, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+        assert _generation(manager) == generation
         if generation == 2:
             too_much = {"c-0": bytes(MAX_BYTES)}
-            assert _assign(registry, generation, "c-0", too_much) is NO_ROOM
-            _fill_to_the_end(registry)
-    assert _assign(registry, 3, "c-0", given) is ErrorCode.NONE
-    assert registry.memory.used_bytes <= MAX_BYTES
+            assert _assign(manager, generation, "c-0", too_much) is NO_ROOM
+            _fill_to_the_end(manager)
+    assert _assign(manager, 3, "c-0", given) is ErrorCode.NONE
+    assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
 def test_what_a_member_leaves_is_there_for_the_others() -> None:
-    registry = _registry()
-    _join(registry, _request("g", "0"))
-    registry.join(_request("g", "1", client_host="/1"), 2, 0)
-    assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+    manager = _manager()
+    _join(manager, _request("g", "0"))
+    manager.join(_request("g", "1", client_host="/1"), 2, 0)
+    assert _join(manager, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
     given = {"c-0": bytes(10_000), "c-1": bytes(10_000)}
-    assert _assign(registry, 2, "c-0", given) is ErrorCode.NONE
-    registry.sync(SyncRequest("g", 2, "c-1"), 8, 0)
-    registry.leave("g", [LeavingMember("c-1")], 3, 0)
-    _fill_to_the_end(registry)
-    assert _join(registry, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
-    assert _assign(registry, 3, "c-0", {"c-0": bytes(20_000)}) is ErrorCode.NONE
-    assert registry.memory.used_bytes <= MAX_BYTES
+    assert _assign(manager, 2, "c-0", given) is ErrorCode.NONE
+    manager.sync(SyncRequest("g", 2, "c-1"), 8, 0)
+    manager.leave("g", [LeavingMember("c-1")], 3, 0)
+    _fill_to_the_end(manager)
+    assert _join(manager, _request("g", "0", member_id="c-0")) is ErrorCode.NONE
+    assert _assign(manager, 3, "c-0", {"c-0": bytes(20_000)}) is ErrorCode.NONE
+    assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
 def test_metadata_may_come_to_name_what_a_member_owns_however_full_the_memory_is() -> None:
-    registry = _registry()
-    _join(registry, _request("g", "0"))
+    manager = _manager()
+    _join(manager, _request("g", "0"))
     given = {"c-0": bytes(10_000)}
-    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
-    _fill_to_the_end(registry)
+    assert _assign(manager, 1, "c-0", given) is ErrorCode.NONE
+    _fill_to_the_end(manager)
     for generation, more in ((2, 10_000), (3, 0), (4, 10_000)):
         said = [("range", bytes(METADATA_BYTES + more))]
         request = _request("g", "0", member_id="c-0", protocols=said)
-        assert _join(registry, request) is ErrorCode.NONE
-        assert _assign(registry, generation, "c-0", given) is ErrorCode.NONE
+        assert _join(manager, request) is ErrorCode.NONE
+        assert _assign(manager, generation, "c-0", given) is ErrorCode.NONE
     said = [("range", bytes(METADATA_BYTES + 40_000))]
-    assert _join(registry, _request("g", "0", member_id="c-0", protocols=said)) is NO_ROOM
-    assert registry.memory.used_bytes <= MAX_BYTES
+    assert _join(manager, _request("g", "0", member_id="c-0", protocols=said)) is NO_ROOM
+    assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
 def test_an_accepted_assignment_has_its_memory_before_it_is_written() -> None:
-    registry = _registry()
+    manager = _manager()
     large = bytes(MAX_BYTES // 4)
     codes = []
     for name in ("a", "b", "c"):
-        _join(registry, _request(name, "0", client_host=f"/{name}"))
+        _join(manager, _request(name, "0", client_host=f"/{name}"))
     for name in ("a", "b", "c"):
         request = SyncRequest(name, 1, "c-0", assignments={"c-0": large})
-        codes.append(_error(registry.sync(request, 2, 0), 2))
+        codes.append(_error(manager.sync(request, 2, 0), 2))
     assert codes == [None, NO_ROOM, NO_ROOM]
 
 
 def test_strings_and_protocols_count_for_what_they_take() -> None:
-    registry = _registry()
+    manager = _manager()
     many = [(str(number), b"") for number in range(1000)]
-    assert _join(registry, _request("g", "0", protocols=many)) is NO_ROOM
-    assert _join(registry, _request("\N{GRINNING FACE}" * (MAX_BYTES // 6), "0")) is NO_ROOM
-    assert _join(registry, _request("g" * (MAX_BYTES // 6), "0")) is ErrorCode.NONE
+    assert _join(manager, _request("g", "0", protocols=many)) is NO_ROOM
+    assert _join(manager, _request("\N{GRINNING FACE}" * (MAX_BYTES // 6), "0")) is NO_ROOM
+    assert _join(manager, _request("g" * (MAX_BYTES // 6), "0")) is ErrorCode.NONE
 
 
 def test_topics_that_members_subscribe_to_count() -> None:
-    registry = _registry()
+    manager = _manager()
     names = [f"{number:03}".encode() for number in range(400)]
     strings = b"".join(len(name).to_bytes(2, "big") + name for name in names)
     metadata = bytes(2) + len(names).to_bytes(4, "big") + strings
-    _join(registry, _request("g", "0", protocols=[("range", metadata)]))
-    assert registry.memory.used_bytes > 50_000
-    assert registry.groups["g"].group.is_subscribed_to("000")
-    assert not registry.groups["g"].group.is_subscribed_to("none")
-    _join(registry, _request("h", "0", protocols=[("range", metadata)]))
-    assert registry.groups["h"].group.is_subscribed_to("none"), "too many: it may read any"
+    _join(manager, _request("g", "0", protocols=[("range", metadata)]))
+    assert manager.memory_pool.used_bytes > 50_000
+    assert manager.groups["g"].group.is_subscribed_to("000")
+    assert not manager.groups["g"].group.is_subscribed_to("none")
+    _join(manager, _request("h", "0", protocols=[("range", metadata)]))
+    assert manager.groups["h"].group.is_subscribed_to("none"), "too many: it may read any"
 
 
 def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
-    registry = _registry()
+    manager = _manager()
     codes: list[ErrorCode] = []
     for number in range(MAX_BYTES // GROUP_BYTES):
         name = f"simple-{number}"
         request = CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}, client_host="/h")
-        machine, effects = registry.commit(request, number, 0)
+        machine, effects = manager.commit(request, number, 0)
         if machine is None:
             [reply] = effects
             assert isinstance(reply, Reply)
             assert isinstance(reply.result, CommitResult)
             codes += reply.result.errors.values()
     assert set(codes) == {NO_ROOM}
-    assert registry.memory.of_host("/h") <= MAX_BYTES // 2
-    assert _join(registry, _request("g", "0", client_host="/other")) is ErrorCode.NONE
+    assert manager.memory_pool.of_host("/h") <= MAX_BYTES // 2
+    assert _join(manager, _request("g", "0", client_host="/other")) is ErrorCode.NONE
     # Who has founded a group may commit to it on and on.
     request = CommitRequest("simple-0", -1, "", None, {("t", 0): Offset(2)}, client_host="/h")
-    assert registry.commit(request, 9, 0).group is not None
+    assert manager.commit(request, 9, 0).group is not None
 
 
 def test_nothing_is_left_of_a_group_whose_first_commit_is_refused() -> None:
-    registry = _registry()
+    manager = _manager()
     offset = Offset(1, metadata="x" * 10_000)
-    registry.commit(CommitRequest("g", -1, "", None, {("t", 0): offset}), 1, 0)
-    assert not registry.groups
-    assert registry.memory.used_bytes == 0
+    manager.commit(CommitRequest("g", -1, "", None, {("t", 0): offset}), 1, 0)
+    assert not manager.groups
+    assert manager.memory_pool.used_bytes == 0
 
 
 def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> None:
-    registry = _registry()
-    registry.unload(0)
-    registry.begin_load(0, 1)
+    manager = _manager()
+    manager.unload(0)
+    manager.begin_load(0, 1)
     loaded = (LoadedGroup(f"simple-{number}", None, GroupOffsets()) for number in range(100))
-    registry.finish_load(0, loaded, 0)
-    assert registry.memory.used_bytes > 2 * MAX_BYTES
-    assert _join(registry, _request("g", "0")) is ErrorCode.NONE
+    manager.finish_load(0, loaded, 0)
+    assert manager.memory_pool.used_bytes > 2 * MAX_BYTES
+    assert _join(manager, _request("g", "0")) is ErrorCode.NONE
 
 
-def _with_groups_of_the_log() -> Registry:
+def _with_groups_of_the_log() -> GroupManager:
     """Groups without members that take all there is."""
-    registry = _registry()
-    registry.unload(0)
-    registry.begin_load(0, 1)
+    manager = _manager()
+    manager.unload(0)
+    manager.begin_load(0, 1)
     count = MAX_BYTES // GROUP_BYTES
     loaded = (LoadedGroup(f"simple-{number}", None, GroupOffsets()) for number in range(count))
-    registry.finish_load(0, loaded, 0)
-    return registry
+    manager.finish_load(0, loaded, 0)
+    return manager
 
 
 def test_groups_of_the_log_that_nobody_answers_for_take_no_room_at_all() -> None:
-    registry = _with_groups_of_the_log()
-    alone = _registry()
-    assert [len(_fill(registry, host)) for host in ("/1", "/2")] == [
+    manager = _with_groups_of_the_log()
+    alone = _manager()
+    assert [len(_fill(manager, host)) for host in ("/1", "/2")] == [
         len(_fill(alone, host)) for host in ("/1", "/2")
     ]
 
 
 def test_a_group_of_the_log_counts_for_the_host_of_the_first_member_that_comes() -> None:
-    registry = _with_groups_of_the_log()
+    manager = _with_groups_of_the_log()
     said = [("range", _subscription(range(3)))]
     request = _request("simple-0", "0", client_host="/1", protocols=said)
-    assert _join(registry, request) is ErrorCode.NONE
-    assert registry.memory.of_host("/1") > GROUP_BYTES + MEMBER_BYTES
-    group = registry.groups["simple-0"].group
+    assert _join(manager, request) is ErrorCode.NONE
+    assert manager.memory_pool.of_host("/1") > GROUP_BYTES + MEMBER_BYTES
+    group = manager.groups["simple-0"].group
     assert group.is_subscribed_to("000000")
     assert not group.is_subscribed_to("none"), "its offsets would never expire"
-    registry.join(request._replace(client_host="/2", fresh_id="1"), 2, 0)
-    assert len(group.roster) == 2
-    assert group.share.host == "/1"
-    registry.set_aside("simple-0")
-    assert registry.memory.of_host("/1") == registry.memory.of_host("/2") == 0
+    manager.join(request._replace(client_host="/2", fresh_id="1"), 2, 0)
+    assert len(group.members) == 2
+    assert group.memory.host == "/1"
+    manager.set_aside("simple-0")
+    assert manager.memory_pool.of_host("/1") == manager.memory_pool.of_host("/2") == 0
 
 
 def test_who_comes_to_a_group_of_the_log_needs_room_for_it_too() -> None:
-    registry = _with_groups_of_the_log()
+    manager = _with_groups_of_the_log()
     rest = MEMBER_BYTES + PROTOCOL_BYTES + RESERVE_BYTES + len("range" + "c" * 2 + "consumer")
     request = _request("simple-0", "0", client_host="/1")
     size = MAX_BYTES // 2 - rest
-    assert _join(registry, request._replace(protocols=[("range", bytes(size))])) is NO_ROOM
+    assert _join(manager, request._replace(protocols=[("range", bytes(size))])) is NO_ROOM
     size -= GROUP_BYTES + len("simple-0")
-    assert _join(registry, request._replace(protocols=[("range", bytes(size))])) is ErrorCode.NONE
+    assert _join(manager, request._replace(protocols=[("range", bytes(size))])) is ErrorCode.NONE
 
 
 def test_a_loaded_group_without_a_leader_counts_for_its_first_member() -> None:
-    registry = _registry()
-    registry.unload(0)
-    registry.begin_load(0, 1)
+    manager = _manager()
+    manager.unload(0)
+    manager.begin_load(0, 1)
     member = MemberValue("m", None, "c", "/h", 10_000, 10_000, bytes(10), b"")
     value = GroupValue("consumer", 3, "range", None, 0, [member])
-    registry.finish_load(0, [LoadedGroup("g", value, GroupOffsets())], 0)
-    assert registry.memory.of_host("/h") == registry.memory.used_bytes
+    manager.finish_load(0, [LoadedGroup("g", value, GroupOffsets())], 0)
+    assert manager.memory_pool.of_host("/h") == manager.memory_pool.used_bytes
 
 
 def test_the_reserve_does_not_multiply_while_most_members_leave_and_come() -> None:
-    registry = _registry()
+    manager = _manager()
     small = [("range", bytes(10))]
     count = 10
     given = {f"c-{number}": bytes(1_500) for number in range(count)}
-    assert _join(registry, _request("g", "0", protocols=small)) is ErrorCode.NONE
-    share = registry.groups["g"].group.share
+    assert _join(manager, _request("g", "0", protocols=small)) is ErrorCode.NONE
+    share = manager.groups["g"].group.memory
     for number in range(1, count):
-        registry.join(_request("g", str(number), protocols=small), number, 0)
-    assert _join(registry, _request("g", "0", member_id="c-0", protocols=small)) is ErrorCode.NONE
-    assert _assign(registry, 2, "c-0", given) is ErrorCode.NONE
+        manager.join(_request("g", str(number), protocols=small), number, 0)
+    assert _join(manager, _request("g", "0", member_id="c-0", protocols=small)) is ErrorCode.NONE
+    assert _assign(manager, 2, "c-0", given) is ErrorCode.NONE
     settled_bytes = 2 * sum(map(len, given.values()))
     assert share.reserved_bytes == settled_bytes
 
     leaving = [LeavingMember(f"c-{number}") for number in range(1, count)]
-    registry.leave("g", leaving, 50, 0)
+    manager.leave("g", leaving, 50, 0)
     for number in range(count, 2 * count - 1):
-        registry.join(_request("g", str(number), protocols=small), number, 0)
-    assert len(registry.groups["g"].group.roster) == count
+        manager.join(_request("g", str(number), protocols=small), number, 0)
+    assert len(manager.groups["g"].group.members) == count
     assert share.reserved_bytes == settled_bytes
     # Beyond as many as there were each brings its part.
-    registry.join(_request("g", "30", protocols=small), 30, 0)
+    manager.join(_request("g", "30", protocols=small), 30, 0)
     assert share.reserved_bytes == settled_bytes + 2 * 1_500
 
 
 def test_hosts_that_have_left_are_not_remembered() -> None:
-    memory = GroupMemory(MAX_BYTES)
-    share = Share(memory, "/founder", "g")
+    memory = MemoryPool(MAX_BYTES)
+    share = GroupMemory(memory, "/founder", "g")
     for number in range(10):
         share.change(100, f"/{number}")
         share.reserve(100, f"/{number}")
@@ -422,26 +420,26 @@ def test_hosts_that_have_left_are_not_remembered() -> None:
 
 
 def test_a_new_member_brings_room_for_as_much_as_the_others_have() -> None:
-    registry = _registry()
-    _join(registry, _request("g", "0"))
+    manager = _manager()
+    _join(manager, _request("g", "0"))
     given = {"c-0": bytes(30_000)}
-    assert _assign(registry, 1, "c-0", given) is ErrorCode.NONE
+    assert _assign(manager, 1, "c-0", given) is ErrorCode.NONE
     said = [("range", bytes(10))]
-    assert _join(registry, _request("other", "1", protocols=said)) is ErrorCode.NONE
+    assert _join(manager, _request("other", "1", protocols=said)) is ErrorCode.NONE
     newcomer = _request("g", "1", protocols=said)
-    assert _join(registry, newcomer) is NO_ROOM
-    assert registry.groups["g"].group.state is GroupState.STABLE, "nobody in it has to join again"
-    assert registry.join(newcomer._replace(client_host="/1"), 2, 0).effects
+    assert _join(manager, newcomer) is NO_ROOM
+    assert manager.groups["g"].group.state is GroupState.STABLE, "nobody in it has to join again"
+    assert manager.join(newcomer._replace(client_host="/1"), 2, 0).effects
 
 
 def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
-    registry = _registry()
+    manager = _manager()
     members = [
         MemberValue(name, None, "c", "/h", 10_000, 10_000, bytes(10), bytes(taken))
         for name, taken in (("a", 10_000), ("b", MAX_BYTES))
     ]
-    registry.unload(0)
-    registry.begin_load(0, 1)
+    manager.unload(0)
+    manager.begin_load(0, 1)
     loaded = [
         LoadedGroup(
             one.member_id,
@@ -450,39 +448,37 @@ def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
         )
         for one in reversed(members)
     ]
-    registry.finish_load(0, loaded, 0)
+    manager.finish_load(0, loaded, 0)
     said = [("range", bytes(10_000))]
-    assert _join(registry, _request("a", "0", member_id="a", protocols=said)) is ErrorCode.NONE
+    assert _join(manager, _request("a", "0", member_id="a", protocols=said)) is ErrorCode.NONE
 
 
 def test_who_is_not_in_is_told_so_however_full_the_memory_is() -> None:
-    registry = _registry()
-    _fill_to_the_end(registry)
+    manager = _manager()
+    _fill_to_the_end(manager)
     ghost = _request("0-0", "0", member_id="ghost", protocols=[("range", bytes(METADATA_BYTES))])
-    assert _join(registry, ghost) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert _join(manager, ghost) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_founds_no_group_whose_name_finds_no_room() -> None:
-    registry = _registry()
+    manager = _manager()
     name = "g" * MAX_BYTES
-    assert registry.commit(CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}), 1, 0)
-    assert not registry.groups
+    assert manager.commit(CommitRequest(name, -1, "", None, {("t", 0): Offset(1)}), 1, 0)
+    assert not manager.groups
 
 
-def test_the_history_of_rebalances_keeps_to_the_bound() -> None:
-    registry = _registry()
-    _join(registry, _request("g", "0"))
-    _join(registry, _request("g", "0", member_id="c-0"))
-    reasons = registry.groups["g"].history()
-    assert len(reasons) == 1
-    _fill_to_the_end(registry)
+def test_the_reason_of_a_rebalance_keeps_to_the_bound() -> None:
+    manager = _manager()
+    _join(manager, _request("g", "0"))
+    _fill_to_the_end(manager)
     for generation in range(1, 100):
-        assert _assign(registry, generation, "c-0", {}) is ErrorCode.NONE
+        assert _assign(manager, generation, "c-0", {}) is ErrorCode.NONE
         said = _request("g", "0", member_id="c-0", reason="\N{GRINNING FACE}" * 500)
-        assert _join(registry, said) is ErrorCode.NONE
-    assert 1 <= len(registry.groups["g"].history()) < 10
-    assert "client reason" in registry.groups["g"].history()[-1].reason
-    assert registry.memory.used_bytes <= MAX_BYTES
+        assert _join(manager, said) is ErrorCode.NONE
+    reason = manager.groups["g"].group.rebalance_reason
+    assert "client reason" in reason
+    assert len(reason) == REASON_CHARACTERS_MAX
+    assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
 def _subscription(topics: range) -> bytes:

@@ -14,20 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.effects import Append, Reply, Timer
+from pyrklog.groups.group_manager import GroupEffects, GroupManager
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.memory import RESERVE_BYTES
-from pyrklog.groups.registry import Outcome, Registry
+from pyrklog.groups.messages import JoinRequest, LeavingMember, SyncRequest
+from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.values import (
-    Append,
-    GroupSettings,
-    JoinRequest,
-    LeavingMember,
-    Reply,
-    SyncRequest,
-    Timer,
-)
-from pyrklog.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult
 
 MAX_BYTES = 60_000
 NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -43,9 +37,9 @@ class LittleMemory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         given = GroupSettings(initial_rebalance_delay_ms=0, memory_max_bytes=MAX_BYTES)
-        self.registry = Registry(given, 1)
-        self.registry.begin_load(0, 0)
-        self.registry.finish_load(0, [], 0)
+        self.manager = GroupManager(given, 1)
+        self.manager.begin_load(0, 0)
+        self.manager.finish_load(0, [], 0)
         self.fresh = 0
         self.others: list[tuple[str, int]] = []
         """Hosts whose groups are not played, and what they take."""
@@ -55,7 +49,7 @@ class LittleMemory(RuleBasedStateMachine):
         self.said: dict[tuple[str, str], int] = {}
         """What a member said in the last generation that got an assignment."""
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: GroupEffects) -> None:
         machine, effects = outcome
         for effect in effects:
             if isinstance(effect, Reply):
@@ -63,13 +57,13 @@ class LittleMemory(RuleBasedStateMachine):
             elif isinstance(effect, Append):
                 assert machine is not None
                 done = AppendResult(ErrorCode.NONE)
-                self._take(Outcome(machine, machine.append_finished(effect.ticket, done, 0)))
-        memory = self.registry.memory
-        shares = [one.group.share for one in self.registry.groups.values()]
+                self._take(GroupEffects(machine, machine.append_finished(effect.ticket, done, 0)))
+        memory = self.manager.memory_pool
+        shares = [one.group.memory for one in self.manager.groups.values()]
         others = sum(size for _, size in self.others)
         assert memory.used_bytes == others + sum(share.used_bytes for share in shares)
         assert memory.used_bytes <= MAX_BYTES + 1_000 * len(shares)  # one rebalance each
-        for name in self.running.keys() - self.registry.groups.keys():
+        for name in self.running.keys() - self.manager.groups.keys():
             del self.running[name]
 
     def _join(self, group: str, host: str, size: int, member_id: str = "") -> Any:
@@ -87,14 +81,14 @@ class LittleMemory(RuleBasedStateMachine):
             fresh_id=str(self.fresh),
         )
         token = self.fresh
-        self._take(self.registry.join(request, token, 0))
-        machine = self.registry.groups.get(group)
+        self._take(self.manager.join(request, token, 0))
+        machine = self.manager.groups.get(group)
         if machine is not None and machine.group.initial_delay is not None:
-            self._take(Outcome(machine, machine.timer_fired(Timer.INITIAL_DELAY, "", 0)))
+            self._take(GroupEffects(machine, machine.timer_fired(Timer.INITIAL_DELAY, "", 0)))
         return self.answers.get(token)
 
     def _machine(self, group: str) -> GroupMachine | None:
-        return self.registry.groups.get(group)
+        return self.manager.groups.get(group)
 
     @rule(group=GROUPS, host=HOSTS, size=SIZES)
     def somebody_joins(self, group: str, host: str, size: int) -> None:
@@ -106,10 +100,10 @@ class LittleMemory(RuleBasedStateMachine):
         machine = self._machine(group)
         if machine is None:
             return
-        for member in list(machine.group.roster.members.values()):
+        for member in list(machine.group.members.values()):
             known = self.said.get((group, member.member_id))
             size = known if sizes is None else sizes
-            if size is None or machine.group.roster.get(member.member_id) is not member:
+            if size is None or machine.group.members.get(member.member_id) is not member:
                 continue
             answer = self._join(group, member.client_host, size, member.member_id)
             if promised and answer is not None:
@@ -118,27 +112,27 @@ class LittleMemory(RuleBasedStateMachine):
     @rule(group=GROUPS, data=st.data())
     def one_leaves(self, group: str, data: st.DataObject) -> None:
         machine = self._machine(group)
-        if machine is None or not len(machine.group.roster):
+        if machine is None or not len(machine.group.members):
             return
-        member_id = data.draw(st.sampled_from(list(machine.group.roster.members)))
+        member_id = data.draw(st.sampled_from(list(machine.group.members)))
         self.fresh += 1
-        self._take(self.registry.leave(group, [LeavingMember(member_id)], self.fresh, 0))
-        if not len(machine.group.roster):
+        self._take(self.manager.leave(group, [LeavingMember(member_id)], self.fresh, 0))
+        if not len(machine.group.members):
             self.running.pop(group, None)
 
     @rule()
     def others_take_what_is_free(self) -> None:
-        free = self.registry.memory.max_bytes - self.registry.memory.used_bytes
+        free = self.manager.memory_pool.max_bytes - self.manager.memory_pool.used_bytes
         for number in range(4):
             if free >= 4:
                 self.others.append((f"/other{number}", free // 4))
-                self.registry.memory.change(*self.others[-1])
+                self.manager.memory_pool.change(*self.others[-1])
 
     @precondition(lambda self: self.others)
     @rule()
     def others_leave(self) -> None:
         for host, size in self.others:
-            self.registry.memory.change(host, -size)
+            self.manager.memory_pool.change(host, -size)
         self.others.clear()
 
     @rule(group=GROUPS, said=SIZES, size=SIZES)
@@ -175,18 +169,18 @@ class LittleMemory(RuleBasedStateMachine):
         machine = self._machine(group)
         if machine is None or machine.group.state is not GroupState.STABLE:
             return
-        share = machine.group.share
-        members = list(machine.group.roster.members.values())
+        share = machine.group.memory
+        members = list(machine.group.members.values())
         reserved_bytes = max(share.reserved_bytes, RESERVE_BYTES * len(members))
-        had_room = self.registry.memory.has_room("/new", ROOM_BYTES)
+        had_room = self.manager.memory_pool.has_room("/new", ROOM_BYTES)
         leaving = [(one.client_host, len(one.protocols[0][1])) for one in members[1:]]
         gone = [LeavingMember(one.member_id) for one in members[1:]]
         self.fresh += 1
-        self._take(self.registry.leave(group, gone, self.fresh, 0))
+        self._take(self.manager.leave(group, gone, self.fresh, 0))
         for host, said in leaving:
             self._join(group, host, said)
         assert share.reserved_bytes <= reserved_bytes
-        assert not had_room or self.registry.memory.has_room("/new", ROOM_BYTES // 2)
+        assert not had_room or self.manager.memory_pool.has_room("/new", ROOM_BYTES // 2)
         self.the_rebalance_is_over(group)
         self._assign(group, {}, size)
 
@@ -194,8 +188,8 @@ class LittleMemory(RuleBasedStateMachine):
     def the_rebalance_is_over(self, group: str) -> None:
         machine = self._machine(group)
         if machine is not None and machine.group.state is GroupState.PREPARING:
-            self._take(Outcome(machine, machine.timer_fired(Timer.REBALANCE, "", 0)))
-            if not len(machine.group.roster):
+            self._take(GroupEffects(machine, machine.timer_fired(Timer.REBALANCE, "", 0)))
+            if not len(machine.group.members):
                 self.running.pop(group, None)
 
     @rule(group=GROUPS, size=SIZES)
@@ -208,9 +202,9 @@ class LittleMemory(RuleBasedStateMachine):
         """To whoever is there now, in one lump: what members have left others get."""
         total = sum(self.running.get(group, {}).values())
         machine = self._machine(group)
-        if machine is None or group not in self.running or not len(machine.group.roster):
+        if machine is None or group not in self.running or not len(machine.group.members):
             return
-        lucky = data.draw(st.sampled_from(list(machine.group.roster.members)))
+        lucky = data.draw(st.sampled_from(list(machine.group.members)))
         error = self._assign(group, {lucky: total}, 0)
         assert error in (None, ErrorCode.NONE)
 
@@ -219,16 +213,16 @@ class LittleMemory(RuleBasedStateMachine):
         machine = self._machine(group)
         if machine is None or machine.group.state is not GroupState.COMPLETING:
             return None
-        members = machine.group.roster.members
+        members = machine.group.members
         sizes = {name: given.get(name, size) for name in members}
         self.fresh += 1
         request = SyncRequest(
             group,
             machine.group.generation,
-            machine.group.roster.leader,
+            machine.group.members.leader,
             assignments={name: bytes(one) for name, one in sizes.items()},
         )
-        self._take(self.registry.sync(request, self.fresh, 0))
+        self._take(self.manager.sync(request, self.fresh, 0))
         error: ErrorCode = self.answers[self.fresh].error
         if error is ErrorCode.NONE:
             self.running[group] = sizes
@@ -238,9 +232,9 @@ class LittleMemory(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.others_leave()
-        for machine in self.registry.unload(0):
+        for machine in self.manager.unload(0):
             machine.unload(0)
-        memory = self.registry.memory
+        memory = self.manager.memory_pool
         assert memory.used_bytes == 0
         assert not any(memory.of_host(host) for host in ("/1", "/2", "/3"))
 

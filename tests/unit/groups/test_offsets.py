@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import (
-    GroupSettings,
-    Offset,
-    Timer,
-)
-from pyrklog.internal_log import (
+from pyrklog.groups.effects import Timer
+from pyrklog.groups.messages import Offset
+from pyrklog.groups.options import GroupSettings
+from pyrklog.plane.internal_log import (
     Producer,
 )
 from tests.unit.groups.harness import NONE, Play

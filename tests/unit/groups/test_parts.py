@@ -10,24 +10,22 @@ from hypothesis import strategies as st
 
 from pyrklog.groups.batching import (
     SHARED_BATCH_BYTES_MAX,
-    Batch,
+    AppendBatch,
     QueuedAppend,
     make_batches,
     shared_bytes_max,
 )
+from pyrklog.groups.effects import Append
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.memory import GroupMemory
+from pyrklog.groups.memory import MemoryPool
 from pyrklog.groups.offsets import GroupOffsets
-from pyrklog.groups.placement import java_hash, partition_of
+from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.partitioner import java_hash, partition_for
 from pyrklog.groups.states import TRANSITIONS, GroupState
 from pyrklog.groups.subscription import subscribed_topics
 from pyrklog.groups.timers import STALE_ENTRIES_MIN, TimerQueue
-from pyrklog.groups.values import (
-    Append,
-    GroupSettings,
-)
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     InternalBatch,
     InternalRecord,
     NewRecord,
@@ -66,9 +64,9 @@ def test_java_hashes(text: str, value: int) -> None:
 
 
 def test_partitions_of_groups() -> None:
-    assert partition_of("polygenelubricants", 50) == 0
-    assert partition_of("my-group", 50) == 1_906_497_762 % 50
-    assert partition_of("console-consumer-12345", 50) == 158_455_506 % 50
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("my-group", 50) == 1_906_497_762 % 50
+    assert partition_for("console-consumer-12345", 50) == 158_455_506 % 50
 
 
 # --- timers --------------------------------------------------------------------------------------
@@ -139,14 +137,14 @@ def test_put_off_timers_cost_nothing() -> None:
 
 
 def _queued(size_bytes: int, producer: Producer | None = None) -> QueuedAppend:
-    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
+    machine = GroupMachine("g", GroupSettings(), 0, MemoryPool(2**30))
     return QueuedAppend(machine, Append(0, [NewRecord(b"k", bytes(size_bytes))], producer))
 
 
-def _batches(queue: Sequence[QueuedAppend]) -> list[Batch]:
+def _batches(queue: Sequence[QueuedAppend]) -> list[AppendBatch]:
     batches = make_batches(queue)
-    assert all(isinstance(batch, Batch) for batch in batches)
-    return [batch for batch in batches if isinstance(batch, Batch)]
+    assert all(isinstance(batch, AppendBatch) for batch in batches)
+    return [batch for batch in batches if isinstance(batch, AppendBatch)]
 
 
 def test_small_appends_share_a_batch_in_order() -> None:
@@ -170,7 +168,7 @@ def test_large_ones_and_transactions_stay_alone() -> None:
 def test_what_fits_alone_does_not_fail_for_its_company(message_max: int, shared: int) -> None:
     queue = [_queued(20), _queued(20), _queued(20)]
     batches = make_batches(queue, shared_bytes_max(message_max))
-    assert isinstance(batches[0], Batch)
+    assert isinstance(batches[0], AppendBatch)
     assert len(batches[0].appends) == shared
 
 
@@ -303,14 +301,14 @@ def test_a_damaged_group_that_names_a_member_twice_is_taken_in_once() -> None:
         MemberValue("a", None, session_timeout_ms=2, rebalance_timeout_ms=1),
         MemberValue("b", "i", session_timeout_ms=3, rebalance_timeout_ms=1),
     ]
-    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
+    machine = GroupMachine("g", GroupSettings(), 0, MemoryPool(2**30))
     machine.restore(GroupValue("consumer", 3, "range", "gone", 5, members), GroupOffsets())
-    assert list(machine.group.roster.members) == ["a"]
-    assert machine.group.roster.leader == "a"
+    assert list(machine.group.members) == ["a"]
+    assert machine.group.members.leader == "a"
 
 
 def test_an_empty_group_that_another_broker_wrote_gets_its_tombstone() -> None:
-    machine = GroupMachine("g", GroupSettings(), 0, GroupMemory(2**30))
+    machine = GroupMachine("g", GroupSettings(), 0, MemoryPool(2**30))
     machine.restore(GroupValue("consumer", 1), GroupOffsets())
     [append] = [e for e in machine.expire(0) if isinstance(e, Append)]
     assert append.records == [NewRecord(encode_group_key(GroupKey("g")), None)]

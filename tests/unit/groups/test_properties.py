@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.messages import LeavingMember
+from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import GroupState
-from pyrklog.groups.values import (
-    GroupSettings,
-    LeavingMember,
-)
-from pyrklog.internal_log import (
+from pyrklog.plane.internal_log import (
     Producer,
 )
 from tests.unit.groups.harness import NONE, Play
@@ -76,7 +74,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(data=st.data(), protocols=st.sampled_from(PROTOCOLS))
     def join_known(self, data: st.DataObject, protocols: tuple[tuple[str, bytes], ...]) -> None:
         member_id = self._known(data)
-        member = self.play.group.roster.get(member_id)
+        member = self.play.group.members.get(member_id)
         instance = member.instance_id if member is not None else None
         self.play.join(member_id, protocols=protocols, instance=instance)
 
@@ -85,7 +83,7 @@ class AnyOrder(RuleBasedStateMachine):
         member_id = self._known(data)
         ids = self.play.member_ids
         given = {m: f"{m}/{self.play.generation}".encode() for m in ids}
-        if self.play.group.roster.is_leader(member_id) and data.draw(st.booleans()):
+        if self.play.group.members.is_leader(member_id) and data.draw(st.booleans()):
             given.pop(ids[-1])
         self.play.sync(member_id, given, generation=self.play.generation - behind)
 
@@ -108,9 +106,9 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.play.state is GroupState.PREPARING)
     @rule()
     def everybody_joins(self) -> None:
-        members = list(self.play.group.roster.members.values())
+        members = list(self.play.group.members.values())
         for member in members:
-            if self.play.group.roster.get(member.member_id) is member:
+            if self.play.group.members.get(member.member_id) is member:
                 self.play.join(
                     member.member_id, protocols=member.protocols, instance=member.instance_id
                 )
@@ -190,7 +188,7 @@ def _check_settled(play: Play) -> None:
         play.finish_append()
     assert play.asked == play.replies.keys()
     assert not play.timers
-    assert not play.group.appends
+    assert not play.machine.appends
 
 
 AnyOrder.TestCase.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)

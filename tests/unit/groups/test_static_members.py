@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
+from pyrklog.groups.effects import Timer
+from pyrklog.groups.messages import LeavingMember
 from pyrklog.groups.persistence import REASON_HEADER
-from pyrklog.groups.values import LeavingMember, Timer
 from tests.unit.groups.harness import NONE, Play
 
 
@@ -95,7 +96,7 @@ def test_older_clients_are_shown_the_leaders_old_id() -> None:
     leader, _ = static_group(play)
     back = play.joined(play.join(instance="a"))
     assert (back.leader, back.members, back.skip_assignment) == (leader, (), False)
-    assert play.group.roster.leader == back.member_id
+    assert play.group.members.leader == back.member_id
 
 
 def test_newer_clients_lead_without_assigning() -> None:
@@ -141,7 +142,7 @@ def test_a_new_id_that_cannot_be_written_is_taken_back() -> None:
     answer = play.joined(token)
     assert (answer.error, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     assert play.heartbeat(old, instance="b") is NONE
-    assert play.group.roster.members[old].session_timeout_ms == 10_000
+    assert play.group.members[old].session_timeout_ms == 10_000
 
 
 def test_two_restarts_in_a_row() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import Timer
+from pyrklog.groups.effects import Timer
 from tests.unit.groups.harness import NONE, Play
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import Timer
+from pyrklog.groups.effects import Timer
 from tests.unit.groups.harness import NONE, Play
 
 PARTITIONS = (0, 1, 2)
@@ -57,7 +57,7 @@ class Cluster:
 
     def _sync(self) -> None:
         assigned = ranges(list(self.ids))
-        leader = self.play.group.roster.leader
+        leader = self.play.group.members.leader
         for member_id in self.ids.values():
             parts = {self.ids[n]: bytes(p) for n, p in assigned.items()}
             self.play.sync(member_id, parts if member_id == leader else {})
@@ -66,7 +66,7 @@ class Cluster:
 
     @property
     def reads(self) -> dict[str, list[int]]:
-        members = self.play.group.roster.members
+        members = self.play.group.members
         return {name: list(members[m].assignment) for name, m in sorted(self.ids.items())}
 
 
@@ -109,10 +109,11 @@ def test_every_rebalance_says_why() -> None:
         f"session of member {first} expired",
         f"member {second} left; client reason: not provided",
     ]
-    history = cluster.play.machine.history()
-    assert [entry.generation for entry in history] == [1, 2, 3, 4]
-    assert [entry.members_after for entry in history] == [1, 2, 1, 0]
-    assert all(entry.ended_ms is not None for entry in history)
+    began = [n.fields for n in cluster.play.notices if n.event == "group_generation"]
+    assert [fields["generation"] for fields in began] == [1, 2, 3]
+    assert [fields["members"] for fields in began] == [1, 2, 1]
+    (emptied,) = [n.fields for n in cluster.play.notices if n.event == "group_empty"]
+    assert emptied["generation"] == 4
 
 
 def test_the_consumers_state_machine() -> None:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyrklog.controller import service
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import (
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
@@ -19,13 +18,12 @@ from pyrklog.controller.requests import (
     TopicPartition,
 )
 from pyrklog.controller.state_log import LogPiece
-from pyrklog.dataplane import DigestRange, ReplicaDigest
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
-from pyrklog.groups.interfaces import GroupOptions
-from pyrklog.groups.service import GroupService
-from pyrklog.groups.values import GroupSettings
-from pyrklog.handlers import Handlers, build_handlers
+from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.handlers import service
+from pyrklog.handlers.dispatch import Handlers, build_handlers
+from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
@@ -54,7 +52,7 @@ class FakeRequest:
 
 
 class FakeService:
-    """Implements :class:`pyrklog.controller.service.ClusterService`.
+    """Implements :class:`pyrklog.handlers.service.ClusterService`.
 
     ``answers`` maps a method's name to what it returns, or to an :class:`ApiError` that it raises;
     ``calls`` lists (name, positional arguments, keyword arguments).
@@ -273,7 +271,7 @@ class FakeController:
 
 def make_handlers(
     fake: FakeService,
-    groups: GroupService | None = None,
+    groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
     **bounds: int,
 ) -> Handlers:
@@ -296,7 +294,7 @@ async def ask(
     key: int,
     version: int,
     message: Any,
-    groups: GroupService | None = None,
+    groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
 ) -> Any:
     """Sends a request through the bytes and back."""

@@ -2,24 +2,26 @@
 
 import pytest
 
-from pyrklog.controller.service import (
+from pyrklog.config.entry import (
+    SOURCE_DEFAULT,
+    SOURCE_TOPIC,
+    TYPE_LONG,
+    TYPE_PASSWORD,
+    ConfigEntry,
+    Synonym,
+)
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import (
     OP_APPEND,
     OP_DELETE,
     OP_SET,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
-    SOURCE_DEFAULT,
-    SOURCE_TOPIC,
-    TYPE_LONG,
-    TYPE_PASSWORD,
     AlteredConfigs,
     ConfigAlteration,
-    ConfigEntry,
     ConfigResource,
     DescribedConfigs,
-    Synonym,
 )
-from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.protocol.configs import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.service import TopicInfo
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.values import GroupSettings
+from pyrklog.groups.options import GroupSettings
 from pyrklog.handlers.group_admin import GROUP_OPERATIONS
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import (
     DeleteGroupsRequest,
@@ -117,7 +117,7 @@ async def test_the_first_version_of_join_rebalances_within_its_session(
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
         joined = await Client(rig).join(0)
-        member = rig.coordinator.registry.groups["g"].group.roster.members[joined.member_id]
+        member = rig.coordinator.manager.groups["g"].group.members[joined.member_id]
         assert member.rebalance_timeout_ms == member.session_timeout_ms == 10_000
 
 
@@ -184,7 +184,7 @@ async def test_every_version_of_leave(version: int, autojump_clock: trio.testing
                 ("", "i", ErrorCode.NONE),
                 ("", "j", ErrorCode.UNKNOWN_MEMBER_ID),
             ]
-        assert rig.coordinator.describe_group("g").state == "Empty"
+        assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -396,7 +396,7 @@ async def test_every_version_finds_the_coordinator(
 ) -> None:
     async with running(FakeTopic(2, {0: 0})) as rig:
         client = Client(rig)
-        groups = {rig.coordinator.registry.partition_for(name): name for name in "abcd"}
+        groups = {rig.coordinator.manager.partition_for(name): name for name in "abcd"}
         here, elsewhere = groups[0], groups[1]
         for name, error, node in (
             (here, 0, 1),
@@ -417,4 +417,4 @@ async def test_a_session_time_out_out_of_bounds_is_refused(
         for timeout_ms in (-1, 0, 5_999, 1_800_001, 2**31 - 1):
             joined = await client.join(3, session_timeout_ms=timeout_ms)
             assert joined.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-        assert rig.coordinator.list_groups([], []) == (ErrorCode.NONE, [])
+        assert rig.coordinator.manager.list_groups([], []) == (ErrorCode.NONE, [])

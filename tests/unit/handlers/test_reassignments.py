@@ -2,10 +2,10 @@
 
 import pytest
 
-from pyrklog.controller.assignment import PartitionAssignment
-from pyrklog.controller.requests import Elected, ElectionKind, Refusal
-from pyrklog.controller.service import TopicInfo
+from pyrklog.cluster.assignment import PartitionAssignment
+from pyrklog.cluster.requests import Elected, ElectionKind, Refusal
 from pyrklog.errors import ErrorCode
+from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.elections import ElectedTopic, ElectLeadersRequest, ElectLeadersResponse
 from pyrklog.protocol.reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pyrklog.controller.service import (
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import (
     ClusterBroker,
     ClusterDescription,
     DeletedRecords,
@@ -10,7 +11,6 @@ from pyrklog.controller.service import (
     LogDirInfo,
     LogDirPartition,
 )
-from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest

@@ -2,10 +2,9 @@
 
 import pytest
 
-from pyrklog.controller.service import (
-    SOURCE_TOPIC,
-    TYPE_LONG,
-    ConfigEntry,
+from pyrklog.config.entry import SOURCE_TOPIC, TYPE_LONG, ConfigEntry
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.service import (
     DeletedTopic,
     NamedResult,
     PartitionsSpec,
@@ -13,7 +12,6 @@ from pyrklog.controller.service import (
     TopicResult,
     TopicSpec,
 )
-from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from pyrklog.base.told import Told
 from pyrklog.handlers import transactions
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.producer_ids import InitProducerIdRequest
 from pyrklog.protocol.registry import find_api
-from pyrklog.told import Told
 from tests.unit.handlers.fake_service import FakeRequest, FakeService, FakeSession, make_handlers
 
 COORDINATOR, PRODUCER_ID = 10, 22

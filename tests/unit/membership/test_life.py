@@ -2,12 +2,12 @@
 
 import pytest
 
-from pyrklog.dataplane import DirectoryPast
 from pyrklog.membership.life import LastLife, decode_log_dirs, encode_log_dirs, has_all
+from pyrklog.plane.dataplane import DirectoryPast
 
 EPOCH = 7
-CLEAN, CACHED = DirectoryPast(EPOCH, is_taken_up=False), DirectoryPast(None, is_taken_up=True)
-CRASHED, EARLIER = DirectoryPast(None, is_taken_up=False), DirectoryPast(3, is_taken_up=False)
+CLEAN, CACHED = DirectoryPast(EPOCH, is_reattached=False), DirectoryPast(None, is_reattached=True)
+CRASHED, EARLIER = DirectoryPast(None, is_reattached=False), DirectoryPast(3, is_reattached=False)
 
 
 def whole(last: list[str] | None, *used: str, **now: DirectoryPast) -> bool:

@@ -8,9 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.changes import Changes
+from pyrklog.base.changes import Changes
 from pyrklog.errors import ConfigError, StartError, TemporaryError
-from pyrklog.identity import create_paths
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import CONNECT_RETRY_SECONDS, Member
@@ -26,6 +25,7 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
 )
 from pyrklog.metastore.single_writes import Outcome
+from pyrklog.start.identity import create_paths
 
 PATH = znodes.broker_path(3)
 

@@ -76,7 +76,7 @@ def serving() -> Iterator[Callable[..., Server]]:
 
 
 def session(*ports: int, timeout_ms: int = 10_000) -> str:
-    told = watchdog.Session(
+    told = watchdog.WatchedSession(
         [("127.0.0.1", port) for port in ports], SESSION_ID, PASSWORD.hex(), timeout_ms, None
     )
     return json.dumps(told._asdict()) + "\n"

@@ -12,7 +12,6 @@ import trio.testing
 from kazoo.client import KazooClient
 
 from pyrklog.errors import TemporaryError
-from pyrklog.identity import choose_member_id, create_paths
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     CHANGED,
@@ -24,6 +23,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.metastore.zookeeper import ZooKeeperAddress, ZooKeeperSession, connect
+from pyrklog.start.identity import choose_member_id, create_paths
 from pyrklog.testing.broker import free_port
 from tests.support.flaky_pipe import FlakyPipe
 from tests.support.zookeeper_server import ZooKeeperServer

@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import (
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
+    LiveBroker,
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from pyrklog.controller.state import LiveBroker
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage
 from pyrklog.peers.channels import PeerChannels, address_of
 from pyrklog.peers.connection import Address
+from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol.inter_broker import STOP_REPLICA
 from pyrklog.protocol.observation import OBSERVE_BROKER, ObserveBrokerResponse, Outcome
 from tests.unit.peers.fake_peer import FakePeer, free_address, with_probes

@@ -14,7 +14,7 @@ from pyrklog.peers.connection import (
     PeerError,
     PeerRefusedError,
 )
-from pyrklog.protocol.inter_broker import ALTER_PARTITION
+from pyrklog.protocol.to_controller import ALTER_PARTITION
 from tests.unit.peers.fake_peer import Answer, FakePeer, echo, free_address
 
 TIMEOUT_S = 20.0

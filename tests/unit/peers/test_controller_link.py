@@ -8,32 +8,28 @@ from typing import Any
 import pytest
 import trio
 
-from pyrklog.config import load_config
-from pyrklog.controller.requests import (
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
     ProducerIdsResponse,
 )
+from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage
-from pyrklog.metadata import Metadata
 from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.znodes import ProducerIdBlock
 from pyrklog.peers.connection import Address, PeerError
 from pyrklog.peers.controller_link import ControllerLink
-from pyrklog.protocol.inter_broker import (
+from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
     AllocateProducerIdsResponse,
 )
-from pyrklog.protocol.inter_broker import (
-    AlterPartitionResponse as AlterPartitionMessage,
-)
-from pyrklog.protocol.inter_broker import (
-    ControlledShutdownResponse as ControlledShutdownMessage,
-)
+from pyrklog.protocol.to_controller import AlterPartitionResponse as AlterPartitionMessage
+from pyrklog.protocol.to_controller import ControlledShutdownResponse as ControlledShutdownMessage
 from pyrklog.testing.fake_plane import FakePlane
 from tests.unit.peers.fake_peer import FakePeer
 

@@ -6,11 +6,11 @@ from collections.abc import Generator
 import pytest
 import trio
 
-from pyrklog.controller import wire
-from pyrklog.controller.pieces import PARTITIONS_A_TURN
-from pyrklog.controller.requests import PartitionInfo, TopicPartitions, UpdateMetadataRequest
-from pyrklog.image import BrokerImage
+from pyrklog.base.pieces import PARTITIONS_A_TURN
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import PartitionInfo, TopicPartitions, UpdateMetadataRequest
 from pyrklog.peers.metadata_bodies import KEPT, MetadataBodies
+from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol.primitives import EncodeError
 
 OF_TOPIC = 100

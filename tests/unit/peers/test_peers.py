@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog import logs
-from pyrklog.config import load_config
-from pyrklog.controller.requests import (
+from pyrklog.base import logs
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
@@ -18,13 +18,13 @@ from pyrklog.controller.requests import (
     IsrChangeResult,
     PartitionInfo,
 )
-from pyrklog.dataplane import LaggingFollowers
+from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
-from pyrklog.image import BrokerImage, LeaderSpec
-from pyrklog.metadata import Metadata
 from pyrklog.metastore.embedded import open_store
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.peers import TELL_SECONDS, Peers
+from pyrklog.plane.dataplane import LaggingFollowers
+from pyrklog.plane.values import BrokerImage, LeaderSpec
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.machine import Hosted
 from pyrklog.testing.fake_plane import FakePlane

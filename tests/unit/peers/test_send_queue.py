@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller import wire
-from pyrklog.controller.requests import (
+from pyrklog.cluster import wire
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     StopReplica,

@@ -7,12 +7,12 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.image import BrokerImage
 from pyrklog.peers import witness
 from pyrklog.peers.channels import address_of
 from pyrklog.peers.connection import Address
 from pyrklog.peers.witness import Witness
 from pyrklog.peers.witnesses import View, Witnesses, is_agreed
+from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol.observation import (
     OBSERVE_BROKER,
     ObserveBrokerRequest,

@@ -17,16 +17,14 @@ from pyrklog.protocol.fields import (
     WireType,
     field_table,
 )
-from pyrklog.protocol.inter_broker import (
+from pyrklog.protocol.inter_broker import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from pyrklog.protocol.observation import OBSERVE_BROKER
+from pyrklog.protocol.registry import API_KEYS, find_api
+from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
-    LEADER_AND_ISR,
-    STOP_REPLICA,
-    UPDATE_METADATA,
 )
-from pyrklog.protocol.observation import OBSERVE_BROKER
-from pyrklog.protocol.registry import API_KEYS, find_api
 from pyrklog.protocol.verification import REPLICA_DIGEST, STATE_CHANGES
 
 EXAMPLES = int(os.environ.get("PROTOCOL_EXAMPLES", "5"))

@@ -6,25 +6,11 @@ import pytest
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.inter_broker import (
-    ALLOCATE_PRODUCER_IDS,
-    ALTER_PARTITION,
-    CONTROLLED_SHUTDOWN,
     FULL_REQUEST,
     INCREMENTAL_REQUEST,
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlteredPartition,
-    AlteredTopic,
-    AlterPartitionPartition,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionTopic,
-    BrokerState,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -32,7 +18,6 @@ from pyrklog.protocol.inter_broker import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
-    RemainingPartition,
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -44,6 +29,23 @@ from pyrklog.protocol.inter_broker import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
+)
+from pyrklog.protocol.to_controller import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    CONTROLLED_SHUTDOWN,
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
 )
 
 TOPIC_ID = bytes(range(1, 17))

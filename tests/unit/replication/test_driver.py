@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.config import load_config
-from pyrklog.controller.requests import (
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -21,13 +21,13 @@ from pyrklog.controller.requests import (
     TopicPartitions,
     UpdateMetadataRequest,
 )
+from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
-from pyrklog.identity import create_paths
-from pyrklog.image import BrokerImage
-from pyrklog.metadata import Metadata
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
+from pyrklog.plane.values import BrokerImage
 from pyrklog.replication.driver import ReplicationDriver
+from pyrklog.start.identity import create_paths
 from pyrklog.testing.fake_plane import FakePlane
 
 BROKERS = [BrokerImage(1, None, [("PLAINTEXT", "here", 9092)])]

@@ -1,6 +1,6 @@
 """Which orders of the controller a broker follows."""
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
     NO_TOPIC_ID,
@@ -12,7 +12,7 @@ from pyrklog.controller.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.image import FollowerSpec, LeaderSpec
+from pyrklog.plane.values import FollowerSpec, LeaderSpec
 from pyrklog.replication.machine import LeadershipDecision, Replicas, StopDecision
 
 ME, OTHER = 1, 2

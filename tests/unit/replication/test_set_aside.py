@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.controller.requests import (
+from pyrklog.cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplica,
@@ -17,11 +17,11 @@ from pyrklog.controller.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.identity import create_paths
-from pyrklog.image import BrokerImage
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import Node, StoreFailedError, Watch
+from pyrklog.plane.values import BrokerImage
+from pyrklog.start.identity import create_paths
 from tests.unit.replication.test_driver import BROKERS, Bench, topic
 
 OTHER_ID = b"2" * 16

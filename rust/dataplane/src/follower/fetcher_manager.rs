@@ -123,7 +123,7 @@ impl Inner {
     ) -> std::io::Result<Arc<Mailbox>> {
         let mailbox = Arc::new(Mailbox::new()?);
         #[cfg(feature = "sim")]
-        if manager.services.is_by_hand() {
+        if manager.services.is_simulated() {
             self.mailboxes.insert(id, Arc::clone(&mailbox));
             return Ok(mailbox);
         }

@@ -141,7 +141,7 @@ impl Following {
                 && followed.partition.is_throttled_following(node_id)
             {
                 due(quota.look_ms(now_ms));
-            } else if log.gated_end() < log.log_end_offset()
+            } else if log.durable_end_offset() < log.log_end_offset()
                 && !(is_injected(Fault::AskWhileWriting) && log.is_being_written())
             {
                 wanted.waits_for_gate = true;

@@ -111,13 +111,13 @@ impl Connection {
     /// Whether nobody outside its thread knows it by its token: between two requests.
     pub fn is_movable(&self) -> bool {
         let client = &self.client;
-        let is_held = client.hold.is_some() || client.parked.is_some();
-        self.is_quiet() && !is_held && !client.is_closing && !client.ended
+        let is_held = client.hold.is_some() || client.produces.parked.is_some();
+        self.is_quiet() && !is_held && !client.is_closing && !client.context.ended
     }
 
     /// Another thread serves it from now on, under another token.
     pub fn arrive(&mut self, token: Token, now_ms: i64) {
-        self.client.token = token;
+        self.client.context.token = token;
         self.client.timer_ms = NEVER_MS;
         // Events of the thread that it left are lost: it has to look for itself.
         self.readable = true;

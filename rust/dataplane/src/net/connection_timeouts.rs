@@ -1,16 +1,19 @@
-//! Deadlines of one connection, and the rare look at all of them: idle ones, slow ones, memory
-//! that is no longer needed.
+//! The timers of a connection: when each is due, and what happens then.
+//!
+//! A deadline is not stored: it follows from what the connection waits for, so that there is none to
+//! be set back and an idle connection has none. Two fire in time, through the thread's heap
+//! ([`pyrklog_base::timers`]): that of the client's requests (`client_timers` in the requests crate
+//! has one for each kind) and that of a reader that sends. The others are for what is rare, and wait
+//! for the next look at all connections.
 
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_requests::admission::Looked;
-use pyrklog_requests::client::Exclusive;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
-use pyrklog_requests::produce::back_pressure;
-use pyrklog_requests::{admission, fetch, list_offsets};
+use pyrklog_requests::{admission, client_timers, resume};
 
 /// The longest time between two looks at all connections.
 const SWEEP_MAX_MS: i64 = 30_000;
@@ -42,50 +45,118 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
     }
 }
 
-/// A timer of the connection fired: what has run out of time is answered.
-pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
-    conn.client.timer_ms = NEVER_MS;
-    let now_ms = cx.now.mono_ms;
-    for produce in &mut conn.client.pending {
-        if produce.deadline_ms <= now_ms {
-            produce.time_out();
+/// What a connection may be late with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// What a request that waits may be late with (`client_timers`).
+    Client,
+    /// A reader that sends, and may hang with its disk.
+    SendingReader,
+    /// Nothing is under way and no byte moves (`connections.max.idle.ms`).
+    Idle,
+    /// The peer takes nothing of what it asked for: it is as good as gone, whatever is pending.
+    TakesNothing,
+    /// A frame that does not come to its end.
+    SlowFrame,
+    /// Memory of frames that were received.
+    SpareMemory,
+    /// A frame of which nothing comes while receive memory is short.
+    StalledFrame,
+    /// The frame of the one connection that may exceed that memory.
+    ExemptFrame,
+    /// Replies that the peer does not take while memory for replies is short.
+    UnreadReplies,
+}
+
+/// Those that fire in time.
+const PRECISE: [Timer; 2] = [Timer::Client, Timer::SendingReader];
+
+/// Those that are looked at with all connections.
+const SWEPT: [Timer; 7] = [
+    Timer::Idle,
+    Timer::TakesNothing,
+    Timer::SlowFrame,
+    Timer::SpareMemory,
+    Timer::StalledFrame,
+    Timer::ExemptFrame,
+    Timer::UnreadReplies,
+];
+
+impl Timer {
+    /// When it is due, monotonic milliseconds; [`NEVER_MS`] while it is not set.
+    fn due_ms(self, cx: &Context, conn: &Connection) -> i64 {
+        let client = &conn.client;
+        let (active_ms, partial_ms) = (conn.active_ms, conn.partial_since_ms);
+        let max_idle_ms = cx.services.config.connections_max_idle_ms;
+        let is_short = || cx.services.budget.is_exhausted() && partial_ms < cx.now.mono_ms;
+        match self {
+            Timer::Client => client_timers::due_ms(client),
+            Timer::SendingReader => conn.sending_reader.due_ms,
+            Timer::Idle | Timer::TakesNothing | Timer::SlowFrame if max_idle_ms <= 0 => NEVER_MS,
+            Timer::Idle if conn.is_quiet() && client.hold.is_none() => {
+                after(active_ms, max_idle_ms)
+            }
+            Timer::TakesNothing if conn.sending == Sending::Full => after(active_ms, max_idle_ms),
+            Timer::SlowFrame => after(partial_ms, max_idle_ms),
+            Timer::SpareMemory if conn.received.is_empty() => after(active_ms, KEEP_MEMORY_MS),
+            Timer::StalledFrame if is_short() => after(active_ms, STALLED_MS),
+            Timer::ExemptFrame if is_short() && cx.services.budget.is_exempt(client.context.id) => {
+                after(partial_ms, EXEMPT_MAX_MS)
+            }
+            Timer::UnreadReplies => admission::unread_due_ms(cx, client),
+            Timer::Idle
+            | Timer::TakesNothing
+            | Timer::SpareMemory
+            | Timer::StalledFrame
+            | Timer::ExemptFrame => NEVER_MS,
         }
     }
-    match &conn.client.exclusive {
-        Some(Exclusive::Fetch(work)) if work.due_ms() <= now_ms => {
-            fetch::expire(cx, &mut conn.client)?
+
+    /// What happens when it is due; an error closes the connection.
+    fn fire(self, cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+        let protocol = |reason: &str| Err(Close::Protocol(reason.to_owned()));
+        match self {
+            Timer::Client => client_timers::expire(cx, &mut conn.client)?,
+            Timer::SendingReader => output::check_reader(cx, conn)?,
+            Timer::Idle | Timer::TakesNothing | Timer::SlowFrame => return Err(Close::Idle),
+            Timer::SpareMemory => conn.received.shrink(&cx.services.budget),
+            Timer::StalledFrame | Timer::ExemptFrame => {
+                return protocol("its frame stopped arriving while receive memory was short");
+            }
+            Timer::UnreadReplies => {
+                return protocol("its replies stayed unread while memory for replies was short");
+            }
         }
-        Some(Exclusive::ListOffsets(work)) if work.due_ms() <= now_ms => {
-            list_offsets::expire(cx, &mut conn.client)?;
-        }
-        _ => {}
+        Ok(())
     }
-    output::check_reader(cx, conn)?;
-    back_pressure::expire(cx, &mut conn.client);
-    let next_ms = next_due_ms(conn);
-    cx.timers
-        .want(conn.client.token, next_ms, &mut conn.client.timer_ms);
+}
+
+/// The first moment that lies more than `limit_ms` behind `since_ms`.
+fn after(since_ms: i64, limit_ms: i64) -> i64 {
+    since_ms.saturating_add(limit_ms).saturating_add(1)
+}
+
+fn fire_due(timers: &[Timer], cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    for timer in timers {
+        if timer.due_ms(cx, conn) <= cx.now.mono_ms {
+            timer.fire(cx, conn)?;
+        }
+    }
     Ok(())
 }
 
-/// The earliest deadline of a connection.
-fn next_due_ms(conn: &Connection) -> i64 {
-    let waiting = conn
-        .client
-        .pending
-        .iter()
-        .filter(|produce| !produce.is_done());
-    let produce_ms = waiting.map(|produce| produce.deadline_ms).min();
-    let exclusive_ms = match &conn.client.exclusive {
-        Some(Exclusive::Fetch(work)) => work.due_ms(),
-        Some(Exclusive::ListOffsets(work)) => work.due_ms(),
-        _ => NEVER_MS,
-    };
-    produce_ms
-        .unwrap_or(NEVER_MS)
-        .min(exclusive_ms)
-        .min(conn.sending_reader.due_ms)
-        .min(back_pressure::due_ms(&conn.client))
+/// The connection's entry in the heap is due: what has run out of time is answered.
+pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
+    conn.client.timer_ms = NEVER_MS;
+    fire_due(&PRECISE, cx, conn)?;
+    let due_ms = PRECISE.map(|timer| timer.due_ms(cx, conn));
+    let next_ms = due_ms.into_iter().min().unwrap_or(NEVER_MS);
+    cx.timers.want(
+        conn.client.context.token,
+        next_ms,
+        &mut conn.client.timer_ms,
+    );
+    Ok(())
 }
 
 /// What is to become of a connection.
@@ -101,45 +172,22 @@ pub enum Verdict {
 
 /// Looks at one connection.
 pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
-    let now_ms = cx.now.mono_ms;
-    let silent_ms = now_ms - conn.active_ms;
-    let max_idle_ms = cx.services.config.connections_max_idle_ms;
-    if max_idle_ms > 0 {
-        let is_idle = conn.is_quiet() && conn.client.hold.is_none() && silent_ms > max_idle_ms;
-        // A peer that takes nothing of what it asked for is as good as gone, whatever is pending.
-        let takes_nothing = conn.sending == Sending::Full && silent_ms > max_idle_ms;
-        let is_slow = now_ms.saturating_sub(conn.partial_since_ms) > max_idle_ms;
-        if is_idle || takes_nothing || is_slow {
-            return Verdict::Close(Close::Idle);
-        }
-    }
-    conn.client.refused.forget_old(now_ms);
-    let budget = std::sync::Arc::clone(&cx.services.budget);
-    let budget = &*budget;
-    if conn.received.is_empty() && silent_ms > KEEP_MEMORY_MS {
-        conn.received.shrink(budget);
-    }
-    if budget.is_exhausted() && conn.partial_since_ms < now_ms {
-        let partial_ms = now_ms - conn.partial_since_ms;
-        let is_too_slow = budget.is_exempt(conn.client.id) && partial_ms > EXEMPT_MAX_MS;
-        if silent_ms > STALLED_MS || is_too_slow {
-            let reason = "its frame stopped arriving while receive memory was short";
-            return Verdict::Close(Close::Protocol(reason.into()));
-        }
+    conn.client.produces.refused.forget_old(cx.now.mono_ms);
+    if let Err(close) = fire_due(&SWEPT, cx, conn) {
+        return Verdict::Close(close);
     }
     match admission::look(cx, &mut conn.client) {
-        Ok(Looked::Keep) => {}
-        Ok(Looked::GoOn) => return Verdict::Visit,
-        Ok(Looked::FinishFetch) => {
-            return match fetch::finish_waiting(cx, &mut conn.client) {
+        Looked::Keep => {}
+        Looked::GoOn => return Verdict::Visit,
+        Looked::FinishFetch => {
+            return match resume::finish_fetch(cx, &mut conn.client) {
                 Ok(()) => Verdict::Visit,
                 Err(close) => Verdict::Close(close),
             };
         }
-        Err(close) => return Verdict::Close(close),
     }
     if conn.client.hold == Some(Hold::Memory) {
-        if budget.allows(conn.client.id) {
+        if cx.services.budget.allows(conn.client.context.id) {
             conn.client.hold = None;
             return Verdict::Visit;
         }

@@ -75,7 +75,7 @@ impl Connections {
 
     /// Puts back what [`Connections::take`] gave.
     pub fn put_back(&mut self, connection: Box<Connection>) {
-        if let Some(slot) = self.slot(connection.client.token) {
+        if let Some(slot) = self.slot(connection.client.context.token) {
             slot.connection = Some(connection);
         }
     }
@@ -95,7 +95,7 @@ impl Connections {
         self.slots
             .iter()
             .filter_map(|slot| slot.connection.as_ref())
-            .map(|connection| connection.client.token)
+            .map(|connection| connection.client.context.token)
             .collect()
     }
 

@@ -22,17 +22,17 @@ const RECEIVES_PER_VISIT: usize = 2;
 pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
     if conn.client.is_closing {
         conn.received.clear(&cx.services.budget);
-        cx.services.budget.release(conn.client.id);
+        cx.services.budget.release(conn.client.context.id);
         return Ok(());
     }
     if !conn.received.is_empty() && !conn.is_busy() {
         work_on_kept(cx, conn)?;
     }
     for _ in 0..RECEIVES_PER_VISIT {
-        if conn.is_busy() || !conn.readable || conn.client.ended || cx.is_draining {
+        if conn.is_busy() || !conn.readable || conn.client.context.ended || cx.is_draining {
             break;
         }
-        if !cx.services.budget.allows(conn.client.id) {
+        if !cx.services.budget.allows(conn.client.context.id) {
             conn.client.hold = Some(Hold::Memory);
             cx.is_hungry = true;
             break;
@@ -41,7 +41,7 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
     }
     if conn.received.is_empty() {
         // Whoever has sent nothing must not keep the turn of those who are in the middle.
-        cx.services.budget.release(conn.client.id);
+        cx.services.budget.release(conn.client.context.id);
         back_pressure::note_empty(&mut conn.client, conn.readable);
     }
     note_partial(cx, conn);
@@ -81,14 +81,14 @@ fn received(
 ) -> Result<usize, Close> {
     match result {
         Ok(0) => {
-            conn.client.ended = true;
+            conn.client.context.ended = true;
             conn.readable = false;
             Ok(0)
         }
         Ok(count) => {
             // A short read has emptied the socket: the next bytes raise a new event. An end that
             // was told of already raises none.
-            conn.readable = count == room || conn.client.hung_up;
+            conn.readable = count == room || conn.client.context.hung_up;
             conn.active_ms = cx.now.mono_ms;
             cx.statistics.received_bytes.add(count as u64);
             Ok(count)
@@ -142,7 +142,7 @@ fn work_on(
         at += LENGTH_LEN + content_len;
     }
     if at > start {
-        cx.services.budget.release(conn.client.id);
+        cx.services.budget.release(conn.client.context.id);
     }
     Ok(at)
 }

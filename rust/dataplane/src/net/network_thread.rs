@@ -25,13 +25,12 @@ use crate::net::network::Network;
 use crate::net::{connection_timeouts, output};
 use pyrklog_base::alarm::Alarm;
 use pyrklog_base::clock::mono_ns;
-use pyrklog_base::ids::{COPY_BUFFER_BYTES, NEVER_MS, Place, RECEIVE_BUFFER_BYTES, Token};
+use pyrklog_base::ids::{COPY_BUFFER_BYTES, NEVER_MS, RECEIVE_BUFFER_BYTES, Token};
 use pyrklog_base::inbox::Inbox;
-use pyrklog_requests::client::{Client, Exclusive};
 use pyrklog_requests::context::{Context, borrow_memory};
+use pyrklog_requests::delayed::Delayed;
 use pyrklog_requests::outcome::{Close, Hold};
-use pyrklog_requests::produce::back_pressure;
-use pyrklog_requests::{admission, control_replies, control_requests, fetch, produce};
+use pyrklog_requests::{admission, control_replies, produce, resume};
 
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -116,7 +115,7 @@ impl NetworkThread {
         for message in self.inbox.close() {
             if let Message::Move(mut conn) = message {
                 conn.received.clear(&self.cx.services.budget);
-                self.cx.services.budget.release(conn.client.id);
+                self.cx.services.budget.release(conn.client.context.id);
             }
         }
     }
@@ -151,33 +150,6 @@ impl NetworkThread {
             self.next_sweep_ms = self.next_sweep_ms.min(soon_ms);
         }
         self.cx.outbox.deliver(&*self.cx.services.logs);
-    }
-
-    /// Turns on the caller's thread until there is nothing to do at this time.
-    #[cfg(feature = "sim")]
-    pub fn run_by_hand(&mut self) {
-        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
-        let mut messages = Vec::new();
-        loop {
-            events.clear();
-            let at_once = Timespec::default();
-            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&at_once));
-            let is_idle = events.is_empty()
-                && self.cx.again.is_empty()
-                && !self.cx.heavy.has_waiting()
-                && self.inbox.is_empty()
-                && self.due_ms() > pyrklog_base::clock::mono_ms();
-            if is_idle {
-                return;
-            }
-            self.turn(&events, &mut messages);
-        }
-    }
-
-    /// When [`NetworkThread::run_by_hand`] has something to do without anything happening.
-    #[cfg(feature = "sim")]
-    pub fn next_due_ms(&self) -> i64 {
-        self.due_ms()
     }
 
     #[cfg(feature = "testing")]
@@ -241,17 +213,14 @@ impl NetworkThread {
             conn.writable = true;
         }
         let ends = flags.contains(EventFlags::RDHUP);
-        if ends && !conn.client.hung_up {
-            control_requests::tell_gone(&self.cx.services, &conn.client);
+        if ends && !conn.client.context.hung_up {
+            control_replies::tell_gone(&self.cx.services, &conn.client);
         }
-        conn.client.hung_up |= ends;
-        if ends
-            && matches!(&conn.client.exclusive, Some(Exclusive::Fetch(work)) if !work.is_reading())
+        conn.client.context.hung_up |= ends;
+        if ends && matches!(&conn.client.delayed, Some(Delayed::Fetch(work)) if !work.is_reading())
         {
             // The peer sends nothing more: it gets what there is, then the end.
-            self.with(token, |cx, conn| {
-                fetch::finish_waiting(cx, &mut conn.client)
-            });
+            self.with(token, |cx, conn| resume::finish_fetch(cx, &mut conn.client));
         }
         self.list(token);
     }
@@ -310,7 +279,7 @@ impl NetworkThread {
         }
         match conn.affinity.to {
             Some(to) if conn.is_movable() && !self.cx.is_draining => {
-                self.connections.forget(conn.client.token);
+                self.connections.forget(conn.client.context.token);
                 let _ = epoll::delete(&self.epoll, &conn.socket);
                 let count = self.connections.len() as u64;
                 self.cx.statistics.connections.set(count);
@@ -330,7 +299,7 @@ impl NetworkThread {
             )?;
         }
         for round in 0.. {
-            borrow_memory(&mut self.cx, &mut conn.client);
+            borrow_memory(&mut self.cx, &mut conn.client.out);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
             produce::reply::send_done(&mut self.cx, &mut conn.client)?;
             // Another thread wakes up while this one sends; who waits on this one goes first, where
@@ -338,7 +307,7 @@ impl NetworkThread {
             conn.gave_way = self.cx.outbox.has_own() && !self.balancer.measures();
             self.cx.outbox.deliver(&*self.cx.services.logs);
             if conn.gave_way {
-                self.cx.again.push(conn.client.token);
+                self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }
             output::flush(
@@ -354,21 +323,19 @@ impl NetworkThread {
                 break;
             }
             if round == ROUNDS_PER_VISIT {
-                self.cx.again.push(conn.client.token);
+                self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }
         }
-        let is_over = conn.client.ended || conn.client.is_closing || self.cx.is_draining;
+        let is_over = conn.client.context.ended || conn.client.is_closing || self.cx.is_draining;
         let is_held = matches!(
             conn.client.hold,
             Some(Hold::Parked | Hold::Heavy | Hold::Replies { .. })
         );
         if is_over && conn.is_quiet() && !is_held {
-            return Err(match conn.client {
-                Client {
-                    is_closing: true, ..
-                } => Close::Silently,
-                Client { ended: true, .. } => Close::Peer,
+            return Err(match &conn.client {
+                client if client.is_closing => Close::Silently,
+                client if client.context.ended => Close::Peer,
                 _ => Close::Shutdown,
             });
         }
@@ -422,10 +389,7 @@ impl NetworkThread {
         self.cx.is_draining = true;
         self.drain_deadline_ms = deadline_ms;
         for token in self.connections.tokens() {
-            self.with(token, |cx, conn| match conn.client.exclusive {
-                Some(Exclusive::Fetch(_)) => fetch::finish_waiting(cx, &mut conn.client),
-                _ => Ok(()),
-            });
+            self.with(token, |cx, conn| resume::finish_fetch(cx, &mut conn.client));
         }
     }
 
@@ -451,29 +415,8 @@ impl NetworkThread {
                 &self.network.inboxes,
             );
         }
-        self.connections.forget(conn.client.token);
-        if !conn.client.hung_up {
-            control_requests::tell_gone(&self.cx.services, &conn.client);
-        }
-        match conn.client.exclusive.take() {
-            Some(Exclusive::Fetch(work)) => fetch::abandon(&self.cx, *work),
-            Some(Exclusive::ListOffsets(work)) => work.forget_doubts(conn.client.token),
-            _ => {}
-        }
-        let place = Place {
-            thread: self.cx.thread,
-            token: conn.client.token,
-        };
-        if conn.client.hold == Some(Hold::ControlFull) {
-            self.cx.services.channel.forget(place);
-        }
-        control_replies::pass_unused_turn(&self.cx.services, &mut conn.client);
-        back_pressure::forget(&mut conn.client, place);
-        admission::forget(&self.cx, &mut conn.client);
-        for produce in &conn.client.pending {
-            produce.forget_waiters();
-        }
-        self.cx.services.budget.release(conn.client.id);
+        self.connections.forget(conn.client.context.token);
+        resume::end(&self.cx, &mut conn.client);
         conn.received.clear(&self.cx.services.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);
         if conn.sending == Sending::Reader {

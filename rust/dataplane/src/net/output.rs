@@ -68,7 +68,7 @@ pub fn flush(
             let method = choose(config, conn.client.out.file_len());
             hand_to_reader(cx, conn, method, inboxes);
         }
-        Stop::TurnOver => cx.again.push(conn.client.token),
+        Stop::TurnOver => cx.again.push(conn.client.context.token),
         Stop::PeerGone => return Err(Close::Peer),
         Stop::ReadFailed(reason) => return Err(Close::Storage(reason)),
     }
@@ -88,7 +88,7 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method, inbox
         method,
         place: Place {
             thread: cx.thread,
-            token: conn.client.token,
+            token: conn.client.context.token,
         },
         stop: Stop::Done,
         sent: 0,
@@ -100,7 +100,7 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method, inbox
     let due_ms = cx.now.mono_ms + SEND_PATIENCE_MS;
     conn.sending_reader.due_ms = due_ms;
     cx.timers
-        .want(conn.client.token, due_ms, &mut conn.client.timer_ms);
+        .want(conn.client.context.token, due_ms, &mut conn.client.timer_ms);
     // Never refused: a connection has one at most.
     let _taken = cx.services.readers.submit(queue, Box::new(work));
 }

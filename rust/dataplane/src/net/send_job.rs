@@ -13,7 +13,7 @@ use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_requests::out_queue::OutQueue;
 use pyrklog_storage::reader_pool::ReaderPool;
-use pyrklog_storage::reader_queue::{Desk, Job, Step};
+use pyrklog_storage::reader_queue::{Job, ReaderWorker, Step};
 
 /// How long a reader waits for a full socket before it turns to other work.
 const SOCKET_PATIENCE_MS: i64 = 5;
@@ -47,10 +47,10 @@ pub struct SendWork {
 }
 
 impl Job for SendWork {
-    fn run(mut self: Box<Self>, desk: &Desk<'_>, buffer: &mut Vec<u8>) {
+    fn run(mut self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
         buffer.resize(COPY_BUFFER_BYTES, 0);
         self.step.begin();
-        let next = send(desk, &mut self, buffer);
+        let next = send(worker, &mut self, buffer);
         self.step.end();
         match next {
             Some(next) => {
@@ -59,6 +59,7 @@ impl Job for SendWork {
                 let _taken = readers.submit(next, self);
             }
             None => {
+                self.readers.count_done();
                 let mailbox = Arc::clone(&self.mailbox);
                 mailbox.post(self.place, self);
             }
@@ -68,6 +69,11 @@ impl Job for SendWork {
     fn is_bounded(&self) -> bool {
         false
     }
+
+    fn is_counted(&self) -> bool {
+        // Once, with its last leg.
+        false
+    }
 }
 
 /// Reads what a consumer of old data will ask for next: bytes from a position on.
@@ -75,7 +81,7 @@ impl Job for SendWork {
 struct ReadAhead(SegmentBytes, u64);
 
 impl Job for ReadAhead {
-    fn run(self: Box<Self>, _desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
+    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         self.0.load_ahead(self.1);
     }
 
@@ -85,8 +91,8 @@ impl Job for ReadAhead {
 }
 
 /// Sends; the answer is the queue to go on at, if this one cannot or should not.
-fn send(desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
-    let id = desk.queue.id;
+fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
+    let id = worker.queue.id;
     let readers = Arc::clone(&work.readers);
     let ahead = |bytes: &SegmentBytes, position: u64| {
         let job = Box::new(ReadAhead(bytes.clone(), position));
@@ -123,17 +129,17 @@ fn send(desk: &Desk<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<Queue
                 bulk_out(socket, &mut work.out, buffer, &bulk, &mut work.window_bytes)
             }
         };
-        desk.step();
+        worker.step();
         work.step.begin();
         let sent = before - work.out.len();
         sent_here += sent;
         work.sent += sent;
         match work.stop {
             Stop::WouldRead => return work.out.next_queue(),
-            Stop::TurnOver if sent_here < SEND_PER_JOB_BYTES || desk.queue.waiting() == 0 => {}
+            Stop::TurnOver if sent_here < SEND_PER_JOB_BYTES || worker.queue.waiting() == 0 => {}
             Stop::TurnOver => return Some(id),
             // Patience is for readers that have nothing else to do: slow peers must not hold all.
-            Stop::SocketFull if desk.queue.waiting() == 0 && wait_writable(&work.socket) => {}
+            Stop::SocketFull if worker.queue.waiting() == 0 && wait_writable(&work.socket) => {}
             _ => return None,
         }
     }

@@ -5,7 +5,7 @@
 //! is resident (preadv2 with RWF_NOWAIT) and leaves the rest to a reader. *sendfile* hands each
 //! range to sendfile(2), which can wait for the disk after any check of residency: readers only.
 //! What a reader finds outside the page cache it reads into *windows*, and leaves the page cache
-//! alone (docs/reads.md); with `fetch.read.path=sendfile` the page cache is used for that, too.
+//! alone (reads.md); with `fetch.read.path=sendfile` the page cache is used for that, too.
 //!
 //! The kernel keeps back the last short segment of what is sent with a promise of more. The promise is
 //! given only where more stands in the queue, and taken back before the thread waits for a disk or turns
@@ -44,7 +44,7 @@ pub enum Method {
 
 /// The method for a queue with `file_len` file bytes: the whole rule of `fetch.read.path`.
 /// sendfile(2) costs half the CPU of a copy on kernels that send page-cache pages in place, also over
-/// loopback (docs/benchmarks.md); a small reply is cheaper to copy than to hand to another thread.
+/// loopback (benchmarks.md); a small reply is cheaper to copy than to hand to another thread.
 pub fn choose(config: ReadPath, file_len: usize) -> Method {
     match config {
         ReadPath::Auto if file_len >= SENDFILE_MIN_BYTES => Method::Bulk,

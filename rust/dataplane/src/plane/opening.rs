@@ -12,7 +12,7 @@ use pyrklog_storage::block_cache;
 use pyrklog_storage::log_dir::LogDirState;
 use pyrklog_storage::log_manager::LogManager;
 use pyrklog_storage::muted_queue::MutedQueue;
-use pyrklog_storage::placement::Placement;
+use pyrklog_storage::partition_dirs::PartitionDirs;
 use pyrklog_storage::syncer_queue::Deletion;
 
 /// Segments, over all logs of a directory, that may have files open for reading only, three each; and
@@ -29,7 +29,7 @@ pub fn open_dir(
     disk: &Arc<dyn Disk>,
     path: &Path,
     index: usize,
-    placement: &Placement,
+    partition_dirs: &PartitionDirs,
 ) -> Result<(Arc<LogDirState>, Vec<block_cache::Note>), LogDirError> {
     let descriptors = connections_max(usize::MAX);
     let segments = descriptors / OPEN_SEGMENTS_SHARE / config.log_dirs.len();
@@ -54,7 +54,7 @@ pub fn open_dir(
     let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
     let dir = LogDirState::new(index, files, config, park);
     for folder in folders {
-        placement.found(folder.topic, folder.partition, folder.topic_id, &dir);
+        partition_dirs.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }
     for folder in deleted {
         dir.syncer.delete_later(0, Deletion::Folder(folder));

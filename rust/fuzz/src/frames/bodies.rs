@@ -21,7 +21,7 @@ type PartitionToProduce<'a> = (i32, Option<&'a [u8]>);
 const TOPICS_MAX: usize = 3;
 const PARTITIONS_MAX: usize = 3;
 
-/// Appends a body and returns its facts, as they are to be read back.
+/// Appends a body and returns the facts to be read back.
 pub fn write(script: &mut Script<'_>, key: i16, version: i16, out: &mut Vec<u8>) -> Facts {
     match key {
         key::PRODUCE => produce(script, version, out),

@@ -1,4 +1,4 @@
-//! LZ4 frames, to the extent that Kafka's clients read them: independent blocks, no dictionary.
+//! LZ4 frames as Kafka's clients read them: independent blocks, no dictionary.
 //!
 //! ```text
 //! magic 04 22 4d 18
@@ -11,8 +11,8 @@
 //! 0 as u32; [XXH32 of the content]
 //! ```
 //!
-//! Numbers are little-endian. What follows the frame is ignored, and so is the content's checksum,
-//! as by Java's clients; a batch has its own.
+//! Numbers are little-endian. As in Java's clients, bytes behind the frame and the content's
+//! checksum are ignored; a batch has its own.
 
 use std::io;
 
@@ -27,10 +27,10 @@ const VERSION: u8 = 1 << 6;
 const INDEPENDENT: u8 = 1 << 5;
 const BLOCK_CHECKSUMS: u8 = 1 << 4;
 const CONTENT_SIZE: u8 = 1 << 3;
-/// The version's bits, and those that must not be set.
+/// The version's bits, and bits that must be 0.
 const VERSION_MASK: u8 = 0b1100_0011;
 const NOT_COMPRESSED: u32 = 1 << 31;
-/// What clients write: blocks of 64 KiB, no checksums but the descriptor's.
+/// As clients write: blocks of 64 KiB, no checksum but the descriptor's.
 const WRITTEN_FLG: u8 = VERSION | INDEPENDENT;
 const WRITTEN_BD: u8 = 4 << 4;
 const WRITTEN_BLOCK_BYTES: usize = 64 * 1024;
@@ -39,7 +39,6 @@ fn corrupt(reason: impl ToString) -> DecompressError {
     DecompressError::corrupt(Compression::Lz4, reason)
 }
 
-/// Expands one frame.
 pub(super) fn decode(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError> {
     let cut_off = || corrupt("the frame is cut off");
     let (flg, block_bytes_max, mut rest) = decode_descriptor(body)?;
@@ -72,7 +71,7 @@ pub(super) fn decode(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressE
     }
 }
 
-/// FLG, the size of blocks, and what follows the frame's header.
+/// FLG, the size of blocks, and the bytes behind the frame's header.
 fn decode_descriptor(body: &[u8]) -> Result<(u8, usize, &[u8]), DecompressError> {
     let cut_off = || corrupt("the frame's header is cut off");
     let rest = body
@@ -109,7 +108,7 @@ fn header_checksum(descriptor: &[u8]) -> u8 {
     second
 }
 
-/// Expands a block into a guess of its size, and a larger one while that is too small.
+/// Expands a block into a guessed size, and a larger one while that is too small.
 fn decode_block(
     data: &[u8],
     block_bytes_max: usize,
@@ -143,7 +142,6 @@ fn decode_block(
     }
 }
 
-/// Appends `records` as one frame.
 pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     let descriptor = [WRITTEN_FLG, WRITTEN_BD];
     out.extend_from_slice(&MAGIC);

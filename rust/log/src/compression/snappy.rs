@@ -7,7 +7,7 @@
 //! 16  …  blocks: i32 length, raw snappy block
 //! ```
 //!
-//! A header may come again between blocks, where streams were joined.
+//! Joined streams repeat the header between blocks.
 
 use std::io;
 
@@ -18,16 +18,14 @@ use super::{DecompressError, Sink};
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const HEADER_BYTES: usize = 16;
 const VERSION: [u8; 4] = [0, 0, 0, 1];
-/// Size of the pieces that Java's library compresses one by one.
 const BLOCK_BYTES: usize = 32 * 1024;
-/// The longest copy, 64 bytes, takes three bytes of a block: no block expands more than this.
+/// The longest copy, 64 bytes, takes three bytes of a block.
 const EXPANSION_MAX: usize = 24;
 
 fn corrupt(reason: impl ToString) -> DecompressError {
     DecompressError::corrupt(Compression::Snappy, reason)
 }
 
-/// Expands either form.
 pub(super) fn decode(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError> {
     if !body.starts_with(&MAGIC) {
         return decode_block(body, sink);
@@ -72,7 +70,6 @@ fn decode_block(block: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError
     })
 }
 
-/// Appends `records` in the framing of Java's library.
 pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION);

@@ -119,7 +119,7 @@ fn snappy_is_read_raw_and_framed() {
     assert_eq!(expanded(Compression::Snappy, &raw), Ok(records.clone()));
     let framed = compressed(Compression::Snappy, &records);
     assert_eq!(framed[..16], *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01");
-    // Two streams joined, each with its header.
+    // Two joined streams, each with its header.
     let joined = [framed.clone(), framed].concat();
     assert_eq!(
         expanded(Compression::Snappy, &joined),
@@ -129,7 +129,7 @@ fn snappy_is_read_raw_and_framed() {
 
 #[test]
 fn snappy_blocks_do_not_lie_about_their_size() {
-    // A raw block that announces 5 MiB, and then ends.
+    // A raw block that announces 5 MiB and ends.
     let lie = [0x80, 0x80, 0xc0, 0x02];
     assert!(matches!(
         expanded(Compression::Snappy, &lie),
@@ -143,8 +143,7 @@ fn snappy_blocks_do_not_lie_about_their_size() {
     ));
 }
 
-/// Frames of 64 KiB blocks as the reference tool describes them: the descriptor's checksum of
-/// `60 40` is 82.
+/// Frames of 64 KiB blocks as by the reference tool; the descriptor's checksum of `60 40` is 82.
 #[test]
 fn lz4_frames_have_the_bytes_that_clients_expect() {
     let frame = compressed(Compression::Lz4, b"abc");

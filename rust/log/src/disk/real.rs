@@ -29,21 +29,20 @@ mod past_cache;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
-/// Slices that one call takes at most (IOV_MAX).
+/// Slices per call at most (IOV_MAX).
 const SLICES_MAX: usize = 1024;
 
-/// What one call asks the system to read ahead: it cuts what is longer than a device's own read-ahead
-/// and its largest request.
+/// Read-ahead per call: the kernel cuts longer requests than the device's read-ahead and largest
+/// request.
 const AHEAD_STEP_BYTES: u64 = 128 << 10;
 
-/// The page cache gives written pages up as soon as they are on the disk (Linux 6.14).
+/// Drops written pages from the page cache once they are on the disk (Linux 6.14).
 const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Whether [`RWF_DONTCACHE`] was refused yet.
+/// Whether [`RWF_DONTCACHE`] is still accepted.
 static DROPS_BEHIND: AtomicBool = AtomicBool::new(true);
 
-/// Lock files held by this process, as (device, inode): fcntl locks do not exclude their own
-/// process, so that is done here.
+/// Lock files of this process as (device, inode): fcntl locks do not exclude their own process.
 static HELD_LOCKS: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
 
 impl Disk for RealDisk {
@@ -143,8 +142,8 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
-        // The registry is consulted before the file is opened: closing any descriptor of a file
-        // drops all of this process's fcntl locks on it.
+        // Checked before the file is opened: closing any descriptor of a file drops all of this
+        // process's fcntl locks on it.
         let mut held = HELD_LOCKS.lock();
         let held = held.get_or_insert_default();
         if let Ok(existing) = fs::metadata(path)
@@ -191,12 +190,12 @@ impl Drop for RealLock {
     }
 }
 
-/// Stands for a log directory: the folder that holds a partition's folder.
+/// Identifies a log directory: the folder that holds a partition's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogDirKey(u64);
 
 impl LogDirKey {
-    /// That of a log directory, as it is written in the paths of its files.
+    /// For a log directory as written in the paths of its files.
     pub fn of_log_dir(path: &Path) -> LogDirKey {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
@@ -212,19 +211,19 @@ impl LogDirKey {
 type KeptFile = (LogDirKey, Arc<File>);
 
 thread_local! {
-    /// Files that a thread would have closed, if it leaves that to others.
+    /// Files that a thread has dropped but not closed, if it leaves closing to others.
     static LEFT_OPEN: RefCell<Option<Vec<KeptFile>>> = const { RefCell::new(None) };
 }
 
-/// Files that the last holder let go on a thread that must not wait. Dropping it closes them.
+/// Files dropped by a thread that must not wait. Dropping this closes them.
 #[derive(Debug)]
 pub struct LeftOpen {
     files: Vec<KeptFile>,
 }
 
 impl LeftOpen {
-    /// The same, apart for each log directory: a hanging one shall not keep the files of others
-    /// open.
+    /// Splits them by log directory, so that a hanging one does not delay closing the others'
+    /// files.
     pub fn by_log_dir(mut self) -> Vec<(LogDirKey, LeftOpen)> {
         let mut groups = Vec::new();
         while let Some((key, _)) = self.files.first() {
@@ -236,16 +235,16 @@ impl LeftOpen {
     }
 }
 
-/// From now on this thread closes no file of a log itself. To close the last descriptor of a
-/// removed file frees its blocks, which can wait for the disk; so a thread that must not do that
-/// keeps such files, and hands what [`take_left_open`] gives to one that may.
+/// Makes this thread leave files of logs open. Closing the last descriptor of a removed file frees
+/// its blocks and may wait for the disk. A thread that must not wait passes [`take_left_open`] to
+/// another.
 pub fn leave_files_open() {
     LEFT_OPEN.with_borrow_mut(|left| {
         left.get_or_insert_default();
     });
 }
 
-/// The files that this thread let go since the last call; `None` when there are none.
+/// The files that this thread dropped since the last call; `None` if none.
 pub fn take_left_open() -> Option<LeftOpen> {
     LEFT_OPEN.with_borrow_mut(|left| {
         let files = left.as_mut().filter(|files| !files.is_empty())?;
@@ -254,7 +253,7 @@ pub fn take_left_open() -> Option<LeftOpen> {
     })
 }
 
-/// A file system that cannot tell says so; the read then belongs to a thread that may wait.
+/// A file system that cannot tell counts as blocking: a thread that may wait does the read.
 fn would_block(error: Errno) -> io::Error {
     match error {
         Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR | Errno::NOSYS => {
@@ -264,11 +263,10 @@ fn would_block(error: Errno) -> io::Error {
     }
 }
 
-/// A file; by `Arc` so that whoever drops it can pass it on instead of closing it.
+/// A file; by `Arc` so that it can be passed on instead of closed.
 #[derive(Debug)]
 struct RealFile {
     file: Arc<File>,
-    /// See [`past_cache::read`].
     past_cache: past_cache::Apart,
     direct: Direct,
     log_dir: LogDirKey,
@@ -276,7 +274,7 @@ struct RealFile {
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        // At the end of a thread its list may be gone already; the file is closed here then.
+        // At a thread's end its list may be gone; the file is then closed here.
         let _gone = LEFT_OPEN.try_with(|left| {
             if let Some(files) = left.borrow_mut().as_mut() {
                 files.push((self.log_dir, Arc::clone(&self.file)));
@@ -297,7 +295,7 @@ impl RealFile {
     ) -> Result<usize, Errno> {
         if drop_behind && DROPS_BEHIND.load(Ordering::Relaxed) {
             match rustix::io::pwritev2(&self.file, slices, position, RWF_DONTCACHE) {
-                // The file system or the kernel does not know it; another one may.
+                // The file system or kernel does not support it.
                 Err(Errno::OPNOTSUPP) => DROPS_BEHIND.store(false, Ordering::Relaxed),
                 result => return result,
             }
@@ -306,7 +304,8 @@ impl RealFile {
     }
 }
 
-/// Writes all of `slices` by `write`, which takes some of them and says how many bytes went out.
+/// Writes all of `slices` by calls of `write`, which may write only some and returns the bytes
+/// written.
 fn write_all_slices(
     slices: &[IoSlice<'_>],
     position: u64,
@@ -381,7 +380,7 @@ impl DiskFile for RealFile {
         let write = |some: &[IoSlice<'_>], at: u64| rustix::io::pwritev(&file, some, at);
         match write_all_slices(slices, position, write) {
             Ok(()) => Ok(true),
-            // The device wants it aligned in another way.
+            // The device requires another alignment.
             Err(Errno::INVAL) => {
                 self.direct.refuse();
                 Ok(false)
@@ -414,7 +413,7 @@ impl DiskFile for RealFile {
         let mut at = position;
         while at < end {
             let step = AHEAD_STEP_BYTES.min(end - at);
-            // A hint: refused, it changes nothing for the reader. Here and below.
+            // Hints may be refused, here and below.
             let len = NonZeroU64::new(step);
             let _refused = rustix::fs::fadvise(&self.file, at, len, Advice::WillNeed);
             at += step;
@@ -526,7 +525,7 @@ mod tests {
         let file = RealDisk.open(&path, OpenMode::Create).unwrap();
         let mut memory = Vec::new();
         let pages = pages(&mut memory, 4);
-        // A page that is not whole, dirty in the page cache, and read from there.
+        // A partial page, dirty in the page cache.
         file.write_all_at(&[9; PAGE_BYTES + 10], 0).unwrap();
         let mut seen = vec![0; PAGE_BYTES + 10];
         read_exact_at(&*file, &mut seen, 0).unwrap();
@@ -536,7 +535,7 @@ mod tests {
             file.write_slices_at(&slices, PAGE_BYTES as u64, true)
                 .unwrap();
         }
-        // By the descriptors: the file's own, and the one for writes of whole pages.
+        // The file's own descriptor, and the one for direct writes.
         assert_eq!(open_files_of(&path), 1 + usize::from(is_direct));
         let mut seen = vec![0; 5 * PAGE_BYTES];
         read_exact_at(&*file, &mut seen, 0).unwrap();

@@ -1,5 +1,4 @@
-//! Disks for tests: one in memory that forgets like a real one, one that fails on demand, and one
-//! that stands still on demand.
+//! Disks for tests: in memory with losses, failing on demand, and stalling on demand.
 
 mod faulty;
 mod mem;

@@ -1,4 +1,4 @@
-//! The rows of one batch: its header, its records, and what is wrong with them.
+//! The rows of one batch: its header, its records, and their damage.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,6 @@ use crate::compression::with_decompressed;
 use crate::producer_state::marker::{ControlType, EndTxnMarker};
 
 const CRC_AT: u64 = 17;
-/// A batch of a real log expands to less.
 const EXPANDED_BYTES_MAX: usize = 256 << 20;
 
 /// Adds the rows of a whole batch at `position`; true if its checksum is right.
@@ -28,7 +27,7 @@ pub(super) fn add(
     rows.push_back(batch_row(position, header, computed));
     if computed != header.crc {
         rows.push_back(crc_damage(position, header, computed, batch.len()));
-        // What follows would be guesses.
+        // The rest would be guesswork.
         return false;
     }
     if header.last_offset_delta < 0 {
@@ -177,7 +176,7 @@ fn check(header: &BatchHeader, found: &Found) -> Vec<String> {
     if !found.rising {
         faults.push("the records' offsets do not rise within the batch's range".to_owned());
     }
-    // An emptied batch keeps the timestamp that its records had.
+    // A batch emptied by compaction keeps its records' timestamp.
     if found.count > 0 && found.max_timestamp != header.max_timestamp {
         faults.push(format!(
             "the header's largest timestamp is {}, that of the records {}",

@@ -1,8 +1,8 @@
-//! Where a single flipped bit would explain a checksum that does not match.
+//! Finds a single flipped bit that explains a wrong checksum.
 //!
 //! CRCs are linear: the difference between the stored and the computed one depends only on which
-//! bits changed, and not on the content. One bit, `k` steps before the end of the register's work,
-//! leaves a difference of its own for every distance below 2^31 bits.
+//! bits changed, not on the content. A single bit has a unique difference for every distance below
+//! 2^31 bits from the end.
 
 /// CRC-32C's polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -27,7 +27,7 @@ pub(super) fn find(stored: u32, computed: u32, len: usize) -> Option<(usize, u32
     None
 }
 
-/// A sentence about where the damage is: `start` is the position of the first checked byte, and
+/// A sentence about the damaged place: `start` is the position of the first checked byte,
 /// `crc_position` that of the stored checksum.
 pub(super) fn explain(
     stored: u32,

@@ -1,4 +1,4 @@
-//! Going through a segment header by header, for checks of what points into it.
+//! Walks a segment's headers to check references into it.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::Source;
 
 const WINDOW_BYTES: usize = 64 * 1024;
 
-/// Reads one batch header after the other, through a window so that small batches cost few reads.
+/// Reads batch headers in order, through a window so that small batches cost few reads.
 pub(super) struct HeaderScan {
     source: Box<dyn Source>,
     size: u64,
@@ -18,7 +18,6 @@ pub(super) struct HeaderScan {
 }
 
 impl HeaderScan {
-    /// At the start of the segment.
     pub fn new(source: Box<dyn Source>) -> io::Result<Self> {
         let size = source.size()?;
         Ok(Self {
@@ -30,23 +29,21 @@ impl HeaderScan {
         })
     }
 
-    /// Size of the segment in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The header at the current position, which stays; `None` at the end, and where no whole batch
-    /// follows.
+    /// The header at the current position, without advancing; `None` at the end or where no whole
+    /// batch follows.
     pub fn peek(&mut self) -> io::Result<Option<(u64, BatchHeader)>> {
         self.at(self.position)
     }
 
-    /// Goes behind `header`, which was peeked at.
+    /// Advances past `header`, which was peeked.
     pub fn skip(&mut self, header: &BatchHeader) {
         self.position += header.total_len() as u64;
     }
 
-    /// The header at any position.
     pub fn at(&mut self, position: u64) -> io::Result<Option<(u64, BatchHeader)>> {
         if self.size.saturating_sub(position) < HEADER_LEN as u64 {
             return Ok(None);

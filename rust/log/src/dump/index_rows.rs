@@ -1,18 +1,18 @@
-//! The rows of `.index` and `.timeindex`, held against the segment they point into.
+//! The rows of `.index` and `.timeindex`, checked against their segment.
 
 use std::collections::VecDeque;
 use std::io;
 
 use super::header_scan::HeaderScan;
 use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
-use crate::offset_index::{self, OffsetEntry, OffsetIndexView, used_bytes};
-use crate::time_index::{self, NO_TIMESTAMP, TimeEntry, TimeIndexView};
+use crate::offset_index::OffsetEntry;
+use crate::sparse_index::{IndexEntry, IndexView, used_bytes};
+use crate::time_index::TimeEntry;
 
-/// Entries turned into rows at a time.
 const ENTRIES_A_TURN: usize = 1024;
 
-/// The segment to check against, and a row if there is none.
-fn open_log(
+/// The segment to check against, or a damage row if missing.
+pub(super) fn open_log(
     log: Option<Box<dyn Source>>,
     options: Options,
 ) -> io::Result<(Option<HeaderScan>, Vec<Row>)> {
@@ -26,7 +26,7 @@ fn open_log(
     }
 }
 
-/// A row if the file ends inside an entry.
+/// A damage row if the file ends inside an entry.
 fn partial_entry(bytes: &[u8], entry_bytes: usize) -> Option<Row> {
     let rest = bytes.len() % entry_bytes;
     let start = (bytes.len() - rest) as u64;
@@ -34,53 +34,90 @@ fn partial_entry(bytes: &[u8], entry_bytes: usize) -> Option<Row> {
     (rest != 0).then(|| damage(start, None, message))
 }
 
-pub(super) fn offsets(
-    file: &dyn Source,
-    log: Option<Box<dyn Source>>,
-    base_offset: i64,
-    options: Options,
-) -> io::Result<Box<dyn RowSource>> {
-    let mut bytes = read_whole(file)?;
-    let (log, mut first_rows) = open_log(log, options)?;
-    first_rows.extend(partial_entry(&bytes, offset_index::ENTRY_BYTES));
-    bytes.truncate(used_bytes(&bytes, offset_index::ENTRY_BYTES));
-    Ok(Box::new(OffsetRows {
-        bytes,
-        base_offset,
-        log,
-        first_rows,
-        next: 0,
-        before: None,
-    }))
+/// An index entry as its rows show and check it.
+trait DumpedEntry: IndexEntry + Send + 'static {
+    const KIND: &'static str;
+
+    fn values(&self) -> [(&'static str, Value); 2];
+
+    /// Why the entry must not follow `before`.
+    fn order_fault(&self, before: &Self) -> String;
+
+    /// What contradicts the segment. `largest` is the largest timestamp of the batches so far, with
+    /// the last offset of the first batch that has it.
+    fn mismatch(&self, log: &mut HeaderScan, largest: &mut TimeEntry)
+    -> io::Result<Option<String>>;
 }
 
-struct OffsetRows {
+struct IndexRows<T> {
     bytes: Vec<u8>,
     base_offset: i64,
     log: Option<HeaderScan>,
     first_rows: Vec<Row>,
     next: usize,
-    before: Option<OffsetEntry>,
+    before: Option<T>,
+    largest: TimeEntry,
 }
 
-impl RowSource for OffsetRows {
+impl<T: DumpedEntry> IndexRows<T> {
+    fn open(
+        file: &dyn Source,
+        log: Option<Box<dyn Source>>,
+        base_offset: i64,
+        options: Options,
+    ) -> io::Result<Self> {
+        let bytes = read_whole(file)?;
+        let (log, mut first_rows) = open_log(log, options)?;
+        first_rows.extend(partial_entry(&bytes, T::BYTES));
+        Ok(IndexRows {
+            bytes,
+            base_offset,
+            log,
+            first_rows,
+            next: 0,
+            before: None,
+            largest: TimeEntry::none(base_offset),
+        })
+    }
+
+    fn cut_zeros(mut self) -> Box<dyn RowSource> {
+        self.bytes.truncate(used_bytes(&self.bytes, T::BYTES));
+        Box::new(self)
+    }
+
+    fn out_of_order(&self, entry: T) -> Option<String> {
+        let (offset, base_offset) = (entry.offset(), self.base_offset);
+        if offset < base_offset {
+            return Some(format!(
+                "offset {offset} is below the base offset {base_offset}"
+            ));
+        }
+        let before = self.before?;
+        (!entry.rises_above(&before)).then(|| entry.order_fault(&before))
+    }
+}
+
+impl<T: DumpedEntry> RowSource for IndexRows<T> {
     fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
         rows.extend(std::mem::take(&mut self.first_rows));
         for _ in 0..ENTRIES_A_TURN {
-            let view = OffsetIndexView::trusted(self.base_offset, &self.bytes);
+            let view = IndexView::<T>::trusted(self.base_offset, &self.bytes);
             let Some(entry) = view.entry(self.next) else {
                 return Ok(false);
             };
-            let position = (self.next * offset_index::ENTRY_BYTES) as u64;
-            rows.push_back(vec![
-                ("kind", Value::text("index_entry")),
+            let mut row = vec![
+                ("kind", Value::text(T::KIND)),
                 ("entry", Value::Int(self.next as i64)),
-                ("offset", Value::Int(entry.offset)),
-                ("position", Value::Int(entry.position.into())),
-            ]);
-            let faults = [self.out_of_order(entry), self.mismatch(entry)?];
-            for message in faults.into_iter().flatten() {
-                rows.push_back(damage(position, Some(entry.offset), message));
+            ];
+            row.extend(entry.values());
+            rows.push_back(row);
+            let mismatch = match &mut self.log {
+                Some(log) => entry.mismatch(log, &mut self.largest)?,
+                None => None,
+            };
+            let position = (self.next * T::BYTES) as u64;
+            for message in self.out_of_order(entry).into_iter().chain(mismatch) {
+                rows.push_back(damage(position, Some(entry.offset()), message));
             }
             self.before = Some(entry);
             self.next += 1;
@@ -89,36 +126,45 @@ impl RowSource for OffsetRows {
     }
 }
 
-impl OffsetRows {
-    fn out_of_order(&self, entry: OffsetEntry) -> Option<String> {
-        if entry.offset < self.base_offset {
-            let base_offset = self.base_offset;
-            return Some(format!(
-                "offset {} is below the base offset {base_offset}",
-                entry.offset
-            ));
-        }
-        let before = self.before?;
-        let rises = entry.offset > before.offset && entry.position > before.position;
-        (!rises).then(|| {
-            format!(
-                "offset {} at {} does not rise above offset {} at {}",
-                entry.offset, entry.position, before.offset, before.position
-            )
-        })
+pub(super) fn offsets(
+    file: &dyn Source,
+    log: Option<Box<dyn Source>>,
+    base_offset: i64,
+    options: Options,
+) -> io::Result<Box<dyn RowSource>> {
+    let rows = IndexRows::<OffsetEntry>::open(file, log, base_offset, options)?;
+    Ok(rows.cut_zeros())
+}
+
+impl DumpedEntry for OffsetEntry {
+    const KIND: &'static str = "index_entry";
+
+    fn values(&self) -> [(&'static str, Value); 2] {
+        [
+            ("offset", Value::Int(self.offset)),
+            ("position", Value::Int(self.position.into())),
+        ]
     }
 
-    fn mismatch(&mut self, entry: OffsetEntry) -> io::Result<Option<String>> {
-        let Some(log) = &mut self.log else {
-            return Ok(None);
-        };
-        let (position, size) = (entry.position, log.size());
+    fn order_fault(&self, before: &Self) -> String {
+        format!(
+            "offset {} at {} does not rise above offset {} at {}",
+            self.offset, self.position, before.offset, before.position
+        )
+    }
+
+    fn mismatch(
+        &self,
+        log: &mut HeaderScan,
+        _largest: &mut TimeEntry,
+    ) -> io::Result<Option<String>> {
+        let (position, size) = (self.position, log.size());
         let message = match log.at(position.into())? {
-            Some((_, header)) if header.last_offset() == entry.offset => return Ok(None),
+            Some((_, header)) if header.last_offset() == self.offset => return Ok(None),
             Some((_, header)) => format!(
                 "the batch at {position} ends at offset {}, the entry says {}",
                 header.last_offset(),
-                entry.offset
+                self.offset
             ),
             None => format!("no batch begins at {position} of the .log, which has {size} bytes"),
         };
@@ -132,109 +178,61 @@ pub(super) fn times(
     base_offset: i64,
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
-    let mut bytes = read_whole(file)?;
-    let (log, mut first_rows) = open_log(log, options)?;
-    first_rows.extend(partial_entry(&bytes, time_index::ENTRY_BYTES));
-    // A single entry of zeros can be one: a record of 1970.
-    if bytes.len() != time_index::ENTRY_BYTES {
-        bytes.truncate(used_bytes(&bytes, time_index::ENTRY_BYTES));
-    }
-    let largest = (NO_TIMESTAMP, base_offset);
-    Ok(Box::new(TimeRows {
-        bytes,
-        base_offset,
-        log,
-        first_rows,
-        next: 0,
-        before: None,
-        largest,
-    }))
-}
-
-struct TimeRows {
-    bytes: Vec<u8>,
-    base_offset: i64,
-    log: Option<HeaderScan>,
-    first_rows: Vec<Row>,
-    next: usize,
-    before: Option<TimeEntry>,
-    /// Largest timestamp of the batches passed so far, and the last offset of the first that has it.
-    largest: (i64, i64),
-}
-
-impl RowSource for TimeRows {
-    fn next_rows(&mut self, rows: &mut VecDeque<Row>) -> io::Result<bool> {
-        rows.extend(std::mem::take(&mut self.first_rows));
-        for _ in 0..ENTRIES_A_TURN {
-            let view = TimeIndexView::trusted(self.base_offset, &self.bytes);
-            let Some(entry) = view.entry(self.next) else {
-                return Ok(false);
-            };
-            let position = (self.next * time_index::ENTRY_BYTES) as u64;
-            rows.push_back(vec![
-                ("kind", Value::text("time_index_entry")),
-                ("entry", Value::Int(self.next as i64)),
-                ("timestamp_ms", Value::Int(entry.timestamp)),
-                ("offset", Value::Int(entry.offset)),
-            ]);
-            let faults = [self.out_of_order(entry), self.mismatch(entry)?];
-            for message in faults.into_iter().flatten() {
-                rows.push_back(damage(position, Some(entry.offset), message));
-            }
-            self.before = Some(entry);
-            self.next += 1;
-        }
-        Ok(true)
+    let rows = IndexRows::<TimeEntry>::open(file, log, base_offset, options)?;
+    // A single zero entry can be real: a record of 1970.
+    match rows.bytes.len() == TimeEntry::BYTES {
+        true => Ok(Box::new(rows)),
+        false => Ok(rows.cut_zeros()),
     }
 }
 
-impl TimeRows {
-    fn out_of_order(&self, entry: TimeEntry) -> Option<String> {
-        if entry.offset < self.base_offset {
-            let base_offset = self.base_offset;
-            return Some(format!(
-                "offset {} is below the base offset {base_offset}",
-                entry.offset
-            ));
-        }
-        let before = self.before?;
-        let rises = entry.timestamp > before.timestamp && entry.offset >= before.offset;
-        (!rises).then(|| {
-            format!(
-                "timestamp {} of offset {} does not rise above {} of offset {}",
-                entry.timestamp, entry.offset, before.timestamp, before.offset
-            )
-        })
+impl DumpedEntry for TimeEntry {
+    const KIND: &'static str = "time_index_entry";
+
+    fn values(&self) -> [(&'static str, Value); 2] {
+        [
+            ("timestamp_ms", Value::Int(self.timestamp)),
+            ("offset", Value::Int(self.offset)),
+        ]
     }
 
-    /// Passes the batches up to the entry's, and compares the largest timestamp among them.
-    fn mismatch(&mut self, entry: TimeEntry) -> io::Result<Option<String>> {
-        let Some(log) = &mut self.log else {
-            return Ok(None);
-        };
+    fn order_fault(&self, before: &Self) -> String {
+        format!(
+            "timestamp {} of offset {} does not rise above {} of offset {}",
+            self.timestamp, self.offset, before.timestamp, before.offset
+        )
+    }
+
+    /// Walks the batches up to the entry's and compares their largest timestamp.
+    fn mismatch(
+        &self,
+        log: &mut HeaderScan,
+        largest: &mut TimeEntry,
+    ) -> io::Result<Option<String>> {
         let mut last_offset = None;
         while let Some((_, header)) = log.peek()? {
-            if header.last_offset() > entry.offset {
+            if header.last_offset() > self.offset {
                 break;
             }
-            if header.max_timestamp > self.largest.0 {
-                self.largest = (header.max_timestamp, header.last_offset());
+            if header.max_timestamp > largest.timestamp {
+                largest.timestamp = header.max_timestamp;
+                largest.offset = header.last_offset();
             }
             last_offset = Some(header.last_offset());
             log.skip(&header);
         }
-        let (timestamp, offset) = self.largest;
-        if timestamp != entry.timestamp {
+        let TimeEntry { timestamp, offset } = *largest;
+        if timestamp != self.timestamp {
             return Ok(Some(format!(
                 "up to offset {} the largest timestamp is {timestamp}, the entry says {}",
-                entry.offset, entry.timestamp
+                self.offset, self.timestamp
             )));
         }
-        let exact = offset == entry.offset || last_offset == Some(entry.offset);
+        let exact = offset == self.offset || last_offset == Some(self.offset);
         Ok((!exact).then(|| {
             format!(
                 "no batch ends at offset {}; timestamp {timestamp} came with {offset}",
-                entry.offset
+                self.offset
             )
         }))
     }

@@ -1,4 +1,4 @@
-//! The rows of a `.log`: batch after batch, and a way back in after damage.
+//! The rows of a `.log`: batch after batch, resuming after damage.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,11 +10,11 @@ use super::{Options, Row, RowSource, Source, Value, batch_rows, damage, read_exa
 use crate::leader_epochs::LeaderEpochs;
 use crate::names::LEADER_EPOCH_CHECKPOINT;
 
-/// No batch of a real log is larger; a length beyond it is damage.
+/// A longer batch is damage.
 const BATCH_BYTES_MAX: u64 = 256 << 20;
-/// Bytes looked through at a time for the next good batch.
+/// Bytes searched at a time for the next good batch.
 const SEARCH_BYTES: usize = 256 * 1024;
-/// Where a header says that it is format v2.
+/// Position of a header's format number.
 const MAGIC_AT: usize = 16;
 
 pub(super) fn open(
@@ -44,13 +44,13 @@ struct LogRows {
     size: u64,
     base_offset: i64,
     options: Options,
-    /// What the checkpoint beside the segment says; empty without one.
+    /// From the checkpoint beside the segment; empty without one.
     epochs: LeaderEpochs,
     /// Where the next batch should begin.
     position: u64,
-    /// No batch from here on has a lower base offset.
+    /// Lower bound of later base offsets.
     next_offset: i64,
-    /// No batch from here on has a lower leader epoch.
+    /// Lower bound of later leader epochs.
     leader_epoch: i32,
 }
 
@@ -65,8 +65,8 @@ impl RowSource for LogRows {
                 let batch = read_exact(&*self.source, self.position, header.total_len())?;
                 let good = batch_rows::add(rows, self.position, &header, &batch, self.options);
                 self.position += header.total_len() as u64;
-                // A header that the checksum disowns, or whose offsets are too far off, must not
-                // make all later batches look wrong.
+                // A header with a wrong checksum or implausible offsets must not make later batches
+                // look wrong.
                 if good && self.is_near(&header) {
                     self.next_offset = self.next_offset.max(header.next_offset());
                     self.leader_epoch = self.leader_epoch.max(header.partition_leader_epoch);
@@ -142,12 +142,12 @@ impl LogRows {
         }
     }
 
-    /// The batch's offsets can belong to this segment.
+    /// Whether the batch's offsets can belong to this segment.
     fn is_near(&self, header: &BatchHeader) -> bool {
         header.last_offset().saturating_sub(self.base_offset) <= i64::from(i32::MAX)
     }
 
-    /// Reports what is no batch, and goes on at the next good one.
+    /// Reports a damaged range and continues at the next good batch.
     fn resume(&mut self, rows: &mut VecDeque<Row>, reason: String) -> io::Result<bool> {
         let start = self.position;
         let offset = Some(self.next_offset);

@@ -190,7 +190,8 @@ fn with_epochs(bytes: &[u8]) -> Vec<Row> {
     rows_of("00000000000000000100.log", bytes, beside, VERIFY)
 }
 
-/// Every bit of every batch but the last one: found, and where the checksum covers it, located.
+/// Flips every bit of every batch but the last: the damage is found, and located where the checksum
+/// covers it.
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is() {
     let good = segment();

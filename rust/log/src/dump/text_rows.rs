@@ -10,7 +10,7 @@ use crate::names::FileKind;
 use crate::partition_metadata::{PartitionMetadata, encode_uuid};
 use crate::snapshot::{self, ProducerEntry, SnapshotError};
 
-/// Where a snapshot's checksum is, and what it covers begins.
+/// Position of a snapshot's checksum, and of the first byte it covers.
 const SNAPSHOT_CRC_AT: u64 = 2;
 const SNAPSHOT_CRC_START: usize = 6;
 

@@ -1,8 +1,9 @@
-//! The rows of a `.txnindex`, held against the markers in its segment.
+//! The rows of a `.txnindex`, checked against the markers in its segment.
 
 use std::io;
 
 use super::header_scan::HeaderScan;
+use super::index_rows::open_log;
 use super::{Options, Row, RowSource, Source, Value, damage, read_whole};
 use crate::transaction_index::{AbortedTxn, ENTRY_BYTES};
 
@@ -13,16 +14,7 @@ pub(super) fn open(
     options: Options,
 ) -> io::Result<Box<dyn RowSource>> {
     let bytes = read_whole(file)?;
-    let mut rows: Vec<Row> = Vec::new();
-    let mut log = match log {
-        _ if !options.verify => None,
-        Some(log) => Some(HeaderScan::new(log)?),
-        None => {
-            let message = "the .log beside the index is missing, so it cannot be checked";
-            rows.push(damage(0, None, message));
-            None
-        }
-    };
+    let (mut log, mut rows) = open_log(log, options)?;
     let mut before = base_offset - 1;
     for (i, chunk) in bytes.chunks(ENTRY_BYTES).enumerate() {
         let position = (i * ENTRY_BYTES) as u64;
@@ -83,8 +75,7 @@ fn order_faults(version: i16, txn: &AbortedTxn, before: i64) -> Vec<String> {
     faults
 }
 
-/// Passes the batches up to the marker's offset; the one there must end a transaction of the
-/// producer.
+/// Walks to the marker's offset: the batch there must end a transaction of the producer.
 fn marker_fault(log: &mut HeaderScan, txn: &AbortedTxn) -> io::Result<Option<String>> {
     while let Some((_, header)) = log.peek()? {
         if header.base_offset > txn.last_offset {

@@ -1,33 +1,32 @@
-//! Pieces that go through the page cache without a place of their own: fetched ahead of their reader,
-//! and given up when others need the place (docs/reads.md).
+//! Pieces that pass through the page cache without a place of their own: fetched ahead of their
+//! reader, and given up when others need the place (reads.md).
 
 use std::sync::Weak;
 
 use super::piece::{BACK_BYTES, GivenUp, Key, PIECE_BYTES, Read};
 use crate::segment_handle::SegmentHandle;
 
-/// How many pieces of a log directory pass at once.
 pub(super) const PASSING_MAX: usize = 16;
 
-/// Who is so near to the end of a piece takes the rest of it in one step.
+/// A reader this near to a piece's end takes the rest in one step.
 const STEP_BYTES: u64 = 256 * 1024;
 
-/// Who comes this far behind the beginning of a piece has come for less of it than would be fetched.
+/// A reader that starts this far inside a piece would use too little of it.
 const BEGINNING_BYTES: u64 = PIECE_BYTES / 4;
 
-/// A piece that nobody read for so many calls of [`Passing::age`] gives way to another, and is given up
-/// one call later.
+/// A piece unread for this many calls of [`Passing::age`] gives way to another; one call later it
+/// is given up.
 const STALE_AGE: u32 = 1;
 
 #[derive(Debug)]
 struct Piece {
     key: Key,
     segment: Weak<dyn SegmentHandle>,
-    /// Where it was read last; `None` while its reader has not reached it.
+    /// Position of the last read; `None` before the first.
     last: Option<u64>,
     /// Its reader has taken its end.
     is_left: bool,
-    /// Calls of [`Passing::age`] since it was read.
+    /// Calls of [`Passing::age`] since the last read.
     age: u32,
 }
 
@@ -36,19 +35,18 @@ fn is_last_step(read: &Read) -> bool {
     read.position + STEP_BYTES >= end
 }
 
-/// The pieces of a log directory that pass, in the order in which they came.
+/// The passing pieces of a log directory, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
     pieces: Vec<Piece>,
 }
 
 impl Passing {
-    /// Whether the piece passes.
     pub fn holds(&self, key: Key) -> bool {
         self.pieces.iter().any(|piece| piece.key == key)
     }
 
-    /// A reader goes on in a piece that passes. `false`: it does not, or somebody has just come to it.
+    /// Notes a read; false if the piece does not pass or gets a new reader.
     pub fn goes_on(&mut self, read: Read) -> bool {
         let piece = self.pieces.iter_mut().find(|piece| piece.key == read.key);
         let Some(piece) = piece else {
@@ -62,8 +60,8 @@ impl Passing {
         true
     }
 
-    /// A reader comes to a piece that is not kept: how many pieces are to be fetched, this one the
-    /// first. `None`: it cannot pass. `is_next_kept`: the one behind it has a place.
+    /// A reader arrives at a piece that is not kept: returns how many pieces to fetch from here;
+    /// `None` if it cannot pass. `is_next_kept` says that the next one has a place.
     pub fn enter(
         &mut self,
         read: Read,
@@ -117,12 +115,11 @@ impl Passing {
         self.pieces.retain(|piece| piece.key != key);
     }
 
-    /// The segment's file is cut.
     pub fn forget(&mut self, segment: u64) {
         self.pieces.retain(|piece| piece.key.0 != segment);
     }
 
-    /// Some time has passed: what nobody reads any more is given up.
+    /// Gives up unread pieces.
     pub fn age(&mut self, given_up: &mut GivenUp) {
         self.pieces.retain_mut(|piece| {
             piece.age += 1;
@@ -162,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A reader takes all of a piece; what was asked for.
+    /// A reader takes all of a piece; returns the pieces to fetch.
     fn pass(
         passing: &mut Passing,
         segment: u64,
@@ -238,10 +235,10 @@ mod tests {
         let next = read(1, PIECE_BYTES + 1_000);
         assert_eq!(enter(&mut passing, next, &mut given_up), Some(2));
         assert!(passing.goes_on(next));
-        // The one behind was asked for, but nobody has come to it.
+        // The next one was fetched, but has no reader yet.
         assert!(passing.holds((1, 2)));
         assert!(!passing.goes_on(read(1, 2 * PIECE_BYTES)));
-        // Somebody comes back to what is still there.
+        // Another reader comes back to what is still there.
         let late = read(1, PIECE_BYTES + 3 * STEP_BYTES + BACK_BYTES);
         assert!(passing.goes_on(late));
         assert!(!passing.goes_on(next));

@@ -1,16 +1,16 @@
-//! What a log directory says of its arena, and that it may lack records.
+//! A log directory's statements about its arena, and about records it may lack.
 //!
 //! ```text
 //! .pyrklog-arena     version, uuid, boot and path, one `name=value` a line; `unregistered` before path
-//!                    from the making of the arena to the broker's registration with the cluster;
-//!                    version 2 and `kept` and `mark` before path after an orderly end
-//! .pyrklog-unclean   one line: when and why the directory may lack what was acknowledged
+//!                    from the creation of the arena to the broker's registration with the cluster;
+//!                    version 2 and `kept` and `mark` before path after an orderly shutdown
+//! .pyrklog-unclean   one line: when and why the directory may lack acknowledged records
 //! ```
 //!
-//! A broker tells the cluster with its registration whether it has what it had. Where its process ends
-//! before that, the next one finds an arena of the same boot, which says nothing about what was before
-//! the arena: so `unregistered` keeps how the directory had been left, the broker epoch of an orderly
-//! end or `none`.
+//! A broker tells the cluster at its registration whether it has all its records. If it dies before
+//! that, the next run finds an arena of the same boot, which says nothing about the time before the
+//! arena. So `unregistered` preserves how the directory had been left: the broker epoch of an
+//! orderly shutdown, or `none`.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,23 +27,23 @@ const MARKER_BYTES_MAX: u64 = 64 * 1024;
 /// Which arena belongs to a log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArenaMarker {
-    /// Its name, and the boot in which it was made.
+    /// Its id, and the boot in which it was created.
     pub identity: Identity,
     /// Its file.
     pub path: PathBuf,
-    /// As long as no broker has registered with this arena: the broker epoch of the orderly end before
-    /// it was made, if it was one.
+    /// Until a broker has registered with this arena: the broker epoch of the orderly shutdown
+    /// before its creation, if there was one.
     pub unregistered: Option<Option<i64>>,
-    /// An orderly end left it for the next start: what is in it is in the files, too.
+    /// An orderly shutdown left it for the next start; all its content is in the files as well.
     pub kept: Option<KeptMark>,
 }
 
-/// When an arena was left by an orderly end, and the directory then.
+/// The state at an orderly shutdown that kept the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptMark {
     /// Milliseconds since the epoch.
     pub at_ms: i64,
-    /// [`LogDir::clean_mark`] of the mark that this end left.
+    /// [`LogDir::clean_mark`] of this shutdown's mark.
     pub clean_mark: u64,
 }
 
@@ -54,8 +54,7 @@ impl ArenaMarker {
             Some(None) => "unregistered=none\n".to_owned(),
             Some(Some(epoch)) => format!("unregistered={epoch}\n"),
         };
-        // A broker that knows nothing of kept arenas does not read the second version, and makes an
-        // arena of its own.
+        // A broker that does not know kept arenas refuses version 2 and creates its own arena.
         let (version, kept) = match self.kept {
             None => (1, String::new()),
             Some(kept) => (
@@ -71,7 +70,7 @@ impl ArenaMarker {
         )
     }
 
-    /// What a marker's file says; `None` where that makes no sense.
+    /// Parses a marker; `None` if it is malformed.
     pub fn parse(content: &str) -> Option<ArenaMarker> {
         let field = |name: &str| {
             let mut lines = content.lines();
@@ -91,20 +90,20 @@ impl ArenaMarker {
                 boot: parse_id(field("boot")?)?,
             },
             path: PathBuf::from(field("path")?),
-            // What makes no sense is no proof of anything.
+            // A malformed value proves nothing.
             unregistered: field("unregistered").map(|text| text.parse().ok()),
             kept,
         })
     }
 }
 
-/// How a directory was left, as the cluster is to be told.
+/// How a directory was left, for the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// The broker epoch of the orderly end, if it was one.
+    /// The broker epoch of the orderly shutdown, if it was one.
     pub closed_at_epoch: Option<i64>,
-    /// Whether its block cache was taken up again, in the boot in which it was made.
-    pub is_taken_up: bool,
+    /// Whether its block cache was reattached within the same boot.
+    pub is_reattached: bool,
 }
 
 /// 32 hexadecimal digits.
@@ -123,11 +122,10 @@ pub fn parse_id(text: &str) -> Option<[u8; 16]> {
 }
 
 impl LogDir {
-    /// The directory's arena, as an earlier life left it. A marker that cannot be read is an error of
-    /// kind `InvalidData`.
+    /// The marker that an earlier run left.
     ///
     /// # Errors
-    /// The disk's.
+    /// A disk error; `InvalidData` for a malformed marker.
     pub fn arena_marker(&self) -> io::Result<Option<ArenaMarker>> {
         let path = self.path.join(MARKER);
         let content = match disk::read_file(self.env.disk(), &path, MARKER_BYTES_MAX) {
@@ -137,15 +135,12 @@ impl LogDir {
         };
         let content = String::from_utf8_lossy(&content);
         ArenaMarker::parse(&content).map(Some).ok_or_else(|| {
-            let reason = format!("{} makes no sense", path.display());
+            let reason = format!("{} is malformed", path.display());
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })
     }
 
-    /// Names the directory's arena; durable when this returns.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Writes the marker durably.
     pub fn write_arena_marker(&self, marker: &ArenaMarker) -> io::Result<()> {
         let content = marker.encode();
         disk::replace_file(self.env.disk(), &self.path.join(MARKER), content.as_bytes())?;
@@ -153,23 +148,23 @@ impl LogDir {
         Ok(())
     }
 
-    /// The directory has the arena that it names.
+    /// The directory uses the arena that its marker names.
     pub fn note_marker(&self, marker: &ArenaMarker) {
         let is_pending = marker.unregistered.is_some();
         *self.unregistered.lock() = is_pending.then(|| marker.clone());
     }
 
-    /// How it was left before the arena that it has was made, where nobody has registered since; else
-    /// how its last life left it.
+    /// How it was left before its arena was created, if no broker has registered since; else how
+    /// its last run left it.
     pub fn left(&self) -> Left {
-        match (&*self.unregistered.lock(), self.env.has_taken_up_cache()) {
+        match (&*self.unregistered.lock(), self.env.has_reattached_cache()) {
             (Some(marker), true) => Left {
                 closed_at_epoch: marker.unregistered.flatten(),
-                is_taken_up: false,
+                is_reattached: false,
             },
-            (_, is_taken_up) => Left {
+            (_, is_reattached) => Left {
                 closed_at_epoch: self.clean_epoch,
-                is_taken_up,
+                is_reattached,
             },
         }
     }
@@ -179,10 +174,8 @@ impl LogDir {
         self.unregistered.lock().is_some()
     }
 
-    /// The broker is registered, and has said how the directory was left.
-    ///
-    /// # Errors
-    /// The disk's; nothing has changed then.
+    /// The broker has registered and reported how the directory was left. Changes nothing on a disk
+    /// error.
     pub fn registered(&self) -> io::Result<()> {
         let marker = self.unregistered.lock().clone();
         match marker {
@@ -194,21 +187,14 @@ impl LogDir {
         }
     }
 
-    /// The directory has no arena any more.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Removes the marker durably.
     pub fn remove_arena_marker(&self) -> io::Result<()> {
         *self.unregistered.lock() = None;
         missing_is_fine(self.env.disk().remove_file(&self.path.join(MARKER)))?;
         self.env.disk().sync_dir(&self.path)
     }
 
-    /// Records that the directory may lack what was acknowledged: whoever decides about leaders wants
-    /// to know.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Records that the directory may lack acknowledged records, for the choice of leaders.
     pub fn record_unclean(&self, now_ms: i64, reason: &str) -> io::Result<()> {
         let content = format!("{now_ms} {reason}\n");
         disk::replace_file(
@@ -218,10 +204,7 @@ impl LogDir {
         )
     }
 
-    /// Why the directory may lack what was acknowledged, if so.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Why the directory may lack acknowledged records, if so.
     pub fn unclean(&self) -> io::Result<Option<String>> {
         match disk::read_file(self.env.disk(), &self.path.join(UNCLEAN), MARKER_BYTES_MAX) {
             Ok(content) => Ok(Some(String::from_utf8_lossy(&content).trim().to_owned())),
@@ -264,7 +247,7 @@ mod tests {
         }
         let text = marker.encode();
         for cut in 0..text.len() - 1 {
-            // Only the path's end cannot be told from a shorter path.
+            // A shortened path cannot be recognised.
             if cut < text.find("path=").unwrap() {
                 assert_eq!(ArenaMarker::parse(&text[..cut]), None, "{cut}");
             }

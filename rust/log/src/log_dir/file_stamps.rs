@@ -1,5 +1,5 @@
-//! Whether the files of a directory are those that its last life left. They are not read: sizes,
-//! times and inodes tell, as whoever writes to a file, cuts it or replaces it changes one of them.
+//! Whether a directory's files are as its last run left them. Sizes, times and inodes tell without
+//! reading them: every write, truncation or replacement changes one of these.
 
 use std::io;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Fnv {
 
     fn add_stamp(&mut self, name: &str, stamp: &Stamp) {
         self.add(name.as_bytes());
-        // No name has it.
+        // No name contains it.
         self.add(&[0]);
         self.add(&stamp.inode.to_le_bytes());
         self.add(&stamp.size.to_le_bytes());
@@ -39,13 +39,12 @@ impl Fnv {
         self.add(&stamp.changed_ns.to_le_bytes());
     }
 
-    /// 0 stands for "none" where hashes are kept.
+    /// Never 0, which means "none" in stored hashes.
     fn finish(self) -> u64 {
         self.0.max(1)
     }
 }
 
-/// Of one file.
 pub(super) fn file_hash(env: &LogEnv, path: &Path) -> io::Result<u64> {
     let mut hash = Fnv::new();
     hash.add_stamp("", &env.disk().stamp(path)?);
@@ -53,12 +52,11 @@ pub(super) fn file_hash(env: &LogEnv, path: &Path) -> io::Result<u64> {
 }
 
 impl LogDir {
-    /// Tells the files of a partition from any others: of each its name, size, times and inode, and of
-    /// the partition what the checkpoints say. `None` if there is no such folder. A look at each
-    /// file's inode, no more.
+    /// Identifies the state of a partition's files: name, size, times and inode of each, and the
+    /// checkpoints' values; `None` if there is no such folder. Reads inodes only.
     ///
     /// # Errors
-    /// The disk's; of kind `Unsupported` where it cannot tell.
+    /// A disk error; `Unsupported` if the file system has no stamps.
     pub fn files_hash(&self, topic: &str, partition: i32) -> io::Result<Option<u64>> {
         let folder = self.path.join(names::folder_name(topic, partition));
         let disk = self.env.disk();
@@ -80,29 +78,29 @@ impl LogDir {
         Ok(Some(hash.finish()))
     }
 
-    /// Tells the mark of a clean shutdown that is there now from any other.
+    /// Identifies the present clean-shutdown mark.
     ///
     /// # Errors
-    /// The disk's: it is not there, for one.
+    /// A disk error, among them that there is none.
     pub fn clean_mark_now(&self) -> io::Result<u64> {
         file_hash(&self.env, &self.path.join(names::CLEAN_SHUTDOWN))
     }
 
-    /// The same of the one with which the directory was opened.
+    /// The same for the mark with which the directory was opened.
     pub fn clean_mark(&self) -> Option<u64> {
         self.clean_mark
     }
 
-    /// Tells the marker that names the directory's arena from any other.
+    /// Identifies the present arena marker.
     ///
     /// # Errors
-    /// The disk's: it is not there, for one.
+    /// A disk error, among them that there is none.
     pub fn arena_marker_hash(&self) -> io::Result<u64> {
         file_hash(&self.env, &self.path.join(arena_marker::MARKER))
     }
 
-    /// Whether the files are older than what an arena says was written to them: an older copy was put
-    /// in the place of the directory. Half a sentence that names the first such file.
+    /// Whether files are older than the arena says, as in an older copy of the directory: half a
+    /// sentence naming the first such file.
     pub fn lacks_written(&self, found: &Found) -> Option<String> {
         let mut partitions: Vec<_> = found.iter().collect();
         partitions.sort_by_key(|(name, _)| (&name.topic, name.partition));
@@ -117,8 +115,8 @@ impl LogDir {
         })
     }
 
-    /// Whether the folder is that of another topic of the same name by now: nothing of this one was ever
-    /// written to its files.
+    /// Whether the folder belongs to another topic of the name by now, so that it has no writes of
+    /// this one.
     fn has_other_topic(&self, name: &PartitionName) -> bool {
         let stored = self.stored_topic_id(&name.topic, name.partition);
         let mut ids = stored.into_iter().filter(|id| *id != NO_ID);
@@ -138,9 +136,10 @@ impl LogDir {
                 "{folder}/{name} has {len} bytes, but {written} were written to it"
             )),
             Err(error) if error.kind() == io::ErrorKind::NotFound && written > 0 => {
-                // Retention takes the oldest first, and is done when their blocks are still there.
+                // Retention removes the oldest first and may have been killed before it freed their
+                // blocks.
                 let is_hole = self.has_segment_before(folder, base_offset);
-                is_hole.then(|| format!("{folder}/{name} is not there"))
+                is_hole.then(|| format!("{folder}/{name} is missing"))
             }
             _ => None,
         }
@@ -157,7 +156,7 @@ impl LogDir {
         entries.is_ok_and(|entries| entries.iter().any(is_before))
     }
 
-    /// Whether an orderly end now says of a log that nobody has opened that it was closed in order.
+    /// Whether an orderly shutdown now would mark a log as closed that no one has opened.
     pub fn is_left_closed(&self, topic: &str, partition: i32) -> bool {
         !self
             .env

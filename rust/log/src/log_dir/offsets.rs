@@ -8,32 +8,32 @@ use crate::checkpoint::{self, FILE_BYTES_MAX, OffsetRow};
 use crate::disk;
 use crate::env::LogEnv;
 
-/// Offsets by topic and partition, as the file has them or is about to. The file is always written
-/// whole: rows of logs that nobody has opened yet stay, unless what they say may be too much.
+/// Offsets by topic and partition. The file is always written whole: rows of unopened logs stay,
+/// unless they may be too high.
 #[derive(Debug)]
 pub(super) struct OffsetTable {
     name: &'static str,
     rows: BTreeMap<String, BTreeMap<i32, Row>>,
     changed: bool,
-    /// Rows of logs that are still to be opened are left out of the file: some row of an earlier life
-    /// lay behind its log's end, so others may, too.
+    /// Rows of unopened logs are omitted from the file: some row lay beyond its log's end, so
+    /// others may as well.
     leaves_unopened_out: bool,
     /// The file was written since then.
     unopened_are_left_out: bool,
-    /// The file has a row that lies behind its log's end.
+    /// The file has a row beyond its log's end.
     is_due: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
     offset: i64,
-    /// An earlier life wrote it, and its log has not been opened in this one.
+    /// From an earlier run, and the log has not been opened in this one.
     is_unopened: bool,
 }
 
 impl OffsetTable {
-    /// Reads a checkpoint. One that cannot be read counts as empty, as in Kafka, with a note: what
-    /// it said can be found out from the logs or is on the safe side.
+    /// Reads a checkpoint. As in Kafka an unreadable one counts as empty, with a note: the logs
+    /// tell its content, or the defaults are safe.
     pub fn read(
         env: &LogEnv,
         directory: &Path,
@@ -69,7 +69,7 @@ impl OffsetTable {
                     table.rows.entry(topic).or_default().insert(partition, row);
                 }
             }
-            Err(error) => notes.push(format!("started without the offsets of {error}")),
+            Err(error) => notes.push(format!("ignored the offsets of a checkpoint: {error}")),
         }
         Ok(table)
     }
@@ -93,7 +93,7 @@ impl OffsetTable {
         });
     }
 
-    /// A log was opened that ends at `log_end`: its row is lowered to that. Whether the file has to be
+    /// A log that ends at `log_end` was opened: lowers its row to that. True if the file must be
     /// written before anything is appended.
     pub fn opened(&mut self, topic: &str, partition: i32, log_end: i64) -> bool {
         let row = self.rows.get_mut(topic);
@@ -119,7 +119,6 @@ impl OffsetTable {
         }
     }
 
-    /// Replaces the file, durably, if anything changed since it was last written.
     pub fn write(&mut self, env: &LogEnv, directory: &Path) -> io::Result<()> {
         if !self.changed {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Logs whose files are still to be checked since the life that wrote to them did not close them.
+//! Logs that still need recovery, since the run that wrote them did not close them.
 //!
-//! Logs are opened one by one, when the cluster says what they are for, and the process may end, in
-//! order or not, before the last one. Neither an orderly end nor an arena of the same boot then says
-//! anything about the files of a log that nobody has opened. `.pyrklog-recovering` is there until all
-//! have been: the folder names of these logs, one a line; empty, it stands for all folders.
+//! Logs are opened one by one, when the cluster assigns them, and the process may end before the
+//! last one. Neither an orderly shutdown nor an arena of the same boot then vouches for the files
+//! of unopened logs. `.pyrklog-recovering` exists until all are opened: their folder names, one a
+//! line; empty, it means all folders.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,16 +17,14 @@ use crate::names;
 
 const RECOVERING: &str = ".pyrklog-recovering";
 
-/// Topic and partition.
 type Name = (String, i32);
 
 impl LogDir {
-    /// To be called before any log is opened, and before the directory gets a new arena: finds out
-    /// which logs an earlier life has left to be recovered. `may_lack` says that this one begins
-    /// with files of which it is not known that they are as they were written.
+    /// Determines which logs an earlier run left to recover. Call before any log is opened and
+    /// before the directory gets a new arena. `may_lack` says that files may lack written data.
     ///
     /// # Errors
-    /// The disk's. This life recovers the logs all the same.
+    /// A disk error; the logs are recovered in this run all the same.
     pub fn begin_recovery(&self, folders: &[PartitionFolder], may_lack: bool) -> io::Result<()> {
         let name_of = |folder: &PartitionFolder| (folder.topic.clone(), folder.partition);
         let all: HashSet<Name> = folders.iter().map(name_of).collect();
@@ -36,7 +34,7 @@ impl LogDir {
         let path = self.path.join(RECOVERING);
         let (left, error) = match self.left_to_recover() {
             Ok(left) => (left, None),
-            // Perhaps all of them are.
+            // Unknown, so all of them.
             Err(error) => (Some(HashSet::new()), Some(error)),
         };
         let wanted = match &left {
@@ -58,7 +56,7 @@ impl LogDir {
         }
     }
 
-    /// What `.pyrklog-recovering` names; an empty set stands for all, `None` for no log.
+    /// The logs in `.pyrklog-recovering`; an empty set means all, `None` none.
     fn left_to_recover(&self) -> io::Result<Option<HashSet<Name>>> {
         let path = self.path.join(RECOVERING);
         let content = match disk::read_file(self.env.disk(), &path, FILE_BYTES_MAX) {
@@ -71,16 +69,16 @@ impl LogDir {
             Some((folder.topic.to_owned(), folder.partition))
         };
         let text = String::from_utf8_lossy(&content);
-        // A line that makes no sense may have been any of them.
+        // A malformed line may have been any log.
         let names: Option<HashSet<Name>> = text.lines().map(name_of).collect();
         Ok(Some(names.unwrap_or_default()))
     }
 
-    /// A step of an orderly shutdown, before [`LogDir::mark_clean`]: writes down which logs nobody
-    /// has opened since an end without order, so that the mark is not taken for theirs.
+    /// Records the logs that were not opened since an unclean end, so that the clean-shutdown mark
+    /// does not cover them. Call before [`LogDir::mark_clean`].
     ///
     /// # Errors
-    /// The disk's, or that the directory is poisoned.
+    /// A disk error, or the directory is poisoned.
     pub fn leave_to_recover(&self) -> io::Result<()> {
         self.refuse_if_poisoned()?;
         let mut names: Vec<Name> = self.env.not_closed().into_iter().collect();
@@ -101,7 +99,7 @@ impl LogDir {
 /// A log was recovered, or deleted.
 pub fn settled(env: &LogEnv, log_dir: &Path, topic: &str, partition: i32) {
     if env.recovered(topic, partition) {
-        // If it stays, the next life recovers more than it must.
+        // If it stays, the next run recovers more than it must.
         let _gone_or_not = missing_is_fine(env.disk().remove_file(&log_dir.join(RECOVERING)));
     }
 }

@@ -1,4 +1,4 @@
-//! Space set aside, so that what was acknowledged can be written when the volume has none left.
+//! Reserved space for writing acknowledged records when the volume is full.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use crate::log_dir::LogDir;
 const RESERVE: &str = ".pyrklog-reserve";
 
 impl LogDir {
-    /// Sets `bytes` aside, or sees that they still are. Nothing has to be durable: after the machine
-    /// went down it is made again.
+    /// Reserves `bytes`, or checks that they are. Not durable: made again after a crash of the
+    /// machine.
     ///
     /// # Errors
-    /// The disk's, among them that there is not so much space ([`crate::disk::is_full`]); nothing is
-    /// set aside then.
+    /// A disk error, among them a lack of space ([`crate::disk::is_full`]); nothing is reserved
+    /// then.
     pub fn make_reserve(&self, bytes: u64) -> io::Result<()> {
         let path = self.path.join(RESERVE);
         let file = self.env.disk().open(&path, OpenMode::Create)?;
@@ -29,18 +29,12 @@ impl LogDir {
         Ok(())
     }
 
-    /// Gives the space back.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Frees the space.
     pub fn remove_reserve(&self) -> io::Result<()> {
         missing_is_fine(self.env.disk().remove_file(&self.path.join(RESERVE)))
     }
 
-    /// Whether space is set aside.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Whether space is reserved.
     pub fn has_reserve(&self) -> io::Result<bool> {
         self.env.disk().exists(&self.path.join(RESERVE))
     }

@@ -1,4 +1,4 @@
-//! The transaction indexes of a folder: reading them, and entering what a kill kept from them.
+//! The transaction indexes of a folder: reads them, and adds entries that a kill prevented.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use crate::open::{Loader, OpenError, OpenReport, files};
 use crate::transaction_index::TransactionIndex;
 
 impl Loader<'_> {
-    /// Reads all transaction indexes: they exist only where transactions were aborted. Those that
-    /// cannot be read are noted, to be built anew from the batches.
+    /// Reads all transaction indexes. Unreadable ones are noted, to be rebuilt from the batches.
     pub(super) fn load_transaction_indexes(
         &self,
         files: &files::FolderFiles,
@@ -39,8 +38,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Enters transactions that were aborted and are not in their segment's index yet; writes the
-    /// indexes that this changes, and those that could not be read.
+    /// Adds aborted transactions that their segment's index lacks; writes changed indexes and those
+    /// that could not be read.
     pub(super) fn enter_aborted(
         &self,
         loading: &mut LoadedState,
@@ -52,7 +51,7 @@ impl Loader<'_> {
                 .aborted
                 .entry(base_offset)
                 .or_insert_with(|| TransactionIndex::new(base_offset));
-            // An entry that does not rise above the last one was there already.
+            // An entry that does not rise above the last one is in the index already.
             if index.append(txn).is_ok() {
                 changed.insert(base_offset);
             }

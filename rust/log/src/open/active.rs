@@ -1,5 +1,5 @@
-//! The active segment of a log that was closed in order: its indexes, and the batches since their
-//! last entry.
+//! The active segment of an orderly closed log: its indexes, and the batches behind their last
+//! entry.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::time_index::{self, TimeIndex};
 use crate::wait::Wait;
 
-/// A segment with its indexes on the heap.
 pub(super) struct LoadedTail {
     pub active: ActiveSegment,
     /// The offset after its last batch.
@@ -24,8 +23,8 @@ pub(super) struct LoadedTail {
 }
 
 impl Loader<'_> {
-    /// The last segment with its indexes on the heap, and the log end offset. `None` when its
-    /// `.log` does not end with a whole batch.
+    /// The last segment with its indexes on the heap, and the log end offset; `None` if its `.log`
+    /// does not end with a whole batch.
     pub(super) fn load_active(
         &self,
         segments: &[Arc<Segment>],
@@ -36,7 +35,7 @@ impl Loader<'_> {
         Ok(tail.map(|tail| (tail.active, tail.end_offset)))
     }
 
-    /// The same of any segment, whose indexes may have been read already.
+    /// The same for any segment, whose indexes may have been read already.
     pub(super) fn load_tail(
         &self,
         segment: &Arc<Segment>,
@@ -54,7 +53,7 @@ impl Loader<'_> {
                 walked_from: 0,
             }));
         }
-        // Its files are made when its first bytes are written; until then they count for nothing.
+        // Files that precede the first written byte do not count.
         let has_files = segment.written() > 0;
         let indexes = match indexes {
             None if has_files => self.load_indexes(&segment)?,
@@ -63,8 +62,8 @@ impl Loader<'_> {
         if has_files && let Some(indexes) = indexes {
             active.offsets_taken = indexes.offsets.size_bytes();
             active.times_taken = indexes.times.size_bytes();
-            // An entry may lead to a batch in the page that was held back: what is not written is
-            // to be checked from its first batch on.
+            // An entry may point into the page that was held back. Unwritten bytes must be checked
+            // from their first batch on.
             let view = indexes.offsets.view();
             let written = segment.written();
             let last = (0..view.len()).rev().find_map(|i| {
@@ -105,12 +104,12 @@ impl Loader<'_> {
         }))
     }
 
-    /// The index files, if both can be right.
+    /// The index files, if both are plausible.
     pub(super) fn load_indexes(
         &self,
         segment: &Arc<Segment>,
     ) -> Result<Option<SegmentIndexes>, OpenError> {
-        // A kill may have torn the last entry: it is written once more.
+        // A kill may have torn the last entry, which is then written again.
         let may_be_torn = self.is_same_boot || self.has_unwritten();
         let read = |kind, entry_bytes| {
             let path = segment.path(kind);
@@ -146,8 +145,8 @@ impl Loader<'_> {
         Ok(Some(indexes))
     }
 
-    /// Walks from the last index entry to the end, adding what the indexes lack. `None` when the
-    /// entry leads nowhere or the file does not end with a whole batch.
+    /// Walks from the last index entry to the end and adds missing entries. `None` if the entry is
+    /// wrong or the file does not end with a whole batch.
     fn walk_tail(&self, active: &mut ActiveSegment) -> Result<Option<i64>, OpenError> {
         let segment = active.segment.clone();
         let bytes = segment.bytes();
@@ -177,7 +176,7 @@ impl Loader<'_> {
             }
             end_offset = met.header.next_offset();
             if met.position == start && entry.is_some() {
-                // Its entry is there; only what follows counts towards the next one.
+                // Its entry exists; only later bytes count towards the next one.
                 active.indexes.bytes_since_entry = 0;
             }
             active.indexes.add(

@@ -1,8 +1,8 @@
-//! Opening a log after `kill -9` on the same boot.
+//! Opens a log after `kill -9` within the same boot.
 //!
-//! The page cache holds whatever was written, and the block cache whatever was acknowledged before
-//! it was. So only what the files of a segment did not get in one piece is looked at: batches behind
-//! the last index entry, and those that are not written. `docs/block-cache.md`, section 4.
+//! The page cache has everything written, and the block cache everything acknowledged before it was
+//! written. So only batches behind the last index entry and unwritten ones are examined
+//! (`block-cache.md`, section 4).
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
 use crate::wait::Wait;
 
 impl Loader<'_> {
-    /// The segments from the recovery point on, brought up to date. `None`: the files are not as a
-    /// kill leaves them, and every batch has to be looked at.
+    /// Brings the segments from the recovery point on up to date. `None` if the files are not as a
+    /// kill leaves them, so that every batch must be checked.
     pub(super) fn open_again(
         &self,
         loading: &mut LoadedState,
@@ -69,8 +69,8 @@ impl Loader<'_> {
         Ok(Some((active, end_offset)))
     }
 
-    /// A batch that was being appended, to the cache or to the file, when the kill came: it was
-    /// never acknowledged. Returns the segment's indexes, if they were read and nothing was cut.
+    /// Cuts a batch whose append the kill interrupted, which was never acknowledged. Returns the
+    /// segment's indexes, if they were read and nothing was cut.
     fn cut_torn_batch(
         &self,
         segment: &Arc<Segment>,
@@ -93,7 +93,7 @@ impl Loader<'_> {
                     position,
                     reason: DecodeError::Truncated { .. },
                 }) => break position,
-                // Whoever looks closer will say what is wrong.
+                // A full check will tell what is wrong.
                 Err(ScanError::NotABatch { .. }) => return Ok(indexes),
                 Err(ScanError::Io(error)) => return Err(error.into()),
             }
@@ -116,8 +116,8 @@ impl Loader<'_> {
         Ok(None)
     }
 
-    /// Looks at the batches behind `from`: their leader epochs, and the checksums of those that are
-    /// not wholly in the file.
+    /// Checks the batches behind `from`: leader epochs, and checksums of those not wholly in the
+    /// file.
     fn check_tail(
         &self,
         segment: &Arc<Segment>,
@@ -139,7 +139,7 @@ impl Loader<'_> {
                     let path = segment.path(FileKind::Log);
                     let (path, at) = (path.display(), met.position);
                     OpenError::Corrupt(format!(
-                        "what the cache holds for position {at} of {path} is damaged: {error}"
+                        "the block cache is damaged at position {at} of {path}: {error}"
                     ))
                 })?;
             }
@@ -147,8 +147,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Completes the indexes of a segment that takes no more batches: at once, or behind its own
-    /// bytes where those are not written.
+    /// Completes the indexes of a closed segment: at once, or after its unwritten bytes.
     fn finish_closed(
         &self,
         loading: &mut LoadedState,

@@ -1,4 +1,4 @@
-//! Blocks of the cache that an earlier life left: do they fit the files?
+//! Checks whether cache blocks of an earlier run fit the files.
 
 use std::sync::Arc;
 
@@ -14,10 +14,9 @@ use crate::open::{Loader, OpenError, OpenRequest};
 use crate::segment::{ActiveSegment, Segment};
 use crate::wait::Wait;
 
-/// Of what is in the file and in a block, so much is compared: enough to tell another file.
+/// Bytes to compare between file and block: enough to detect another file.
 const COMPARED_BYTES: u32 = 4096;
 
-/// A log's blocks, while it is being opened.
 pub(super) struct Claim {
     name: PartitionName,
     arena: Option<Arc<Arena>>,
@@ -27,7 +26,6 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes the log's blocks.
     pub fn new(request: &OpenRequest<'_>) -> Result<Claim, OpenError> {
         let name = PartitionName {
             topic: request.topic.to_owned(),
@@ -51,13 +49,12 @@ impl Claim {
         })
     }
 
-    /// The blocks, by segment.
     pub fn segments(&self) -> FoundSegments {
         let found = self.found.as_ref();
         found.map_or_else(FoundSegments::new, |found| found.segments.clone())
     }
 
-    /// Whether the log had no producers when the process was killed that left the blocks.
+    /// Whether the log had no producers when its process was killed.
     pub fn has_no_producers(&self) -> bool {
         let (Some(arena), Some(found)) = (&self.arena, &self.found) else {
             return false;
@@ -65,8 +62,8 @@ impl Claim {
         arena.has_no_producers(found.slot)
     }
 
-    /// The log could not be opened. If that may pass, its blocks are as they were for the next try; else
-    /// they are kept, and nobody gets them.
+    /// The log could not be opened. If the error may pass, returns the blocks for the next try;
+    /// else quarantines them.
     pub fn end(self, env: &LogEnv, error: &OpenError) {
         match self.found {
             Some(found) if error.may_pass() => env.unclaim(&self.name, found),
@@ -75,8 +72,8 @@ impl Claim {
         }
     }
 
-    /// The log's further use of the cache. Blocks that did not become part of it are dead: new ones
-    /// would stand beside them, and after a kill nobody could tell which are right.
+    /// The log's further use of the cache. Invalidates blocks that did not become part of it: after
+    /// a kill they could not be told from new ones.
     pub fn into_cache(self, segments: &[Arc<Segment>], has_producers: bool) -> Option<LogCache> {
         let arena = self.arena?;
         for blocks in self.found.iter().flat_map(|found| found.segments.values()) {
@@ -104,7 +101,7 @@ impl Loader<'_> {
     /// Gives a segment its blocks, if they fit the `file_len` bytes of its file.
     ///
     /// # Errors
-    /// They hold what the file lacks, and do not fit: one of the two is not what it should be.
+    /// The blocks hold bytes that the file lacks and contradict it.
     pub(super) fn attach_blocks(
         &self,
         segment: &Arc<Segment>,
@@ -117,7 +114,7 @@ impl Loader<'_> {
             return Ok(());
         };
         let Some(from) = cached.unwritten_from() else {
-            // Only a cache: where in doubt, the file is right.
+            // Everything is in the file, which wins in doubt.
             if u64::from(end) <= file_len && is_equal(segment, cached, end, end)? {
                 segment.cached_or(|| Arc::clone(cached));
             }
@@ -152,8 +149,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Whether a file is not what was written to it, as far as blocks can tell: then a kill was not
-    /// all that befell the folder, and every batch is to be looked at.
+    /// Whether a file differs from what was written to it, so that more than a kill has happened
+    /// and every batch must be checked.
     pub(super) fn has_changed_file(&self, segments: &[Arc<Segment>]) -> bool {
         segments.iter().any(|segment| {
             let blocks = self.blocks.get(&segment.base_offset());
@@ -161,7 +158,6 @@ impl Loader<'_> {
         })
     }
 
-    /// What of a segment is to be written.
     pub(super) fn unwritten(
         segment: &Arc<Segment>,
         closing: Option<ActiveSegment>,
@@ -176,8 +172,8 @@ impl Loader<'_> {
     }
 }
 
-/// Whether file and blocks agree about the last bytes before `written` and about everything from
-/// there up to `file_end`: what a write that was cut short may have left.
+/// Whether file and blocks agree about the last bytes before `written` and up to `file_end`, which
+/// an interrupted write may have left.
 fn is_equal(
     segment: &Arc<Segment>,
     cached: &Arc<CachedSegment>,

@@ -11,7 +11,7 @@ use crate::scan::{BatchScanner, ScanError, WALK_CHUNK_BYTES};
 use crate::wait::Wait;
 
 impl Loader<'_> {
-    /// Reads the checkpoint; when it is missing or cannot be read, the batches' own epochs tell.
+    /// Reads the checkpoint; if missing or unreadable, takes the epochs from the batches.
     pub(super) fn load_epochs(
         &self,
         files: &FolderFiles,
@@ -23,11 +23,10 @@ impl Loader<'_> {
             let content = disk::read_file(self.env.disk(), &path, SMALL_FILE_BYTES_MAX)?;
             let parsed = LeaderEpochs::parse(&path.to_string_lossy(), &content);
             match parsed {
-                // Every line ends with a line feed. Where the last one does not, the machine died
-                // before the file was whole, and the last number may lack digits.
+                // Without a final line feed the file is incomplete, and its last number may lack
+                // digits.
                 Ok(_) if !content.ends_with(b"\n") => {}
-                // Whoever writes batches writes epochs too, so none at all means that the file was
-                // lost.
+                // Batches always come with epochs, so an empty file was lost.
                 Ok(epochs) if epochs.entries().is_empty() => {}
                 Ok(epochs) => {
                     loading.epochs = epochs;
@@ -57,7 +56,7 @@ impl Loader<'_> {
                     }
                     Ok(None) => break,
                     Err(ScanError::Io(error)) => return Err(error.into()),
-                    // A torn tail is recovery's business.
+                    // Recovery handles a torn tail.
                     Err(ScanError::NotABatch { .. }) => return Ok(()),
                 }
             }

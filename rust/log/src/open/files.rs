@@ -1,4 +1,4 @@
-//! What a partition's folder holds when it is opened, and what an interrupted life left behind.
+//! The files of a partition's folder at opening, including leftovers of an interrupted run.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,6 @@ pub(super) struct FolderFiles {
     pub snapshots: BTreeSet<i64>,
     pub has_epochs: bool,
     pub has_metadata: bool,
-    /// A truncation was interrupted.
     pub was_truncating: bool,
 }
 
@@ -37,10 +36,10 @@ impl FolderFiles {
     }
 }
 
-/// Lists the folder after finishing what an interrupted life began, by Kafka's rules: `.deleted`
-/// and `.cleaned` files go; a `.swap` file stands for a compaction that was complete, so it
-/// replaces the segments that it was made from, unless a `.cleaned` file beside it says that the
-/// set of swap files is not whole; index files without a `.log` go.
+/// Finishes interrupted operations by Kafka's rules and lists the folder: `.deleted` and `.cleaned`
+/// files go. A `.swap` file is a complete compaction and replaces its source segments, unless a
+/// `.cleaned` file beside it shows that the set of swap files is incomplete. Index files without a
+/// `.log` go.
 pub(super) fn settle(
     env: &LogEnv,
     folder: &Folder,
@@ -102,9 +101,9 @@ fn finish_swaps(
         match end_of_batches(disk, folder, name) {
             Ok(offset) => end = end.max(offset.unwrap_or(file.base_offset)),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                // It replaces nothing, and neither does the set that it belongs to.
+                // Neither it nor its set replaces anything.
                 notes.push(format!(
-                    "removed {name}, which is not what compaction leaves: {error}"
+                    "removed {name}, which no compaction has completed: {error}"
                 ));
                 whole_below = i64::MIN;
             }

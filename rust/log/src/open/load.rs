@@ -1,4 +1,4 @@
-//! From the files of a folder to the state of a log.
+//! Builds the state of a log from the files of its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,22 +18,20 @@ use crate::producer_state::ProducerStates;
 use crate::segment::{ActiveSegment, Segment};
 use crate::transaction_index::TransactionIndex;
 
-/// Loads what a folder holds; shared by opening and truncating.
+/// Loads a folder; used for opening and truncating.
 pub(crate) struct Loader<'a> {
     pub env: &'a Arc<LogEnv>,
     pub folder: &'a Arc<Folder>,
     pub config: &'a LogConfig,
     pub expiry: Expiry,
     pub jitter_seed: u64,
-    /// What the block cache holds.
     pub blocks: FoundSegments,
-    /// An earlier life of the same boot left the folder.
+    /// The previous run was in the same boot.
     pub is_same_boot: bool,
-    /// What the life that left the blocks noted beside them.
+    /// As recorded beside the blocks.
     pub had_no_producers: bool,
 }
 
-/// A log's content while it is being loaded.
 pub(super) struct LoadedState {
     pub segments: Vec<Arc<Segment>>,
     pub epochs: LeaderEpochs,
@@ -41,7 +39,7 @@ pub(super) struct LoadedState {
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
     pub aborted: BTreeMap<i64, TransactionIndex>,
-    /// Segments whose transaction index could not be read.
+    /// Segments with an unreadable transaction index.
     pub aborted_unread: BTreeSet<i64>,
     pub unsynced: Vec<Arc<Segment>>,
     pub unwritten: Vec<Unwritten>,
@@ -50,7 +48,6 @@ pub(super) struct LoadedState {
     pub synced_end: i64,
 }
 
-/// A log's content once it is loaded.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub segments: Vec<Arc<Segment>>,
@@ -59,7 +56,7 @@ pub(crate) struct Loaded {
     pub log_start: i64,
     pub epochs: LeaderEpochs,
     pub epochs_unwritten: bool,
-    /// The file is to be written before anything else: it could not be for lack of space.
+    /// The file must be written before anything else: there was no space for it.
     pub epochs_due: bool,
     pub producers: ProducerStates,
     pub snapshots: BTreeSet<i64>,
@@ -113,7 +110,7 @@ impl Loader<'_> {
         self.finish(loading, active, end_offset, log_start, state, report)
     }
 
-    /// What was cut must not come back behind what is appended next.
+    /// Makes a truncation durable: cut batches must not come back behind later ones.
     fn settle_truncation(&self, active: &ActiveSegment) -> Result<(), OpenError> {
         let disk = self.env.disk();
         if disk.exists(&active.segment.path(FileKind::Log))? {
@@ -124,8 +121,7 @@ impl Loader<'_> {
         Ok(disk::missing_is_fine(disk.remove_file(&marker))?)
     }
 
-    /// The segments of the folder and of the block cache, by base offset; one that is still without
-    /// files if there is none.
+    /// The segments of folder and block cache by base offset; an empty one if there is none.
     fn segments(
         &self,
         files: &files::FolderFiles,
@@ -192,7 +188,7 @@ impl Loader<'_> {
         if self.has_unwritten() {
             let path = self.folder.path();
             return Err(OpenError::Corrupt(format!(
-                "the files in {} do not fit the records that the block cache holds for them",
+                "the files in {} contradict their records in the block cache",
                 path.display()
             )));
         }
@@ -208,8 +204,7 @@ impl Loader<'_> {
         report: &mut OpenReport,
     ) -> Result<(ActiveSegment, i64), OpenError> {
         let Some((active, end_offset)) = self.load_active(&loading.segments, report)? else {
-            // The active segment does not end with a whole batch, so the shutdown was not as clean
-            // as the marker says.
+            // The active segment does not end with a whole batch, so the shutdown was not clean.
             let offset = loading
                 .segments
                 .last()
@@ -233,7 +228,7 @@ impl Loader<'_> {
             .partition_point(|segment| segment.base_offset() <= offset);
         let first = after.saturating_sub(1);
         let base_offset = loading.segments[first].base_offset();
-        // Later snapshots describe batches that may not be there any more.
+        // Later snapshots may describe lost batches.
         for offset in loading.snapshots.split_off(&(base_offset + 1)) {
             let path = self.folder.segment_file(offset, FileKind::Snapshot);
             self.env.disk().remove_file(&path)?;
@@ -257,8 +252,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The same after a kill, with the indexes of some segments at hand. Transactions that were
-    /// aborted and are not in their segment's index yet are entered.
+    /// The same after a kill, with the indexes of some segments in memory. Adds aborted
+    /// transactions that their segment's index lacks.
     pub(super) fn load_producers_again(
         &self,
         loading: &mut LoadedState,
@@ -270,7 +265,7 @@ impl Loader<'_> {
         if self.had_no_producers && unread.is_none() && reaches_end(&loading.segments) {
             return Ok(());
         }
-        // An index that could not be read is filled from its segment's first batch on.
+        // An unreadable index is rebuilt from its segment's first batch on.
         let newest = unread.map_or(range.end, |base_offset| {
             base_offset.clamp(range.start, range.end)
         });
@@ -278,7 +273,7 @@ impl Loader<'_> {
         self.enter_aborted(loading, aborted)
     }
 
-    /// From the newest snapshot up to `newest`; returns the transactions that were seen to abort.
+    /// From the newest snapshot up to `newest`; returns the aborted transactions found.
     fn producers_at(
         &self,
         loading: &mut LoadedState,
@@ -313,7 +308,7 @@ impl Loader<'_> {
         let mut as_left = state.clean && report.recovered_segments == 0;
         if log_start > end_offset {
             as_left = false;
-            // What lay between was lost, and what is left was deleted before.
+            // The records between were lost, and the remaining ones deleted before.
             report.notes.push(format!(
                 "starting over at {log_start}: the log ended at {end_offset}"
             ));
@@ -362,8 +357,8 @@ impl Loader<'_> {
         })
     }
 
-    /// Drops the epochs that lie outside of the log, and writes the file. Returns what of that is
-    /// left: (before the next batch, before anything else).
+    /// Drops epochs outside the log and writes the file. Returns whether it remains to be written:
+    /// (before the next batch, before anything else).
     fn settle_epochs(
         &self,
         loading: &mut LoadedState,
@@ -372,8 +367,8 @@ impl Loader<'_> {
     ) -> Result<(bool, bool), OpenError> {
         let mut trimmed = loading.epochs.truncate_from_end(log.end);
         trimmed |= loading.epochs.truncate_from_start(log.start);
-        // In a log closed in order this drops epochs without a batch. The file may keep them until
-        // the next batch: an opening before that drops them again.
+        // In an orderly closed log this only drops epochs without a batch. The file may keep them
+        // until the next batch, since every opening drops them.
         let epochs_unwritten = trimmed && as_left && !loading.epochs_changed;
         let mut epochs_due = false;
         if (trimmed || loading.epochs_changed) && !epochs_unwritten {
@@ -385,8 +380,8 @@ impl Loader<'_> {
         Ok((epochs_unwritten, epochs_due))
     }
 
-    /// Snapshots that neither start a segment nor are the newest serve nobody; those behind the
-    /// end would be wrong one day.
+    /// Removes snapshots that neither start a segment nor are the newest, and those behind the end,
+    /// which would be wrong later.
     fn remove_stray_snapshots(&self, loading: &mut LoadedState, end: i64) -> Result<(), OpenError> {
         let bases: BTreeSet<i64> = loading.segments.iter().map(|s| s.base_offset()).collect();
         let newest = loading.snapshots.range(..=end).next_back().copied();
@@ -434,8 +429,8 @@ impl Loader<'_> {
     }
 }
 
-/// Whether the log's last bytes lie in the block cache, so that whatever was noted beside them was
-/// noted of all of the log.
+/// Whether the block cache holds the log's last bytes, so that the notes beside them cover the
+/// whole log.
 fn reaches_end(segments: &[Arc<Segment>]) -> bool {
     segments.last().is_some_and(|last| {
         let blocks_end = last.cached().and_then(|cached| cached.end());

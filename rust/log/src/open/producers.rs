@@ -1,4 +1,4 @@
-//! Producer state as it was at an offset: the newest usable snapshot below, and the batches since.
+//! The producer state at an offset: from the newest usable snapshot below, and the batches since.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,35 +18,33 @@ use crate::snapshot;
 use crate::transaction_index::AbortedTxn;
 use crate::wait::Wait;
 
-/// A snapshot of more producers than anybody has is not read into memory.
+/// A larger snapshot is not read.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 
-/// When a producer that was loaded has expired.
+/// When a loaded producer has expired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
-    /// Now.
     pub now_ms: i64,
     /// `producer.id.expiration.ms`.
     pub expiration_ms: i64,
 }
 
-/// Where producer state is loaded from.
 pub(super) struct Source<'a> {
     pub env: &'a LogEnv,
     pub folder: &'a Folder,
     pub segments: &'a [Arc<Segment>],
-    /// Segments whose indexes are at hand.
+    /// Segments with indexes in memory.
     pub tails: &'a [ActiveSegment],
     pub expiry: Expiry,
 }
 
-/// Transactions found aborted on the way, with the base offset of their marker's segment.
+/// Aborted transactions found, with the base offset of their marker's segment.
 pub(super) type Aborted = Vec<(i64, AbortedTxn)>;
 
 impl Source<'_> {
-    /// The state at the end of `range`, from the newest snapshot in it up to `newest` that can be
-    /// read, or from its start. Snapshots that cannot be read are removed. A log that was closed in order has one
-    /// at its end, so nothing is walked then.
+    /// The state at the end of `range`, from the newest readable snapshot up to `newest`, or from
+    /// the range's start. Removes unreadable snapshots. An orderly closed log has a snapshot at its
+    /// end, so nothing is walked.
     pub fn state_at(
         &self,
         snapshots: &mut BTreeSet<i64>,
@@ -110,7 +108,7 @@ impl Source<'_> {
                     segment_base: segment.base_offset(),
                     position: met.position as u32,
                 };
-                // The batches are in the log: whatever the rules say of them now, they happened.
+                // The batches are in the log, whatever the rules say now.
                 let completed = states.update(&info, met.header.base_offset, Some(place));
                 let txn = completed.and_then(|completed| completed.aborted_txn());
                 aborted.extend(txn.map(|txn| (segment.base_offset(), txn)));
@@ -119,7 +117,7 @@ impl Source<'_> {
         Ok(aborted)
     }
 
-    /// Where in a segment the batch that holds `from` can be looked for.
+    /// A position at or before the batch that holds `from`.
     fn start(&self, segment: &Arc<Segment>, from: i64) -> io::Result<u64> {
         if segment.base_offset() >= from {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! Recovery after an unclean end: every batch from the recovery point's segment on is checked.
+//! Recovery after an unclean end: checks every batch from the recovery point's segment on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::segment::{Segment, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
 use crate::wait::Wait;
 
-/// Follows `.log` in the name of a segment that recovery took out of the log. No broker looks at
-/// such files; an operator may remove them.
+/// Follows `.log` in the name of a segment that recovery took out of the log. No broker reads such
+/// files; an operator may remove them.
 const CUT_SUFFIX: &str = ".cut";
 
-/// A segment whose batches are all sound, up to `size`.
+/// A segment whose batches are sound up to `size`.
 pub(super) struct Recovered {
     pub indexes: SegmentIndexes,
     pub transactions: TransactionIndex,
@@ -30,18 +30,18 @@ pub(super) struct Recovered {
     /// The offset after its last batch.
     pub end_offset: i64,
     pub first_timestamp: Option<i64>,
-    /// Offsets are missing between its batches or in them: it was compacted once.
+    /// Offsets are missing between or in its batches: it was compacted.
     pub is_thinned: bool,
     /// Why the walk ended before the end of the file.
     pub cut: Option<String>,
 }
 
 impl Loader<'_> {
-    /// Walks the segments from `first` on, rebuilds what is derived from them, and cuts the log
-    /// where it is not sound. Returns what the last one that is left holds.
+    /// Walks the segments from `first` on, rebuilds derived files, and cuts the log where it is not
+    /// sound. Returns the content of the last remaining one.
     ///
-    /// Without compaction segments follow one another without a gap, so what is missing between two was
-    /// written, but lost before it was synced. A topic that is not compacted any more keeps its gaps.
+    /// Without compaction segments follow one another without a gap; a gap means that written data
+    /// was lost before its sync. A topic that is no longer compacted keeps its gaps.
     pub(super) fn recover(
         &self,
         state: &mut LoadedState,
@@ -62,14 +62,14 @@ impl Loader<'_> {
             report.scanned_bytes += recovered.size;
             let next_base = state.segments.get(i + 1).map(|next| next.base_offset());
             may_have_holes |= recovered.is_thinned;
-            // What was synced is not lost: whatever is missing below the recovery point was taken away.
+            // Synced data is not lost: a gap below the recovery point is intended.
             let is_lost = |base| base > end_offset && base > state.synced_end && !may_have_holes;
             if recovered.cut.is_none() && next_base.is_some_and(is_lost) {
                 recovered.cut = Some(format!("the next segment does not begin at {end_offset}"));
             }
             let becomes_active = next_base.is_none() || recovered.cut.is_some();
             if !becomes_active {
-                // A closed segment ends with its largest timestamp, as its roll left it.
+                // A closed segment's time index ends with its largest timestamp.
                 recovered.indexes.add_largest(true);
                 segment.set_largest(recovered.indexes.largest);
             }
@@ -101,7 +101,7 @@ impl Loader<'_> {
         };
         let size = segment.size();
         if size == 0 {
-            // Perhaps not even its files are there yet.
+            // Even its files may not exist yet.
             return Ok(recovered);
         }
         let file = segment.bytes();
@@ -135,7 +135,6 @@ impl Loader<'_> {
         Ok(recovered)
     }
 
-    /// Brings the files in line with what was found sound.
     fn write_recovered(
         &self,
         segment: &Arc<Segment>,
@@ -152,7 +151,7 @@ impl Loader<'_> {
                 recovered.size,
             ));
             if cut_bytes > 0 {
-                // Durable at once: new batches must never have the cut ones behind them.
+                // Durable at once: new batches must never precede the cut ones.
                 let file = segment.log_file_for_writing()?;
                 file.set_len(recovered.size)?;
                 file.sync_data()?;
@@ -179,9 +178,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// What lies behind a cut is not part of the log: keeping it would leave a hole, or an old tail
-    /// behind new data. The batches stay on the disk under another name, for whoever wants to see
-    /// what was lost.
+    /// Renames segments behind a cut: keeping them would leave a hole, or an old tail behind new
+    /// data. The operator can still examine their batches.
     fn drop_segments(
         &self,
         state: &mut LoadedState,
@@ -196,7 +194,7 @@ impl Loader<'_> {
             aside.push(CUT_SUFFIX);
             let aside = PathBuf::from(aside);
             report.notes.push(format!(
-                "took {} out of the log, since it lies behind the cut; its content is kept in {}",
+                "removed {} from the log, because it lies behind the cut; its content is in {}",
                 path.display(),
                 aside.display()
             ));
@@ -205,14 +203,14 @@ impl Loader<'_> {
             state.aborted.remove(&segment.base_offset());
         }
         if !dropped.is_empty() {
-            // Durable at once: otherwise they could come back behind what is appended next.
+            // Durable at once: they must not come back behind later appends.
             self.env.disk().sync_dir(&self.folder.path())?;
         }
         Ok(())
     }
 }
 
-/// A batch that may stand behind `expected` in a segment.
+/// Checks a batch that should follow `expected` in a segment.
 fn check(bytes: &[u8], base_offset: i64, expected: i64) -> Result<BatchInfo, String> {
     batch::verify_crc(bytes).map_err(|error| error.to_string())?;
     let info = BatchInfo::parse(bytes).map_err(|error| error.to_string())?;
@@ -259,7 +257,7 @@ fn apply(
         position: at,
     };
     if let Some(aborted) = update(&mut state.producers, info, place) {
-        // An entry that does not rise above the last one was there already.
+        // An entry that does not rise above the last one is in the index already.
         let _known = recovered.transactions.append(aborted);
     }
     recovered.size = position + u64::from(facts.size);
@@ -276,8 +274,8 @@ fn update(
         .aborted_txn()
 }
 
-/// Message formats 0 and 1 are not served. A batch of theirs that is sound is a reason not to open
-/// the log, whereas a torn one is cut like any other.
+/// Refuses to open a log with a sound batch of message format 0 or 1. A torn one is cut like any
+/// other.
 fn refuse_old_format(
     file: &dyn DiskFile,
     position: u64,
@@ -289,7 +287,7 @@ fn refuse_old_format(
     let mut header = [0; HEADER_LEN];
     crate::disk::read_exact_at(file, &mut header, position)?;
     let size = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    // CRC, magic, attributes, key length and value length: the least that a message has.
+    // CRC, magic, attributes, key length and value length: the minimum of a message.
     let plausible = size >= 14 && position + 12 + size as u64 <= file.len()?;
     if !plausible {
         return Ok(());

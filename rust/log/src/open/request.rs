@@ -1,4 +1,4 @@
-//! What is asked for when a log is opened, and what that gives.
+//! Request and result of opening a log.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::config::LogConfig;
 use crate::disk;
 use crate::env::LogEnv;
 
-/// Small text files of a folder.
+/// Limit of small text files in a folder.
 pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// 16 bytes of a topic id (KIP-516).
@@ -29,7 +29,7 @@ pub struct OpenRequest<'a> {
     pub topic_id: Option<TopicId>,
     /// The log's options.
     pub config: Arc<LogConfig>,
-    /// What the checkpoints say.
+    /// The checkpoints' values.
     pub state: OpenState,
     /// Now.
     pub now_ms: i64,
@@ -37,7 +37,7 @@ pub struct OpenRequest<'a> {
     pub producer_id_expiration_ms: i64,
 }
 
-/// What the log directory's checkpoints say of a log; [`crate::LogDir::open_state`] gives it.
+/// The checkpoints' values for a log, from [`crate::LogDir::open_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenState {
     /// The directory was shut down in order, so the files are complete.
@@ -51,7 +51,7 @@ pub struct OpenState {
 }
 
 impl Default for OpenState {
-    /// A log of which no checkpoint speaks.
+    /// A log without a row in any checkpoint.
     fn default() -> Self {
         Self {
             clean: false,
@@ -62,30 +62,31 @@ impl Default for OpenState {
     }
 }
 
-/// What opening a log took.
+/// Result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// The folder was not there.
+    /// The folder did not exist.
     pub created: bool,
     /// Segments that were walked and checked.
     pub recovered_segments: usize,
     /// Bytes of sound batches in them.
     pub scanned_bytes: u64,
-    /// Bytes that were cut off or removed because they were not sound.
+    /// Bytes that were cut or removed as unsound.
     pub truncated_bytes: u64,
-    /// Indexes of the active segment that had to be built anew.
+    /// Indexes of the active segment that were rebuilt.
     pub rebuilt_indexes: usize,
-    /// The checkpoints are wrong: the recovery point lies behind the log's end, which was cut, or the rows
-    /// are of an earlier log of the name. They have to be written before anything is appended.
+    /// The checkpoints must be written before anything is appended: the recovery point lies behind
+    /// the log's end, which was cut, or the rows belong to an earlier log of the name.
     pub checkpoint_is_stale: bool,
-    /// What else an operator may want to read, one sentence each.
+    /// Messages for the operator, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Why a log could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages name variants and fields.
 pub enum OpenError {
-    /// The disk: the directory should be taken as failed. All other errors concern this log alone.
+    /// A disk error: the directory counts as failed. All other errors concern this log alone.
     #[error(transparent)]
     Io(io::Error),
     /// The folder belongs to another topic of the same name.
@@ -93,40 +94,29 @@ pub enum OpenError {
         "{path} belongs to topic id {found}, not {expected}; move it away, or restore the metadata it belongs to"
     )]
     TopicIdMismatch {
-        /// The folder.
         path: String,
-        /// The id in its `partition.metadata`.
         found: String,
-        /// The id asked for.
         expected: String,
     },
-    /// Message format 0 or 1.
     #[error(
         "message format {magic} at position {position} is older than any that is served; convert the log with Kafka 3.x first"
     )]
-    Unsupported {
-        /// The format.
-        magic: i8,
-        /// Byte position in the segment.
-        position: u64,
-    },
-    /// A file of the folder makes no sense, and only an operator can say what to do.
+    Unsupported { magic: i8, position: u64 },
     #[error("{0}")]
     Corrupt(String),
-    /// The log directory failed earlier.
     #[error("{0}")]
     Poisoned(String),
 }
 
 impl OpenError {
-    /// There is no space left, no descriptor or no memory: the log may be opened when there is some.
+    /// A lack of space, descriptors or memory: the log may be opened later.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Io(error) if disk::may_pass(error))
     }
 }
 
 impl From<io::Error> for OpenError {
-    /// Content that makes no sense says nothing about the disk under it.
+    /// Malformed content is no error of the disk.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData => Self::Corrupt(error.to_string()),

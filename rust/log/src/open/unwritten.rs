@@ -1,22 +1,21 @@
-//! What of a log only the block cache holds when the log is opened.
+//! Bytes of a log that only the block cache holds at opening.
 
 use std::sync::Arc;
 
 use crate::segment::{ActiveSegment, Segment};
 use crate::tail::Tail;
 
-/// Bytes of a segment that were acknowledged and are not in its file.
+/// Acknowledged bytes of a segment that its file lacks.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     pub segment: Arc<Segment>,
     pub from: u32,
     pub end: u32,
-    /// A segment that takes no more batches, and whose other files are not complete either.
+    /// A closed segment, whose other files are incomplete as well.
     pub closing: Option<ActiveSegment>,
 }
 
 impl Unwritten {
-    /// What is to be done first.
     pub fn queue(self, tail: &mut Tail) {
         tail.push_cached(&self.segment, self.from, self.end);
         if let Some(closing) = self.closing {

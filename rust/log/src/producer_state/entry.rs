@@ -1,17 +1,16 @@
-//! What one producer did in one partition: its last batches and its open transaction.
+//! One producer's state in one partition: its last batches and its open transaction.
 
 use crate::batch_info::BatchInfo;
 use crate::snapshot::ProducerEntry;
 
-/// Batches remembered of each producer: as many as an idempotent producer may have in flight.
+/// Batches remembered of each producer: an idempotent producer's limit in flight.
 pub const BATCHES_MAX: usize = 5;
 /// "No epoch".
 pub const NO_EPOCH: i16 = -1;
 /// "No sequence".
 pub const NO_SEQUENCE: i32 = -1;
 const NO_OFFSET: i64 = -1;
-/// So far back it is remembered that sequences were written: half of those that there are, since
-/// they wrap.
+/// Written sequences are remembered this far back: half of all, since they wrap.
 const WRITTEN_MAX: i32 = 1 << 30;
 
 /// What is remembered of one batch.
@@ -42,10 +41,10 @@ impl BatchMeta {
     }
 }
 
-/// Invariants: `batches` holds those of `epoch` only, oldest first; `current_txn_first_offset` is
-/// set exactly while the table of open transactions has an entry for it; `is_shortened` only while
-/// there are fewer batches than are remembered; every sequence of `epoch` from `first_sequence` to the
-/// last one was written.
+/// Invariants: `batches` are of `epoch` only, oldest first; `current_txn_first_offset` is set
+/// exactly while the table of open transactions has its entry; `is_shortened` only with fewer
+/// batches than are remembered; every sequence of `epoch` from `first_sequence` to the last one was
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProducerState {
     pub epoch: i16,
@@ -53,7 +52,7 @@ pub(super) struct ProducerState {
     batch_count: usize,
     /// [`NO_SEQUENCE`] while no batch is known.
     first_sequence: i32,
-    /// It comes from a snapshot, which names the last batch only.
+    /// It comes from a snapshot, which has the last batch only.
     is_shortened: bool,
     pub coordinator_epoch: i32,
     pub last_timestamp: i64,
@@ -83,7 +82,7 @@ impl Default for ProducerState {
 }
 
 impl ProducerState {
-    /// The batches remembered, oldest first.
+    /// The remembered batches, oldest first.
     pub fn batches(&self) -> &[BatchMeta] {
         &self.batches[..self.batch_count]
     }
@@ -95,7 +94,6 @@ impl ProducerState {
             .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
-    /// The remembered batch that holds exactly these sequences.
     pub fn find(&self, info: &BatchInfo) -> Option<&BatchMeta> {
         let (first, last) = (info.base_sequence, info.last_sequence());
         self.batches()
@@ -104,8 +102,8 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
-    /// An offset behind the batch, if it was written, but lies before all that are remembered, and
-    /// would be among them had the producer's state not gone through a snapshot.
+    /// An offset behind the batch, if it was written, precedes all remembered ones, and was
+    /// forgotten only because of a snapshot.
     pub fn forgotten_below(&self, info: &BatchInfo) -> Option<i64> {
         let oldest = self.batches().first().filter(|_| self.is_shortened)?;
         if info.producer_epoch != self.epoch || self.first_sequence < 0 || info.base_sequence < 0 {
@@ -120,7 +118,7 @@ impl ProducerState {
         is_before.then(|| oldest.first_offset())
     }
 
-    /// Sequences begin again with an epoch: batches of another one are forgotten.
+    /// Sequences restart with an epoch: batches of another one are forgotten.
     pub fn set_epoch(&mut self, epoch: i16) {
         if self.epoch != epoch {
             self.epoch = epoch;
@@ -130,12 +128,12 @@ impl ProducerState {
         }
     }
 
-    /// Remembers a batch; the oldest of five is forgotten.
+    /// Remembers a batch and forgets the oldest of five.
     pub fn add_batch(&mut self, batch: BatchMeta) {
         let first_sequence = batch.first_sequence();
         let follows = self.batch_count > 0 && distance(self.last_sequence(), first_sequence) == 1;
         if !follows {
-            // After its state had expired a producer may begin anywhere.
+            // After its state expired a producer may start anywhere.
             self.first_sequence = first_sequence;
         } else if distance(self.first_sequence, batch.last_sequence) > WRITTEN_MAX {
             self.first_sequence = batch.last_sequence.wrapping_sub(WRITTEN_MAX) & i32::MAX;
@@ -150,7 +148,7 @@ impl ProducerState {
         self.last_timestamp = batch.timestamp;
     }
 
-    /// Idle for so long that its state may go: never with an open transaction.
+    /// Whether it was idle for long enough and has no open transaction.
     pub fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
         let idle_ms = now_ms.saturating_sub(self.last_timestamp);
         self.current_txn_first_offset.is_none() && idle_ms >= expiration_ms
@@ -167,7 +165,7 @@ impl ProducerState {
             timestamp: self.last_timestamp,
             coordinator_epoch: self.coordinator_epoch,
             current_txn_first_offset: self.current_txn_first_offset.unwrap_or(NO_OFFSET),
-            // Of what begins with the last batch nothing has to be said.
+            // Omitted if it begins with the last batch.
             first_sequence: match self.first_sequence == last.first_sequence() {
                 true => NO_SEQUENCE,
                 false => self.first_sequence,

@@ -5,8 +5,8 @@
 //!        2  2  0 abort, 1 commit         2  4  coordinator epoch
 //! ```
 //!
-//! Whose transaction it ends is told by the batch's producer id and epoch. Types above 1 belong to
-//! Kafka's Raft logs and end no transaction.
+//! The batch's producer id and epoch identify the transaction. Types above 1 belong to Kafka's Raft
+//! logs and end no transaction.
 
 use pyrklog_wire::DecodeError;
 use pyrklog_wire::batch::{BatchHeader, HEADER_LEN};
@@ -27,13 +27,13 @@ pub struct EndTxnMarker {
     pub coordinator_epoch: i32,
 }
 
-/// A control batch that cannot be understood.
+/// A malformed control batch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MarkerError {
     /// The batch or its record is malformed.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// Its compressed body is.
+    /// Its compressed body is malformed.
     #[error(transparent)]
     Compressed(#[from] DecompressError),
     /// Key or value are not those of a marker.
@@ -73,7 +73,7 @@ impl ControlType {
 }
 
 impl EndTxnMarker {
-    /// From a control record; `None` for other types than commit and abort.
+    /// From a control record; `None` for types other than commit and abort.
     ///
     /// # Errors
     /// [`MarkerError::NotAMarker`].
@@ -95,7 +95,7 @@ impl EndTxnMarker {
         }))
     }
 
-    /// From a whole batch; `None` if it is no control batch, or one that compaction has emptied.
+    /// From a whole batch; `None` unless it is a control batch that compaction has not emptied.
     ///
     /// # Errors
     /// [`MarkerError`].

@@ -33,7 +33,7 @@ fn info(batch: &[u8]) -> BatchInfo {
     BatchInfo::from_header(&BatchHeader::parse(batch).expect("a batch"))
 }
 
-/// A log that does nothing but give offsets.
+/// A log that only assigns offsets.
 #[derive(Default)]
 struct Offsets {
     states: ProducerStates,
@@ -127,7 +127,7 @@ fn a_retry_of_one_of_the_last_five_gets_its_offsets_back() {
         log.append(&data(0, i * 10, 10), Origin::Client)
             .expect("in order");
     }
-    // Five in flight may be sent again in any order.
+    // Five in flight may be resent in any order.
     for i in [5, 1, 3, 2, 4] {
         let first = i64::from(i) * 10;
         let again = log.append(&data(0, i * 10, 10), Origin::Client);
@@ -194,7 +194,7 @@ fn a_new_epoch_starts_at_zero_and_fences_the_old() {
     );
 }
 
-/// An idle producer's state expires; its next batch, whatever its sequence, goes on.
+/// An idle producer's state expires; its next batch may have any sequence.
 #[test]
 fn an_idle_producer_goes_on_after_its_state_expired() {
     let mut log = Offsets::default();
@@ -339,7 +339,7 @@ fn sequences_go_on_over_a_marker_of_the_same_epoch() {
     assert_eq!(log.append(&next, Origin::Client), Ok(Check::New));
 }
 
-/// They are copied under the log's lock in any order, and put in order by the writer.
+/// Entries are copied in any order under the log's lock; the writer sorts them.
 #[test]
 fn a_snapshot_of_many_producers_is_in_order() {
     let mut log = Offsets::default();
@@ -394,7 +394,7 @@ fn a_snapshot_brings_back_the_last_batch_and_the_open_transaction() {
         Ok(Check::New)
     );
 
-    // Producer 5 has been idle for long enough; the other has a transaction open.
+    // Producer 5 has expired; the other has an open transaction.
     states.load(&entries, 20_000, 10_000);
     assert_eq!(states.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! The segment that is appended to: its indexes on the heap, and the rule for rolling.
+//! The active segment: its indexes on the heap, and the rule for rolling.
 
 use std::sync::Arc;
 
@@ -8,10 +8,9 @@ use crate::scan::BatchFacts;
 use crate::segment::indexes::SegmentIndexes;
 use crate::segment::{ClosingIndexes, Segment};
 
-/// The active segment. All of it is under the log's lock but `segment`, which readers share.
+/// The active segment, under the log's lock except for `segment`, which readers share.
 #[derive(Debug)]
 pub(crate) struct ActiveSegment {
-    /// The shared part.
     pub segment: Arc<Segment>,
     /// Offset -> position, timestamp -> offset.
     pub indexes: SegmentIndexes,
@@ -19,30 +18,28 @@ pub(crate) struct ActiveSegment {
     pub offsets_taken: usize,
     /// Bytes of the time index that were handed to the writer.
     pub times_taken: usize,
-    /// Bytes of the `.log`, those in the tail included.
+    /// Bytes of the `.log`, including the tail's.
     pub size: u32,
-    /// The first batch's largest timestamp.
     pub first_timestamp: Option<i64>,
-    /// When it was made, or opened.
+    /// When it was created or opened.
     pub created_ms: i64,
-    /// By how much `segment.ms` is shortened for this segment.
+    /// Reduction of `segment.ms` for this segment.
     pub jitter_ms: i64,
 }
 
-/// Beyond this a segment that is full rolls, however many others are yet to be synced.
+/// A full segment beyond this size rolls, however many others are unsynced.
 const CROWDED_SEGMENT_BYTES: u64 = 16 << 20;
 
-/// What is put up with while many segments are yet to be synced.
+/// Relaxed rules while many segments are unsynced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
-    /// The segment's age is no reason to roll it.
+    /// Age does not roll the segment.
     pub may_age: bool,
-    /// Nor that it or one of its indexes is full, while it is small: index entries are left out then.
+    /// Nor does a full segment or index, while it is small; index entries are then omitted.
     pub may_grow: bool,
 }
 
 impl ActiveSegment {
-    /// An empty one.
     pub fn new(segment: Arc<Segment>, config: &LogConfig, jitter_seed: u64, now_ms: i64) -> Self {
         let base_offset = segment.base_offset();
         Self {
@@ -57,7 +54,7 @@ impl ActiveSegment {
         }
     }
 
-    /// It takes no more batches: its indexes go to the shared part, which is returned.
+    /// Takes no more batches: hands its indexes to the shared part and returns that.
     pub fn close(self) -> Arc<Segment> {
         self.segment.begin_close(ClosingIndexes {
             indexes: self.indexes,
@@ -67,19 +64,17 @@ impl ActiveSegment {
         self.segment
     }
 
-    /// Brings its index files up to date.
     pub fn write_index_tails(&self) -> std::io::Result<()> {
         let (offsets, times) = (self.offsets_taken, self.times_taken);
         self.segment
             .write_index_tails(&self.indexes, offsets, times)
     }
 
-    /// Base offset of the segment.
     pub fn base_offset(&self) -> i64 {
         self.segment.base_offset()
     }
 
-    /// Kafka's rule: whether the batch has to go into a new segment, but for what `crowd` allows.
+    /// Kafka's rule, relaxed by `crowd`: whether the batch must go into a new segment.
     pub fn must_roll(
         &self,
         batch: BatchFacts,
@@ -101,7 +96,7 @@ impl ActiveSegment {
             || !fits_relative(batch.last_offset, self.base_offset())
     }
 
-    /// Age of the segment by the batches' own time, or by the clock where they carry none.
+    /// Age of the segment by batch timestamps, or by the clock without any.
     fn waited_ms(&self, timestamp: i64, now_ms: i64) -> i64 {
         match self.first_timestamp {
             Some(first) if first >= 0 && timestamp >= 0 => timestamp.saturating_sub(first),
@@ -109,7 +104,7 @@ impl ActiveSegment {
         }
     }
 
-    /// Notes a batch that was appended; an index entry is made each `interval` bytes.
+    /// Adds an appended batch; makes an index entry each `interval` bytes.
     #[inline]
     pub fn appended(&mut self, batch: BatchFacts, interval: u32) {
         if self.size == 0 {
@@ -119,7 +114,7 @@ impl ActiveSegment {
         self.size += batch.size;
     }
 
-    /// When the newest record was made (ms), or the segment where the records carry no time.
+    /// Time of the newest record (ms), or of the segment's creation without timestamps.
     pub fn newest_ms(&self) -> i64 {
         match self.indexes.largest.timestamp {
             timestamp if timestamp >= 0 => timestamp,
@@ -127,8 +122,7 @@ impl ActiveSegment {
         }
     }
 
-    /// Bytes of the log behind the last index entry that the writer was given: what is walked
-    /// after a kill.
+    /// Bytes behind the last index entry that the writer has, which are walked after a kill.
     pub fn bytes_behind_index(&self) -> u32 {
         let entries = self.offsets_taken / OFFSET_ENTRY_BYTES;
         let last = entries.checked_sub(1);
@@ -136,7 +130,7 @@ impl ActiveSegment {
         self.size - last.map_or(0, |entry| entry.position)
     }
 
-    /// Index bytes that the writer has not been given.
+    /// Index bytes that the writer does not have.
     pub fn untaken_index_bytes(&self) -> usize {
         let SegmentIndexes { offsets, times, .. } = &self.indexes;
         offsets.size_bytes() - self.offsets_taken + times.size_bytes() - self.times_taken
@@ -150,8 +144,7 @@ fn fits_relative(last_offset: i64, base_offset: i64) -> bool {
         .is_some_and(|delta| i32::try_from(delta).is_ok())
 }
 
-/// Segments of many partitions should not all roll at the same moment; which one when does not
-/// matter, so the number is mixed from the segment's identity rather than drawn.
+/// Spreads the rolls of many partitions, by a hash of the segment's identity.
 fn jitter_ms(config: &LogConfig, seed: u64) -> i64 {
     let bound = config.segment_jitter_ms.min(config.segment_ms);
     if bound <= 0 {

@@ -1,4 +1,4 @@
-//! The bytes of a segment, wherever they are: in the block cache, or in the file.
+//! The bytes of a segment, in the block cache or in the file.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,12 +12,12 @@ use crate::segment::Segment;
 use crate::wait::Wait;
 use crate::windows::{Look, Window};
 
-/// Where to look whether bytes are in the page cache: so far behind their first one. Whoever asked
-/// for that one before has made the kernel fetch it, and some more.
+/// Distance at which to probe the page cache: a probe of the first byte may find what an earlier
+/// probe made the kernel fetch.
 const PROBE_AHEAD_BYTES: u64 = 128 * 1024;
 
-/// What of a segment can be read. Cheap to clone; the bytes stay readable as long as one is held,
-/// also when retention has taken the segment out of its log.
+/// The readable bytes of a segment. Cheap to clone; they stay readable while one is held, even if
+/// retention removes the segment.
 #[derive(Clone, Debug)]
 pub struct SegmentBytes {
     source: Source,
@@ -28,14 +28,14 @@ pub struct SegmentBytes {
 pub enum Place {
     /// In a window.
     Window(Arc<Window>),
-    /// In the page cache, or in a file that has no windows.
+    /// In the page cache, or in a file without windows.
     PageCache,
-    /// On the disk or in the page cache, which the next `len` bytes are to go through.
+    /// On the disk or in the page cache, through which the next `len` bytes must be read.
     Kept {
-        /// Up to the end of what is kept at once.
+        /// Up to the end of the piece.
         len: usize,
     },
-    /// On the disk, and not worth a place in the page cache.
+    /// On the disk, and not to be put in the page cache.
     Disk,
 }
 
@@ -46,7 +46,6 @@ enum Source {
 }
 
 impl SegmentBytes {
-    /// Of a segment.
     pub(crate) fn new(segment: &Arc<Segment>) -> SegmentBytes {
         SegmentBytes {
             source: Source::Segment(Arc::clone(segment)),
@@ -68,10 +67,7 @@ impl SegmentBytes {
         }
     }
 
-    /// The file. Opening it may wait, so [`Wait::Nowait`] gives `WouldBlock` when it is not open.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// The file. Opening it may wait, so [`Wait::Nowait`] gives `WouldBlock` if it is not open.
     pub fn file(&self, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
         match &self.source {
             Source::Segment(segment) => segment.log_file(wait),
@@ -79,10 +75,10 @@ impl SegmentBytes {
         }
     }
 
-    /// Reads up to `buffer.len()` bytes at `position`: at least one, but at the end.
+    /// Reads up to `buffer.len()` bytes at `position`; 0 only at the end.
     ///
     /// # Errors
-    /// The disk's; `WouldBlock` for [`Wait::Nowait`] where it would have to be waited for.
+    /// A disk error; `WouldBlock` if [`Wait::Nowait`] would have to wait.
     pub fn read(&self, buffer: &mut [u8], position: u64, wait: Wait) -> io::Result<usize> {
         if let Some(cached) = self.cached()
             && let Ok(position) = u32::try_from(position)
@@ -94,7 +90,7 @@ impl SegmentBytes {
         }
         let window = match (self.look(position), wait) {
             (Look::Held(window), _) => Some(window),
-            // Read ahead for somebody far behind: it is not to stay in the page cache.
+            // Read ahead for a reader far behind: must not stay in the page cache.
             (Look::GoesOn, Wait::Nowait) => return Err(io::ErrorKind::WouldBlock.into()),
             (_, Wait::PastCache) => self.window(position)?,
             _ => None,
@@ -122,11 +118,7 @@ impl SegmentBytes {
         }
     }
 
-    /// Where the bytes from `position` on are, or go when they are read. Waits for nothing but the
-    /// opening of the file.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Where the bytes from `position` on are, or go when read. Waits only for opening the file.
     pub fn place(&self, position: u64) -> io::Result<Place> {
         let Source::Segment(segment) = &self.source else {
             return Ok(Place::PageCache);
@@ -140,9 +132,9 @@ impl SegmentBytes {
         let kept = env.kept();
         let mut verdict = kept.touch(&**segment, position);
         if verdict.is_none() {
-            // Nothing is known of the page cache of files that are not the system's own.
+            // The page cache of files that are not the system's is unknown.
             let can_keep = file.descriptor().is_some();
-            // What the system has read ahead of a reader of such data is no other's.
+            // Pages that the system read ahead of a reader of kept data do not count.
             let follows = can_keep && kept.holds_or_before(segment.id(), position);
             let is_resident = !follows && matches!(look, Look::Unknown) && {
                 let last = segment.written().saturating_sub(1);
@@ -170,11 +162,8 @@ impl SegmentBytes {
         file.is_ok_and(|file| file.read_at_nowait_keeping(&mut [0], position).is_ok())
     }
 
-    /// Reads the window that holds the bytes from `position` on: waits for the disk. `None`: the file
-    /// does not reach that far, or has no windows.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// Reads the window that holds the bytes from `position` on, waiting for the disk; `None` if
+    /// the file ends before or has no windows.
     pub fn load(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
         match &self.source {
             Source::Segment(segment) => segment.env().windows().load(segment, position),
@@ -182,11 +171,8 @@ impl SegmentBytes {
         }
     }
 
-    /// The window that holds the bytes from `position` on, read if need be: waits for the disk.
-    /// `None` where the page cache has them, and for files that have no windows.
-    ///
-    /// # Errors
-    /// The disk's.
+    /// The window that holds the bytes from `position` on, read if needed, waiting for the disk.
+    /// `None` if the page cache has them or the file has no windows.
     pub fn window(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
         match self.place(position)? {
             Place::Window(window) => Ok(Some(window)),
@@ -195,15 +181,15 @@ impl SegmentBytes {
         }
     }
 
-    /// Where what follows a window should be read now, before anybody asks for it. Each answer is for
-    /// [`SegmentBytes::load_ahead`] or [`SegmentBytes::forget_ahead`].
+    /// Plans reads ahead behind a window; pass each to [`SegmentBytes::load_ahead`] or
+    /// [`SegmentBytes::forget_ahead`].
     pub fn plan_ahead(&self, window: &Window) -> Vec<u64> {
         let Source::Segment(segment) = &self.source else {
             return Vec::new();
         };
         let windows = segment.env().windows();
         let mut plan = windows.plan_ahead(segment, window);
-        // What is kept comes from the page cache, and whoever gets there reads on from it.
+        // Kept pieces are read from the page cache.
         let kept = plan.iter().position(|at| is_kept_from(segment, *at));
         for dropped in plan.drain(kept.unwrap_or(plan.len())..) {
             windows.forget_ahead(segment.id(), dropped);
@@ -211,14 +197,14 @@ impl SegmentBytes {
         plan
     }
 
-    /// Reads the window at `position`, for whoever comes there. Waits for the disk.
+    /// Carries out a planned read. Waits for the disk.
     pub fn load_ahead(&self, position: u64) {
         if let Source::Segment(segment) = &self.source {
             segment.env().windows().load_ahead(segment, position);
         }
     }
 
-    /// Nobody will.
+    /// Drops a planned read.
     pub fn forget_ahead(&self, position: u64) {
         if let Source::Segment(segment) = &self.source {
             segment.env().windows().forget_ahead(segment.id(), position);
@@ -234,18 +220,17 @@ impl SegmentBytes {
 }
 
 impl Segment {
-    /// All its bytes, wherever they are.
+    /// All its bytes.
     pub fn bytes(self: &Arc<Self>) -> SegmentBytes {
         SegmentBytes::new(self)
     }
 }
 
-/// Where the piece ends that `position` is in.
 fn piece_end(position: u64) -> u64 {
     (position / PIECE_BYTES + 1) * PIECE_BYTES
 }
 
-/// The system is to fetch what is read next: so many pieces, that of `position` the first.
+/// Asks the system to fetch this many pieces, beginning with that of `position`.
 fn ask_for(file: &dyn DiskFile, segment: &Segment, position: u64, pieces: u64) {
     let Some(behind) = pieces.checked_sub(1) else {
         return;
@@ -256,7 +241,7 @@ fn ask_for(file: &dyn DiskFile, segment: &Segment, position: u64, pieces: u64) {
     file.read_ahead(position, end.saturating_sub(position));
 }
 
-/// Whether what follows is kept, or is to be from now on; that is decided where a piece begins.
+/// Whether what follows is kept, or is to be from now on, which is decided at the start of a piece.
 fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
     let kept = segment.env().kept();
     if kept.holds(segment.id(), position) {
@@ -280,7 +265,7 @@ fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
     }
 }
 
-/// Reads what the page cache has. What that makes the system fetch stays there as long as old data may.
+/// Reads what the page cache has. What a miss makes the system fetch stays there if old data may.
 fn read_nowait(
     file: &dyn DiskFile,
     segment: &Segment,
@@ -294,7 +279,7 @@ fn read_nowait(
     }
 }
 
-/// So that whatever walks a file also walks what is not in the file yet. Reading only.
+/// For walks over a segment that include unwritten bytes. Reading only.
 impl DiskFile for SegmentBytes {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.read(buffer, position, Wait::Blocking)
@@ -335,7 +320,7 @@ impl DiskFile for SegmentBytes {
         if self.cached().is_some_and(is_cached) {
             return;
         }
-        // A hint is not worth opening a file for.
+        // A hint is not worth opening a file.
         if let Ok(file) = self.file(Wait::Nowait) {
             file.read_ahead(position, len);
         }

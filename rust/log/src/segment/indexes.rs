@@ -10,24 +10,21 @@ use crate::scan::{BatchFacts, BatchScanner, WALK_CHUNK_BYTES};
 use crate::time_index::{NO_TIMESTAMP, TimeEntry, TimeIndex};
 use crate::wait::Wait;
 
-/// Bytes between two entries where the topic's own option is not at hand.
+/// `index.interval.bytes` where the topic's option is unknown.
 const INTERVAL_BYTES: u32 = 4096;
 
-/// The indexes of a segment on the heap.
 #[derive(Debug)]
 pub(crate) struct SegmentIndexes {
-    /// Offset -> position.
     pub offsets: OffsetIndex,
-    /// Timestamp -> offset.
     pub times: TimeIndex,
-    /// The largest timestamp so far and the last offset of the first batch that has it.
+    /// The largest timestamp so far and the last offset of the first batch with it.
     pub largest: TimeEntry,
     /// Bytes since the last entry.
     pub bytes_since_entry: u32,
 }
 
 impl SegmentIndexes {
-    /// For a segment without batches. `max_bytes` bounds each index (`segment.index.bytes`).
+    /// For an empty segment. `max_bytes` bounds each index (`segment.index.bytes`).
     pub fn new(base_offset: i64, max_bytes: u32) -> Self {
         Self {
             offsets: OffsetIndex::new(base_offset, max_bytes as usize),
@@ -40,8 +37,8 @@ impl SegmentIndexes {
         }
     }
 
-    /// The next batch, which starts at `position`. When more than `interval` bytes lie before it
-    /// since the last entry, it is entered: (last offset, first byte) and (largest timestamp so
+    /// Adds the next batch, which starts at `position`. If more than `interval` bytes precede it
+    /// since the last entry, it gets entries: (last offset, first byte) and (largest timestamp so
     /// far, its offset).
     #[inline]
     pub fn add(&mut self, batch: BatchFacts, position: u32, interval: u32) {
@@ -52,8 +49,8 @@ impl SegmentIndexes {
             };
         }
         if self.bytes_since_entry > interval {
-            // An index promises no completeness: an entry that does not fit is left out, and a
-            // full index rolls the segment at the next append.
+            // An index may be incomplete: an entry that does not fit is omitted, and a full index
+            // rolls the segment at the next append.
             let _left_out = self.offsets.append(batch.last_offset, position);
             self.add_largest(false);
             self.bytes_since_entry = 0;
@@ -61,8 +58,8 @@ impl SegmentIndexes {
         self.bytes_since_entry = self.bytes_since_entry.saturating_add(batch.size);
     }
 
-    /// Enters the largest timestamp so far into the time index; `closing` as the last entry of a
-    /// segment that is complete.
+    /// Adds the largest timestamp so far to the time index; `closing` as the last entry of a
+    /// complete segment.
     pub fn add_largest(&mut self, closing: bool) {
         if self.largest.timestamp > NO_TIMESTAMP {
             let TimeEntry { timestamp, offset } = self.largest;
@@ -70,7 +67,7 @@ impl SegmentIndexes {
         }
     }
 
-    /// The indexes of a closed segment of `size` bytes, from the headers of its batches.
+    /// The indexes of a closed segment of `size` bytes, from its batches' headers.
     pub fn rebuild(log: &dyn DiskFile, base_offset: i64, size: u64) -> io::Result<Self> {
         let mut indexes = Self::new(base_offset, u32::MAX);
         let mut scanner = BatchScanner::new(log, 0, size, WALK_CHUNK_BYTES, Wait::Blocking);
@@ -81,7 +78,7 @@ impl SegmentIndexes {
         Ok(indexes)
     }
 
-    /// Replaces the segment's index files, durably: nobody will sync them later.
+    /// Replaces the segment's index files durably, since no sync follows.
     pub fn replace(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
         // In this order, so that after a kill the offsets are never ahead of the times.
         disk::replace_file(disk, &path(FileKind::TimeIndex), self.times.as_bytes())?;

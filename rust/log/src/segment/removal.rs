@@ -1,6 +1,6 @@
-//! Taking a segment's files out of the way of a successor: its base offset may be used again, by a
-//! log that begins anew, or is opened anew, before the files are removed. So they get names at once
-//! that no other segment has, and under these alone they are read on and removed.
+//! Renames a removed segment's files out of the way of a successor: a log that restarts or is
+//! reopened may reuse the base offset before the files are deleted. They get unique names at once,
+//! under which they are read on and deleted.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::disk::{is_full, missing_is_fine};
 use crate::names::{self, FileKind};
 use crate::segment::{OpenLog, Segment};
 
-/// Every file that a segment may have besides its `.log`; the snapshot is the one that it starts with.
+/// A segment's files besides its `.log`; the snapshot is the one at its start.
 const OTHER_FILES: [FileKind; 4] = [
     FileKind::OffsetIndex,
     FileKind::TimeIndex,
@@ -19,7 +19,7 @@ const OTHER_FILES: [FileKind; 4] = [
 ];
 
 impl Segment {
-    /// The path of one of its files, as it is named now.
+    /// The present path of one of its files.
     pub fn path(&self, kind: FileKind) -> PathBuf {
         let is_renamed = match kind {
             FileKind::Log => &self.log_removed,
@@ -36,7 +36,7 @@ impl Segment {
         self.folder.file(&name)
     }
 
-    /// Notes that its files are gone.
+    /// Marks its files as gone.
     pub fn set_removed(&self) {
         self.log_removed.store(true, Ordering::Release);
         self.removed.store(true, Ordering::Release);
@@ -50,8 +50,8 @@ impl Segment {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Renames the `.log` for its removal. Nobody opens it by name meanwhile. Where there is no space
-    /// for another name it is removed, and stays open for those who hold the segment.
+    /// Renames the `.log` for its removal, under the lock that prevents opening it. If there is no
+    /// space for another name, it is removed and stays open for holders of the segment.
     pub fn retire_log(&self) -> io::Result<()> {
         let mut log = self.log.lock();
         if self.log_removed.load(Ordering::Acquire) {
@@ -97,13 +97,12 @@ impl Segment {
         missing_is_fine(self.env.disk().rename(&from, &to))
     }
 
-    /// Removes those of its files that were renamed for it.
     pub fn remove_retired(&self) -> io::Result<()> {
         let remove = |kind| missing_is_fine(self.env.disk().remove_file(&self.removed_path(kind)));
         if self.log_removed.load(Ordering::Acquire) {
             remove(FileKind::Log)?;
         }
-        // Some of them may have been renamed before an error came.
+        // Some may have been renamed before an error.
         OTHER_FILES.into_iter().try_for_each(remove)
     }
 }

@@ -1,15 +1,15 @@
-//! Finding the one batch in a partition's record data.
+//! Finds the one batch in a partition's record data.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{COMPRESSION_MASK, Compression, LENGTH_PREFIX_LEN, MAGIC};
 
 use super::{Result, ValidationError};
 
-/// Bytes up to and including the format's number, where all formats agree.
+/// Bytes up to and including the format number, where all formats agree.
 const THROUGH_MAGIC_LEN: usize = 17;
 const MAGIC_AT: usize = 16;
 const ATTRIBUTES_LOW_AT: usize = 22;
-/// What the smallest entry of the oldest format has after its length.
+/// Bytes after the length in the smallest entry of the oldest format.
 const OLDEST_OVERHEAD: i32 = 14;
 /// First version of Produce that may carry zstd (KIP-110).
 const ZSTD_SINCE: i16 = 7;
@@ -17,7 +17,7 @@ const ZSTD_SINCE: i16 = 7;
 /// Length of the batch at the start of `bytes`; `None` if they end before it does.
 ///
 /// # Errors
-/// CORRUPT_MESSAGE where no batch of any format can begin like this.
+/// CORRUPT_MESSAGE if no batch of any format can begin like this.
 fn next_batch(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(prefix) = bytes.first_chunk::<LENGTH_PREFIX_LEN>() else {
         return Ok(None);
@@ -39,7 +39,6 @@ fn next_batch(bytes: &[u8]) -> Result<Option<usize>> {
     Ok((total_len <= bytes.len()).then_some(total_len))
 }
 
-/// Length of the only batch in `bytes`.
 pub(super) fn single_batch(bytes: &[u8], produce_version: i16) -> Result<usize> {
     let Some(total_len) = next_batch(bytes)? else {
         return Err(ValidationError::invalid(

@@ -6,14 +6,13 @@ use pyrklog_wire::records::{Record, Records, RecordsSummary, walk_records};
 
 use super::{Result, Rules, ValidationError};
 
-/// What the records have shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFacts {
-    /// Largest timestamp that the producer gave, -1 if none.
+    /// Largest timestamp of the producer, -1 if none.
     pub max_timestamp: i64,
 }
 
-/// Walks the expanded records once; a second time only if a record may be at fault.
+/// Walks the expanded records once; a second time only if a record may be faulty.
 pub(super) fn check(
     header: &BatchHeader,
     records: &[u8],
@@ -32,7 +31,7 @@ pub(super) fn check(
     }
 }
 
-/// The largest timestamp, if the summary alone shows that no record is at fault.
+/// The largest timestamp, if the summary alone shows that no record is faulty.
 fn quick_max_timestamp(
     header: &BatchHeader,
     summary: &RecordsSummary,
@@ -64,7 +63,7 @@ fn quick_max_timestamp(
     Some(largest.max(NO_TIMESTAMP))
 }
 
-/// Looks at every record, and reports those at fault.
+/// Checks every record and reports the faulty ones.
 #[cold]
 fn check_each(
     header: &BatchHeader,
@@ -80,7 +79,7 @@ fn check_each(
         let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
         max_timestamp = max_timestamp.max(timestamp);
         if let Some(fault) = fault_of(header, &record, timestamp, rules, now_ms) {
-            // One bad timestamp decides over any number of missing keys.
+            // One bad timestamp outweighs any number of missing keys.
             if code != Some(ErrorCode::INVALID_TIMESTAMP) {
                 code = Some(fault.code());
             }
@@ -102,7 +101,6 @@ fn check_each(
     Err(error)
 }
 
-/// What is wrong with one record.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     NoKey,
@@ -143,7 +141,7 @@ fn fault_of(
     if rules.compacted && record.key.is_none() {
         return Some(Fault::NoKey);
     }
-    // Of a batch that claims append time, Kafka takes the header's timestamp for every record.
+    // In a batch that claims append time, Kafka takes the header's timestamp for every record.
     let claims_append_time = header.timestamp_type() == TimestampType::LogAppendTime;
     let timed = if claims_append_time {
         header.max_timestamp

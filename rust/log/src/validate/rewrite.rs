@@ -1,4 +1,4 @@
-//! Storing a batch with another codec than it was sent with (`compression.type`).
+//! Stores a batch with another codec than it was sent with (`compression.type`).
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{
@@ -8,7 +8,7 @@ use pyrklog_wire::batch::{
 use super::{Result, ValidationError};
 use crate::compression::compress;
 
-/// The batch with its expanded `records` in the codec `stored`; its checksum is not yet set.
+/// The batch with its expanded `records` in the codec `stored`; its checksum is not set yet.
 pub(super) fn change_codec(
     header: &BatchHeader,
     records: &[u8],

@@ -49,7 +49,7 @@ fn with_codec(codec: Compression) -> Vec<u8> {
     builder().build_compressed(codec, |records| compressed(codec, records))
 }
 
-/// The batch with some of its bytes replaced, and its checksum right again.
+/// The batch with some of its bytes replaced and its checksum updated.
 fn patched(mut batch: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     batch[at..at + bytes.len()].copy_from_slice(bytes);
     refresh_crc(&mut batch);
@@ -124,7 +124,7 @@ fn lengths_and_formats_that_cannot_be() {
         let bad = patched(batch.clone(), MAGIC, &magic.to_be_bytes());
         assert_eq!(code(&bad), ErrorCode::INVALID_RECORD, "format {magic}");
     }
-    // Long enough for a message of old, too short for a header.
+    // Long enough for an old message, too short for a header.
     let bad = patched(batch, LENGTH, &48_i32.to_be_bytes());
     assert_eq!(code(&bad[..60]), ErrorCode::CORRUPT_MESSAGE);
 }
@@ -134,7 +134,7 @@ fn one_batch_a_partition() {
     let batch = builder().build();
     let two = [batch.clone(), batch.clone()].concat();
     assert_eq!(code(&two), ErrorCode::INVALID_RECORD);
-    // What cannot be a second batch is cut off, as Kafka does; what is a bad one is not.
+    // As in Kafka, a rest that cannot be a second batch is ignored; a bad second batch is not.
     for tail in [&[0_u8; 11][..], &batch[..40]] {
         let (validated, stored) = accept(&[&batch[..], tail].concat(), &rules());
         assert_eq!(
@@ -214,7 +214,7 @@ fn every_flipped_bit_under_the_checksum_is_found() {
     for bit in CRC * 8..batch.len() * 8 {
         let mut bad = batch.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        // The codec's bits can make it zstd, which is looked at before; version 9 allows it.
+        // The codec's bits can make it zstd, which is checked first; version 9 allows it.
         assert_eq!(code(&bad), ErrorCode::CORRUPT_MESSAGE, "bit {bit}");
     }
 }

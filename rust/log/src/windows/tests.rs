@@ -1,4 +1,4 @@
-//! What is held, for how long, and how much of it.
+//! Which windows are held, for how long, and how many.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn byte_at(position: usize) -> u8 {
     (position / RUN_BYTES) as u8
 }
 
-/// A closed segment whose file has [`LEN`] bytes, with `base_offset` among others.
+/// A closed segment with `base_offset` whose file has [`LEN`] bytes.
 fn segment(env: &Arc<LogEnv>, disk: &MemDisk, base_offset: i64) -> Arc<Segment> {
     let path = PathBuf::from("/logs/t-0");
     disk.create_dir_all(&path).unwrap();
@@ -42,7 +42,7 @@ fn rig() -> (MemDisk, Arc<LogEnv>, Arc<Segment>) {
     (disk, env, segment)
 }
 
-/// What a reader does: (bytes from `position` on, whether they had to be read from the disk).
+/// Acts as a reader: (bytes from `position` on, whether the disk was read).
 fn read(env: &LogEnv, segment: &Arc<Segment>, position: u64) -> (Vec<u8>, bool) {
     let windows = env.windows();
     let (window, is_new) = match windows.look(segment.id(), position) {
@@ -54,7 +54,7 @@ fn read(env: &LogEnv, segment: &Arc<Segment>, position: u64) -> (Vec<u8>, bool) 
     (found, is_new)
 }
 
-/// Reads from `position` to the end of the file; how often the disk was needed.
+/// Reads from `position` to the end of the file; returns the number of disk reads.
 fn read_all(env: &LogEnv, segment: &Arc<Segment>, mut position: u64) -> usize {
     let mut loads = 0;
     while position < LEN as u64 {
@@ -111,7 +111,7 @@ fn those_close_behind_another_reader_need_no_disk_and_those_far_behind_do() {
 fn memory_is_bounded_and_shared_in_small_pieces_by_many() {
     let (disk, env, first) = rig();
     let others = (1..10).map(|base_offset| segment(&env, &disk, base_offset));
-    // Nobody has come to the end of any of them.
+    // No reader has reached the end of any of them.
     let (mut largest, mut is_small) = (0, false);
     for segment in std::iter::once(first).chain(others) {
         for at in 0..WINDOWS as u64 {

@@ -14,21 +14,21 @@ const IDENTITY: Identity = Identity {
     boot: [6; 16],
 };
 
-/// The arena of a test, from one life to the next.
+/// The arena of a test, across runs.
 pub struct CacheRig {
     dir: tempfile::TempDir,
     made: usize,
     arena: Option<Arc<Arena>>,
-    /// Steps that are left, of the arena and of the disk under it.
+    /// Remaining steps of the arena and its disk.
     pub fuse: Fuse,
 }
 
-/// What a life finds.
+/// The arena at a run's start.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Another boot, or an orderly end before.
+    /// After a reboot or an orderly shutdown.
     Fresh,
-    /// A kill before.
+    /// After a kill.
     Again,
 }
 
@@ -46,7 +46,7 @@ impl CacheRig {
         self.dir.path().join(format!("{}.arena", self.made))
     }
 
-    /// Gives the directory of a new life its cache.
+    /// Gives the directory of a new run its cache.
     pub fn give(&mut self, env: &LogEnv, life: Life) {
         if let Some(arena) = self.arena.take() {
             arena.let_go();
@@ -60,7 +60,7 @@ impl CacheRig {
             }
             self.made += 1;
             let arena = Arena::create(&self.path(), IDENTITY, "", LIMIT_BYTES).unwrap();
-            // Some begin without any memory, until the janitor comes.
+            // Some begin without memory, until the janitor's turn.
             if self.made % 3 != 1 {
                 arena.grow(1).unwrap();
             }
@@ -69,11 +69,11 @@ impl CacheRig {
         arena.follow(&self.fuse);
         self.arena = Some(Arc::clone(&arena));
         env.set_cache(arena, is_again, found);
-        // The least there can be: what is tried is small.
+        // The minimum, since tests write little.
         env.set_direct_min_bytes(1);
     }
 
-    /// What the next life would find; this one ends.
+    /// Ends the run; returns what the next one finds.
     pub fn found(&mut self) -> Found {
         self.arena.take().unwrap().let_go();
         let (arena, found) = Arena::attach(&self.path(), IDENTITY, LIMIT_BYTES).unwrap();

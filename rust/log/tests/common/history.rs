@@ -1,4 +1,4 @@
-//! Who wrote each record of a log, and what follows from that for its transactions.
+//! Who wrote each record of a log, and the resulting state of transactions.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,23 @@ use super::bytes;
 use super::{Rig, records_in};
 use pyrklog_log::{Isolation, Wait};
 
-/// The producer outside of transactions. Each transaction has a producer of its own: what a log
-/// forgets of one with its records does not matter to the next.
+/// The producer outside of transactions. Each transaction has its own, so forgetting one has no
+/// effect on the next.
 pub const PLAIN: i64 = 7;
 
-/// In the place of a producer, of batches without one.
+/// Instead of a producer id.
 pub const NOBODY: i64 = -1;
 
-/// Transactions that may be open at the same time.
+/// Concurrent transactions.
 pub const SLOTS: usize = 2;
 
-/// Who wrote a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Data(i64),
     Marker { producer: i64, commit: bool },
 }
 
-/// What was written, and by whom.
+/// The records and their writers.
 #[derive(Debug, Default)]
 pub struct History {
     /// By offset, from 0.
@@ -41,7 +40,7 @@ struct Transaction {
 }
 
 impl History {
-    /// The next sequence of a producer, which numbers its records from 0.
+    /// A producer's next sequence, from 0.
     pub fn sequence(&self, producer: i64) -> i32 {
         let written = self
             .kinds
@@ -50,8 +49,8 @@ impl History {
         written.count() as i32
     }
 
-    /// The producer that has a transaction open in a slot, as far as a log that begins at `start`
-    /// must know.
+    /// The producer with an open transaction in a slot, if a log that begins at `start` must know
+    /// it.
     pub fn open(&self, slot: usize, start: i64) -> Option<i64> {
         let producer = self.producers[slot];
         let all = self.transactions();
@@ -69,15 +68,15 @@ impl History {
         })
     }
 
-    /// Where the first transaction that is open began.
+    /// Where the first open transaction began.
     pub fn first_open(&self) -> Option<i64> {
         let all = self.transactions();
         let open = all.iter().filter(|txn| txn.marker.is_none());
         open.map(|txn| txn.first).min()
     }
 
-    /// Whether a log that is cut at `target` may lose what it knows of a transaction, because it
-    /// began below the log start or would be open anew from there.
+    /// Whether a truncation to `target` may lose a transaction that began below the log start or
+    /// would be open again.
     pub fn is_beyond(&self, target: i64, start: i64) -> bool {
         let all = self.transactions();
         let is_cut = |txn: &Transaction| txn.marker.is_none_or(|(marker, _)| marker >= target - 4);
@@ -113,8 +112,8 @@ impl History {
         found
     }
 
-    /// Holds last stable offset and aborted transactions of a log to what was written. What began
-    /// below the log start may be forgotten or not.
+    /// Checks last stable offset and aborted transactions. Transactions from below the log start
+    /// may be forgotten.
     pub fn check(&self, rig: &Rig) {
         let log = &rig.log;
         let (start, visible) = (log.log_start_offset(), log.high_watermark());
@@ -123,8 +122,8 @@ impl History {
             let open = all.iter().filter(|txn| is_open(txn));
             open.map(|txn| txn.first).min()
         };
-        // Markers that are not visible keep a transaction open, unless a restart came between: then
-        // they are known to stay, as in Kafka.
+        // A marker above the high watermark keeps its transaction open until a restart, as in
+        // Kafka.
         let ended_at = |txn: &Transaction| txn.marker.map_or(i64::MAX, |(offset, _)| offset);
         let lowest = first(&|txn| ended_at(txn) >= visible);
         let highest = first(&|txn| txn.marker.is_none());
@@ -159,7 +158,8 @@ impl History {
     }
 }
 
-/// What readers of committed records are told, from the log start on: producer and first offset.
+/// (producer, first offset) of aborted transactions for readers of committed records, from the log
+/// start on.
 fn aborted_in(rig: &Rig) -> Vec<(i64, i64)> {
     let mut found = Vec::new();
     let mut offset = rig.log.log_start_offset();

@@ -1,5 +1,5 @@
-//! A disk on which nothing has an effect any more after a number of steps, which it shares with an
-//! arena: what then lies on it is what a kill would leave.
+//! A disk on which nothing has an effect after a number of steps, shared with an arena: leaves what
+//! a kill would leave.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -13,22 +13,22 @@ use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk,
 pub enum Point {
     /// A batch is being written to a segment.
     Append,
-    /// A new segment is being made: its files, its snapshot, the directory.
+    /// A segment is being created: files, snapshot, directory.
     Roll,
     /// Entries are being written to an index.
     IndexWrite,
-    /// The log is being cut.
+    /// The log is being truncated.
     Truncation,
-    /// Old segments are being renamed and removed, the log start is noted.
+    /// Old segments are renamed and removed, the log start is recorded.
     Retention,
-    /// The state of the producers is being written.
+    /// The producer state is being written.
     Snapshot,
     /// The log is being opened after a crash.
     Recovery,
 }
 
 impl Point {
-    /// All of them, by the name under which a child process is told.
+    /// All of them, with the names for child processes.
     pub const ALL: [(&'static str, Point); 7] = [
         ("append", Point::Append),
         ("roll", Point::Roll),
@@ -40,7 +40,7 @@ impl Point {
     ];
 }
 
-/// What the process is at, as far as the name of a file does not tell.
+/// The current activity, where file names do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Running,
@@ -49,7 +49,7 @@ pub enum Phase {
     Retaining,
 }
 
-/// What is done to a file or a directory.
+/// An operation on a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Open,
@@ -71,13 +71,13 @@ pub struct KillingDisk {
 #[derive(Debug)]
 struct State {
     point: Point,
-    /// Operations of the point that are left before the fatal one.
+    /// Operations of the point before the fatal one.
     left: AtomicUsize,
     phase: Mutex<Phase>,
 }
 
 impl KillingDisk {
-    /// Kills the process at the operation of that point before which `skip` others were done.
+    /// Kills the process at an operation of that point, after `skip` others.
     pub fn new(point: Point, skip: usize) -> KillingDisk {
         KillingDisk {
             real: Arc::new(RealDisk),
@@ -95,7 +95,7 @@ impl KillingDisk {
 }
 
 impl State {
-    /// Whether the process dies with this operation; it says so first.
+    /// Whether the process dies with this operation; announces it.
     fn is_fatal(&self, operation: Operation, path: &Path) -> bool {
         if !self.is_at_point(operation, path) || self.left.fetch_sub(1, Ordering::SeqCst) != 1 {
             return false;
@@ -137,7 +137,7 @@ impl State {
         die();
     }
 
-    /// Something that differs from kill to kill: whether the operation itself still happens.
+    /// Whether the fatal operation still takes effect; varies from kill to kill.
     fn still_happens(&self, path: &Path) -> bool {
         path.as_os_str().len().is_multiple_of(2)
     }
@@ -236,7 +236,7 @@ impl DiskFile for KillingFile {
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         if self.state.is_fatal(Operation::Write, &self.path) {
-            // Any part of what was to be written may be there.
+            // Any part of the write may be there.
             let part = (position as usize).wrapping_mul(31) % (bytes.len() + 1);
             let _outcome = self.file.write_all_at(&bytes[..part], position);
             die();

@@ -1,5 +1,5 @@
-//! What the tests of the log share: a directory on a disk in memory, and short names for the steps
-//! that the threads of a broker take.
+//! Shared by the log's tests: a directory on a disk in memory, and short names for the steps of a
+//! broker's threads.
 #![allow(dead_code)] // Each test crate uses its own part.
 
 pub mod cached;
@@ -58,8 +58,7 @@ impl Rig {
         Self::start(memory, disk, config, None, OPEN_SEGMENTS)
     }
 
-    /// The same with so many segments that may be open, for reading or not synced yet, before small
-    /// ones grow.
+    /// The same with a limit of open segments, beyond which small ones grow.
     pub fn with_open_segments(config: LogConfig, open_segments: usize) -> Self {
         let memory = MemDisk::default();
         let disk = FaultyDisk::new(Arc::new(memory.clone()));
@@ -111,6 +110,7 @@ impl Rig {
         let (log, report) = self.try_open(state, life).unwrap();
         self.log = log;
         self.report = report;
+        self.check_invariants();
         &self.report
     }
 
@@ -141,7 +141,7 @@ impl Rig {
         self.reopen_in(state, Life::Again)
     }
 
-    /// What the checkpoints would say now.
+    /// The checkpoints' values now.
     pub fn state(&self, clean: bool) -> OpenState {
         OpenState {
             clean,
@@ -157,8 +157,15 @@ impl Rig {
 
     pub fn append_as(&mut self, batch: &mut [u8], origin: Origin) -> Result<Appended, AppendError> {
         let info = BatchInfo::parse(batch).unwrap();
-        self.log
-            .append(batch, &info, origin, self.epoch, self.now_ms)
+        let appended = self
+            .log
+            .append(batch, &info, origin, self.epoch, self.now_ms);
+        self.check_invariants();
+        appended
+    }
+
+    pub fn check_invariants(&mut self) {
+        assert_eq!(self.log.check_invariants(), Ok(()));
     }
 
     /// Appends one batch of records with these values, written and visible.
@@ -168,20 +175,23 @@ impl Rig {
         appended
     }
 
-    /// The writer's turn; then everything written becomes visible.
+    /// The writer's turn; then everything written is visible.
     pub fn drain(&mut self) {
         self.write();
-        self.log.advance_high_watermark(self.log.gated_end());
+        self.log
+            .advance_high_watermark(self.log.durable_end_offset());
     }
 
     pub fn write(&mut self) {
         while let Some(mut job) = self.log.take_writes() {
+            self.check_invariants();
             let result = job.execute();
             self.log.complete_writes(job, result);
+            self.check_invariants();
         }
     }
 
-    /// One job, which leaves a page that is not whole.
+    /// One write job, which leaves a partial page.
     pub fn write_pages(&mut self) {
         if let Some(mut job) = self.log.take_whole_pages() {
             let result = job.execute();
@@ -192,13 +202,15 @@ impl Rig {
     pub fn sync(&mut self, scope: SyncScope) {
         while let Some(mut job) = self.log.take_sync(scope) {
             let result = job.execute();
-            if !self.log.complete_sync(job, result) {
+            let is_more = self.log.complete_sync(job, result);
+            self.check_invariants();
+            if !is_more {
                 break;
             }
         }
     }
 
-    /// After `skip` more operations of a kind, all of them fail.
+    /// Fails all operations of a kind after `skip` more.
     pub fn break_disk(&self, operation: Operation, skip: usize, fault: Fault) {
         self.disk.fail(operation, "", skip, usize::MAX, fault);
     }
@@ -213,12 +225,13 @@ impl Rig {
         }
     }
 
-    /// Retention's whole turn, files deleted at once.
+    /// Retention's whole turn, with files deleted at once.
     pub fn retain(&mut self) -> usize {
         let before = self.log.segment_count();
         loop {
             self.log.retention_candidates(self.now_ms).load().unwrap();
             let retention = self.log.plan_retention(self.now_ms);
+            self.check_invariants();
             if let Some(mut removed) = retention.removed {
                 removed.rename().unwrap();
                 removed.delete().unwrap();
@@ -323,7 +336,7 @@ pub fn open_in(
     })
 }
 
-/// One batch, all of its records with one timestamp.
+/// One batch whose records have one timestamp.
 pub fn batch(timestamp: i64, values: &[&str]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {

@@ -1,4 +1,4 @@
-//! A log and the list of what was appended to it, through steps, crashes and failing disks.
+//! A log and the list of its appends, through steps, crashes and failing disks.
 
 use pyrklog_arena::Fuse;
 use pyrklog_log::{
@@ -12,7 +12,7 @@ use super::cached::Life;
 use super::history::{History, Kind, NOBODY, PLAIN};
 use super::steps::{Break, Role, Step};
 
-/// What was appended: value, epoch and timestamp of each offset from 0.
+/// Value, epoch and timestamp of each appended offset from 0.
 pub struct Model {
     pub rig: Rig,
     records: Vec<(String, i32, i64)>,
@@ -20,15 +20,15 @@ pub struct Model {
     history: History,
     checkpoint: OpenState,
     written: u64,
-    /// What was told of restarts.
+    /// Notes from restarts.
     pub notes: Vec<String>,
     /// Whose log it is.
     pub role: Role,
-    /// So many batches are still to come without a producer.
+    /// Number of further batches without a producer.
     pub anonymous: usize,
-    /// When each record came.
+    /// When each record arrived.
     came_ms: Vec<i64>,
-    /// The epochs of deleted records are forgotten, even when a crash brings the records back.
+    /// The epochs of deleted records are forgotten, even if a crash brings the records back.
     epochs_from: i64,
 }
 
@@ -49,7 +49,7 @@ impl Model {
         }))
     }
 
-    /// With `flush.ms`, and with `flush.messages` or without.
+    /// With `flush.ms`, and perhaps `flush.messages`.
     pub fn timed(flush_ms: i64, flush_messages: i64) -> Self {
         Self::over(Rig::new(LogConfig {
             flush_ms,
@@ -120,7 +120,7 @@ impl Model {
                 self.checkpoint = self.rig.state(false);
             }
             Step::Kill => {
-                let written = self.rig.log.gated_end();
+                let written = self.rig.log.durable_end_offset();
                 self.crash(None);
                 assert_eq!(self.rig.log.log_end_offset(), written);
                 assert_eq!(self.rig.report.truncated_bytes, 0);
@@ -149,10 +149,10 @@ impl Model {
                 }
             }
         }
+        self.rig.check_invariants();
     }
 
-    /// Writer and syncer do in time what is due, and so nothing that is older than `flush.ms` is left
-    /// to be lost.
+    /// Writer and syncer are punctual, so nothing older than `flush.ms` is lost.
     fn wait(&mut self, ms: i64) {
         for _ in 0..ms {
             self.rig.now_ms += 1;
@@ -187,7 +187,7 @@ impl Model {
             clean: false,
             ..self.checkpoint
         };
-        // Whether it fails depends on how much there is to do.
+        // Whether it fails depends on the amount of work.
         let life = life(broken.seed);
         let _perhaps = self.rig.try_open(state, life);
         self.rig.disk.heal();
@@ -207,7 +207,7 @@ impl Model {
         self.fuse().burn_after(at as i64);
         let opened = self.rig.try_open(state, Life::Again);
         if let Ok((mut log, _)) = opened {
-            // Redo is recovery's last part.
+            // Writing what the block cache holds completes recovery.
             while let Some(mut job) = log.take_writes() {
                 let result = job.execute();
                 log.complete_writes(job, result);
@@ -222,9 +222,9 @@ impl Model {
         &self.rig.cache.as_ref().expect("a cache").fuse
     }
 
-    /// Does `steps` until the process dies with the step `at` of cache or disk, or after them.
+    /// Runs `steps` until the process dies at step `at` of cache or disk, or after them.
     fn kill_within(&mut self, at: usize, steps: &[Step]) {
-        let mut kept = self.rig.log.gated_end();
+        let mut kept = self.rig.log.durable_end_offset();
         self.fuse().burn_after(at as i64);
         for step in steps {
             if self.fuse().left() <= 0 || self.rig.log.poisoned().is_some() {
@@ -247,18 +247,18 @@ impl Model {
                 Step::Write => {
                     self.rig.drain();
                     if self.fuse().left() > 0 {
-                        kept = self.rig.log.gated_end();
+                        kept = self.rig.log.durable_end_offset();
                     }
                 }
                 Step::Sync(scope) => self.rig.sync(*scope),
                 Step::Retain => self.retain_if_possible(),
                 Step::Truncate(percent) => {
-                    // What is cut off need not come back, nor need it be gone: the kill decides.
+                    // The kill decides whether truncated records come back.
                     kept = kept.min(self.cut(*percent));
                     if self.fuse().left() > 0 && self.rig.log.poisoned().is_none() {
                         let end = self.rig.log.log_end_offset() as usize;
                         self.forget(end);
-                        // Nothing is appended before the checkpoints say so.
+                        // Nothing is appended before the checkpoints are written.
                         self.checkpoint = self.rig.state(false);
                     } else {
                         break;
@@ -280,23 +280,23 @@ impl Model {
         );
     }
 
-    /// What must survive a kill now: everything, if the append was acknowledged.
+    /// What must survive a kill: everything, if the append was acknowledged.
     fn kept(&self, appended: Option<Appended>, before: i64) -> i64 {
         let is_gated = appended.is_some_and(|appended| appended.is_gated);
         match is_gated && self.fuse().left() > 0 {
-            true => self.rig.log.gated_end(),
+            true => self.rig.log.durable_end_offset(),
             false => before,
         }
     }
 
-    /// Not below a transaction that is open: a log may forget what it held there.
+    /// Not below an open transaction, whose state a log may then forget.
     fn retain_if_possible(&mut self) {
         if self.history.first_open().is_none() {
             self.rig.retain_if_possible();
         }
     }
 
-    /// Begins to cut the log; the offset that it is cut at.
+    /// Begins to truncate the log; returns the offset.
     fn cut(&mut self, percent: usize) -> i64 {
         let (start, end) = (
             self.rig.log.log_start_offset(),
@@ -315,31 +315,31 @@ impl Model {
             let result = job.execute();
             self.rig.log.complete_truncation(job, result);
         }
-        // A whole batch goes; and where that reaches below the log start, everything.
+        // A whole batch goes; if that reaches below the log start, everything.
         if target - 4 < start { 0 } else { target - 4 }
     }
 
-    /// The machine loses power, or without a seed the process dies.
+    /// A power failure, or without a seed a kill.
     fn crash(&mut self, seed: Option<u64>) {
         let kept = self.lose(seed);
         self.restart(life(seed));
         assert!(self.rig.log.log_end_offset() >= kept);
     }
 
-    /// What is lost is lost; returns the end of what must not be.
+    /// Loses what may be lost; returns the end of what must survive.
     pub fn lose(&mut self, seed: Option<u64>) -> i64 {
         match seed {
             Some(seed) => {
                 self.rig.memory.reboot(seed);
                 match self.rig.config.flush_messages {
-                    // Whatever was acknowledged was synced first, directory entries included.
-                    1 => self.rig.log.gated_end(),
+                    // Acknowledged data was synced first, directory entries included.
+                    1 => self.rig.log.durable_end_offset(),
                     _ => self.rig.log.synced_end(),
                 }
             }
             None => {
                 self.rig.memory.kill_process();
-                self.rig.log.gated_end()
+                self.rig.log.durable_end_offset()
             }
         }
     }
@@ -382,7 +382,7 @@ impl Model {
         self.put(builder.build(), Origin::Client)
     }
 
-    /// Appends a batch; as a follower, with the offset and the epoch that its leader gave it.
+    /// Appends a batch; for a follower, with its leader's offset and epoch.
     fn put(&mut self, mut batch: Vec<u8>, origin: Origin) -> Option<Appended> {
         if !self.role.follows(self.rig.epoch) {
             return self.rig.append_as(&mut batch, origin).ok();
@@ -446,7 +446,7 @@ impl Model {
         self.checkpoint = self.rig.state(false);
     }
 
-    /// Opens what is left, and takes over how much that is.
+    /// Opens what is left and adopts its end.
     pub fn restart(&mut self, life: Life) {
         let state = OpenState {
             clean: false,
@@ -463,7 +463,7 @@ impl Model {
         self.forget(end);
     }
 
-    /// What stood at `end` and behind it is gone.
+    /// Everything from `end` on is gone.
     fn forget(&mut self, end: usize) {
         self.records.truncate(end);
         self.came_ms.truncate(end);
@@ -474,7 +474,7 @@ impl Model {
         let log = &self.rig.log;
         assert_eq!(log.poisoned(), None);
         assert_eq!(log.log_end_offset(), self.records.len() as i64);
-        assert!(log.recovery_point() <= log.gated_end());
+        assert!(log.recovery_point() <= log.durable_end_offset());
         let start = log.log_start_offset();
         let visible = start as usize..log.high_watermark().max(start) as usize;
         let values = self.records[visible.clone()]
@@ -515,7 +515,7 @@ impl Model {
     }
 }
 
-/// A machine that was started anew has no block cache of before.
+/// A rebooted machine has no block cache.
 fn life(seed: Option<u64>) -> Life {
     match seed {
         Some(_) => Life::Fresh,

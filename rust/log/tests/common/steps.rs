@@ -1,4 +1,4 @@
-//! What happens to a log: random steps of its threads, and the ways in which they end.
+//! Random steps of a log's threads, and the ways in which they end.
 
 use proptest::prelude::*;
 use pyrklog_log::SyncScope;
@@ -17,7 +17,7 @@ pub enum Step {
         slot: usize,
         records: usize,
     },
-    /// Its marker, if it is open.
+    /// Its marker, if open.
     EndTransaction {
         slot: usize,
         commit: bool,
@@ -36,19 +36,17 @@ pub enum Step {
     FailingDisk(Break),
     /// The disk fails while the log is being opened after a crash.
     FailingOpen(Break),
-    /// With a block cache: the process dies at the nth store to it or operation of the disk, in the
-    /// midst of this.
+    /// With a block cache: the process dies at the nth store or disk operation, within these steps.
     KillWithin(usize, Vec<Step>),
-    /// The same while the log is being opened after another kill.
+    /// The same during the opening after another kill.
     KillOpening(usize),
     /// The block cache's janitor has its turn.
     Tend,
-    /// One turn of the writer, which leaves a page that is not whole.
+    /// A writer's turn that leaves a partial page.
     WritePages,
-    /// Time goes by, while writer and syncer do what is due (`flush.ms`).
+    /// Time passes; writer and syncer do what is due (`flush.ms`).
     Wait(i64),
-    /// A sync of what is written, while other things happen: after its job was taken and before it
-    /// is carried out, and from then on until it is completed.
+    /// A sync with other steps between: after its job was taken, and after it was executed.
     SyncAcross(Vec<Step>, Vec<Step>),
 }
 
@@ -112,7 +110,7 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What may happen to a log while it is synced.
+/// A step during a sync.
 fn step_across() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_usize..4, 0_usize..300).prop_map(|(records, size)| Step::Append { records, size }),
@@ -121,7 +119,7 @@ fn step_across() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// With `flush.ms`: time goes by, and syncs take some.
+/// With `flush.ms`: time passes, and some syncs take time.
 pub fn timed_step() -> impl Strategy<Value = Step> {
     let across = || prop::collection::vec(step_across(), 0..6);
     prop_oneof![
@@ -132,7 +130,7 @@ pub fn timed_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a process is at when it is killed.
+/// A step that a kill may interrupt.
 fn step_within() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => in_transaction(),
@@ -152,7 +150,7 @@ pub fn cached_step() -> impl Strategy<Value = Step> {
     let within = prop::collection::vec(step_within(), 1..12);
     prop_oneof![
         12 => step(),
-        // So much that there are whole pages.
+        // Enough for whole pages.
         3 => (1_usize..4, 1000_usize..4000).prop_map(|(records, size)| Step::Append { records, size }),
         4 => (0_usize..300, within).prop_map(|(at, steps)| Step::KillWithin(at, steps)),
         1 => (0_usize..60).prop_map(Step::KillOpening),
@@ -161,14 +159,14 @@ pub fn cached_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Where a log's batches come from.
+/// The source of a log's batches.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
-    /// From producers: they stay in the cache.
+    /// Producers: batches stay in the cache.
     Leads,
-    /// From a leader: they are in the cache until they are written.
+    /// A leader: batches stay in the cache until written.
     Follows,
-    /// Now this, now that: the other with each epoch.
+    /// Alternates with each epoch.
     Changes,
 }
 

@@ -15,7 +15,7 @@ use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::outbox::Outbox;
 
 /// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
-/// earliest (docs/cluster.md, section 7).
+/// earliest (cluster.md, section 7).
 const CONFIRMED_FOR_MS: i64 = 150;
 
 /// Followers are asked to confirm at most so often.
@@ -74,8 +74,8 @@ fn is_of_replica(terms: WatchTerms) -> bool {
 impl PartitionState {
     /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
     /// written, `is_held` is [`pyrklog_control::api::LeaderSpec::is_held`]. False where this broker does not
-    /// lead in that epoch, or where one that would join lacks by now what the high watermark has
-    /// passed: it is told again when it has it.
+    /// lead in that epoch, where the lists contradict each other, or where one that would join lacks
+    /// by now what the high watermark has passed: it is told again when it has it.
     pub fn set_isr(
         &mut self,
         leader_epoch: i32,
@@ -83,7 +83,9 @@ impl PartitionState {
         isr: &[i32],
         is_held: bool,
     ) -> bool {
-        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+        let is_led = self.leader.is_none() && leader_epoch == self.leader_epoch;
+        let is_known = |id: &i32| members.contains(id) && self.replicas.contains(id);
+        if !is_led || !isr.contains(&self.node_id) || !isr.iter().all(is_known) {
             return false;
         }
         let log = self.log.as_ref();

@@ -247,7 +247,8 @@ impl FetchWork {
     }
 
     fn take_in_changed(&mut self) {
-        let more = self.context.choose_more();
+        let (more, must_answer) = self.context.choose_more();
+        self.must_answer |= must_answer;
         if more == 0 {
             return;
         }

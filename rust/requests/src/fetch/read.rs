@@ -104,7 +104,7 @@ impl PartitionRead {
 pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     let log = state.shown(view.of_leader_only).ok()?;
     Some(match view.isolation {
-        Isolation::LogEnd => log.gated_end(),
+        Isolation::LogEnd => log.durable_end_offset(),
         Isolation::HighWatermark => log.high_watermark(),
         Isolation::Committed => log.last_stable_offset(),
     })

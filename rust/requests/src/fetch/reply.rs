@@ -7,12 +7,11 @@ use pyrklog_wire::fetch::{
 };
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::fetch::delayed::FetchWork;
 use crate::fetch::read::PartitionRead;
 use crate::fetch::sessions::{Outcome, Target};
-use crate::out_queue::{FileRange, SENDFILE_MIN_BYTES};
+use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::image::Image;
 use pyrklog_storage::log_dir::Partition;
@@ -42,8 +41,9 @@ fn settle(work: &mut FetchWork) -> usize {
     record_bytes
 }
 
-/// Appends the response body to the connection's output and settles what the session remembers.
-pub fn encode(cx: &Context, client: &mut Client, work: &mut FetchWork) {
+/// Appends the response body to the output and settles what the session remembers. Leaders are named
+/// with their endpoints of `listener`.
+pub fn encode(cx: &Context, listener: &str, work: &mut FetchWork, out: &mut OutQueue) {
     let record_bytes = settle(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX
@@ -59,8 +59,8 @@ pub fn encode(cx: &Context, client: &mut Client, work: &mut FetchWork) {
         session_id: work.context.session_id(),
     };
     let topic_count = work.context.topic_runs().count();
-    let out = client.out.memory();
-    let mut writer = FetchResponseWriter::begin(out, work.api_version, head, topic_count);
+    let memory = out.memory();
+    let mut writer = FetchResponseWriter::begin(memory, work.api_version, head, topic_count);
     for run in work.context.topic_runs() {
         let topic = work.context.target(run[0]);
         writer.topic(
@@ -92,12 +92,12 @@ pub fn encode(cx: &Context, client: &mut Client, work: &mut FetchWork) {
     }
     let endpoints: Vec<NodeEndpoint<'_>> = leaders
         .iter()
-        .filter_map(|leader| cx.image.endpoint(*leader, &client.listener))
+        .filter_map(|leader| cx.image.endpoint(*leader, listener))
         .collect();
     writer.end(&endpoints);
     cx.statistics.fetched_bytes_inline.add(inline_bytes as u64);
     for (at, range) in files {
-        client.out.push_file_at(at, range);
+        out.push_file_at(at, range);
     }
 }
 

@@ -5,8 +5,8 @@
 //! [`SessionCache`]; during a request it is out, inside the request's [`FetchContext`].
 //!
 //! A request looks at the partitions that are due: those that it names, those that had something to
-//! say last time, and those that have changed since, as their watch says (`docs/reads.md`,
-//! "Fetch sessions").
+//! say last time, and those that have changed since, as their watch says (reads.md, "Fetch
+//! sessions").
 //!
 //! | request | meaning |
 //! |---|---|

@@ -13,7 +13,7 @@ use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 use pyrklog_storage::log_dir::Partition;
-use pyrklog_storage::reader_queue::{Desk, Job};
+use pyrklog_storage::reader_queue::{Job, ReaderWorker};
 
 /// The version from which OFFSET_NOT_AVAILABLE says "try again" (KIP-207).
 const NOT_AVAILABLE_SINCE: i16 = 5;
@@ -66,8 +66,8 @@ pub struct LookUpJob {
 }
 
 impl Job for LookUpJob {
-    fn run(mut self: Box<Self>, desk: &Desk<'_>, _buffer: &mut Vec<u8>) {
-        self.look_up(desk);
+    fn run(mut self: Box<Self>, worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
+        self.look_up(worker);
         let mailbox = Arc::clone(&self.mailbox);
         mailbox.post(self.ticket.place, self);
     }
@@ -183,12 +183,12 @@ impl ListOffsetsWork {
 
 impl LookUpJob {
     /// Does the look-ups; waits for the disk.
-    pub fn look_up(&mut self, desk: &Desk<'_>) {
+    pub fn look_up(&mut self, worker: &ReaderWorker<'_>) {
         for query in &mut self.queries {
             if self.ticket.is_abandoned() {
                 return;
             }
-            self.ticket.step(desk);
+            self.ticket.step(worker);
             let index = query.answer.index;
             let found = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
                 ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)

@@ -38,7 +38,7 @@ fn ask_with(
     errors: &[(String, i16)],
 ) -> MetadataResponse<'static> {
     let mut out = Vec::new();
-    let client = ClientContext {
+    let client = MetadataParams {
         listener,
         cluster_id: "the-cluster",
         absent: &[ABSENT],
@@ -342,7 +342,7 @@ fn authorized_operations_are_told_when_asked_for() {
 fn malformed_requests_append_nothing() {
     let image = image(vec![]);
     let mut out = Vec::new();
-    let client = ClientContext {
+    let client = MetadataParams {
         listener: "PLAINTEXT",
         cluster_id: "c",
         absent: &[],

@@ -20,55 +20,50 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::outcome::Hold;
 use crate::produce::parked::Parked;
+use crate::produce::queue::ProduceQueue;
+use crate::produce::validating::ProduceParams;
 use pyrklog_base::ids::{NEVER_MS, Place};
 use pyrklog_storage::muted_queue::Admission;
 
-/// Whether a request for the partitions in `cx.targets` is worked on. `patience_ms` is how long it
-/// may wait in all.
+/// Whether a request for the partitions in `cx.targets` is worked on.
 pub fn admit(
     cx: &mut Context,
-    client: &mut Client,
+    queue: &mut ProduceQueue,
+    params: ProduceParams,
     frame_bytes: usize,
-    patience_ms: i64,
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
     let Some(full) = targets.find(|target| target.dir.is_full()) else {
-        if let Some((dir, _)) = client.parked.take().and_then(|parked| parked.waits) {
-            dir.unpark_next(&mut cx.outbox);
+        if let Some((dir, _)) = queue.parked.take().and_then(|parked| parked.waits) {
+            dir.unmute_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
     let dir = Arc::clone(&full.dir);
     let now_ms = cx.now.mono_ms;
-    let parked = client.parked.get_or_insert(Parked {
+    let parked = queue.parked.get_or_insert(Parked {
         since_ms: now_ms,
         waits: None,
     });
-    let due_ms = parked.since_ms.saturating_add(patience_ms);
+    let due_ms = parked.since_ms.saturating_add(params.patience_ms);
     if due_ms <= now_ms {
-        dir.park.note_timed_out();
+        dir.muted.note_timed_out();
         return Admission::Refused;
     }
-    let place = Place {
-        thread: cx.thread,
-        token: client.token,
-    };
-    let admission = dir.park.add(place, frame_bytes, now_ms, || dir.is_full());
+    let admission = dir
+        .muted
+        .add(params.place, frame_bytes, now_ms, || dir.is_full());
     match admission {
-        Admission::Later => {
-            parked.waits = Some((dir, due_ms));
-            client.hold = Some(Hold::Parked);
-            cx.timers.want(client.token, due_ms, &mut client.timer_ms);
-        }
-        Admission::Now => client.parked = None,
+        Admission::Later => parked.waits = Some((dir, due_ms)),
+        Admission::Now => queue.parked = None,
         Admission::Refused => {}
     }
     admission
 }
 
 /// Since when the request at hand has waited, if it has.
-pub fn waited_since_ms(client: &Client) -> Option<i64> {
-    client.parked.as_ref().map(|parked| parked.since_ms)
+pub fn waited_since_ms(queue: &ProduceQueue) -> Option<i64> {
+    queue.parked.as_ref().map(|parked| parked.since_ms)
 }
 
 /// Whether a batch of the request has a producer id.
@@ -82,7 +77,7 @@ pub fn has_producer_id(request: &ProduceRequest, frame: &[u8]) -> bool {
 
 /// When the parked request's time is over.
 pub fn due_ms(client: &Client) -> i64 {
-    match &client.parked {
+    match &client.produces.parked {
         Some(Parked {
             waits: Some((_, due_ms)),
             ..
@@ -95,10 +90,7 @@ pub fn due_ms(client: &Client) -> i64 {
 /// refused unless there is room by now.
 pub fn expire(cx: &Context, client: &mut Client) {
     if due_ms(client) <= cx.now.mono_ms {
-        let place = Place {
-            thread: cx.thread,
-            token: client.token,
-        };
+        let place = cx.place_of(&client.context);
         forget(client, place);
         client.hold = None;
     }
@@ -106,17 +98,17 @@ pub fn expire(cx: &Context, client: &mut Client) {
 
 /// Takes a connection out of the park, if it waits there.
 pub fn forget(client: &mut Client, place: Place) {
-    if let Some(parked) = &mut client.parked
+    if let Some(parked) = &mut client.produces.parked
         && let Some((dir, _)) = parked.waits.take()
         && client.hold == Some(Hold::Parked)
     {
-        dir.park.forget(place);
+        dir.muted.forget(place);
     }
 }
 
 /// Everything received was worked on: whoever comes next has not waited.
 pub fn note_empty(client: &mut Client, is_readable: bool) {
     if client.hold != Some(Hold::Parked) && !is_readable {
-        client.parked = None;
+        client.produces.parked = None;
     }
 }

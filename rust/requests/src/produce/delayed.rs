@@ -139,7 +139,7 @@ pub struct RefusedLate {
 }
 
 /// What became of a batch: where it was appended, and what its acknowledgement waits for.
-pub type Outcome = Result<(Appended, Option<Due>), Refusal>;
+pub type Appending = Result<(Appended, Option<Due>), Refusal>;
 
 impl PartitionAnswer {
     fn new(topic: Arc<str>, item: Item<'_>) -> PartitionAnswer {
@@ -158,7 +158,7 @@ impl PartitionAnswer {
     }
 
     /// Takes what became of the batch in `partition`.
-    pub fn take(&mut self, outcome: Outcome, partition: Option<Arc<Partition>>) {
+    pub fn take(&mut self, outcome: Appending, partition: Option<Arc<Partition>>) {
         match outcome {
             Ok((appended, due)) => {
                 self.base_offset = appended.base_offset;

@@ -6,51 +6,41 @@
 //!           v1: throttle ms i32
 //! ```
 
-use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use pyrklog_wire::{ErrorCode, Reader, Writer};
 
-use crate::client::Client;
+use crate::handled::{Handled, Outcome};
+use crate::out_queue::OutQueue;
 use crate::outcome::Close;
-use crate::outcome::Step;
+use crate::request::Request;
 
 /// Answers each partition with UNSUPPORTED_VERSION; closes the connection where the client wants
 /// no reply (acks=0).
-pub fn refuse(
-    client: &mut Client,
-    header: RequestHeader<'_>,
-    frame: &[u8],
-    body_start: usize,
-) -> Result<Step, Close> {
-    let version = header.api_version;
-    let (acks, topics) = decode(frame, body_start)
+pub fn refuse(request: Request<'_>, out: &mut OutQueue) -> Handled {
+    let version = request.header.api_version;
+    let (acks, topics) = decode(request.frame, request.body_start)
         .map_err(|error| Close::Protocol(format!("Produce v{version}: {error}")))?;
     if acks == 0 {
-        return Err(Close::Silently);
+        return Err(Close::Silently.into());
     }
-    let open = client.out.begin_frame();
-    encode_response_header(
-        client.out.memory(),
-        header.api_key,
-        version,
-        header.correlation_id,
-    );
-    let mut writer = Writer::new(client.out.memory(), false);
-    writer.array(&topics, |writer, (name, partitions)| {
-        writer.string(name);
-        writer.array(partitions, |writer, index| {
-            writer.i32(*index);
-            writer.i16(ErrorCode::UNSUPPORTED_VERSION.0);
-            writer.i64(-1);
-            if version >= 2 {
+    request.reply(out, |body| {
+        let mut writer = Writer::new(body, false);
+        writer.array(&topics, |writer, (name, partitions)| {
+            writer.string(name);
+            writer.array(partitions, |writer, index| {
+                writer.i32(*index);
+                writer.i16(ErrorCode::UNSUPPORTED_VERSION.0);
                 writer.i64(-1);
-            }
+                if version >= 2 {
+                    writer.i64(-1);
+                }
+            });
         });
-    });
-    if version >= 1 {
-        writer.i32(0);
-    }
-    client.out.end_frame(open)?;
-    Ok(Step::Taken)
+        if version >= 1 {
+            writer.i32(0);
+        }
+        Ok(())
+    })?;
+    Ok(Outcome::Replied)
 }
 
 type Topics<'a> = Vec<(&'a str, Vec<i32>)>;

@@ -13,17 +13,8 @@ use crate::outcome::{Close, Hold};
 /// # Errors
 /// A reply that the protocol cannot carry.
 pub fn send_done(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
-    while client
-        .pending
-        .front()
-        .is_some_and(|produce| produce.is_done())
-    {
-        let Some(produce) = client.pending.pop_front() else {
-            break;
-        };
-        client.first_sequence += 1;
-        client.pending_bytes -= produce.memory_bytes();
-        borrow_memory(cx, client);
+    while let Some(produce) = client.produces.pop_done() {
+        borrow_memory(cx, &mut client.out);
         let frame = client.out.begin_frame();
         let out = client.out.memory();
         encode_response_header(
@@ -32,12 +23,12 @@ pub fn send_done(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
             produce.api_version,
             produce.correlation_id,
         );
-        produce.encode(&cx.image, &client.listener, out);
+        produce.encode(&cx.image, &client.context.listener, out);
         let ended = client.out.end_frame(frame);
         cx.spare_produce(produce);
         ended?;
     }
-    if client.pending.is_empty() && client.hold == Some(Hold::Order) {
+    if client.produces.is_empty() && client.hold == Some(Hold::Order) {
         client.hold = None;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Walks over damaged slices: every batch that is not damaged is delivered, the damaged ones are
-//! told, and the next read begins further on. Held against walks with a bug planted in them, too.
+//! Walks over damaged slices: every intact batch is delivered, damaged ones are reported, and the
+//! next read begins further on. The oracle must also catch walks with a planted bug.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -8,16 +8,14 @@ use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
 
-/// What is wrong with a batch.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    /// Nothing.
     None,
-    /// A bit under its checksum.
+    /// A flipped bit that the checksum covers.
     Bit(usize),
-    /// Its base offset, which no checksum covers.
+    /// Another base offset, which no checksum covers.
     BaseOffset(i64),
-    /// Its length: the way to the next batch is lost.
+    /// Another length: the next batch cannot be found.
     Length(i32),
 }
 
@@ -31,7 +29,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Records and damage of each batch.
+/// Number of records and damage of each batch.
 fn batches() -> impl Strategy<Value = Vec<(usize, Damage)>> {
     prop::collection::vec((1_usize..4, damage()), 1..8)
 }
@@ -90,7 +88,7 @@ fn check(script: &[(usize, Damage)], walk: Walk) -> Result<(), TestCaseError> {
         .iter()
         .any(|(_, damage)| matches!(damage, Damage::BaseOffset(_)));
     if displaced {
-        // A batch that moved may stand where others are, which are then told as damaged.
+        // A displaced batch may overlap others, which then count as damaged.
         return Ok(());
     }
     let mut offset = 0;

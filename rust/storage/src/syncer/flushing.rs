@@ -9,16 +9,16 @@ use crate::log_dir::Partition;
 use crate::syncer::{Syncer, Timer};
 use pyrklog_base::clock::Now;
 
-/// What is due within this share of the shortest `flush.ms` is synced now, so that all logs are
-/// looked through a few times in that span, however their records come.
+/// Logs due within this fraction of the shortest `flush.ms` are synced now, which bounds how often
+/// all logs are examined.
 const EARLY_SHARE: i64 = 8;
 
-/// Until what was due for a sync and could not have it is looked at again.
+/// Delay before a log is examined again that was due but could not be synced.
 const AGAIN_MS: i64 = 5;
 
 impl Syncer {
-    /// Syncs what is due by `flush.ms`, and says when something will be: not before records come
-    /// that are as old as the shortest one.
+    /// Syncs what is due by `flush.ms` and schedules the next check, at the latest after the
+    /// shortest `flush.ms`.
     pub(super) fn flush_due(&mut self) -> Result<(), String> {
         let known = &self.dir.syncer.flush_ms;
         let shortest_ms = known.learn(|| self.shortest_flush_ms());
@@ -30,7 +30,7 @@ impl Syncer {
             let mut until_ms = until_flush(partition);
             if until_ms.is_some_and(|until_ms| until_ms <= early_ms(shortest_ms)) {
                 syncer.sync(partition, SyncScope::Written)?;
-                // What is not written yet, or cannot be synced now.
+                // Records that are not written yet or cannot be synced now.
                 until_ms = until_flush(partition).map(|until_ms| until_ms.max(AGAIN_MS));
             }
             next_ms.set(next_ms.get().min(until_ms.unwrap_or(i64::MAX)));
@@ -55,18 +55,18 @@ fn early_ms(shortest_ms: i64) -> i64 {
     shortest_ms / EARLY_SHARE
 }
 
-/// Until the next look, where the first of the records that are there is due in `until_ms`.
+/// Milliseconds until the next check, where the earliest record is due in `until_ms`.
 fn wait_ms(shortest_ms: i64, until_ms: i64) -> i64 {
     let until_ms = until_ms.min(shortest_ms);
     until_ms.max(early_ms(shortest_ms)).max(1)
 }
 
-/// How long records of a partition may wait to be synced, by its `flush.ms`; none do: `None`.
+/// Milliseconds until records of a partition are due by its `flush.ms`; `None` if there are none.
 fn until_flush(partition: &Partition) -> Option<i64> {
     let state = partition.lock();
     let log = state.log.as_ref()?;
     let until_ms = log.next_flush_due_ms()? - Now::read().wall_ms;
-    // The clock went back: nothing waits for longer than that.
+    // The clock was set back: sync now.
     let is_later = until_ms > log.config().flush_ms;
     Some(if is_later { 0 } else { until_ms })
 }
@@ -76,8 +76,6 @@ mod tests {
     use super::*;
     use crate::syncer_queue::ShortestFlush;
 
-    /// Between two looks nothing grows older than `flush.ms`: what is due before the next look is
-    /// synced now, and what comes meanwhile is due after it.
     #[test]
     fn nothing_grows_older_than_flush_ms_between_two_looks() {
         for shortest_ms in [1, 2, 7, 10, 100, 499, 500, 60_000] {

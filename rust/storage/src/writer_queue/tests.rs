@@ -4,10 +4,8 @@ use std::thread;
 use super::*;
 use pyrklog_base::waiting::eventually;
 
-/// Longer than any test.
 const LONG_MS: i64 = 3_600_000;
 
-/// More comes whenever somebody looks.
 #[derive(Default)]
 struct Growing {
     bytes: AtomicUsize,
@@ -24,7 +22,6 @@ impl Backlog for Growing {
     }
 }
 
-/// So much, and no more comes.
 struct Resting(usize);
 
 impl Backlog for Resting {
@@ -48,7 +45,7 @@ fn taken_by(
     backlog: &impl Backlog,
 ) -> (Vec<usize>, Vec<(usize, bool)>) {
     let mut turn = Turn::default();
-    // Nobody waits: the time to look again is now.
+    // The deadline has passed, so nothing waits.
     assert!(queue.take(&mut turn, Some(0), backlog));
     (turn.now, turn.later)
 }
@@ -111,7 +108,7 @@ fn few_wait_less_and_many_longer() {
     assert_eq!(queue.wait_ms(10 * MANY), 2_000);
 }
 
-/// Those that wait for more wait in vain when nothing comes any more.
+/// Without further appends, waiting for more is pointless.
 #[test]
 fn what_waits_is_due_once_nothing_has_come_for_a_while() {
     let queue = WriterQueue::new(1, LONG_MS);
@@ -154,7 +151,7 @@ fn the_others_help_with_what_is_more_than_a_share() {
         scope.spawn(|| {
             let mut turn = Turn::default();
             while queue.take(&mut turn, None, &Growing::default()) {
-                // As at a slow file: the rest is done by others.
+                // As at a slow file: others do the rest.
                 wait_for(&helped, 1);
                 done.fetch_add(turn.now.drain(..).count(), Ordering::SeqCst);
             }
@@ -168,7 +165,7 @@ fn the_others_help_with_what_is_more_than_a_share() {
     assert_eq!(queue.inner.lock().running, 0);
 }
 
-/// What comes while the first writer is kept goes to another, however little it is.
+/// During a slow turn of the first writer even little work goes to another.
 #[test]
 fn nothing_waits_for_a_slow_turn_of_the_first() {
     for call in ["push", "press", "hurry"] {
@@ -224,10 +221,10 @@ fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
 fn a_job_that_takes_too_long_stands_still_whoever_has_it() {
     let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
     queue.begin_job(1);
-    assert!(!queue.stands_still());
-    let long_ago_ms = mono_ms() - STANDS_STILL_MS - 1;
+    assert!(!queue.is_hanging());
+    let long_ago_ms = mono_ms() - HANG_MS - 1;
     queue.at_job_since_ms[1].store(long_ago_ms, Ordering::Relaxed);
-    assert!(queue.stands_still());
+    assert!(queue.is_hanging());
     queue.end_job(1);
-    assert!(!queue.stands_still());
+    assert!(!queue.is_hanging());
 }

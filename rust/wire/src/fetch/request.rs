@@ -1,4 +1,5 @@
 //! Fetch requests.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use super::{
     DIRECTORY_SINCE, FLEXIBLE_SINCE, LEADER_EPOCH_SINCE, LOG_START_SINCE, RACK_SINCE,
@@ -9,11 +10,11 @@ use crate::reader::{Reader, Uuid};
 use crate::span::{Span, clear_reusable};
 use crate::writer::Writer;
 
-/// A Fetch request as places in its frame. Use one again and again: [`FetchRequest::decode`] keeps
-/// its vectors' memory.
+/// A Fetch request as spans of its frame. Reuse it: [`FetchRequest::decode`] keeps its vectors'
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct FetchRequest {
-    /// The cluster that the client believes in (version 12 on), if it says so.
+    /// The client's cluster, if given (version 12 on).
     pub cluster_id: Option<Span>,
     /// The follower's broker id, -1 for a consumer.
     pub replica_id: i32,
@@ -23,15 +24,14 @@ pub struct FetchRequest {
     pub max_wait_ms: i32,
     /// Bytes to wait for.
     pub min_bytes: i32,
-    /// The most record bytes to return, but for a first batch that is larger.
+    /// Limit of record bytes, except for a larger first batch.
     pub max_bytes: i32,
     /// 0 = read uncommitted, 1 = read committed.
     pub isolation_level: i8,
     /// Session id, 0 = none (version 7 on).
     pub session_id: i32,
-    /// Session epoch, 0 = new session, -1 = no session or end of it.
+    /// Session epoch, 0 = new session, -1 = no session or its end.
     pub session_epoch: i32,
-    /// Topics, in order.
     pub topics: Vec<FetchTopic>,
     /// Partitions of all topics, in order.
     pub partitions: Vec<FetchPartition>,
@@ -43,7 +43,6 @@ pub struct FetchRequest {
     pub rack_id: Span,
 }
 
-/// A topic of a [`FetchRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchTopic {
     /// Name, valid UTF-8; empty from version 13 on.
@@ -52,20 +51,18 @@ pub struct FetchTopic {
     pub id: Uuid,
     /// Index of its first partition in [`FetchRequest::partitions`].
     pub first_partition: usize,
-    /// Number of its partitions.
     pub partition_count: usize,
 }
 
 /// A partition of a [`FetchRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchPartition {
-    /// Partition index.
     pub index: i32,
     /// Leader epoch that the client knows, -1 unknown.
     pub current_leader_epoch: i32,
     /// First offset wanted.
     pub fetch_offset: i64,
-    /// Epoch of the last record that the client has, -1 unknown (version 12 on).
+    /// Epoch of the client's last record, -1 unknown (version 12 on).
     pub last_fetched_epoch: i32,
     /// The follower's log start offset, -1 for consumers.
     pub log_start_offset: i64,
@@ -84,13 +81,12 @@ pub struct ForgottenTopic {
     pub id: Uuid,
     /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
     pub first_partition: usize,
-    /// Number of its partitions.
     pub partition_count: usize,
 }
 
 impl FetchRequest {
-    /// Decodes the request whose body starts at `body_start` of `frame`; all places count from the
-    /// start of `frame`. Bytes after the request are ignored, as in Kafka.
+    /// Decodes the request whose body starts at `body_start` of `frame`; spans count from the start
+    /// of `frame`. Later bytes are ignored, as in Kafka.
     ///
     /// # Errors
     /// `UnsupportedVersion` below 4 and above 17, else malformed bytes. The content is then
@@ -184,12 +180,10 @@ impl FetchRequest {
         })
     }
 
-    /// The partitions of one topic.
     pub fn partitions_of(&self, topic: &FetchTopic) -> &[FetchPartition] {
         &self.partitions[topic.first_partition..][..topic.partition_count]
     }
 
-    /// The partitions of one forgotten topic.
     pub fn forgotten_of(&self, topic: &ForgottenTopic) -> &[i32] {
         &self.forgotten_partitions[topic.first_partition..][..topic.partition_count]
     }
@@ -241,7 +235,7 @@ fn decode_partition(reader: &mut Reader<'_>, version: i16) -> Result<FetchPartit
     })
 }
 
-/// A request to be written (load generator, followers, tests). Fields as in [`FetchRequest`].
+/// A request to encode (load generator, followers, tests). Fields as in [`FetchRequest`].
 #[derive(Clone, Debug)]
 pub struct FetchRequestToWrite<'a> {
     /// Cluster id, version 12 on.
@@ -250,11 +244,9 @@ pub struct FetchRequestToWrite<'a> {
     pub replica_id: i32,
     /// -1 for a consumer; version 15 on.
     pub replica_epoch: i64,
-    /// Milliseconds.
     pub max_wait_ms: i32,
     /// Bytes to wait for.
     pub min_bytes: i32,
-    /// Most bytes to return.
     pub max_bytes: i32,
     /// 0 = read uncommitted, 1 = read committed.
     pub isolation_level: i8,
@@ -262,7 +254,6 @@ pub struct FetchRequestToWrite<'a> {
     pub session_id: i32,
     /// -1 = no session; version 7 on.
     pub session_epoch: i32,
-    /// Topics.
     pub topics: &'a [FetchTopicToWrite<'a>],
     /// Partitions to forget; version 7 on.
     pub forgotten: &'a [ForgottenTopicToWrite<'a>],
@@ -270,25 +261,21 @@ pub struct FetchRequestToWrite<'a> {
     pub rack_id: &'a str,
 }
 
-/// A topic of a [`FetchRequestToWrite`].
 #[derive(Clone, Copy, Debug)]
 pub struct FetchTopicToWrite<'a> {
     /// Name, written up to version 12.
     pub name: &'a str,
     /// Topic id, written from version 13 on.
     pub id: Uuid,
-    /// Partitions.
     pub partitions: &'a [FetchPartition],
 }
 
-/// A forgotten topic of a [`FetchRequestToWrite`].
 #[derive(Clone, Copy, Debug)]
 pub struct ForgottenTopicToWrite<'a> {
     /// Name, written up to version 12.
     pub name: &'a str,
     /// Topic id, written from version 13 on.
     pub id: Uuid,
-    /// Partition indexes.
     pub partitions: &'a [i32],
 }
 
@@ -313,7 +300,7 @@ impl Default for FetchRequestToWrite<'_> {
 }
 
 impl FetchRequestToWrite<'_> {
-    /// Appends the body. `version` is one of 4 to 17; fields that it lacks are left out.
+    /// Appends the body for a version of 4 to 17; others' fields are omitted.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         if version < REPLICA_STATE_SINCE {

@@ -1,4 +1,5 @@
 //! Writing of Fetch responses around the record bytes.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ use crate::writer::Writer;
 /// What stands at the start of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchResponseHead {
-    /// How long the client is to stay silent, in milliseconds.
+    /// Throttle time in milliseconds.
     pub throttle_ms: i32,
     /// Outcome of the whole request (version 7 on).
     pub error_code: ErrorCode,
@@ -21,10 +22,9 @@ pub struct FetchResponseHead {
     pub session_id: i32,
 }
 
-/// A transaction whose records from `first_offset` on the reader is to skip.
+/// A transaction whose records from `first_offset` on the reader must skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Its producer.
     pub producer_id: i64,
     /// Its first offset in this partition.
     pub first_offset: i64,
@@ -33,9 +33,7 @@ pub struct AbortedTransaction {
 /// What stands before a partition's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPartitionHead<'a> {
-    /// Partition index.
     pub index: i32,
-    /// Outcome.
     pub error_code: ErrorCode,
     /// High watermark, -1 unknown.
     pub high_watermark: i64,
@@ -45,7 +43,7 @@ pub struct FetchPartitionHead<'a> {
     pub log_start_offset: i64,
     /// Aborted transactions in the records; null for read uncommitted.
     pub aborted: Option<Cow<'a, [AbortedTransaction]>>,
-    /// The replica that this consumer had better fetch from, -1 none (version 11 on).
+    /// The replica that this consumer should prefer, -1 none (version 11 on).
     pub preferred_read_replica: i32,
 }
 
@@ -64,26 +62,21 @@ impl FetchPartitionHead<'_> {
     }
 }
 
-/// The end of the greatest epoch not above the one asked about.
+/// The end of the greatest epoch not above the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEndOffset {
-    /// Epoch.
     pub epoch: i32,
-    /// Its end offset.
     pub end_offset: i64,
 }
 
 /// A snapshot to be fetched instead (metadata quorum only).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotId {
-    /// End offset.
     pub end_offset: i64,
-    /// Epoch.
     pub epoch: i32,
 }
 
-/// What stands after a partition's records: tagged fields, from version 12 on, each left out when
-/// it is `None`.
+/// The part behind a partition's records: tagged fields, from version 12 on, omitted if `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchPartitionTail {
     /// The follower's log diverges from here on (KIP-595).
@@ -94,12 +87,11 @@ pub struct FetchPartitionTail {
     pub snapshot_id: Option<SnapshotId>,
 }
 
-/// Writes the body of a response as its parts become known, leaving out the record bytes.
+/// Encodes a response part by part, without the record bytes.
 ///
-/// Order of calls: `begin`, then for each topic `topic` and for each of its partitions
-/// `partition_head` (after which the caller notes the vector's length: the record bytes belong there)
-/// and `partition_tail`, and at last `end`. Each topic ends by itself after the number of partitions
-/// announced for it; miscounting is a mistake of the caller, caught in debug builds.
+/// Order of calls: `begin`; for each topic `topic`, and for each of its partitions `partition_head`
+/// (the record bytes belong where the vector then ends) and `partition_tail`; then `end`. A topic
+/// ends after its announced number of partitions; debug builds check the counts.
 #[derive(Debug)]
 pub struct FetchResponseWriter<'a> {
     writer: Writer<'a>,
@@ -131,7 +123,7 @@ impl<'a> FetchResponseWriter<'a> {
         }
     }
 
-    /// Starts a topic; its name or its id is written, as the version wants.
+    /// Starts a topic; writes name or id by version.
     pub fn topic(&mut self, name: &str, id: &Uuid, partition_count: usize) {
         debug_assert!(
             self.topics_left > 0 && self.partitions_left == 0,
@@ -150,9 +142,9 @@ impl<'a> FetchResponseWriter<'a> {
         }
     }
 
-    /// Appends a partition up to its record bytes, of which there will be `records_len`; returns
-    /// the vector's length, where they belong. `None` is null; brokers send 0 instead, since some
-    /// clients take null for an error.
+    /// Appends a partition up to its `records_len` record bytes; returns the vector's length, where
+    /// they belong. `None` is null; brokers send 0 instead, since some clients take null for an
+    /// error.
     pub fn partition_head(
         &mut self,
         head: &FetchPartitionHead<'_>,
@@ -179,7 +171,7 @@ impl<'a> FetchResponseWriter<'a> {
         writer.position()
     }
 
-    /// The vector, for a caller that has the record bytes in memory and appends them itself.
+    /// The vector, for callers that append record bytes themselves.
     pub fn out(&mut self) -> &mut Vec<u8> {
         self.writer.out()
     }
@@ -196,7 +188,7 @@ impl<'a> FetchResponseWriter<'a> {
         }
     }
 
-    /// Ends the body. The endpoints of the leaders hinted at are left out below version 16.
+    /// Ends the body. Endpoints of hinted leaders are omitted below version 16.
     pub fn end(mut self, endpoints: &[NodeEndpoint<'_>]) {
         debug_assert!(
             self.topics_left == 0 && self.partitions_left == 0,

@@ -1,4 +1,5 @@
 //! Decoding of Fetch responses (load generator, followers, tests).
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use std::borrow::Cow;
 
@@ -20,24 +21,20 @@ use crate::reader::{Reader, Uuid};
 pub struct FetchResponse<'a> {
     /// Throttle time, error, session.
     pub head: FetchResponseHead,
-    /// Topics, in order.
     pub topics: Vec<FetchTopicResponse<'a>>,
     /// Where the leaders hinted at are.
     pub endpoints: Vec<NodeEndpoint<'a>>,
 }
 
-/// A topic of a [`FetchResponse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchTopicResponse<'a> {
     /// Name, empty from version 13 on.
     pub name: &'a str,
     /// Topic id, zero below version 13.
     pub id: Uuid,
-    /// Partitions, in order.
     pub partitions: Vec<FetchPartitionResponse<'a>>,
 }
 
-/// A partition of a [`FetchResponse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPartitionResponse<'a> {
     /// What stands before the records.
@@ -49,7 +46,6 @@ pub struct FetchPartitionResponse<'a> {
 }
 
 impl<'a> FetchResponse<'a> {
-    /// Decodes a whole body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);

@@ -1,4 +1,5 @@
 //! Metadata responses.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,7 @@ const LEADER_EPOCH_SINCE: i16 = 7;
 /// What stands before the topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataHead<'a> {
-    /// How long the client is to stay silent, in milliseconds (version 3 on).
+    /// Throttle time in milliseconds (version 3 on).
     pub throttle_ms: i32,
     /// Live brokers; racks from version 1 on.
     pub brokers: Vec<NodeEndpoint<'a>>,
@@ -32,44 +33,35 @@ pub struct MetadataHead<'a> {
     pub controller_id: i32,
 }
 
-/// A topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataTopic<'a> {
-    /// Outcome.
     pub error_code: ErrorCode,
-    /// Name; may be null from version 12 on and is written as empty before.
+    /// Name; may be null from version 12 on; written as empty before.
     pub name: Option<&'a str>,
     /// Topic id, zero unknown (version 10 on).
     pub id: Uuid,
     /// `__consumer_offsets` and its like (version 1 on).
     pub is_internal: bool,
-    /// Partitions.
     pub partitions: Vec<MetadataPartition<'a>>,
     /// One bit an operation, or [`OPERATIONS_OMITTED`] (version 8 on).
     pub authorized_operations: i32,
 }
 
-/// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataPartition<'a> {
-    /// Outcome.
     pub error_code: ErrorCode,
-    /// Partition index.
     pub index: i32,
     /// Leader's broker id, -1 none.
     pub leader_id: i32,
     /// Leader epoch, -1 unknown (version 7 on).
     pub leader_epoch: i32,
-    /// Assigned replicas.
     pub replicas: Cow<'a, [i32]>,
-    /// In-sync replicas.
     pub isr: Cow<'a, [i32]>,
     /// Offline replicas (version 5 on).
     pub offline: Cow<'a, [i32]>,
 }
 
-/// Writes the body of a response. As many topics as announced must follow, each by
-/// [`MetadataResponseWriter::topic`] or as the bytes that [`encode_topic`] gave for this version.
+/// Encodes a response. As many topics as announced must follow.
 #[derive(Debug)]
 pub struct MetadataResponseWriter<'a> {
     writer: Writer<'a>,
@@ -112,21 +104,12 @@ impl<'a> MetadataResponseWriter<'a> {
         }
     }
 
-    /// Appends a topic.
     pub fn topic(&mut self, topic: &MetadataTopic<'_>) {
         debug_assert!(self.topics_left > 0, "topics miscounted");
         self.topics_left -= 1;
         encode_topic(self.writer.out(), self.version, topic);
     }
 
-    /// Appends a topic that [`encode_topic`] has encoded for the same version.
-    pub fn encoded_topic(&mut self, bytes: &[u8]) {
-        debug_assert!(self.topics_left > 0, "topics miscounted");
-        self.topics_left -= 1;
-        self.writer.raw(bytes);
-    }
-
-    /// Ends the body.
     pub fn end(mut self, cluster_authorized_operations: i32) {
         debug_assert!(self.topics_left == 0, "body incomplete");
         if (OPERATIONS_SINCE..=CLUSTER_OPERATIONS_UNTIL).contains(&self.version) {
@@ -137,7 +120,7 @@ impl<'a> MetadataResponseWriter<'a> {
 }
 
 /// Appends one topic in the form of `version`.
-pub fn encode_topic(out: &mut Vec<u8>, version: i16, topic: &MetadataTopic<'_>) {
+fn encode_topic(out: &mut Vec<u8>, version: i16, topic: &MetadataTopic<'_>) {
     let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
     writer.i16(topic.error_code.0);
     if version >= NULL_NAMES_SINCE {
@@ -176,14 +159,12 @@ pub fn encode_topic(out: &mut Vec<u8>, version: i16, topic: &MetadataTopic<'_>) 
 pub struct MetadataResponse<'a> {
     /// What stands before the topics.
     pub head: MetadataHead<'a>,
-    /// Topics.
     pub topics: Vec<MetadataTopic<'a>>,
     /// One bit an operation, or [`OPERATIONS_OMITTED`] (versions 8 to 10).
     pub cluster_authorized_operations: i32,
 }
 
 impl<'a> MetadataResponse<'a> {
-    /// Decodes a whole body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
@@ -241,7 +222,6 @@ impl<'a> MetadataResponse<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = MetadataResponseWriter::begin(out, version, &self.head, self.topics.len());
         for topic in &self.topics {

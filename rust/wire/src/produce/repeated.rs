@@ -1,20 +1,19 @@
-//! Partitions and topics that a request names more than once.
+//! Partitions and topics that a request names repeatedly.
 //!
-//! Kafka collects the data of a request by partition, so the last batch for a partition is the one
-//! that counts, and the reply names each partition once. It collects the reply by topic.
+//! Kafka collects a request's data by partition, so the last batch of a partition counts, and the
+//! reply, collected by topic, names each partition once.
 
 use std::collections::HashMap;
 
 use super::request::{ProduceRequest, ProduceTopic};
 
-/// Up to this many names or indexes are compared one by one; more are sorted.
+/// Up to this many names or indexes are compared pairwise; more are sorted.
 const COMPARED_MAX: usize = 32;
 
 impl ProduceRequest {
-    /// Leaves each topic and each partition in the request once: of a partition's batches the last.
-    /// `frame` is what the request was decoded from. Topics keep their order, the partitions of a
-    /// topic the order in which their last batches came. Nothing changes, and nothing is allocated,
-    /// for a request of a few partitions that names each once.
+    /// Keeps each topic and partition once, with a partition's last batch. `frame` is the
+    /// request's. Topics keep their order; a topic's partitions are in the order of their last
+    /// batches. A small request without repetitions is unchanged, without allocation.
     pub fn merge_repeated(&mut self, frame: &[u8]) {
         if !self.surely_names_each_once(frame) {
             self.rebuild(frame);

@@ -1,4 +1,5 @@
 //! Produce requests.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use super::{FLEXIBLE_SINCE, check_version};
 use crate::error::Result;
@@ -6,47 +7,41 @@ use crate::reader::Reader;
 use crate::span::{Span, clear_reusable};
 use crate::writer::Writer;
 
-/// A Produce request as places in its frame. Use one again and again: [`ProduceRequest::decode`]
-/// keeps its vectors' memory.
+/// A Produce request as spans of its frame. Reuse it: [`ProduceRequest::decode`] keeps its vectors'
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct ProduceRequest {
-    /// The transactional id, if any.
     pub transactional_id: Option<Span>,
-    /// 0, 1 or -1 (all); other values are for the caller to refuse.
+    /// 0, 1 or -1 (all); the caller refuses others.
     pub acks: i16,
     /// How long the reply may wait for replicas, in milliseconds.
     pub timeout_ms: i32,
-    /// Topics, in order.
     pub topics: Vec<ProduceTopic>,
     /// Partitions of all topics, in order.
     pub partitions: Vec<ProducePartition>,
 }
 
-/// A topic of a [`ProduceRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProduceTopic {
     /// Name; valid UTF-8.
     pub name: Span,
     /// Index of its first partition in [`ProduceRequest::partitions`].
     pub first_partition: usize,
-    /// Number of its partitions.
     pub partition_count: usize,
 }
 
-/// A partition of a [`ProduceRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducePartition {
     /// Index of its topic in [`ProduceRequest::topics`].
     pub topic: usize,
-    /// Partition index.
     pub index: i32,
     /// The record batches, unchecked; `None` for null.
     pub records: Option<Span>,
 }
 
 impl ProduceRequest {
-    /// Decodes the request whose body starts at `body_start` of `frame`; all places count from the
-    /// start of `frame`. Bytes after the request are ignored, as in Kafka.
+    /// Decodes the request whose body starts at `body_start` of `frame`; spans count from the start
+    /// of `frame`. Later bytes are ignored, as in Kafka.
     ///
     /// # Errors
     /// `UnsupportedVersion` below 3 and above 11, else malformed bytes. The content is then
@@ -84,7 +79,6 @@ impl ProduceRequest {
         reader.skip_tags()
     }
 
-    /// The partitions of one topic.
     pub fn partitions_of(&self, topic: &ProduceTopic) -> &[ProducePartition] {
         &self.partitions[topic.first_partition..][..topic.partition_count]
     }
@@ -93,7 +87,6 @@ impl ProduceRequest {
 /// A topic of a request to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicToProduce<'a> {
-    /// Name.
     pub name: &'a str,
     /// (partition index, record batches or null).
     pub partitions: &'a [(i32, Option<&'a [u8]>)],

@@ -1,4 +1,5 @@
 //! Produce responses.
+#![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use crate::leader::{CurrentLeader, NodeEndpoint, decode_endpoint_tags, encode_en
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// Why one record of a batch was refused (version 8 on).
+/// Why one record was refused (version 8 on).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError<'a> {
     /// Index of the record in its batch.
@@ -21,9 +22,7 @@ pub struct RecordError<'a> {
 /// The answer for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducePartitionResponse<'a> {
-    /// Partition index.
     pub index: i32,
-    /// Outcome.
     pub error_code: ErrorCode,
     /// Offset of the first record, -1 unknown.
     pub base_offset: i64,
@@ -55,9 +54,8 @@ impl ProducePartitionResponse<'_> {
     }
 }
 
-/// Writes the body of a response as its parts become known. Each topic ends by itself after the
-/// number of partitions that was announced for it; announcing one number and writing another is a
-/// mistake of the caller, caught in debug builds.
+/// Encodes a response part by part. A topic ends after its announced number of partitions; debug
+/// builds check the counts.
 #[derive(Debug)]
 pub struct ProduceResponseWriter<'a> {
     writer: Writer<'a>,
@@ -79,7 +77,6 @@ impl<'a> ProduceResponseWriter<'a> {
         }
     }
 
-    /// Starts a topic.
     pub fn topic(&mut self, name: &str, partition_count: usize) {
         debug_assert!(
             self.topics_left > 0 && self.partitions_left == 0,
@@ -94,7 +91,6 @@ impl<'a> ProduceResponseWriter<'a> {
         }
     }
 
-    /// Appends one partition's answer.
     pub fn partition(&mut self, answer: &ProducePartitionResponse<'_>) {
         debug_assert!(self.partitions_left > 0, "partitions miscounted");
         let writer = &mut self.writer;
@@ -126,7 +122,7 @@ impl<'a> ProduceResponseWriter<'a> {
         }
     }
 
-    /// Ends the body. The endpoints of the leaders hinted at are left out below version 10.
+    /// Ends the body. Endpoints of hinted leaders are omitted below version 10.
     pub fn end(mut self, throttle_ms: i32, endpoints: &[NodeEndpoint<'_>]) {
         debug_assert!(
             self.topics_left == 0 && self.partitions_left == 0,
@@ -140,25 +136,20 @@ impl<'a> ProduceResponseWriter<'a> {
 /// A decoded response (load generator, tests).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProduceResponse<'a> {
-    /// Topics, in order.
     pub topics: Vec<ProduceTopicResponse<'a>>,
-    /// How long the client is to stay silent, in milliseconds.
+    /// Throttle time in milliseconds.
     pub throttle_ms: i32,
     /// Where the leaders hinted at are.
     pub endpoints: Vec<NodeEndpoint<'a>>,
 }
 
-/// A topic of a [`ProduceResponse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProduceTopicResponse<'a> {
-    /// Name.
     pub name: &'a str,
-    /// Partitions, in order.
     pub partitions: Vec<ProducePartitionResponse<'a>>,
 }
 
 impl<'a> ProduceResponse<'a> {
-    /// Decodes a whole body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self> {
         check_version(version)?;
         let mut reader = Reader::new(body, version >= FLEXIBLE_SINCE);
@@ -178,7 +169,6 @@ impl<'a> ProduceResponse<'a> {
         })
     }
 
-    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = ProduceResponseWriter::begin(out, version, self.topics.len());
         for topic in &self.topics {

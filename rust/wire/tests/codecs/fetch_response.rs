@@ -127,8 +127,8 @@ proptest! {
     }
 }
 
-/// Records that lie elsewhere: the body is written around gaps, and filling the gaps with the bytes
-/// at the places that the writer gave makes the whole.
+/// Separate record bytes: the body has gaps, and inserting the bytes at the returned places
+/// completes it.
 #[test]
 fn record_bytes_are_left_out_and_fit_in() {
     let records: [&[u8]; 3] = [&[1; 200], &[], &[3; 5]];

@@ -1,4 +1,4 @@
-//! Every API, every version: what is encoded decodes to the same, what is cut off is an error, and
+//! Every API in every version: encoded messages decode to the same, truncated ones are errors, and
 //! no bytes make a decoder panic.
 
 mod api_versions;

@@ -49,7 +49,7 @@ fn in_version(answer: &mut ProducePartitionResponse<'_>, version: i16) {
     }
 }
 
-/// Decodes the request behind `body_start` bytes of something else and encodes it again.
+/// Decodes the request behind `body_start` other bytes and encodes it again.
 fn request_again(frame: &[u8], body_start: usize, version: i16) -> Result<Vec<u8>> {
     let mut request = ProduceRequest::default();
     request.decode(frame, body_start, version)?;

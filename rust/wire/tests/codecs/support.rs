@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 use pyrklog_wire::{DecodeError, ErrorCode};
 
-/// Cases of each property; every case goes through all versions of its API.
+/// Cases of each property; every case covers all versions of its API.
 pub const CASES: u32 = 40;
 
-/// Decodes, and gives the bytes that the decoded message encodes to.
+/// Decodes a message and encodes it again.
 pub type Again<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 /// Where and to what a byte is changed.
@@ -20,8 +20,8 @@ pub fn change() -> impl Strategy<Value = Change> {
     )
 }
 
-/// The message encodes to the same bytes again; every shorter beginning of it is an error; a changed
-/// byte makes it another message or an error, never a panic.
+/// The message encodes to the same bytes; every prefix is an error; a changed byte gives another
+/// message or an error, never a panic.
 pub fn check(bytes: &[u8], (place, byte): Change, again: Again<'_>) {
     assert_eq!(again(bytes).unwrap(), bytes);
     for len in 0..bytes.len() {

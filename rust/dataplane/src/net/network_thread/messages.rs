@@ -13,8 +13,8 @@ use pyrklog_base::clock::mono_ns;
 use pyrklog_base::ids::{NEVER_MS, Token};
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_requests::context::Context;
-use pyrklog_requests::outcome::{Close, Hold};
-use pyrklog_requests::{control_replies, fetch, list_offsets, produce};
+use pyrklog_requests::outcome::Close;
+use pyrklog_requests::{control_replies, produce, resume};
 
 impl NetworkThread {
     pub(super) fn receive(&mut self, message: Message) {
@@ -24,17 +24,17 @@ impl NetworkThread {
             Message::Move(conn) => self.welcome(*conn),
             Message::FetchRead { token, job } => {
                 self.with(token, |cx, conn| {
-                    fetch::finish_reading(cx, &mut conn.client, *job)
+                    resume::fetch_read(cx, &mut conn.client, *job)
                 });
             }
             Message::Validated { token, job } => {
                 self.with(token, |cx, conn| {
-                    produce::finish_validating(cx, &mut conn.client, *job)
+                    resume::validated(cx, &mut conn.client, *job)
                 });
             }
             Message::OffsetsListed { token, job } => {
                 self.with(token, |cx, conn| {
-                    list_offsets::finish_look_up(cx, &mut conn.client, &job)
+                    resume::times_looked_up(cx, &mut conn.client, &job)
                 });
             }
             Message::Sent { token, work } => {
@@ -52,7 +52,7 @@ impl NetworkThread {
                 error,
             } => {
                 if let Some(conn) = self.connections.get_mut(token)
-                    && produce::settle(&self.cx, &mut conn.client, sequence, index, error)
+                    && produce::settle(&self.cx, &mut conn.client.produces, sequence, index, error)
                 {
                     self.list(token);
                 }
@@ -68,8 +68,7 @@ impl NetworkThread {
                     self.balancer.woken(&mut conn.affinity, by, now_ms);
                 }
                 self.with(token, |cx, conn| {
-                    list_offsets::wake(cx, &mut conn.client, wait)?;
-                    fetch::wake(cx, &mut conn.client, wait, must_answer)
+                    resume::wake(cx, &mut conn.client, wait, must_answer)
                 });
             }
             NetworkEvent::Reply {
@@ -114,10 +113,7 @@ impl NetworkThread {
             control_replies::pass_turn(&self.cx.services);
             return;
         };
-        if matches!(conn.client.hold, Some(Hold::Parked | Hold::ControlFull)) {
-            conn.client.has_turn |= conn.client.hold == Some(Hold::ControlFull);
-            conn.client.hold = None;
-        }
+        resume::unblock(&mut conn.client);
         self.list(token);
     }
 
@@ -144,8 +140,8 @@ impl NetworkThread {
         let now_ms = self.cx.now.mono_ms;
         let conn = self.connections.insert(make);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(conn.client.token);
-        let token = conn.client.token;
+        let data = EventData::new_u64(conn.client.context.token);
+        let token = conn.client.context.token;
         if let Err(error) = epoll::add(&self.epoll, &conn.socket, data, flags) {
             self.close_by_token(token, Close::Protocol(error.to_string()));
             return;

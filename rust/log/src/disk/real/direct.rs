@@ -1,4 +1,4 @@
-//! A second descriptor of a file, for writes around the page cache.
+//! A second descriptor of a file, for writes past the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,17 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// For `OpenOptions`, which takes the system's number.
 pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
-/// So many are kept open in the process. Beyond that they are opened for one write: thousands of
-/// partitions must not need two descriptors each, and for as much as a write of their size takes,
-/// opening it is little.
+/// Descriptors kept open in the process. Beyond that each is opened for one write: thousands of
+/// partitions must not need two descriptors each, and opening costs little compared with a write of
+/// that size.
 const KEPT_MAX: usize = 1_000;
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Kept while such writes come.
 #[derive(Debug, Default)]
 pub struct Direct(Mutex<State>);
 
@@ -28,16 +26,15 @@ enum State {
     #[default]
     Closed,
     Open(Kept),
-    /// The file system has no such writes.
+    /// The file system does not support it.
     Refused,
 }
 
-/// One of those that are counted.
 #[derive(Debug)]
 struct Kept(Arc<File>);
 
 impl Kept {
-    /// `None`: there are enough.
+    /// `None` if there are enough.
     fn new(file: &Arc<File>) -> Option<Kept> {
         if KEPT.fetch_add(1, Ordering::Relaxed) >= KEPT_MAX {
             KEPT.fetch_sub(1, Ordering::Relaxed);
@@ -54,7 +51,7 @@ impl Drop for Kept {
 }
 
 impl Direct {
-    /// The descriptor for `file`, if the file system has such writes.
+    /// The descriptor for `file`, if the file system supports it.
     pub fn of(&self, file: BorrowedFd<'_>) -> Option<Arc<File>> {
         let mut state = self.0.lock();
         match &*state {
@@ -62,7 +59,7 @@ impl Direct {
             State::Refused => return None,
             State::Closed => {}
         }
-        // By the descriptor: the file may have another name by now.
+        // By the descriptor, since the file may have been renamed.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(O_DIRECT);
@@ -75,7 +72,7 @@ impl Direct {
                 Some(file)
             }
             Err(error) => {
-                // Else no descriptor is free, or there is no /proc: perhaps the next time.
+                // Otherwise no descriptor is free or /proc is missing, which may pass.
                 if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) {
                     *state = State::Refused;
                 }
@@ -84,7 +81,7 @@ impl Direct {
         }
     }
 
-    /// So little comes that it is not worth its place.
+    /// Closes it when such writes become rare.
     pub fn close(&self) {
         if let Some(mut state) = self.0.try_lock()
             && let State::Open(_) = *state
@@ -93,12 +90,11 @@ impl Direct {
         }
     }
 
-    /// The device does not write what lies like this.
+    /// The device refuses this alignment.
     pub fn refuse(&self) {
         *self.0.lock() = State::Refused;
     }
 
-    /// The descriptor, if one is kept.
     pub fn take(&mut self) -> Option<Arc<File>> {
         match self.0.get_mut() {
             State::Open(kept) => Some(Arc::clone(&kept.0)),
@@ -118,7 +114,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let probe = tempfile::tempfile_in(dir.path()).unwrap();
         if Direct::default().of(probe.as_fd()).is_none() {
-            // This file system has none: nothing is kept either.
+            // This file system has none, so nothing is kept.
             assert_eq!(KEPT.load(Ordering::Relaxed), 0);
             return;
         }

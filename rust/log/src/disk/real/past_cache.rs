@@ -1,4 +1,4 @@
-//! Reading a file without leaving anything in the page cache that was not there before.
+//! Reads a file without leaving further pages in the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -14,37 +14,36 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::direct::O_DIRECT;
 use crate::disk::PAGE_BYTES;
 
-/// Pages that a read brings into the page cache leave it behind the read; those that were there
-/// stay. So do the kernel's own read-ahead's (Linux 6.14, by file system).
+/// Pages that a read brings into the page cache leave it afterwards; others stay. This includes the
+/// kernel's read-ahead (Linux 6.14, by file system).
 const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Whether [`RWF_DONTCACHE`] was refused yet.
+/// Whether [`RWF_DONTCACHE`] is still accepted.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 
-/// One byte of each piece of this size tells whether the piece is in the page cache.
+/// One byte of each such piece tells whether it is in the page cache.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A file's further descriptors, where they are needed.
+/// A file's further descriptors, opened on demand.
 #[derive(Debug, Default)]
 pub struct Apart {
-    /// For reads around the page cache (O_DIRECT).
+    /// For reads past the page cache (O_DIRECT).
     direct: OnceLock<Option<File>>,
-    /// The file system has none.
+    /// The file system does not support them.
     is_refused: AtomicBool,
-    /// Without read-ahead by the kernel.
+    /// Without the kernel's read-ahead.
     plain: OnceLock<Option<File>>,
 }
 
 impl Apart {
-    /// Those that are open; they are not used any more.
     pub fn take(&mut self) -> impl Iterator<Item = File> {
         let both = [self.direct.take(), self.plain.take()];
         both.into_iter().flatten().flatten()
     }
 }
 
-/// Reads as `read_at` does: around the page cache where whole pages are asked for and the file system
-/// can do that, past it otherwise.
+/// Reads like `read_at`: direct if whole pages are asked for and the file system supports it,
+/// otherwise through the page cache and out again.
 pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let numbers = [buffer.as_ptr().addr(), buffer.len(), position as usize];
     if numbers.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
@@ -63,7 +62,7 @@ pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io:
             position,
             RWF_DONTCACHE,
         ) {
-            // The file system or the kernel does not know it.
+            // The file system or kernel does not support it.
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
                 IS_KNOWN.store(false, Ordering::Relaxed);
             }
@@ -80,13 +79,13 @@ fn open_direct(file: &File) -> Option<File> {
     options.open(own_path(file)).ok()
 }
 
-/// By its descriptor: it may be renamed, or removed.
+/// By its descriptor, since it may be renamed or removed.
 fn own_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Reads what is in the page cache. The kernel begins to fetch the rest (also for those who do not
-/// wait for it), and that is not to stay either.
+/// Reads what is in the page cache. A miss makes the kernel fetch the rest, which must not stay
+/// either.
 pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usize, Errno> {
     let mut buffers = [IoSliceMut::new(buffer)];
     if IS_KNOWN.load(Ordering::Relaxed) {
@@ -99,16 +98,15 @@ pub fn read_nowait(file: &File, buffer: &mut [u8], position: u64) -> Result<usiz
     rustix::io::preadv2(file, &mut buffers, position, ReadWriteFlags::NOWAIT)
 }
 
-/// The same file once more, without read-ahead by the kernel, which would bring in what nobody knows
-/// to drop.
+/// Opens the file again without the kernel's read-ahead, whose pages could not be dropped.
 fn reopen(file: &File) -> Option<File> {
     let apart = File::open(own_path(file)).ok()?;
-    // Refused: then the kernel reads ahead, and some of that stays.
+    // If refused, some pages of the kernel's read-ahead stay.
     let _refused = rustix::fs::fadvise(&apart, 0, None, Advice::Random);
     Some(apart)
 }
 
-/// Reads, then gives up the pieces that were not there before.
+/// Reads, then drops the pieces that were absent before.
 fn read_and_drop(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let pieces = (0..buffer.len()).step_by(PIECE_BYTES);
     let absent: Vec<u64> = pieces
@@ -119,14 +117,13 @@ fn read_and_drop(file: &File, buffer: &mut [u8], position: u64) -> io::Result<us
     let end = position + count as u64;
     for at in absent.into_iter().filter(|at| *at < end) {
         let len = NonZeroU64::new((end - at).min(PIECE_BYTES as u64));
-        // A hint: where it is refused, the page cache ages as ever.
+        // If refused, the page cache ages as usual.
         let _refused = rustix::fs::fadvise(file, at, len, Advice::DontNeed);
     }
     Ok(count)
 }
 
-/// A page that is not resident is after the question: `file` must be one of [`reopen`], which
-/// brings in no more than that.
+/// The question makes a page resident, so `file` must come from [`reopen`], which fetches no more.
 fn is_resident(file: &File, position: u64) -> bool {
     let byte = &mut [0];
     let mut buffers = [IoSliceMut::new(byte)];
@@ -141,8 +138,7 @@ mod tests {
 
     const LEN: usize = 4 << 20;
 
-    /// A file in the build directory, which lies on a disk; what stands in it, and none of it in the page
-    /// cache.
+    /// An uncached file in the build directory, which is on a disk, with its content.
     fn cold_file() -> (File, Vec<u8>) {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let content: Vec<u8> = (0..LEN).map(|at| (at / 1000) as u8).collect();
@@ -152,7 +148,7 @@ mod tests {
         (file, content)
     }
 
-    /// Once for each file: the question brings pages in.
+    /// Call once per file: the question makes pages resident.
     fn resident_pages(file: &File) -> usize {
         let apart = reopen(file).unwrap();
         let pages = (0..LEN as u64).step_by(4096);
@@ -169,8 +165,8 @@ mod tests {
         all
     }
 
-    /// Of some tries, what comes nearest to `wanted` pages: giving pages up is a hint, and the kernel
-    /// keeps those that somebody else holds for the moment.
+    /// The result of several tries nearest to `wanted`: dropping pages is a hint, and the kernel
+    /// keeps pages in use.
     fn nearest(wanted: usize, pages: impl Fn() -> usize) -> usize {
         let mut nearest = pages();
         for _ in 0..4 {
@@ -220,7 +216,7 @@ mod tests {
                 is_direct || apart.plain.get().is_none(),
                 "one way is enough"
             );
-            // What is dirty in the page cache is seen.
+            // Dirty data in the page cache is seen.
             file.write_all_at(b"new", 5000).unwrap();
             assert_eq!(read(&file, &apart, &mut pages[..8192], 0).unwrap(), 8192);
             assert_eq!(pages[5000..5003], *b"new");

@@ -1,4 +1,4 @@
-//! A disk that fails where a test says so.
+//! A disk that fails on demand.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
 
-/// What can be made to fail.
+/// An operation that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening or creating a file.
@@ -39,7 +39,7 @@ pub enum Fault {
     NoSpaceAfter(usize),
     /// EMFILE; nothing is done.
     NoDescriptor,
-    /// `WouldBlock`, as for bytes that are not in memory. Only meant for non-waiting reads.
+    /// `WouldBlock`, as for bytes that are not in memory; for non-waiting reads.
     WouldBlock,
 }
 
@@ -67,12 +67,12 @@ struct Rule {
 struct Faults {
     rules: Vec<Rule>,
     free_bytes: Option<usize>,
-    /// What [`DiskFile::allocate`] took, by path.
+    /// Reservations by [`DiskFile::allocate`], by path.
     allocated: HashMap<PathBuf, usize>,
     counts: Vec<(Operation, usize)>,
 }
 
-/// Passes everything on to another disk, except what a rule makes fail.
+/// Passes operations to another disk, except those that a rule makes fail.
 #[derive(Clone, Debug)]
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
@@ -80,7 +80,7 @@ pub struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// Over `inner`, without any fault yet.
+    /// Over `inner`, without faults.
     pub fn new(inner: Arc<dyn Disk>) -> Self {
         Self {
             inner,
@@ -88,8 +88,8 @@ impl FaultyDisk {
         }
     }
 
-    /// From now on, of the operations on paths that contain `name_contains`, the first `skip` go
-    /// through and the next `times` fail.
+    /// Of the operations on paths that contain `name_contains`, lets the first `skip` through and
+    /// fails the next `times`.
     pub fn fail(
         &self,
         operation: Operation,
@@ -109,21 +109,21 @@ impl FaultyDisk {
         self.faults.lock().rules.push(rule);
     }
 
-    /// The volume has room for this many more bytes, then every write fails with ENOSPC after its
-    /// part that fits; `None` = endless. Of what is removed only files that were allocated without
-    /// being written give their room back.
+    /// Limits the free bytes of the volume: then every write fails with ENOSPC after the part that
+    /// fits; `None` = unlimited. Removing a file frees bytes only if they were allocated and never
+    /// written.
     pub fn set_free_bytes(&self, free_bytes: Option<usize>) {
         self.faults.lock().free_bytes = free_bytes;
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn heal(&self) {
         let mut faults = self.faults.lock();
         faults.rules.clear();
         faults.free_bytes = None;
     }
 
-    /// How often an operation was tried since the disk was made.
+    /// How often an operation was tried.
     pub fn count(&self, operation: Operation) -> usize {
         let faults = self.faults.lock();
         faults
@@ -161,7 +161,6 @@ impl FaultyDisk {
         None
     }
 
-    /// Space for a whole file, none of which is written.
     fn allocate(&self, path: &Path, wanted: usize) -> io::Result<()> {
         let mut faults = self.faults.lock();
         let had = faults.allocated.get(path).copied().unwrap_or(0);
@@ -304,7 +303,7 @@ impl DiskFile for FaultyFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         match self.disk.fault(Operation::Write, &self.path) {
-            // Cutting needs no space.
+            // Truncating needs no space.
             Some(Fault::NoSpaceAfter(_)) if len <= self.inner.len()? => {}
             Some(fault) => return Err(fault.error()),
             None => {}

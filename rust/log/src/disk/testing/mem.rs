@@ -1,4 +1,4 @@
-//! A file system in memory that knows what was synced and what was not.
+//! A file system in memory that distinguishes synced and unsynced data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
 
-/// Files in memory. [`MemDisk::reboot`] loses any part of what was never synced: of each file's
-/// writes since its last sync any subset survives, the last of them possibly torn; of each
-/// directory's changes since its last sync a prefix survives, as on a journaling file system.
-/// Directories themselves are durable at once.
+/// Files in memory. [`MemDisk::reboot`] loses unsynced data: of each file's writes since its last
+/// sync any subset survives, the last of them possibly torn; of each directory's changes since its
+/// last sync a prefix survives, as on a journaling file system. Directories themselves are durable
+/// at once.
 #[derive(Clone, Debug, Default)]
 pub struct MemDisk {
     state: Arc<Mutex<State>>,
@@ -62,7 +62,7 @@ impl DirChange {
     }
 }
 
-/// A small generator of numbers that a seed determines (xorshift64*).
+/// A small seeded random generator (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -76,8 +76,8 @@ impl Dice {
 }
 
 impl MemDisk {
-    /// Power fails: see the type. `seed` decides what survives; the same seed, the same outcome.
-    /// Files opened before must not be used any more.
+    /// A power failure: see the type. `seed` determines what survives. Files opened before must not
+    /// be used any more.
     pub fn reboot(&self, seed: u64) {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut state = self.state.lock();
@@ -110,7 +110,7 @@ impl MemDisk {
         state.locks.clear();
     }
 
-    /// The process dies: nothing written is lost, locks are released.
+    /// The process dies: no written data is lost, locks are released.
     pub fn kill_process(&self) {
         self.state.lock().locks.clear();
     }
@@ -122,7 +122,7 @@ impl MemDisk {
         Some(content)
     }
 
-    /// Replaces the content of a file as if it had always been there (durable at once).
+    /// Replaces the content of a file durably.
     pub fn put(&self, path: &Path, content: &[u8]) {
         let file = Arc::new(MemFile::default());
         file.content.lock().current = content.to_vec();

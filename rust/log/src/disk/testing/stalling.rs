@@ -1,4 +1,4 @@
-//! A disk that stands still where a test says so.
+//! A disk that stalls on demand.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,9 +18,8 @@ struct State {
     waited_for: Vec<String>,
 }
 
-/// Passes everything on to another disk. While a part of it is stalled, every operation there
-/// waits, but for reads that must not wait: those find what is resident, as on a real disk that
-/// hangs. Clones share their state.
+/// Passes operations to another disk. Stalled ones wait, except for non-waiting reads: those find
+/// what is resident, as on a hanging real disk. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct StallingDisk {
     inner: Arc<dyn Disk>,
@@ -28,7 +27,7 @@ pub struct StallingDisk {
 }
 
 impl StallingDisk {
-    /// Over `inner`, moving.
+    /// Over `inner`, not stalled.
     pub fn new(inner: Arc<dyn Disk>) -> Self {
         Self {
             inner,
@@ -36,38 +35,38 @@ impl StallingDisk {
         }
     }
 
-    /// From now on operations on paths that contain `name_contains` wait.
+    /// Stalls operations on paths that contain `name_contains`.
     pub fn stall(&self, name_contains: &str) {
         self.state.0.lock().stalled = Some(name_contains.to_owned());
     }
 
-    /// They go on.
+    /// Lets them continue.
     pub fn resume(&self) {
         self.state.0.lock().stalled = None;
         self.state.1.notify_all();
     }
 
-    /// Nothing is resident of files whose paths contain `name_contains`; `None` = of no file.
+    /// Makes files whose paths contain `name_contains` non-resident; `None` = no file.
     pub fn set_cold(&self, name_contains: Option<&str>) {
         self.state.0.lock().cold = name_contains.map(str::to_owned);
     }
 
-    /// Operations that wait now.
+    /// Number of stalled operations.
     pub fn waiting(&self) -> usize {
         self.state.0.lock().waiting
     }
 
-    /// Notes from now on what threads whose names begin with `prefix` do that can wait for a disk.
+    /// Records blocking operations of threads whose names begin with `prefix`.
     pub fn watch_threads(&self, prefix: &str) {
         self.state.0.lock().watched = Some(prefix.to_owned());
     }
 
-    /// What such threads did: operation and path.
+    /// The recorded operations: thread, operation and path.
     pub fn waited_for(&self) -> Vec<String> {
         self.state.0.lock().waited_for.clone()
     }
 
-    /// Every operation that a real disk may make wait comes through here.
+    /// Called for every operation that may block on a real disk.
     fn pass(&self, operation: &str, path: &Path) {
         let (state, moved) = &*self.state;
         let mut state = state.lock();
@@ -226,7 +225,7 @@ impl DiskFile for StallingFile {
         self.inner.read_ahead(position, len);
     }
 
-    /// None: whoever has the descriptor could go past the stall.
+    /// None: its holder could bypass the stall.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

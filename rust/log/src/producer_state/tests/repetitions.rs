@@ -1,4 +1,4 @@
-//! What producers repeat after their state went through a snapshot.
+//! Retries by producers whose state went through a snapshot.
 
 use super::*;
 
@@ -11,7 +11,7 @@ impl Offsets {
     }
 }
 
-/// `end_offset`: that of the first batch which is remembered.
+/// `end_offset` is that of the first remembered batch.
 fn forgotten(
     first_sequence: i32,
     last_sequence: i32,
@@ -25,7 +25,7 @@ fn forgotten(
     })
 }
 
-/// As after a roll and a kill, or an orderly restart, while a producer has five batches under way.
+/// As after a roll and a kill, or an orderly restart, with five batches in flight.
 #[test]
 fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
     let mut log = Offsets::default();
@@ -66,8 +66,8 @@ fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
     );
 }
 
-/// The first batch was refused, and the second one, already under way, was taken: a producer that is
-/// not known may begin anywhere.
+/// The first batch was refused and the second one, in flight, accepted: an unknown producer may
+/// start anywhere.
 #[test]
 fn what_was_never_written_is_no_repetition() {
     let mut log = Offsets::default();
@@ -87,7 +87,7 @@ fn what_was_never_written_is_no_repetition() {
         log.append(&data(0, 5, 2), Origin::Client),
         forgotten(5, 8, 2)
     );
-    // Its state expired, and it went on with what nobody expected.
+    // Its state expired, and it continued with an unexpected sequence.
     log.states.expire(i64::MAX, 0);
     log.push(&data(0, 20, 2));
     log.push(&data(0, 22, 2));
@@ -100,7 +100,7 @@ fn what_was_never_written_is_no_repetition() {
         log.append(&data(0, 20, 2), Origin::Client),
         forgotten(20, 23, 6)
     );
-    // Recovery walks a log that lacks what compaction took away, or that expiry made jump.
+    // Recovery walks a log with gaps from compaction or expiry.
     log.push(&data(0, 30, 2));
     log.reload();
     assert!(log.append(&data(0, 24, 2), Origin::Client).is_err());
@@ -129,7 +129,7 @@ fn repetitions_are_known_where_sequences_wrap() {
     );
 }
 
-/// After more records than there are sequences, one that lies half of them back means what comes.
+/// After more records than there are sequences, one half of them back is a future one.
 #[test]
 fn what_lies_half_of_all_sequences_back_is_no_repetition() {
     let mut log = Offsets::default();

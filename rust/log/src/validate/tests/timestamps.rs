@@ -16,7 +16,7 @@ fn timestamps_stay_within_the_topics_range() {
         ..rules()
     };
     accept(&timed(&[NOW - 1000, NOW, NOW + 500]), &rules);
-    // Records without a timestamp are not held to the range.
+    // Records without a timestamp are exempt from the range.
     let (validated, _) = accept(&timed(&[-1, NOW, -1]), &rules);
     assert_eq!(validated.info.max_timestamp, NOW);
     for (timestamps, faulty) in [
@@ -35,7 +35,7 @@ fn timestamps_stay_within_the_topics_range() {
         assert_eq!(indexes, faulty, "{timestamps:?}");
         assert!(error.record_errors[0].1.contains(&(NOW - 1000).to_string()));
     }
-    // Append time does not care.
+    // Append time has no range.
     let append_time = Rules {
         timestamp_type: TimestampType::LogAppendTime,
         ..rules
@@ -85,7 +85,7 @@ fn the_largest_timestamp_is_recomputed() {
 
 #[test]
 fn timestamps_beyond_64_bits_wrap_as_in_java() {
-    // Base timestamp the largest there is, differences 0, 20 and 10.
+    // The largest base timestamp, with differences 0, 20 and 10.
     let batch = patched(builder().build(), BASE_TIMESTAMP, &i64::MAX.to_be_bytes());
     let (validated, _) = accept(&batch, &rules());
     assert_eq!(validated.info.max_timestamp, i64::MAX);
@@ -124,8 +124,8 @@ fn producers_do_not_set_append_time() {
         (error.code, error.record_errors.len()),
         (ErrorCode::INVALID_TIMESTAMP, 3)
     );
-    // Kafka lets it pass where the topic has create time and the header a timestamp; the type
-    // becomes the topic's.
+    // Kafka accepts it if the topic has create time and the header a timestamp; the type becomes
+    // the topic's.
     let (validated, stored) = accept(&batch, &rules());
     assert_eq!(validated.info.max_timestamp, NOW + 20);
     assert_eq!(stored, builder().build());

@@ -118,14 +118,15 @@ impl FetchContext {
     }
 
     /// Takes in the partitions that changed since the request began: they are looked at, too, and
-    /// have the last numbers until [`FetchContext::reorder`]. How many there are.
-    pub fn choose_more(&mut self) -> usize {
+    /// have the last numbers until [`FetchContext::reorder`]. How many there are, and whether one of
+    /// them wants the request to be answered.
+    pub fn choose_more(&mut self) -> (usize, bool) {
         let Some(session) = self.session_mut() else {
-            return 0;
+            return (0, false);
         };
-        let more = session.choose_more();
+        let (more, must_answer) = session.choose_more();
         self.chosen.extend(&more);
-        more.len()
+        (more.len(), must_answer)
     }
 
     /// When partition number `place` is to be read, compared with others: the lower the earlier.

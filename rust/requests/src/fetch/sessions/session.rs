@@ -429,10 +429,12 @@ impl Session {
     }
 
     /// Places that changed since the request began, in the order in which they did, without those
-    /// that it looks at anyway.
-    pub fn choose_more(&mut self) -> Vec<u32> {
+    /// that it looks at anyway; and whether one of them wants it to be answered.
+    pub fn choose_more(&mut self) -> (Vec<u32>, bool) {
         let mut more = Vec::new();
+        let mut must_answer = false;
         for mark in self.watching.take_marks() {
+            must_answer |= mark.must_answer;
             if mark.is_to_renew {
                 self.make_due(mark.position);
             }
@@ -443,7 +445,7 @@ impl Session {
                 more.push(mark.position);
             }
         }
-        more
+        (more, must_answer)
     }
 
     /// The order in which a partition is read.
@@ -514,7 +516,7 @@ impl Session {
                 self.watching.leave(&watched);
             }
         }
-        self.watching.take_marks();
+        self.watching.reset();
     }
 }
 

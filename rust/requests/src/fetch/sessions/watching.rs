@@ -118,6 +118,13 @@ impl Watching {
         watch.map_or_else(Vec::new, |watch| watch.take_marks())
     }
 
+    /// See [`FetchWatch::reset`].
+    pub fn reset(&self) {
+        if let Some(watch) = &self.watch {
+            watch.reset();
+        }
+    }
+
     /// See [`FetchWatch::marked`].
     pub fn marked(&self) -> usize {
         self.watch.as_ref().map_or(0, |watch| watch.marked())

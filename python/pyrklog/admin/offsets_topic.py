@@ -1,0 +1,108 @@
+"""``__consumer_offsets`` in this broker's view of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.errors import ErrorCode
+from pyrklog.groups.interfaces import BrokerEndpoint, OffsetsTopic
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.handlers.service import ClusterService, TopicSpec
+from pyrklog.plane.values import PartitionImage
+from pyrklog.replication.machine import Replicas
+
+CREATION_TIMEOUT_MS = 5_000
+REPLICATION_FACTOR = "offsets.topic.replication.factor"
+
+log = get_logger("groups")
+
+
+class ClusterOffsetsTopic:
+    """Implements :class:`.interfaces.OffsetsTopic`."""
+
+    def __init__(self, metadata: Metadata, replicas: Replicas, service: ClusterService) -> None:
+        self._metadata = metadata
+        self._replicas = replicas
+        self._service = service
+        self._told_brokers: int | None = None
+        """The number of brokers at the last warning that they are too few."""
+
+    def _partitions(self) -> Mapping[int, PartitionImage]:
+        entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        return {} if entry is None else entry.partitions
+
+    def partition_count(self) -> int | None:
+        return len(self._partitions()) or None
+
+    def led_partitions(self) -> Mapping[int, int]:
+        node_id = self._service.node_id
+        since = {
+            index: self._replicas.serving_since((OFFSETS_TOPIC, index))
+            for index, partition in self._partitions().items()
+            if partition.leader == node_id
+        }
+        return {index: epoch for index, epoch in since.items() if epoch is not None}
+
+    def assigned_partitions(self) -> Collection[int]:
+        node_id = self._service.node_id
+        found = self._partitions().items()
+        return [index for index, partition in found if partition.leader == node_id]
+
+    def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
+        known = self._partitions().get(partition)
+        if known is None:
+            return None
+        for broker in self._metadata.image.brokers:
+            if broker.id == known.leader:
+                for name, host, port in broker.endpoints:
+                    if name == listener:
+                        return BrokerEndpoint(broker.id, host, port)
+        return None
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        await self._metadata.changes.wait_until(condition)
+
+    async def create(self) -> ErrorCode:
+        config = self._metadata.config
+        replicas = self._replication_factor()
+        brokers = len(self._metadata.image.brokers)
+        if brokers < replicas:
+            if brokers != self._told_brokers:
+                self._told_brokers = brokers
+                log.warning(
+                    "offsets_topic_waits_for_brokers",
+                    brokers=brokers,
+                    needed=replicas,
+                    fix=f"start more brokers, or set {REPLICATION_FACTOR} to what the cluster has",
+                )
+            return ErrorCode.INVALID_REPLICATION_FACTOR
+        result = await self._service.create_own_topic(
+            TopicSpec(
+                OFFSETS_TOPIC,
+                partition_count=config.integer("offsets.topic.num.partitions"),
+                replication_factor=replicas,
+                configs={
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+                },
+            ),
+            timeout_ms=CREATION_TIMEOUT_MS,
+        )
+        exists = result.error is ErrorCode.TOPIC_ALREADY_EXISTS
+        return ErrorCode.NONE if exists else result.error
+
+    def _replication_factor(self) -> int:
+        """As configured (KIP-115): the topic keeps its first factor, so a request while the cluster
+        starts must not set a lower one. The default of a broker without ZooKeeper, which stays
+        alone, is 1."""
+        config = self._metadata.config
+        if config.zookeeper is None and REPLICATION_FACTOR not in config.given:
+            return 1
+        return config.integer(REPLICATION_FACTOR)
+
+
+def _is_the_topic(topic: ClusterOffsetsTopic) -> OffsetsTopic:
+    return topic  # the type checker holds the class to the interface

@@ -1,0 +1,1 @@
+"""What every package may use; it knows nothing of the broker."""

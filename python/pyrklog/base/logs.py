@@ -1,0 +1,196 @@
+"""Structured logs: one line an event, JSON unless a person watches.
+
+``log = get_logger("controller")``; ``log.info("event_name", field=value)``. structlog takes a tenth
+of a second to load, so lines before :func:`configure` wait for it. A thread writes the lines
+(``line_writer``): a volume or a reader that hangs holds up nobody.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TextIO
+
+from pyrklog.base.line_writer import LineWriter
+
+_OWN_FIELDS = frozenset({"at", "event", "level", "logger", "timestamp"})
+"""Fields that every line has; others of these names are left out."""
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+FORMATS = ("auto", "json", "text")
+"""``auto``: text for a terminal, else JSON."""
+WAITING_BYTES_MAX = 8 << 20
+FLUSH_SECONDS = 1.0
+"""How long an end waits for the last lines."""
+
+
+class _Sink:
+    """Where lines go: a list at first, structlog later."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, str, str, str, Mapping[str, Any]]] = []
+        self.bound: Any = None
+        self.minimum = LEVELS["info"]
+        self.format = "auto"
+        self.writer: LineWriter | None = None
+
+
+_sink = _Sink()
+
+
+class Logger:
+    """A named source of lines."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, event: str, /, **fields: Any) -> None:
+        """What only matters when something is being looked into."""
+        self.log("debug", event, fields)
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        """What an operator may want to know."""
+        self.log("info", event, fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        """What an operator should know."""
+        self.log("warning", event, fields)
+
+    def error(self, event: str, /, **fields: Any) -> None:
+        """What an operator must act on."""
+        self.log("error", event, fields)
+
+    def log(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
+        """One line; ``level`` is a key of :data:`LEVELS`."""
+        if LEVELS[level] < _sink.minimum:
+            return
+        if _sink.bound is None:
+            _sink.waiting.append((time.time(), self._name, level, event, fields))
+        else:
+            _emit(time.time(), self._name, level, event, fields)
+
+
+def get_logger(name: str) -> Logger:
+    """A logger; cheap, and usable before :func:`configure`."""
+    return Logger(name)
+
+
+def _emit(at: float, name: str, level: str, event: str, fields: Mapping[str, Any]) -> None:
+    clean = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
+    try:
+        getattr(_sink.bound, level)(event, logger=name, at=at, **clean)
+    except (OSError, ValueError):
+        pass  # nobody reads our output any more (a closed pipe); the broker goes on
+
+
+def choose(*, level: str, format_: str) -> None:
+    """What :func:`configure` goes by: a key of :data:`LEVELS`, one of :data:`FORMATS`."""
+    _sink.minimum = LEVELS[level]
+    _sink.format = format_
+
+
+class _Lines:
+    """What structlog hands rendered lines to."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self._writer = writer
+
+    def msg(self, line: str) -> None:
+        self._writer.put(f"{line}\n")
+
+    debug = info = warning = error = msg
+
+
+def _write(descriptor: int, lines: Sequence[str]) -> None:
+    # Not by way of a stream, whose lock a thread that hangs would hold for ever.
+    data = memoryview("".join(lines).encode(errors="replace"))
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _dropped(is_text: bool, count: int) -> str:
+    line = {"logger": "logs", "event": "log_lines_dropped", "dropped": count, "at": time.time()}
+    line = {**_timestamp(is_text)(None, "", line), "level": "warning"}
+    if is_text:
+        return "{timestamp} [warning] log_lines_dropped dropped={dropped}\n".format(**line)
+    return json.dumps(line) + "\n"
+
+
+def flush(timeout_seconds: float = FLUSH_SECONDS) -> bool:
+    """Waits until all lines were written, at most so long; whether they were."""
+    return _sink.writer is None or _sink.writer.flush(timeout_seconds)
+
+
+def configure(stream: TextIO | None = None, *, level: str | None = None) -> None:
+    """Loads structlog and writes what waits; to a terminal readable, else JSON."""
+    import structlog
+
+    out = stream or sys.stdout
+    if level is not None:
+        _sink.minimum = LEVELS[level]
+    terminal = _sink.format == "text" or (_sink.format == "auto" and out.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(
+            colors=out.isatty() and "NO_COLOR" not in os.environ, pad_event_to=0
+        )
+        if terminal
+        else structlog.processors.JSONRenderer(default=str)
+    )
+    try:
+        descriptor = out.fileno()
+    except (OSError, ValueError):
+        target: Any = structlog.WriteLogger(out)  # it is in memory, where nothing hangs
+    else:
+        _sink.writer = LineWriter(
+            "logs",
+            partial(_write, descriptor),
+            partial(_dropped, terminal),
+            max_bytes=WAITING_BYTES_MAX,
+        )
+        atexit.register(flush)
+        target = _Lines(_sink.writer)
+    _sink.bound = structlog.wrap_logger(
+        target,
+        processors=[
+            _timestamp(terminal),
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.BoundLogger,
+    )
+    waiting, _sink.waiting = _sink.waiting, []
+    for line in waiting:
+        if LEVELS[line[2]] >= _sink.minimum:
+            _emit(*line)
+
+
+def load() -> None:
+    """Imports structlog, for instance on another thread while there is something better to do."""
+    import structlog.dev  # noqa: F401
+
+
+def ensure_configured() -> None:
+    """:func:`configure`, unless that was done."""
+    if _sink.bound is None:
+        configure()
+
+
+def _timestamp(terminal: bool) -> Any:
+    def add(_logger: object, _method: str, line: dict[str, Any]) -> dict[str, Any]:
+        at = line.pop("at")
+        whole = time.strftime(
+            "%H:%M:%S" if terminal else "%Y-%m-%dT%H:%M:%S",
+            time.localtime(at) if terminal else time.gmtime(at),
+        )
+        line["timestamp"] = f"{whole}.{int(at % 1 * 1000):03d}" + ("" if terminal else "Z")
+        return line
+
+    return add

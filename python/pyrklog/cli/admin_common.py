@@ -1,0 +1,77 @@
+"""Shared by commands that change something: connecting, confirming, reporting."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.options import Settings
+
+if TYPE_CHECKING:
+    from pyrklog.cli.connection import Connection
+
+
+def connect(options: Settings) -> "Connection":
+    """Connects to the cluster of the options; loads librdkafka only now."""
+    from pyrklog.cli.connection import Connection
+
+    return Connection(options)
+
+
+def say(options: Settings, *lines: str) -> None:
+    """Prints lines unless the user wants none."""
+    if not options.quiet:
+        for line in lines:
+            typer.echo(line)
+
+
+def confirm(names: list[str]) -> None:
+    """Has the user type each name before its deletion. Raises :class:`CliError`."""
+    if not sys.stdin.isatty():
+        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
+    for name in names:
+        try:
+            typed = typer.prompt(f"Type {name} to delete it")
+        except typer.Abort:
+            raise CliError(Exit.INTERRUPTED, "nothing was deleted") from None
+        if typed != name:
+            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+
+
+def report_each(
+    kind: str,
+    futures: Mapping[str, Any],
+    done: str | Mapping[str, str],
+    options: Settings,
+    ignore: Mapping[str, str] | None = None,
+    fixes: Mapping[str, str | None] | None = None,
+) -> None:
+    """Reports the result of each item, and exits with the code for all.
+
+    ``ignore`` maps names of harmless errors to their messages; ``fixes`` maps others to what helps.
+    """
+    from confluent_kafka import KafkaException
+
+    harmless = ignore or {}
+    codes: list[Exit] = []
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            kafka_error = error.args[0]
+            if kafka_error.name() in harmless:
+                codes.append(Exit.OK)
+                say(options, f"{name}: {harmless[kafka_error.name()]}")
+                continue
+            codes.append(exit_code(kafka_error))
+            fix = (fixes or {}).get(kafka_error.name())
+            topic = name if kind == "topic" else None
+            refused = cli_error(kafka_error, f"{kind} {name}", fix, topic=topic)
+            typer.echo(refused.line(), err=True)
+        else:
+            codes.append(Exit.OK)
+            say(options, f"{name}: {done if isinstance(done, str) else done[name]}")
+    if worst(codes):
+        raise typer.Exit(worst(codes))

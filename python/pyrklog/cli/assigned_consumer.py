@@ -1,0 +1,141 @@
+"""Reads partitions that the command assigns itself, each from its start to its stop."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from pyrklog.cli.connection import PartitionKey
+from pyrklog.cli.consumer import RecordConsumer
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.offsets import OffsetRange, ResolvedRange, resolve
+from pyrklog.cli.options import Settings
+from pyrklog.cli.topic_details import query_offsets
+
+SHOWN_MAX = 3
+GROUP_ID = "pyrklog-cli"
+"""librdkafka requires a group id, but uses none without fetched or committed offsets."""
+
+
+class AssignedConsumer(RecordConsumer):
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str],
+        partitions: Sequence[int] | None,
+        wanted: OffsetRange,
+        *,
+        read_committed: bool,
+    ) -> None:
+        """Asks the broker nothing yet. ``partitions`` empty or None: all partitions."""
+        super().__init__(settings, topics, read_committed=read_committed)
+        self._partitions = partitions or ()
+        self._wanted = wanted
+        self._bounded: dict[PartitionKey, ResolvedRange] = {}
+        self._open: set[PartitionKey] = set()
+
+    def start(self) -> None:
+        """Connects, turns the range into offsets and begins to read.
+
+        Raises :class:`RangeError`, and :class:`CliError` if a partition is missing or no broker
+        answers.
+        """
+        self._connect()
+        from confluent_kafka import TopicPartition
+
+        existing = self._existing_topics()
+        keys = [
+            (name, partition)
+            for name, all_of_them in existing.items()
+            for partition in _chosen(name, all_of_them, self._partitions)
+        ]
+        self._bounded = self._resolve(keys, self._wanted)
+        self._open = {
+            key for key, one in self._bounded.items() if one.stop is None or one.start < one.stop
+        }
+        self._make_consumer(**{"group.id": GROUP_ID, "auto.offset.reset": "error"})
+        self._consumer.assign(
+            [
+                TopicPartition(name, partition, self._bounded[name, partition].start)
+                for name, partition in sorted(self._open)
+            ]
+        )
+
+    def finished(self, at_end: bool) -> bool:
+        return not (self._open - self._at_end if at_end else self._open)
+
+    def read(self, limit: int, wait_s: float) -> list[Any]:
+        found: list[Any] = []
+        for message in self._poll(limit, wait_s):
+            key = (message.topic(), message.partition())
+            if message.error() is not None:
+                self._on_message_error(message, key)
+            elif key in self._open and not self._past_stop(key, message.offset()):
+                self._at_end.discard(key)
+                found.append(message)
+                self._past_stop(key, message.offset() + 1)
+        return found
+
+    def _left(self) -> str:
+        keys = sorted(self._open - self._at_end)
+        shown = ", ".join(f"{topic} [{partition}]" for topic, partition in keys[:SHOWN_MAX])
+        more = "" if len(keys) <= SHOWN_MAX else ", ..."
+        return f"{shown}{more} was not read to its end"
+
+    def written(self, messages: Sequence[Any]) -> None:
+        """Keeps no offsets: there is no group."""
+
+    def _resolve(
+        self, keys: list[PartitionKey], wanted: OffsetRange
+    ) -> dict[PartitionKey, ResolvedRange]:
+        from confluent_kafka.admin import OffsetSpec
+
+        query = self._connection
+        lows = query_offsets(query, keys, OffsetSpec.earliest())
+        highs = query_offsets(query, keys, OffsetSpec.latest(), committed=self._committed)
+        at: dict[int, dict[PartitionKey, int]] = {
+            place.value: query_offsets(query, keys, OffsetSpec.for_timestamp(place.value))
+            for place in wanted
+            if place is not None and place.kind == "time"
+        }
+        found: dict[PartitionKey, ResolvedRange] = {}
+        for key in keys:
+            offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
+            found[key], remark = resolve(wanted, lows[key], highs[key], offsets.__getitem__)
+            if remark is not None and not self._settings.quiet:
+                typer.echo(f"note: {key[0]} [{key[1]}]: {remark}", err=True)
+        return found
+
+    def _past_stop(self, key: PartitionKey, position: int) -> bool:
+        """Whether a partition is at its stop; if so, it is read no further."""
+        stop = self._bounded[key].stop
+        if stop is None or position < stop:
+            return False
+        from confluent_kafka import TopicPartition
+
+        self._open.discard(key)
+        self._consumer.pause([TopicPartition(*key)])
+        return True
+
+    def _on_message_error(self, message: Any, key: PartitionKey) -> None:
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._at_end.add(key)
+            if key in self._open:
+                self._past_stop(key, message.offset())
+            return
+        self._on_error(error, key)
+
+
+def _chosen(name: str, existing: list[int], partitions: Sequence[int]) -> list[int]:
+    if not partitions:
+        return existing
+    for partition in partitions:
+        if partition not in existing:
+            count = len(existing)
+            raise CliError(
+                Exit.NOT_FOUND, f"topic {name} has no partition {partition}, only {count}"
+            )
+    return sorted(set(partitions))

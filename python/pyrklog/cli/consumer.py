@@ -1,0 +1,182 @@
+"""Shared by both ways of consuming: a consumer of confluent-kafka, its errors, the log's bounds."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from pyrklog.cli.connection import Connection, PartitionKey
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.interrupts import held
+from pyrklog.cli.options import Settings
+from pyrklog.cli.record_format import Bounds
+from pyrklog.cli.topic_details import query_offsets
+
+BOUNDS_AGE_MAX_S = 1.0
+FETCH_WAIT_MS = 100
+
+
+class RecordConsumer(ABC):
+    """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
+        """Asks the broker nothing yet."""
+        self._settings = settings
+        self._topics = list(dict.fromkeys(topics))
+        self._committed = read_committed
+        self._at_end: set[PartitionKey] = set()
+        self._known_bounds: dict[PartitionKey, tuple[float, Bounds]] = {}
+        self._connection: Connection
+        self._consumer: Any = None
+        self._is_waiting = False
+        self._heard_at = time.monotonic()
+        """When a broker answered last, with records or without."""
+        self._is_given_up = False
+        """Whether to wait for no broker any more, at the end neither."""
+
+    def _connect(self) -> None:
+        self._connection = Connection(self._settings)
+
+    def _existing_topics(self) -> dict[str, list[int]]:
+        """The partitions of the topics. Raises :class:`CliError` for a missing topic."""
+        fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
+        return self._connection.topic_partitions(self._topics, fix)
+
+    def _make_consumer(self, **more: Any) -> None:
+        from confluent_kafka import Consumer
+
+        self._connection.refuse_unreachable()
+        isolation = "read_committed" if self._committed else "read_uncommitted"
+        configuration = self._connection.configuration(
+            **{
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "check.crcs": True,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                **more,
+            }
+        )
+        self._consumer = self._connection.make(Consumer, configuration)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Connects and begins to read. Raises :class:`CliError`."""
+
+    @abstractmethod
+    def finished(self, at_end: bool) -> bool:
+        """Whether nothing more is to be read or, with ``at_end``, nothing more for now."""
+
+    @abstractmethod
+    def read(self, limit: int, wait_s: float) -> list[Any]:
+        """Up to ``limit`` messages. Raises :class:`CliError`."""
+
+    def _poll(self, limit: int, wait_s: float) -> list[Any]:
+        """Messages and events of the consumer. Says once that no broker can be reached."""
+        with held:
+            found: list[Any] = self._consumer.consume(limit, wait_s)
+        if any(map(_is_answer, found)):
+            self._heard_at = time.monotonic()
+        else:
+            self._pace(found, wait_s)
+        if self._connection.is_cut_off and any(map(_is_answer, found)):
+            # librdkafka reports unreachable brokers once; this message may have come before.
+            self._connection.check_cut_off()
+        if not self._connection.is_cut_off:
+            self._is_waiting = False
+        elif not self._is_waiting:
+            self._is_waiting = True
+            if not self._settings.quiet:
+                typer.echo("note: no broker can be reached; trying again", err=True)
+        return found
+
+    def _pace(self, found: Sequence[Any], wait_s: float) -> None:
+        """Waits after errors, which come as fast as librdkafka retries."""
+        if found:
+            with held:
+                time.sleep(wait_s)
+
+    def check_progress(self) -> None:
+        """Raises :class:`CliError` if existing records have not come within the timeout. Not for
+        readers that wait for new records."""
+        if time.monotonic() - self._heard_at < self._settings.timeout_s:
+            return
+        known = self._connection.cause(self._topics)
+        if known is not None:
+            self._is_given_up = True
+            raise CliError(Exit.TIMED_OUT, known.what, known.fix)
+        if not self._may_be_kept_waiting():
+            self._is_given_up = True
+            what = f"no broker has answered for {self._settings.timeout_s:g} s, and {self._left()}"
+            raise CliError(Exit.TIMED_OUT, what, "try again, or raise --timeout")
+        self._heard_at = time.monotonic()
+
+    def _may_be_kept_waiting(self) -> bool:
+        """Whether silence is in order."""
+        return False
+
+    @abstractmethod
+    def _left(self) -> str:
+        """Names what was not read, as the end of a sentence."""
+
+    @abstractmethod
+    def written(self, messages: Sequence[Any]) -> None:
+        """Takes note that messages have been printed."""
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """Log start offset, last stable offset and high watermark, at most a second old."""
+        from confluent_kafka.admin import OffsetSpec
+
+        known = self._known_bounds.get((topic, partition))
+        if known is not None and time.monotonic() - known[0] < BOUNDS_AGE_MAX_S:
+            return known[1]
+        key = (topic, partition)
+        latest = OffsetSpec.latest()
+        bounds = Bounds(
+            start=query_offsets(self._connection, [key], OffsetSpec.earliest())[key],
+            last_stable=query_offsets(self._connection, [key], latest, committed=True)[key],
+            high_watermark=query_offsets(self._connection, [key], latest)[key],
+        )
+        self._known_bounds[key] = (time.monotonic(), bounds)
+        return bounds
+
+    def close(self) -> None:
+        if self._consumer is None:
+            return
+        if self._is_given_up:
+            self._abandon()
+            return
+        with held:
+            self._consumer.close()
+
+    def _abandon(self) -> None:
+        """Keeps the consumer until the process ends: when Python frees one, librdkafka waits for
+        silent brokers as long as a session lasts."""
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
+
+    def _on_error(self, error: Any, key: PartitionKey) -> None:
+        """Ignores errors after which librdkafka retries. Raises :class:`CliError` for others."""
+        from confluent_kafka import KafkaError
+
+        if error.retriable() or error.code() in (
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._TRANSPORT,
+        ):
+            return
+        where = f"{key[0]} [{key[1]}]" if key[0] else "reading"
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise CliError(Exit.FAILED, f"{where}: {error.str()}", "start again with another -o")
+        raise self._connection.explain(error, where)
+
+
+def _is_answer(message: Any) -> bool:
+    """Whether the message came from a broker."""
+    from confluent_kafka import KafkaError
+
+    error = message.error()
+    return error is None or error.code() == KafkaError._PARTITION_EOF

@@ -1,0 +1,242 @@
+"""Makes records of lines, and gives them to a ``confluent_kafka.Producer``."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import typer
+
+from pyrklog.cli.connection import Connection
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, refuse_non_text
+from pyrklog.cli.interrupts import held
+from pyrklog.cli.options import Settings
+from pyrklog.cli.records import BadLineError, Headers, InputRecord, from_json
+
+ANY_PARTITION = -1
+DRAIN_S = 0.5
+LINGER_MS = 5
+CREATED_WITHIN_S = 2.0
+"""Limit on the wait for a broker that creates topics."""
+LOOK_AGAIN_S = 0.1
+
+
+def argument_bytes(value: str) -> bytes:
+    """An argument's own bytes, which need not be UTF-8."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def parse_headers(headers: list[str]) -> Headers:
+    """Parses ``K=V`` texts; without ``=`` the value is null."""
+    found: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        name, equals, value = header.partition("=")
+        refuse_non_text(name)
+        found.append((name, argument_bytes(value) if equals else None))
+    return tuple(found)
+
+
+def read_lines(source: Path | None) -> Iterator[bytes]:
+    """Lines of a file or of standard input, without their ends."""
+    try:
+        stream: BinaryIO = source.open("rb") if source is not None else sys.stdin.buffer
+    except OSError as error:
+        raise CliError(Exit.FAILED, f"cannot read {source}: {error.strerror}") from None
+    if source is None and sys.stdin.isatty():
+        typer.echo("one record a line; end with Ctrl-D", err=True)
+    with stream:
+        for line in stream:
+            yield line.removesuffix(b"\n")
+
+
+class LineReader:
+    """Makes records of lines; the template gives what a line does not."""
+
+    def __init__(
+        self,
+        template: InputRecord,
+        *,
+        key_delimiter: bytes = b"",
+        empty_is_null: bool = False,
+        json_lines: bool = False,
+    ) -> None:
+        self._template = template
+        self._delimiter = key_delimiter
+        self._empty_is_null = empty_is_null
+        self._json_lines = json_lines
+
+    def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
+        """One record for each line. Raises :class:`CliError` for an invalid line."""
+        for number, line in enumerate(lines, start=1):
+            if not self._json_lines:
+                yield self._plain(line)
+            elif line.strip():
+                try:
+                    yield self._from_json(line)
+                except BadLineError as error:
+                    raise CliError(Exit.USAGE, f"line {number} {error}") from None
+
+    def _plain(self, line: bytes) -> InputRecord:
+        key, value = self._template.key, line
+        if self._delimiter and self._delimiter in line:
+            key, _, value = line.partition(self._delimiter)
+        if self._empty_is_null:
+            return self._template._replace(key=key or None, value=value or None)
+        return self._template._replace(key=key, value=value)
+
+    def _from_json(self, line: bytes) -> InputRecord:
+        record, template = from_json(line), self._template
+        return record._replace(
+            key=record.key if template.key is None else template.key,
+            headers=record.headers + template.headers,
+            partition=record.partition if template.partition is None else template.partition,
+        )
+
+
+class RecordProducer:
+    """A producer, and the results of its records.
+
+    With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
+    output.
+    """
+
+    def __init__(
+        self, settings: Settings, topic: str, *, codec: str, acks: str, idempotent: bool
+    ) -> None:
+        """Raises :class:`CliError` if no broker answers.
+
+        librdkafka takes half a second to get the producer id that an idempotent producer needs.
+        """
+        from confluent_kafka import Producer
+
+        self._verbose = settings.verbose
+        self._topic = topic
+        self._connection = Connection(settings)
+        configuration = self._connection.configuration(
+            **{
+                "compression.type": codec,
+                "acks": acks,
+                "enable.idempotence": idempotent and acks in ("all", "-1"),
+                "partitioner": "murmur2_random",
+                "message.timeout.ms": round(settings.timeout_s * 1000),
+                "linger.ms": LINGER_MS,
+            }
+        )
+        self._producer = self._connection.make(Producer, configuration)
+        self._refuse_missing_topic(min(settings.timeout_s, CREATED_WITHIN_S))
+        self._delivered = 0
+        self._failed = 0
+        self._first_error: Any = None
+
+    def _refuse_missing_topic(self, patience_s: float) -> None:
+        """Raises :class:`CliError` if the topic does not exist, and the request does not create it:
+        librdkafka would wait for the topic as long as for an acknowledgement."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                with held:
+                    found = self._producer.list_topics(self._topic, timeout=patience_s)
+            except KafkaException:
+                return
+            error = found.topics[self._topic].error
+            if error is None:
+                return
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error.retriable():
+                    return
+                raise self._connection.explain(error, "nothing written", [self._topic])
+            if time.monotonic() > deadline:
+                raise CliError(
+                    Exit.NOT_FOUND,
+                    f"topic {self._topic} does not exist, and the broker creates none by itself",
+                    f"`pyrklog topic create {self._topic}`",
+                )
+            with held:
+                time.sleep(LOOK_AGAIN_S)
+
+    def send(self, record: InputRecord) -> None:
+        """Queues a record; waits while the queue is full."""
+        while True:
+            try:
+                with held:
+                    self._producer.produce(
+                        self._topic,
+                        key=record.key,
+                        value=record.value,
+                        headers=list(record.headers),
+                        partition=ANY_PARTITION if record.partition is None else record.partition,
+                        timestamp=record.timestamp_ms or 0,
+                        on_delivery=self._on_delivery,
+                    )
+                    self._producer.poll(0)
+                return
+            except BufferError:
+                with held:
+                    self._producer.poll(DRAIN_S)
+
+    def finish(self) -> None:
+        """Waits until every record is acknowledged or has failed."""
+        waiting = 1
+        while waiting > 0:
+            with held:
+                waiting = self._producer.flush(DRAIN_S)
+        sys.stdout.flush()
+
+    def failure(self) -> CliError | None:
+        """The error of the command if not every record arrived."""
+        if self._first_error is None:
+            return None
+        about = f"{self._failed} of {self._failed + self._delivered} records not written"
+        error = self._connection.explain(self._first_error, about, [self._topic])
+        code = Exit.PARTIAL if self._delivered else exit_code(self._first_error)
+        return CliError(code, error.what, error.fix)
+
+    def with_written(self, problem: CliError) -> CliError:
+        """Adds the number of records that were written to an error."""
+        if not self._delivered or self._first_error is not None:
+            return problem
+        count = self._delivered
+        before = "1 record before it was" if count == 1 else f"{count} records before it were"
+        return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
+
+    def sum_up(self) -> None:
+        """Says to people how many records were written."""
+        if sys.stderr.isatty():
+            plural = "" if self._delivered == 1 else "s"
+            typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed += 1
+            self._first_error = self._first_error or error
+            return
+        self._delivered += 1
+        if self._verbose:
+            place = f"{message.topic()} {message.partition()}@{message.offset()}\n"
+            sys.stdout.write(place)
+
+
+def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
+    """Sends all records and waits for their acknowledgements. Raises :class:`CliError`."""
+    from confluent_kafka import KafkaException
+
+    problem: CliError | None = None
+    number = 0
+    try:
+        for record in records:
+            number += 1
+            sender.send(record)
+    except KafkaException as error:
+        problem = cli_error(error.args[0], f"record {number} not written")
+    except CliError as error:
+        problem = error
+    except KeyboardInterrupt:
+        sender.finish()  # sends what is queued; a second Ctrl-C does not wait
+        raise
+    sender.finish()
+    problem = sender.failure() or problem
+    if problem is not None:
+        raise sender.with_written(problem)

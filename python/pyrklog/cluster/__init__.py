@@ -1,0 +1,1 @@
+"""The cluster as a broker knows it, and the messages between brokers."""

@@ -1,0 +1,450 @@
+"""The cluster as this broker knows it: the image, topic options and run-time options.
+
+Takes what the controller tells and what the metadata store says of options, and hands each change
+to the plane as one delta. Options come from /config/topics/T, /config/brokers/N and
+/config/brokers/<default>; a change is announced under /config/changes (KIP-21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import trio
+
+from pyrklog.base.changes import Changes
+from pyrklog.base.logs import get_logger
+from pyrklog.cluster.image import LEADER_BEING_DELETED, ClusterImage, TopicEntry
+from pyrklog.cluster.requests import (
+    PartitionInfo,
+    TopicPartition,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.option import LONG_MAX, InvalidValueError
+from pyrklog.config.topic import TopicDefaults
+from pyrklog.errors import ConfigError
+from pyrklog.metastore import znodes
+from pyrklog.metastore.interface import (
+    Metastore,
+    MetastoreError,
+    Node,
+    NoNodeError,
+    SessionExpiredError,
+    StoreFailedError,
+    WatchEvent,
+)
+from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.values import BrokerImage, ImageDelta, PartitionImage
+
+GONE_MAX = 10_000
+"""Deleted topics whose ids are remembered."""
+CHANGE_KEPT_MS = 15 * 60 * 1000
+"""Announcements older than this are removed by whoever sees them."""
+
+RETRY_SECONDS = 1.0
+
+log = get_logger("metadata")
+
+
+class Metadata:
+    """Owner of the image on this broker."""
+
+    def __init__(self, node_id: int, config: BrokerConfig, store: Metastore, plane: Plane) -> None:
+        self.node_id = node_id
+        self.config = config
+        self.defaults = TopicDefaults(config)
+        self.image = ClusterImage(self.defaults)
+        self.changes = Changes()
+        """Notified after each new image."""
+        self.on_published: Callable[[ImageDelta], None] | None = None
+        """Called with what a new image changed."""
+        self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
+        """Called when partitions are being deleted, before they leave the image."""
+        self.on_options_changed: Callable[[], None] | None = None
+        """Called when options of topics or brokers have changed and are known here."""
+        self._store = store
+        self._plane = plane
+        self._told: dict[str, tuple[bytes, dict[int, PartitionInfo]]] | None = (
+            None if config.zookeeper is None else {}
+        )
+        """Topic -> (id, partitions) as controllers told them last, versions included. Not kept by a
+        broker that is alone, which has the store beside it."""
+        self._controller_epoch = 0
+        self._gone: dict[bytes, None] = {}
+        """Ids of topics that were deleted in this controller's term, oldest first.
+
+        A request from before, late over a connection that has broken since, would bring one back.
+        """
+        self._heading: ImageDelta | None = None
+        """The last one whose brokers the plane has taken."""
+        self._last_change = ""
+        self._change_seen = trio.Event()
+
+    # --- from the controller ---------------------------------------------------------------------
+
+    def introduce_self(self, broker: BrokerImage) -> None:
+        """Until a controller speaks, this broker is the cluster that clients see."""
+        self.image.set_brokers(-1, [broker])
+        self.publish()
+
+    async def follow_controller(self, changes: Changes, controller_id: Callable[[], int]) -> None:
+        """Tells clients of the controller that this broker sees, until cancelled: none as soon as
+        there is none, and not the one that has gone until the next one speaks.
+
+        A broker that cannot look goes on telling what it knew last.
+        """
+        while True:
+            known = controller_id()
+            if known >= 0 or self._store.is_reachable:
+                self.image.set_brokers(known, self.image.brokers)
+                self.publish()
+            await changes.wait_until(lambda known=known: controller_id() != known)  # type: ignore[misc]
+
+    async def load_options_of(self, topics: Iterable[TopicPartitions]) -> None:
+        """Reads the options of topics that are new here, before they come into the image."""
+        fresh = []
+        for topic in topics:
+            entry = self.image.topics.get(topic.topic)
+            if entry is None or entry.id != topic.topic_id:
+                fresh.append(topic.topic)
+        if fresh:
+            await self._load(fresh)
+
+    def take_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Brokers and partitions as the controller sees them."""
+        self.image.set_brokers(request.controller_id, request.brokers)
+        if request.controller_epoch > self._controller_epoch:
+            self._controller_epoch = request.controller_epoch
+            self._gone.clear()
+        if request.is_full:
+            self._remove_others(request.topics)
+        for topic in request.topics:
+            self._take_topic(topic)
+        self.publish()
+
+    def _remove_others(self, topics: Sequence[TopicPartitions]) -> None:
+        """What the controller does not name was deleted, and that went unheard here."""
+        named = {topic.topic: topic for topic in topics}
+        if self._told is not None:
+            self._told = {name: told for name, told in self._told.items() if name in named}
+        removed = []
+        for entry in list(self.image.topics.values()):
+            topic = named.get(entry.name)
+            # One of the same name that has leaders takes its place below.
+            if topic is None or (topic.topic_id != entry.id and not _standing(topic)):
+                removed.append(entry.name)
+                self._remove(entry, list(entry.partitions))
+        if removed:
+            log.info("deletions_unheard", topics=removed)
+
+    def _remove(self, entry: TopicEntry, partitions: Sequence[int]) -> None:
+        self._announce_deletion(entry, partitions)
+        self.image.remove_partitions(entry.name, partitions)
+        if not entry.partitions:
+            self._remember_gone(entry.id)
+
+    def _announce_deletion(self, entry: TopicEntry, partitions: Iterable[int]) -> None:
+        if self.on_partitions_deleted is not None:
+            self.on_partitions_deleted([(entry.name, index) for index in partitions])
+
+    def _remember_gone(self, topic_id: bytes) -> None:
+        if any(topic_id):  # topics of before ids have zeros there, all of them
+            self._gone[topic_id] = None
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+
+    def take_partitions(self, topics: Sequence[TopicPartitions]) -> None:
+        """Partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
+        for topic in topics:
+            newer = [p for p in topic.partitions if self._is_newer(topic.topic, p)]
+            self._take_topic(topic._replace(partitions=newer))
+        self.publish()
+
+    def _is_newer(self, topic: str, info: PartitionInfo) -> bool:
+        known = self.image.partition(topic, info.partition)
+        return known is None or info.leader_epoch > known.leader_epoch
+
+    def told(self) -> list[TopicPartitions]:
+        """All partitions as controllers told them last."""
+        return [
+            TopicPartitions(name, topic_id, list(partitions.values()))
+            for name, (topic_id, partitions) in (self._told or {}).items()
+        ]
+
+    def _remember(self, topic: TopicPartitions) -> None:
+        if self._told is None:
+            return
+        topic_id, partitions = self._told.get(topic.topic, (b"", {}))
+        if topic_id != topic.topic_id:
+            partitions = {}
+        for info in topic.partitions:
+            if info.leader == LEADER_BEING_DELETED:
+                partitions.pop(info.partition, None)
+            else:
+                partitions[info.partition] = info
+        if partitions:
+            self._told[topic.topic] = (topic.topic_id, partitions)
+        else:
+            self._told.pop(topic.topic, None)
+
+    def _take_topic(self, topic: TopicPartitions) -> None:
+        if topic.topic_id in self._gone:
+            return
+        holder = self.image.name_of(topic.topic_id) if any(topic.topic_id) else None
+        if holder not in (None, topic.topic) and _standing(topic):
+            log.error("topic_set_aside", topic=topic.topic, reason=f"{holder} has the same id")
+            return
+        self._remember(topic)
+        deleted = [p.partition for p in topic.partitions if p.leader == LEADER_BEING_DELETED]
+        kept = [
+            PartitionImage(p.partition, p.leader, p.leader_epoch, p.replicas, p.isr, p.offline)
+            for p in _standing(topic)
+        ]
+        entry = self.image.topics.get(topic.topic)
+        if kept:
+            if entry is not None and entry.id != topic.topic_id:
+                self._announce_deletion(entry, list(entry.partitions))
+                self._remember_gone(entry.id)
+            self.image.set_partitions(topic.topic, topic.topic_id, kept)
+        if deleted and entry is not None and entry.id == topic.topic_id:
+            self._remove(entry, deleted)
+
+    def min_insync_replicas(self, topic: str, overrides: Mapping[str, str] | None) -> int | None:
+        """The option, for a topic with these overrides; None = with those that are known here.
+
+        None where the topic is not known.
+        """
+        if overrides is None:
+            if topic not in self.image.topics:
+                return None
+            overrides = self.image.overrides(topic)
+        return self.defaults.resolve(overrides).min_insync_replicas
+
+    def publish(self) -> None:
+        """Hands what changed to the plane."""
+        delta = self.image.take_delta()
+        if delta is None:
+            return
+        try:
+            self._plane.apply_image(delta)
+        except Exception as error:
+            log.error("image_refused", exc_info=error, topics=len(delta.topics))
+            self._publish_apart(delta)
+        else:
+            self._heading = delta
+        if self.on_published is not None:
+            self.on_published(delta)
+        self.changes.notify()
+
+    def _publish_apart(self, delta: ImageDelta) -> None:
+        """What the plane takes of a delta that it refused as a whole. Of the rest it keeps what it
+        knew before, until that changes again."""
+        heading = delta._replace(topics=[], removed_topics=[])
+        if self._apply_part(heading, "brokers_set_aside", brokers=[b.id for b in delta.brokers]):
+            self._heading = heading
+        elif self._heading is not None:
+            heading = self._heading._replace(topics=[], removed_topics=[])
+            self.image.brokers = heading.brokers
+        else:
+            heading = heading._replace(brokers=[])
+        for name in delta.removed_topics:
+            part = heading._replace(removed_topics=[name])
+            self._apply_part(part, "topic_set_aside", topic=name)
+        for topic in delta.topics:
+            part = heading._replace(topics=[topic])
+            self._apply_part(part, "topic_set_aside", topic=topic.name)
+
+    def _apply_part(self, part: ImageDelta, otherwise: str, **fields: object) -> bool:
+        try:
+            self._plane.apply_image(part._replace(version=self.image.next_version()))
+        except Exception as error:
+            log.error(otherwise, reason=f"the data plane refuses it: {error}", **fields)
+            return False
+        return True
+
+    # --- options ---------------------------------------------------------------------------------
+
+    async def _load(self, topics: Sequence[str]) -> dict[str, list[str]]:
+        """Reads the options of topics; which of them have changed, by topic."""
+        changed = {}
+        paths = [znodes.topic_config_path(name) for name in topics]
+        nodes = await self._read(paths)
+        for name, path, node in zip(topics, paths, nodes, strict=True):
+            overrides: Mapping[str, str] = {}
+            if node is not None:
+                try:
+                    overrides = znodes.decode_config(path, node.data)
+                except znodes.ZnodeError as error:
+                    log.error("bad_znode", reason=str(error))
+            changed[name] = _changed(self.image.overrides(name), overrides)
+            self.image.set_overrides(name, overrides)
+        return changed
+
+    async def _read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As often as it takes: with the defaults instead of its options a topic might lose data.
+
+        Raises nothing but the end of the broker.
+        """
+        told = ""
+        while True:
+            try:
+                return await self._store.get_many(paths)
+            except StoreFailedError as error:
+                if error.reason != told:
+                    told = error.reason
+                    log.error("options_not_read", reason=told)
+                await trio.sleep(RETRY_SECONDS)
+
+    async def load_broker_options(self) -> list[str]:
+        """Takes in the run-time options of this broker and of all; which have changed."""
+        config = await with_kept_options(self.config, self.node_id, self._store)
+        if config is None:
+            return []
+        self._plane.set_replication_rates(
+            leader_bytes=_rate(config, "leader.replication.throttled.rate"),
+            follower_bytes=_rate(config, "follower.replication.throttled.rate"),
+        )
+        of_all, own = self.config.dynamic_default, self.config.dynamic_broker
+        changed = {
+            *_changed(of_all, config.dynamic_default),
+            *_changed(own, config.dynamic_broker),
+        }
+        if changed:
+            self.config = config
+            self.defaults = TopicDefaults(config)
+            self.image.set_defaults(self.defaults)
+            self.publish()
+        return sorted(changed)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follows the announcements of changed options until cancelled."""
+        names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
+        # Whatever was announced before is in the options that are read from now on.
+        await self.load_broker_options()
+        self._last_change = names[-1] if names else ""
+        if self.image.topics:
+            # An earlier session has ended: whatever was announced meanwhile went unheard.
+            await self._load(list(self.image.topics))
+            self.publish()
+        task_status.started()
+        await self._purge(names)
+        while True:
+            await self._change_seen.wait()
+            self._change_seen = trio.Event()
+            try:
+                names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
+                await self._follow([name for name in names if name > self._last_change])
+                await self._purge(names)
+            except SessionExpiredError:
+                raise
+            except Exception as error:
+                # Options of before hold on; what is led goes on being served.
+                log.error("options_not_followed", exc_info=error)
+                await trio.sleep(RETRY_SECONDS)
+                self._change_seen.set()
+
+    def _on_change(self, _event: WatchEvent) -> None:
+        self._change_seen.set()
+
+    async def _follow(self, names: Sequence[str]) -> None:
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        topics: dict[str, None] = {}
+        brokers = False
+        for path, node in zip(paths, await self._read(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                kind, _, entity = znodes.decode_config_change(path, node.data).partition("/")
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+                continue
+            if kind == "topics":
+                topics[entity] = None
+            elif kind == "brokers":
+                brokers = True
+        of_topics: Mapping[str, Sequence[str]] = {}
+        of_brokers: Sequence[str] = ()
+        if topics:
+            of_topics = await self._load([name for name in topics if name in self.image.topics])
+        if brokers:
+            of_brokers = await self.load_broker_options()
+        self._last_change = max([self._last_change, *names])
+        self.publish()
+        self.changes.notify()
+        if topics or brokers:
+            if self.on_options_changed is not None:
+                self.on_options_changed()
+            named = {name: list(of_topics.get(name, ())) for name in topics}
+            log.info("options_changed", topics=named, broker=list(of_brokers))
+
+    def followed(self, change_path: str) -> bool:
+        """Whether the announcement at this path has taken effect here."""
+        return change_path.rpartition("/")[2] <= self._last_change
+
+    async def _purge(self, names: Sequence[str]) -> None:
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        nodes = await self._store.get_many(paths)
+        if not nodes or nodes[-1] is None:
+            return
+        # The newest node's time stands for now: a clock of the store, not of this machine.
+        horizon_ms = nodes[-1].stat.ctime_ms - CHANGE_KEPT_MS
+        for path, node in zip(paths, nodes, strict=True):
+            if node is not None and node.stat.ctime_ms < horizon_ms:
+                try:
+                    await self._store.delete(path)
+                except MetastoreError:
+                    pass  # another broker was faster
+
+
+async def with_kept_options(
+    config: BrokerConfig, node_id: int, store: Metastore
+) -> BrokerConfig | None:
+    """The options with what the store keeps for this broker and for all, but for those that are
+    bad, which the log names; None where what is kept cannot be read."""
+    found = {}
+    for entity in (znodes.DEFAULT_ENTITY, str(node_id)):
+        path = znodes.broker_config_path(entity)
+        try:
+            node = await store.get(path)
+            found[entity] = znodes.decode_config(path, node.data)
+        except NoNodeError:
+            found[entity] = {}
+        except znodes.ZnodeError as error:
+            log.error("bad_znode", reason=str(error))
+            return None
+    good = {
+        entity: {name: value for name, value in kept.items() if _is_good(config, name, value)}
+        for entity, kept in found.items()
+    }
+    try:
+        return config.with_dynamic(default=good[znodes.DEFAULT_ENTITY], broker=good[str(node_id)])
+    except (ConfigError, InvalidValueError) as error:
+        log.error("bad_dynamic_options", reason=str(error))
+        return None
+
+
+def _is_good(config: BrokerConfig, name: str, value: str) -> bool:
+    try:
+        config.with_dynamic(default={}, broker={name: value})
+    except (ConfigError, InvalidValueError) as error:
+        log.error("bad_dynamic_option", option=name, reason=str(error))
+        return False
+    return True
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Names of the options that are not what they were. Values may be secrets."""
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if before.get(name) != after.get(name))
+
+
+def _standing(topic: TopicPartitions) -> list[PartitionInfo]:
+    """Those of the partitions that are not being deleted."""
+    return [info for info in topic.partitions if info.leader != LEADER_BEING_DELETED]
+
+
+def _rate(config: BrokerConfig, name: str) -> int | None:
+    """Bytes a second; None where the option is at its default, which bounds nothing."""
+    rate = config.integer(name)
+    return None if rate == LONG_MAX else rate

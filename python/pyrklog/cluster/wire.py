@@ -1,0 +1,357 @@
+"""The controller's requests and their answers, between values and Kafka's messages. Pure.
+
+LeaderAndIsr's answer names topics by id, StopReplica's by name; both leave out nothing that was
+asked, unless the request is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyrklog.base.pieces import Turn
+from pyrklog.cluster.requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LogEnd,
+    PartitionInfo,
+    StopReplica,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartition,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol import inter_broker as wire
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.compiler import message_writer
+from pyrklog.protocol.primitives import EncodeError, write_unsigned_varint
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Kafka's numbers."""
+
+_BROKER_EPOCH_AT = 9
+_TOPICS_AT = 17
+"""In the body of an UpdateMetadata v8: behind controller id, KRaft flag and controller epoch."""
+
+
+def api_of(request: ControlRequest) -> Api[Any, Any]:
+    """The API that carries a request; the controller speaks its one version."""
+    match request:
+        case LeaderAndIsrRequest():
+            return wire.LEADER_AND_ISR
+        case UpdateMetadataRequest():
+            return wire.UPDATE_METADATA
+        case StopReplicaRequest():
+            return wire.STOP_REPLICA
+
+
+def encode_request(
+    request: ControlRequest, brokers: Mapping[int, BrokerImage], listener: str
+) -> bytes:
+    """The body of a request. ``listener`` is the one on which brokers reach each other."""
+    api = api_of(request)
+    message: Any
+    match request:
+        case LeaderAndIsrRequest():
+            message = _leader_and_isr(request, brokers, listener)
+        case UpdateMetadataRequest():
+            message = _update_metadata(request)
+        case StopReplicaRequest():
+            message = _stop_replica(request)
+    return api.encode_request(message, api.versions[1])
+
+
+def _leader_and_isr(
+    request: LeaderAndIsrRequest, brokers: Mapping[int, BrokerImage], listener: str
+) -> wire.LeaderAndIsrRequest:
+    leaders = {info.leader for topic in request.topics for info in topic.partitions}
+    addresses = [
+        wire.LeaderAndIsrLiveLeader(broker, host, port)
+        for broker in sorted(leaders & brokers.keys())
+        for name, host, port in brokers[broker].endpoints
+        if name == listener
+    ]
+    return wire.LeaderAndIsrRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=[
+            wire.LeaderAndIsrTopicState(
+                topic.topic, topic.topic_id, [_lead_state(info) for info in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+        live_leaders=addresses,
+    )
+
+
+def _lead_state(info: PartitionInfo) -> wire.LeaderAndIsrPartitionState:
+    return wire.LeaderAndIsrPartitionState(
+        partition_index=info.partition,
+        controller_epoch=info.controller_epoch,
+        leader=info.leader,
+        leader_epoch=info.leader_epoch,
+        isr=list(info.isr),
+        partition_epoch=info.partition_epoch,
+        replicas=list(info.replicas),
+        adding_replicas=list(info.adding),
+        removing_replicas=list(info.removing),
+        is_new=info.is_new,
+        leader_recovery_state=info.recovery_state,
+        eligible_replicas=list(info.eligible),
+    )
+
+
+def metadata_pieces(request: UpdateMetadataRequest) -> Generator[None, None, bytes]:
+    """The body of an UpdateMetadata, as :func:`encode_request` makes it; yields in between where
+    there are many partitions. Raises :class:`EncodeError`."""
+    api = wire.UPDATE_METADATA
+    version = api.versions[1]
+    around = api.encode_request(_update_metadata(request._replace(topics=[])), version)
+    body = bytearray(around[:_TOPICS_AT])
+    write_unsigned_varint(body, len(request.topics) + 1)
+    write = message_writer(wire.UpdateMetadataTopicState, version, True)
+    turn = Turn()
+    for topic in request.topics:
+        try:
+            write(body, _told_topic_state(topic))
+        except (struct.error, OverflowError, UnicodeEncodeError) as error:
+            raise EncodeError(f"UpdateMetadata of {topic.topic}: {error}") from None
+        if turn.is_over(len(topic.partitions)):
+            yield
+    # Behind the count of no topics, which is one byte.
+    return bytes(body + around[_TOPICS_AT + 1 :])
+
+
+def with_broker_epoch(body: bytes, broker_epoch: int) -> bytes:
+    """The body of an UpdateMetadata for another broker."""
+    return body[:_BROKER_EPOCH_AT] + struct.pack(">q", broker_epoch) + body[_TOPICS_AT:]
+
+
+def _update_metadata(request: UpdateMetadataRequest) -> wire.UpdateMetadataRequest:
+    return wire.UpdateMetadataRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=[_told_topic_state(topic) for topic in request.topics],
+        live_brokers=[_broker(broker) for broker in request.brokers],
+        number=request.number,
+        is_full=request.is_full,
+    )
+
+
+def _told_topic_state(topic: TopicPartitions) -> wire.UpdateMetadataTopicState:
+    states = [_told_state(info) for info in topic.partitions]
+    return wire.UpdateMetadataTopicState(topic.topic, topic.topic_id, states)
+
+
+def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
+    return wire.UpdateMetadataPartitionState(
+        partition_index=info.partition,
+        controller_epoch=info.controller_epoch,
+        leader=info.leader,
+        leader_epoch=info.leader_epoch,
+        isr=list(info.isr),
+        zk_version=info.partition_epoch,
+        replicas=list(info.replicas),
+        offline_replicas=list(info.offline),
+        eligible_replicas=list(info.eligible),
+        unclean_replicas=list(info.unclean),
+    )
+
+
+def _broker(broker: BrokerImage) -> wire.UpdateMetadataBroker:
+    # A listener that is not named after its protocol is a plaintext one: there is no other yet.
+    endpoints = [
+        wire.UpdateMetadataEndpoint(port, host, name, SECURITY_PROTOCOLS.get(name, 0))
+        for name, host, port in broker.endpoints
+    ]
+    return wire.UpdateMetadataBroker(broker.id, endpoints, broker.rack)
+
+
+def _stop_replica(request: StopReplicaRequest) -> wire.StopReplicaRequest:
+    topics: dict[str, wire.StopReplicaTopicState] = {}
+    for item in request.replicas:
+        topic = topics.setdefault(
+            item.topic, wire.StopReplicaTopicState(item.topic, [], item.topic_id)
+        )
+        topic.partition_states.append(
+            wire.StopReplicaPartitionState(item.partition, item.leader_epoch, item.delete)
+        )
+    return wire.StopReplicaRequest(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=list(topics.values()),
+    )
+
+
+def request_of(message: Any) -> ControlRequest:
+    """The request that a message of one of these APIs carries."""
+    match message:
+        case wire.LeaderAndIsrRequest():
+            return LeaderAndIsrRequest(
+                message.controller_id,
+                message.controller_epoch,
+                message.broker_epoch,
+                [_led_topic(topic) for topic in message.topic_states],
+            )
+        case wire.UpdateMetadataRequest():
+            return UpdateMetadataRequest(
+                message.controller_id,
+                message.controller_epoch,
+                message.broker_epoch,
+                [_told_topic(topic) for topic in message.topic_states],
+                [_told_broker(broker) for broker in message.live_brokers],
+                message.number,
+                message.is_full,
+            )
+        case wire.StopReplicaRequest():
+            return StopReplicaRequest(
+                message.controller_id,
+                message.controller_epoch,
+                message.broker_epoch,
+                [
+                    StopReplica(
+                        topic.topic_name,
+                        item.partition_index,
+                        item.leader_epoch,
+                        item.delete_partition,
+                        topic.topic_id,
+                    )
+                    for topic in message.topic_states
+                    for item in topic.partition_states
+                ],
+            )
+        case _:
+            raise TypeError(f"{type(message).__name__} is no request of a controller")
+
+
+def _led_topic(topic: wire.LeaderAndIsrTopicState) -> TopicPartitions:
+    infos = [
+        PartitionInfo(
+            partition=state.partition_index,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=tuple(state.isr),
+            partition_epoch=state.partition_epoch,
+            replicas=tuple(state.replicas),
+            adding=tuple(state.adding_replicas),
+            removing=tuple(state.removing_replicas),
+            offline=(),
+            is_new=state.is_new,
+            recovery_state=state.leader_recovery_state,
+            eligible=tuple(state.eligible_replicas),
+        )
+        for state in topic.partition_states
+    ]
+    return TopicPartitions(topic.topic_name, topic.topic_id, infos)
+
+
+def _told_topic(topic: wire.UpdateMetadataTopicState) -> TopicPartitions:
+    infos = [
+        PartitionInfo(
+            partition=state.partition_index,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=tuple(state.isr),
+            partition_epoch=state.zk_version,
+            replicas=tuple(state.replicas),
+            adding=(),
+            removing=(),
+            offline=tuple(state.offline_replicas),
+            is_new=False,
+            recovery_state=0,
+            eligible=tuple(state.eligible_replicas),
+            unclean=tuple(state.unclean_replicas),
+        )
+        for state in topic.partition_states
+    ]
+    return TopicPartitions(topic.topic_name, topic.topic_id, infos)
+
+
+def _told_broker(broker: wire.UpdateMetadataBroker) -> BrokerImage:
+    endpoints = [(item.listener, item.host, item.port) for item in broker.endpoints]
+    return BrokerImage(broker.id, broker.rack, endpoints)
+
+
+def response_message(request: ControlRequest, response: ControlResponse) -> Any:
+    """The message that carries the answer to ``request``."""
+    if isinstance(response, ErrorCode):
+        return wire.UpdateMetadataResponse(response)
+    if isinstance(response, LeaderAndIsrResponse):
+        assert isinstance(request, LeaderAndIsrRequest)
+        return wire.LeaderAndIsrResponse(response.error, _errors_by_id(request.topics, response))
+    errors = response.errors.items()
+    return wire.StopReplicaResponse(
+        response.error, [wire.StopReplicaPartitionError(*key, error) for key, error in errors]
+    )
+
+
+def _errors_by_id(
+    topics: Sequence[TopicPartitions], response: LeaderAndIsrResponse
+) -> list[wire.LeaderAndIsrTopicError]:
+    ids = {topic.topic: topic.topic_id for topic in topics}
+    found: dict[str, wire.LeaderAndIsrTopicError] = {}
+    for (topic, partition), error in response.errors.items():
+        entry = found.setdefault(topic, wire.LeaderAndIsrTopicError(ids[topic], []))
+        end = list(response.ends.get((topic, partition), ()))
+        entry.partition_errors.append(wire.LeaderAndIsrPartitionError(partition, error, end))
+    return list(found.values())
+
+
+def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
+    """The answer to ``request`` in a body. Raises :class:`DecodeError`.
+
+    An error that we do not know counts as UNKNOWN_SERVER_ERROR; a topic id that was not asked for
+    is left out.
+    """
+    api = api_of(request)
+    message = api.decode_response(body, api.versions[1])
+    match message:
+        case wire.UpdateMetadataResponse():
+            return error_of(message.error_code)
+        case wire.LeaderAndIsrResponse():
+            assert isinstance(request, LeaderAndIsrRequest)
+            names = {topic.topic_id: topic.topic for topic in request.topics}
+            answers = [
+                ((names[topic.topic_id], item.partition_index), item)
+                for topic in message.topics
+                if topic.topic_id in names
+                for item in topic.partition_errors
+            ]
+            return LeaderAndIsrResponse(
+                error_of(message.error_code),
+                {key: error_of(item.error_code) for key, item in answers},
+                {key: LogEnd(*item.log_end) for key, item in answers if len(item.log_end) == 3},
+            )
+        case wire.StopReplicaResponse():
+            return StopReplicaResponse(
+                error_of(message.error_code),
+                _errors(
+                    (item.topic_name, item.partition_index, item.error_code)
+                    for item in message.partition_errors
+                ),
+            )
+        case _:
+            raise TypeError(f"{api.name} is no request of a controller")
+
+
+def _errors(items: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
+    return {(topic, partition): error_of(code) for topic, partition, code in items}
+
+
+def error_of(code: int) -> ErrorCode:
+    """An error that we do not know is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,44 @@
+"""A topic's options as they act. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class LogConfig(NamedTuple):
+    """What the log acts on; each name is Kafka's with dots as underscores."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    compression_type: str
+    flush_messages: int
+    flush_ms: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    cleanup_delete: bool
+    cleanup_compact: bool
+
+
+class Throttled(NamedTuple):
+    """Replicas that the replication rates bound (KIP-73): (partition, broker), None = all."""
+
+    leading: Sequence[tuple[int, int]] | None = ()
+    following: Sequence[tuple[int, int]] | None = ()
+
+
+class ResolvedTopic(NamedTuple):
+    """A topic's options as they act."""
+
+    log: LogConfig
+    min_insync_replicas: int
+    unclean_leader_election: bool
+    throttled: Throttled = Throttled()

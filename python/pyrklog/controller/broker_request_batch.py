@@ -1,0 +1,161 @@
+"""Requests to brokers, gathered while states change and sent together, one of a kind a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from pyrklog.base.pieces import Turn
+from pyrklog.cluster.image import LEADER_BEING_DELETED
+from pyrklog.cluster.requests import (
+    EPOCH_DURING_DELETE,
+    EPOCH_NONE,
+    LeaderAndIsrRequest,
+    PartitionInfo,
+    StopReplica,
+    StopReplicaRequest,
+    TopicPartitions,
+    UpdateMetadataRequest,
+)
+from pyrklog.controller.effects import Pause, Send, Steps
+from pyrklog.controller.state import ControllerState, Partition
+
+
+class _Topics:
+    """Partitions by topic, in the order in which topics come first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, TopicPartitions] = {}
+        self._partitions: list[PartitionInfo] = []
+        self._topic = ""
+
+    def add(self, partition: Partition, info: PartitionInfo) -> None:
+        topic = partition.topic
+        if topic.name != self._topic:
+            # Those of one topic mostly come one after another.
+            self._topic, self._partitions = topic.name, []
+            found = TopicPartitions(topic.name, topic.id, self._partitions)
+            known = self._found.setdefault(topic.name, found)
+            if known is not found:
+                assert isinstance(known.partitions, list)
+                self._partitions = known.partitions
+        self._partitions.append(info)
+
+    def partitions(self) -> list[TopicPartitions]:
+        return list(self._found.values())
+
+
+class RequestBatch:
+    """What is to be sent at the end of a procedure."""
+
+    def __init__(self, state: ControllerState, numbers: Iterator[int]) -> None:
+        self._state = state
+        self._numbers = numbers
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lead: dict[int, dict[Partition, bool]] = {}
+        self._metadata: dict[Partition, None] = {}
+        self._metadata_brokers: set[int] = set()
+        self._is_full = False
+        self._stop: dict[int, list[StopReplica]] = {}
+
+    def leader_and_isr(
+        self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False
+    ) -> None:
+        """The brokers (the live ones of them) shall lead or follow; all others learn of it."""
+        for broker in brokers:
+            if broker in self._state.brokers:
+                wanted = self._lead.setdefault(broker, {})
+                wanted[partition] = wanted.get(partition, False) or is_new
+        self.update_metadata(self._state.brokers, [partition])
+
+    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
+        """The brokers shall know these partitions, and all live brokers."""
+        self._metadata_brokers.update(brokers)
+        self._metadata.update(dict.fromkeys(partitions))
+
+    def tell_all(self, brokers: Iterable[int]) -> None:
+        """The brokers shall know all partitions, and that there are no other topics."""
+        self.update_metadata(brokers, self._state.partitions())
+        self._is_full = True
+
+    def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
+        """The broker, if it lives, shall stop the replica."""
+        if broker not in self._state.brokers:
+            return
+        leadership = partition.leadership
+        epoch = leadership.leader_epoch if leadership else EPOCH_NONE
+        if partition.topic.name in self._state.to_delete:
+            epoch = EPOCH_DURING_DELETE
+        topic = partition.topic
+        item = StopReplica(topic.name, partition.index, epoch, delete, topic.id)
+        self._stop.setdefault(broker, []).append(item)
+
+    def flush(self) -> Steps:
+        """Sends everything: to each broker what it must know before what it must do."""
+        state = self._state
+        infos: dict[Partition, PartitionInfo] = {}
+        told = _Topics()
+        turn = Turn()
+        for partition in self._metadata:
+            infos[partition] = info = state.info(partition)
+            told.add(partition, self._as_deleted(partition, info))
+            if turn.is_over():
+                yield Pause()
+        topics = told.partitions()
+        # Nobody may take a topic for deleted because its znode cannot be read.
+        is_full = self._is_full and not state.unreadable
+        if is_full:
+            topics += self._without_partitions({topic.topic for topic in topics})
+        number = next(self._numbers)
+        images = [broker.image for _, broker in sorted(state.brokers.items())]
+        for broker in sorted(self._metadata_brokers & state.brokers.keys()):
+            yield Send(
+                broker,
+                UpdateMetadataRequest(
+                    state.controller_id,
+                    state.epoch,
+                    state.brokers[broker].epoch,
+                    topics,
+                    images,
+                    number,
+                    is_full,
+                ),
+            )
+        for broker, wanted in sorted(self._lead.items()):
+            led_topics = _Topics()
+            for partition, is_new in wanted.items():
+                if partition.leadership is not None:
+                    led_topics.add(partition, infos[partition]._replace(is_new=is_new))
+                if turn.is_over():
+                    yield Pause()
+            led = led_topics.partitions()
+            if led and broker in state.brokers:
+                yield Send(
+                    broker,
+                    LeaderAndIsrRequest(
+                        state.controller_id, state.epoch, state.brokers[broker].epoch, led
+                    ),
+                )
+        for broker, replicas in sorted(self._stop.items()):
+            if broker in state.brokers:
+                yield Send(
+                    broker,
+                    StopReplicaRequest(
+                        state.controller_id, state.epoch, state.brokers[broker].epoch, replicas
+                    ),
+                )
+        self._clear()
+
+    def _without_partitions(self, named: Collection[str]) -> list[TopicPartitions]:
+        """Topics of which there is nothing to tell, and which are there nevertheless."""
+        return [
+            TopicPartitions(topic.name, topic.id, [])
+            for topic in self._state.topics.values()
+            if topic.name not in named and topic.name not in self._state.to_delete
+        ]
+
+    def _as_deleted(self, partition: Partition, info: PartitionInfo) -> PartitionInfo:
+        if partition.topic.name in self._state.to_delete:
+            info = info._replace(leader=LEADER_BEING_DELETED)
+        return info

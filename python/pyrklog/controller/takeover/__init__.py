@@ -1,0 +1,1 @@
+"""Another broker becomes the controller while the old one may believe that it is."""

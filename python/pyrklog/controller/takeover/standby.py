@@ -1,0 +1,31 @@
+"""What a broker does while another one is controller."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from pyrklog.controller.store_writes import Term
+from pyrklog.controller.takeover.evidence import Incumbent
+
+
+class Standby(Protocol):
+    """Waits for its turn."""
+
+    async def run(self, incumbent: Incumbent | None, moved: trio.Event) -> Term | None:
+        """The term of this broker where it has deposed the incumbent; None once ``moved``, or where
+        /controller has to be looked at again. Without an incumbent nobody can be deposed.
+        """
+
+
+class Patience:
+    """A controller leads until its session ends."""
+
+    async def run(self, incumbent: Incumbent | None, moved: trio.Event) -> Term | None:
+        await moved.wait()
+        return None
+
+
+def _is_a_standby(patience: Patience) -> Standby:
+    return patience  # the type checker holds the class to the interface

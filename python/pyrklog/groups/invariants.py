@@ -1,0 +1,132 @@
+"""What always holds for the state of a group, checked after every transition.
+
+A check costs as much as the transition that it follows. Heartbeats and commits change neither
+members nor state, so nothing is checked. Of a JoinGroup the member that it touched is checked. A
+change of the group's state visits all members anyway; after it everything is checked.
+"""
+
+from __future__ import annotations
+
+from pyrklog.groups.group import Group
+from pyrklog.groups.member import Member
+from pyrklog.groups.states import GroupState
+
+_EMPTY = GroupState.EMPTY
+_PREPARING = GroupState.PREPARING
+_COMPLETING = GroupState.COMPLETING
+_DEAD = GroupState.DEAD
+_HAS_PROTOCOL = (_COMPLETING, GroupState.STABLE)
+_JOINS_WAIT = (_PREPARING, GroupState.STABLE)
+
+
+class InvariantError(Exception):
+    """A group's state contradicts itself, which is a bug: the driver sets the group aside."""
+
+
+def check(group: Group) -> None:
+    """Checks what has changed since the last check. Raises :class:`InvariantError`."""
+    touched_ids = group.members.touched_ids
+    if group.state is not group.checked_state:
+        check_whole(group)
+    elif touched_ids:
+        group.members.touched_ids = []
+        if group.state is not _DEAD:
+            _refuse(group, _count_problem(group) or _id_problem(group, touched_ids))
+
+
+def check_whole(group: Group) -> None:
+    """Checks everything. Raises :class:`InvariantError`.
+
+    A dead group passes: it keeps the members that it had.
+    """
+    group.members.touched_ids = []
+    group.checked_state = group.state
+    if group.state is not _DEAD:
+        _refuse(group, _count_problem(group) or _whole_problem(group))
+        group.checked_generation = group.generation
+
+
+def _refuse(group: Group, problem: str | None) -> None:
+    if problem is not None:
+        state = f"{group.state.value}, generation {group.generation}, {len(group.members)} members"
+        raise InvariantError(f"group {group.group_id!r} ({state}): {problem}")
+
+
+def _count_problem(group: Group) -> str | None:
+    """Looks at what costs the same for any number of members."""
+    members, state, memory = group.members, group.state, group.memory
+    count = len(members)
+    if count == 0:
+        if members.leader_id is not None:
+            return "it has a leader, but no members"
+        if state in _HAS_PROTOCOL:
+            return "it has no members"
+    elif members.leader_id not in members:
+        return "its leader is not a member"
+    elif state is _EMPTY:
+        return "it has members"
+    if not 0 <= members.awaiting_count <= count:
+        return "the number of parked JoinGroups is out of range"
+    if group.generation < group.checked_generation:
+        return f"the generation fell from {group.checked_generation}"
+    if state in _HAS_PROTOCOL:
+        if members.protocol_counts[group.protocol_name or ""] != count:
+            return "not all members support the chosen protocol"
+    elif group.pending_syncs:
+        return "it awaits SyncGroups"
+    if group.initial_delay is not None and state is not _PREPARING:
+        return "its initial delay runs"
+    if not 0 <= memory.reserved_bytes <= memory.used_bytes:
+        return "its reserved memory is out of range"
+    return None
+
+
+def _id_problem(group: Group, member_ids: list[str]) -> str | None:
+    for member_id in member_ids:
+        member = group.members.get(member_id)
+        if member is not None:
+            problem = _member_problem(group, member_id, member)
+            if problem is not None:
+                return problem
+        elif member_id in group.pending_syncs:
+            return f"it awaits a SyncGroup of {member_id}, which is not a member"
+    return None
+
+
+def _whole_problem(group: Group) -> str | None:
+    members = group.members
+    protocol_counts: dict[str, int] = {}
+    joins = static = 0
+    for member_id, member in members.items():
+        problem = _member_problem(group, member_id, member)
+        if problem is not None:
+            return problem
+        joins += member.awaiting_join is not None
+        static += member.instance_id is not None
+        for name, _ in member.protocols:
+            protocol_counts[name] = protocol_counts.get(name, 0) + 1
+    if joins != members.awaiting_count:
+        return "the number of parked JoinGroups is miscounted"
+    if static != len(members.ids_by_instance):
+        return "an instance id has no member"
+    if protocol_counts != members.protocol_counts:
+        return "the members of a protocol are miscounted"
+    if not group.pending_syncs <= members.keys():
+        return "it awaits a SyncGroup of a client that is not a member"
+    return None
+
+
+def _member_problem(group: Group, member_id: str, member: Member) -> str | None:
+    if member.member_id != member_id:
+        return f"member {member.member_id} is filed as {member_id}"
+    if member_id in group.pending_ids:
+        return f"member {member_id} is pending as well"
+    instance_id = member.instance_id
+    if instance_id is not None and group.members.ids_by_instance.get(instance_id) != member_id:
+        return f"instance id {instance_id} does not name member {member_id}"
+    # A Stable group lets a static member wait until its new id has been written.
+    if member.awaiting_join is not None and group.state not in _JOINS_WAIT:
+        return f"the JoinGroup of {member_id} waits"
+    if member.awaiting_sync is not None and group.state is not _COMPLETING:
+        return f"the SyncGroup of {member_id} waits"
+    return None

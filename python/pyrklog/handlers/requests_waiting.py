@@ -1,0 +1,140 @@
+"""The requests whose answers have to wait.
+
+Each has a task. It gives up its place in the data plane's queue as soon as it waits (``parks``), or
+when it has taken :data:`PLACE_SECONDS`, whatever for: requests that wait keep nobody else out. It
+ends with its answer, when its client has gone, or when there is no memory for more that wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from pyrklog.base.logs import get_logger
+from pyrklog.plane.dataplane import Plane
+
+PLACE_SECONDS = 0.1
+"""How long a request may keep its place, and how long it goes on when its client has gone."""
+
+log = get_logger("broker")
+
+
+class _Waiting:
+    """One request; ``is_elsewhere``: the data plane answers it."""
+
+    __slots__ = (
+        "began",
+        "client_is_gone",
+        "has_place",
+        "is_elsewhere",
+        "no_room",
+        "request_id",
+        "scope",
+    )
+
+    def __init__(self, request_id: int, *, is_elsewhere: bool = False) -> None:
+        self.request_id = request_id
+        self.is_elsewhere = is_elsewhere
+        self.began = trio.current_time()
+        self.scope = trio.CancelScope()
+        self.has_place = True
+        self.client_is_gone = False
+        self.no_room = False
+
+
+class WaitingRequests:
+    """See the module."""
+
+    def __init__(self, plane: Plane, nursery: trio.Nursery) -> None:
+        self._plane = plane
+        self._nursery = nursery
+        self._waiting: dict[int, _Waiting] = {}
+        self._with_place: deque[_Waiting] = deque()
+        """In the order in which they began; some of them have ended."""
+        self._is_looking = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def start(
+        self,
+        request_id: int,
+        work: Callable[[], Awaitable[None]],
+        no_room: Callable[[], None],
+        *,
+        parks: bool = False,
+    ) -> None:
+        """``work`` ends in the answer; ``no_room`` gives another one where it was cut short because
+        too much waits. With ``parks`` it is known to wait."""
+        waiting = self._waiting[request_id] = _Waiting(request_id)
+        self._nursery.start_soon(self._run, waiting, work, no_room)
+        if parks:
+            self._park(waiting)
+            return
+        self._look_at(waiting)
+
+    def client_gone(self, request_id: int) -> None:
+        """Nobody hears the answer: what waits for it ends."""
+        waiting = self._waiting.get(request_id)
+        if waiting is None:
+            waiting = _Waiting(request_id, is_elsewhere=True)
+            self._look_at(waiting)
+        waiting.client_is_gone = True
+        if not waiting.has_place:
+            waiting.scope.cancel()
+
+    def park(self, request_id: int) -> None:
+        """The request waits from now on."""
+        waiting = self._waiting.get(request_id)
+        if waiting is not None and waiting.has_place:
+            self._park(waiting)
+
+    def _look_at(self, waiting: _Waiting) -> None:
+        self._with_place.append(waiting)
+        if not self._is_looking:
+            self._is_looking = True
+            self._nursery.start_soon(self._look)
+
+    def _park(self, waiting: _Waiting) -> None:
+        waiting.has_place = False
+        if waiting.is_elsewhere:
+            self._plane.close_request(waiting.request_id)
+        elif waiting.client_is_gone:
+            waiting.scope.cancel()
+        elif not self._plane.park(waiting.request_id):
+            waiting.no_room = True
+            waiting.scope.cancel()
+
+    async def _run(
+        self,
+        waiting: _Waiting,
+        work: Callable[[], Awaitable[None]],
+        no_room: Callable[[], None],
+    ) -> None:
+        try:
+            with waiting.scope:
+                await work()
+        except Exception as error:
+            log.error("event_failed", exc_info=error)
+            self._plane.close_request(waiting.request_id)
+        finally:
+            waiting.has_place = False
+            del self._waiting[waiting.request_id]
+        if waiting.scope.cancelled_caught:
+            if waiting.no_room:
+                no_room()
+            else:
+                self._plane.close_request(waiting.request_id)
+
+    async def _look(self) -> None:
+        """Parks those that take long, as long as there are any with a place."""
+        while self._with_place:
+            await trio.sleep_until(self._with_place[0].began + PLACE_SECONDS)
+            now = trio.current_time()
+            while self._with_place and self._with_place[0].began + PLACE_SECONDS <= now:
+                waiting = self._with_place.popleft()
+                if waiting.has_place:
+                    self._park(waiting)
+        self._is_looking = False

@@ -1,0 +1,294 @@
+"""What the handlers may ask of the control plane: signatures and values, no logic.
+
+One object, :class:`ClusterService`, stands between the protocol and the rest: handlers decode a
+request, call it, and encode the answer. Its implementation is put together in ``broker.py``.
+Every method returns one result per item, in the order asked, with an :class:`ErrorCode`; it
+raises only for bugs. ``message`` is one sentence for the client, or None.
+
+Topic ids are 16 bytes, all zero where there is none. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple, Protocol
+
+from pyrklog.cluster.requests import NO_TOPIC_ID
+from pyrklog.config.entry import ConfigEntry
+from pyrklog.controller.state_log import LogPiece
+from pyrklog.errors import ErrorCode
+from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
+from pyrklog.protocol.observation import Outcome
+
+# Resource types of the config APIs (KIP-133).
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+
+# Operations of IncrementalAlterConfigs (KIP-339).
+OP_SET = 0
+OP_DELETE = 1
+OP_APPEND = 2
+OP_SUBTRACT = 3
+
+STORE_AWAY = "This broker's session with the metadata store has ended; try again."
+"""The message of whatever the metadata store may, or may not, have carried out."""
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create; -1 asks for ``num.partitions`` / ``default.replication.factor``.
+
+    ``assignments`` (partition -> brokers) excludes counts (both must then be -1).
+    """
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] | None = None
+
+
+class TopicResult(NamedTuple):
+    """Counts are -1 and configs empty where the topic was refused."""
+
+    name: str
+    error: ErrorCode
+    message: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    partition_count: int = -1
+    replication_factor: int = -1
+    configs: Sequence[ConfigEntry] = ()
+
+
+class TopicRef(NamedTuple):
+    """A topic by name or by id; exactly one is given."""
+
+    name: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
+
+
+class DeletedTopic(NamedTuple):
+    """``name`` is None where an unknown id was asked for."""
+
+    name: str | None
+    topic_id: bytes
+    error: ErrorCode
+    message: str | None = None
+
+
+class PartitionsSpec(NamedTuple):
+    """``total`` is the new number of partitions; ``assignments`` lists the added ones only."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class NamedResult(NamedTuple):
+    """A result for one topic."""
+
+    name: str
+    error: ErrorCode
+    message: str | None = None
+
+
+class ConfigResource(NamedTuple):
+    """``type`` is a RESOURCE_ constant; a broker's name is its id, or "" for the default of all."""
+
+    type: int
+    name: str
+
+
+class DescribedConfigs(NamedTuple):
+    """Answer to one resource of DescribeConfigs."""
+
+    resource: ConfigResource
+    error: ErrorCode
+    message: str | None
+    entries: Sequence[ConfigEntry]
+
+
+class ConfigAlteration(NamedTuple):
+    """``operation`` is an OP_ constant; ``value`` is None for OP_DELETE."""
+
+    operation: int
+    name: str
+    value: str | None
+
+
+class AlteredConfigs(NamedTuple):
+    """Answer to one resource of AlterConfigs and IncrementalAlterConfigs."""
+
+    resource: ConfigResource
+    error: ErrorCode
+    message: str | None = None
+
+
+class ClusterBroker(NamedTuple):
+    """One live broker as seen through one listener."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class ClusterDescription(NamedTuple):
+    """``controller_id`` is -1 while there is none."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[ClusterBroker]
+
+
+class DeleteRecordsTarget(NamedTuple):
+    """``offset`` -1 = the high watermark."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeletedRecords(NamedTuple):
+    """``low_watermark`` is the least log start offset of the live replicas; -1 with an error, but
+    for REQUEST_TIMED_OUT."""
+
+    topic: str
+    partition: int
+    error: ErrorCode
+    low_watermark: int
+
+
+class LogDirPartition(NamedTuple):
+    """One partition in a log directory."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+
+
+class LogDirInfo(NamedTuple):
+    """One log directory; sizes of the volume are -1 where unknown."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    partitions: Sequence[LogDirPartition]
+
+
+class TopicInfo(NamedTuple):
+    """A topic that exists."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    internal: bool
+
+
+class ClusterService(Protocol):
+    """The control plane as the handlers see it."""
+
+    node_id: int
+
+    async def create_topics(
+        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[TopicResult]:
+        """Creates topics; done when every partition leader serves (or REQUEST_TIMED_OUT).
+
+        NOT_CONTROLLER where another broker is the controller.
+        """
+
+    async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
+        """Creates a topic that this broker needs for itself, controller or not."""
+
+    @property
+    def knows_brokers(self) -> bool:
+        """Whether this broker knows of the cluster."""
+
+    async def wait_for_brokers(self) -> None:
+        """Waits until this broker knows of the cluster, but not for ever."""
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Creates missing topics with the broker's defaults, for a Metadata request.
+
+        Returns the names that cannot be answered from the image now, with their codes
+        (INVALID_TOPIC_EXCEPTION, or a retriable LEADER_NOT_AVAILABLE).
+        """
+
+    async def delete_topics(
+        self, topics: Sequence[TopicRef], *, timeout_ms: int
+    ) -> list[DeletedTopic]:
+        """Deletes topics; done when they are gone from the metadata."""
+
+    async def create_partitions(
+        self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
+    ) -> list[NamedResult]:
+        """Raises the number of partitions; done when the added leaders serve."""
+
+    async def describe_configs(
+        self,
+        resources: Sequence[tuple[ConfigResource, Set[str] | None]],
+        *,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> list[DescribedConfigs]:
+        """Options of each resource, all of them where the names are None."""
+
+    async def incremental_alter_configs(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigAlteration]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """Changes the named options only."""
+
+    async def alter_configs(
+        self,
+        replacements: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
+        *,
+        validate_only: bool,
+    ) -> list[AlteredConfigs]:
+        """Replaces all options of each resource; what is not named goes back to its default."""
+
+    def describe_cluster(self, listener: str) -> ClusterDescription:
+        """Live brokers as advertised on ``listener``."""
+
+    def topics(self) -> Sequence[TopicInfo]:
+        """All topics of the metadata, by name."""
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """One topic of the metadata."""
+
+    async def delete_records(
+        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
+    ) -> list[DeletedRecords]:
+        """Moves log start offsets of partitions that this broker leads, each named once; done when
+        all live replicas have followed (or REQUEST_TIMED_OUT). What waits is bounded by ``host``,
+        the address that asks."""
+
+    def log_start_moved(self, topic: str, partition: int) -> None:
+        """A follower of this broker has told where its log starts now."""
+
+    async def describe_log_dirs(
+        self, partitions: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[LogDirInfo]:
+        """This broker's log directories; None = all partitions, else only those named."""
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        """Of this broker's replica; NOT_LEADER_OR_FOLLOWER where it has none."""
+
+    async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
+        """Of this broker's state-change log. Raises :class:`OSError`."""
+
+    async def observe(self, broker: int, seconds: float) -> Outcome:
+        """Whether another broker of the cluster answers this one within so many seconds."""
+
+    async def wait_for_leaders(
+        self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
+    ) -> set[tuple[str, int]]:
+        """Waits until clients of this broker are told of these leaders; who is not in time."""
+
+    async def next_producer_id(self) -> int:
+        """A producer id that was never handed out before and never will be again."""

@@ -1,0 +1,1 @@
+"""What knows the Rust side: the data plane as Trio sees it."""

@@ -1,0 +1,402 @@
+"""The Rust data plane as Trio sees it: :class:`CorePlane`, and with it the only importer of
+``pyrklog._core`` beside what keeps offsets and arenas.
+
+Slow commands return tickets, which complete as events; here they become awaitable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from pyrklog.base.logs import get_logger
+from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
+from pyrklog.plane.dataplane import (
+    DigestRange,
+    DirectoryPast,
+    FoundPartition,
+    LaggingFollowers,
+    LogDirUsage,
+    LogStarts,
+    Plane,
+    PlaneListener,
+    PlaneSettings,
+    ReplicaDigest,
+)
+from pyrklog.plane.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    NewRecord,
+    Producer,
+)
+from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
+
+if TYPE_CHECKING:
+    from pyrklog import _core
+    from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit
+
+EVENTS_PER_TURN_MAX = 512
+TURN_SECONDS = 0.02
+"""Events that take longer let others have a turn in between."""
+
+log = get_logger("plane")
+
+
+def memory_bytes() -> int:
+    """The smaller of RAM and the limit of this process's memory groups."""
+    from pyrklog import _core
+
+    return _core.memory_bytes()
+
+
+class CorePlane:
+    """:class:`Plane` over ``_core.DataPlane``."""
+
+    def __init__(self, settings: PlaneSettings) -> None:
+        """Creates and locks the log directories; raises :class:`StartError` and its kin."""
+        from pyrklog import _core
+
+        self._core = _core
+        try:
+            self._plane = _core.DataPlane(settings)
+        except _core.LogDirLockedError as error:
+            raise TemporaryError(_with_holder(str(error), settings.log_dirs)) from None
+        except _core.ForeignLogDirError as error:
+            raise ConfigError(str(error)) from None
+        except _core.LogDirError as error:
+            raise _refused_log_dir(settings.log_dirs) or StartError(str(error)) from None
+        except (ValueError, OverflowError) as error:
+            raise ConfigError(f"The data plane refuses its configuration: {error}.") from None
+        self._waiting: dict[int, _Ticket] = {}
+
+    def found_partitions(self) -> Sequence[FoundPartition]:
+        return [FoundPartition(*item) for item in self._plane.found_partitions()]
+
+    def pasts(self) -> Sequence[DirectoryPast]:
+        return [DirectoryPast(*item) for item in self._plane.pasts()]
+
+    def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
+        try:
+            return self._plane.listen(listener, host, port, for_brokers)
+        except OSError as error:
+            raise _listen_error(listener, host, port, error) from None
+
+    def apply_image(self, delta: ImageDelta) -> None:
+        self._plane.apply_image(delta)
+
+    async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_leaders(specs))
+        return done.errors
+
+    async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_followers(specs))
+        return done.errors
+
+    def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        return self._plane.log_ends(partitions)
+
+    def set_isr(
+        self,
+        topic: str,
+        partition: int,
+        leader_epoch: int,
+        members: Sequence[int],
+        isr: Sequence[int],
+        is_held: bool,
+    ) -> bool:
+        return self._plane.set_isr(topic, partition, leader_epoch, members, isr, is_held)
+
+    def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
+        return [LaggingFollowers(*item) for item in self._plane.lagging_followers(max_lag_ms)]
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        self._plane.set_broker_epoch(epoch)
+
+    def set_replication_rates(
+        self, *, leader_bytes: int | None, follower_bytes: int | None
+    ) -> None:
+        self._plane.set_replication_rates(leader_bytes=leader_bytes, follower_bytes=follower_bytes)
+
+    async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
+        done: _core.PartitionsDone = await self._ticket(lambda: self._plane.stop_partitions(specs))
+        return done.errors
+
+    async def delete_records(
+        self, targets: Sequence[tuple[str, int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        done: _core.RecordsDeleted = await self._ticket(lambda: self._plane.delete_records(targets))
+        return done.results
+
+    def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+        return [LogStarts(*found) for found in self._plane.log_starts(partitions)]
+
+    async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
+        done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
+        return list(map(LogDirUsage._make, done.log_dirs))
+
+    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        done: _core.ReplicaDigestDone = await self._ticket(
+            lambda: self._plane.replica_digest(
+                topic, partition, asked.start, asked.end, max_bytes=asked.max_bytes
+            )
+        )
+        error, *found = done.digest
+        return ReplicaDigest._make((ErrorCode(error), *found))
+
+    def append_internal(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[NewRecord],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+        producer: Producer | None = None,
+    ) -> Awaitable[AppendResult]:
+        waiter = _Ticket(_append_result)
+        try:
+            ticket = self._plane.append_internal(
+                topic,
+                partition,
+                records,
+                timestamp_ms=timestamp_ms,
+                codec=codec,
+                expected_epoch=expected_epoch,
+                producer=producer,
+            )
+        except self._core.PlaneClosedError:
+            waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            # It stays until its event comes, whether anyone awaits it or not.
+            self._waiting[ticket] = waiter
+        return waiter
+
+    def append_commits(
+        self,
+        topic: str,
+        partition: int,
+        commits: Sequence[OffsetCommit],
+        *,
+        timestamp_ms: int,
+        codec: int,
+        expected_epoch: int,
+    ) -> CommitBatch | None:
+        try:
+            return self._plane.append_commits(
+                topic,
+                partition,
+                commits,
+                timestamp_ms=timestamp_ms,
+                codec=codec,
+                expected_epoch=expected_epoch,
+            )
+        except self._core.PlaneClosedError:
+            return None
+
+    def time_out_commits(self, commits: CommitBatch) -> None:
+        self._plane.time_out_commits(commits)
+
+    async def read_internal(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int
+    ) -> InternalRead:
+        done: _core.InternalReadDone = await self._ticket(
+            lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
+        )
+        batches = [_internal_batch(batch) for batch in done.batches]
+        return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
+
+    def reply(self, request_id: int, body: bytes) -> None:
+        self._plane.reply(request_id, body)
+
+    def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        self._plane.answer_heartbeat(heartbeat, error)
+
+    def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
+        self._plane.resume(request_id, errors)
+
+    def close_request(self, request_id: int) -> None:
+        self._plane.close_request(request_id)
+
+    def park(self, request_id: int) -> bool:
+        return self._plane.park(request_id)
+
+    def statistics(self) -> Mapping[str, int]:
+        return self._plane.statistics()
+
+    async def shutdown(self, grace_ms: int) -> bool:
+        done: _core.ShutdownDone = await self._ticket(lambda: self._plane.shutdown(grace_ms))
+        return done.clean
+
+    def abandon(self) -> None:
+        """The start failed: everything is as it was before, as far as this start made it."""
+        self._plane.abandon()
+
+    async def run(self, listener: PlaneListener) -> None:
+        descriptor = self._plane.event_fd()
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            events = self._plane.drain_events(EVENTS_PER_TURN_MAX)
+            began = monotonic()
+            for event in events:
+                try:
+                    self._dispatch(event, listener)
+                except Exception as error:
+                    log.error("event_failed", kind=type(event).__name__, exc_info=error)
+                if monotonic() - began > TURN_SECONDS:
+                    await trio.lowlevel.checkpoint()
+                    began = monotonic()
+
+    def _dispatch(self, event: _core.Event, listener: PlaneListener) -> None:
+        core = self._core
+        match event:
+            case core.Request():
+                listener.on_request(event)
+            case core.Heartbeat():
+                listener.on_heartbeat(event)
+            case core.OffsetCommit():
+                listener.on_offset_commit(event)
+            case core.TopicsMissing(request_id, topics, session):
+                listener.on_topics_missing(request_id, topics, session)
+            case core.ClientGone(request_id):
+                listener.on_client_gone(request_id)
+            case core.FollowerCaughtUp(topic, partition, epoch, broker, broker_epoch):
+                listener.on_follower_caught_up(topic, partition, epoch, broker, broker_epoch)
+            case core.FollowerLogStart(topic, partition):
+                listener.on_follower_log_start(topic, partition)
+            case core.LogDirFailed(path, reason, partitions):
+                listener.on_log_dir_failed(path, reason, partitions)
+            case core.Notice(name, fields, level):
+                listener.on_notice(name, fields, level)
+            case (
+                core.PartitionsDone()
+                | core.RecordsDeleted()
+                | core.LogDirsDescribed()
+                | core.InternalAppended()
+                | core.InternalReadDone()
+                | core.ReplicaDigestDone()
+                | core.ShutdownDone()
+            ):
+                waiter = self._waiting.pop(event.ticket, None)
+                if waiter is not None:
+                    waiter.complete(event)
+
+    async def _ticket(self, command: Callable[[], int]) -> Any:
+        """Issues the command and waits for its event (no turn hands it out before this one)."""
+        try:
+            ticket = command()
+        except self._core.PlaneClosedError:
+            # The broker is ending, and cancels whoever asked when the plane is done.
+            await trio.sleep_forever()
+        waiter = self._waiting[ticket] = _Ticket()
+        try:
+            return await waiter
+        finally:
+            self._waiting.pop(ticket, None)
+
+
+def _is_a_plane(plane: CorePlane) -> Plane:
+    return plane  # the type checker holds the class to the interface
+
+
+class _Ticket:
+    """A command under way; awaited, it gives what ``convert`` makes of its event."""
+
+    __slots__ = ("_convert", "_done", "outcome")
+
+    def __init__(self, convert: Callable[[Any], Any] | None = None) -> None:
+        self.outcome: Any = None
+        self._convert = convert
+        self._done: trio.Event | None = None
+
+    def complete(self, event: Any) -> None:
+        self.outcome = event if self._convert is None else self._convert(event)
+        if self._done is not None:
+            self._done.set()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Any:
+        if self.outcome is not None:
+            await trio.lowlevel.checkpoint()
+            return self.outcome
+        if self._done is None:
+            self._done = trio.Event()
+        await self._done.wait()
+        return self.outcome
+
+
+def _append_result(done: _core.InternalAppended) -> AppendResult:
+    return AppendResult(ErrorCode(done.error), done.base_offset)
+
+
+def _internal_batch(fields: Iterable[Any]) -> InternalBatch:
+    batch = InternalBatch._make(fields)
+    return batch._replace(records=list(map(InternalRecord._make, batch.records)))
+
+
+def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
+    from pathlib import Path
+
+    from pyrklog.base.diagnosis import lock_holder
+
+    holders = [lock_holder(Path(path) / ".lock") for path in log_dirs if path in message]
+    known = [holder for holder in holders if holder is not None]
+    return f"{message} (it is {known[0]})" if known else message
+
+
+def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
+    """Names the log directory, or the place for it, that this user may not change."""
+    import os
+    from pathlib import Path
+
+    for log_dir in map(Path, log_dirs):
+        place = next(one for one in (log_dir, *log_dir.parents) if one.exists() or not one.name)
+        inside = [place / ".lock", place / "meta.properties"] if place == log_dir else []
+        for path in (place, *inside):
+            if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                return ConfigError(
+                    f"Cannot open {path}: Permission denied.",
+                    fix="make it writable for this user, or choose another place with --data or "
+                    "log.dirs",
+                )
+    return None
+
+
+def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartError:
+    import errno
+
+    where = f"{host or '*'}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        from pyrklog.base.diagnosis import port_holder
+
+        return TemporaryError(
+            f"{where} is taken by {port_holder(port) or 'another program'}.",
+            fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
+        )
+    if error.errno is None:  # so is the error of a name that cannot be looked up
+        return ConfigError(
+            f"{host} is no name that can be resolved (listener {listener}): {error}.",
+            fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(
+            f"{where} is no address of this machine (listener {listener}).",
+            fix="listen on one of its own, or on 0.0.0.0 for all of them",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
+    return StartError(f"Cannot listen on {where}: {error}.")
+
+
+def api_table() -> Sequence[_core.ApiRow]:
+    """The APIs that the broker serves: key, name, versions, owner."""
+    from pyrklog import _core
+
+    return _core.api_table()

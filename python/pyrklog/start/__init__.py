@@ -1,0 +1,1 @@
+"""What a start looks at and says before the broker serves."""

@@ -1,0 +1,39 @@
+"""What a start that takes long has to say: lines are kept back until the broker is ready, which may
+be never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from pyrklog.base import logs
+from pyrklog.cluster.metadata import Metadata
+
+PATIENCE_SECONDS = 5.0
+
+log = logs.get_logger("broker")
+
+
+async def tell_slow_start(
+    ready: trio.Event, metadata: Metadata, controller_id: Callable[[], int]
+) -> None:
+    """Writes the lines that there are, and on from then, when the broker is not ready in time.
+
+    A broker of a cluster that has been told nothing by the controller says so: most often it is
+    registered without the listener that the other brokers reach each other by.
+    """
+    with trio.move_on_after(PATIENCE_SECONDS):
+        await ready.wait()
+        return
+    await trio.to_thread.run_sync(logs.load)
+    logs.ensure_configured()
+    if not metadata.image.brokers:
+        log.warning(
+            "waiting_for_controller",
+            controller=controller_id(),
+            listener=metadata.config.listeners.inter_broker,
+            fix="look at the controller's log; if it says that this broker's address is not known, "
+            "give this broker the listener that the others have in inter.broker.listener.name, or "
+            "another chroot if it is to be a cluster of its own",
+        )

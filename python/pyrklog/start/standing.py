@@ -1,0 +1,125 @@
+"""Whether log directories are those of a broker which is alone or of one in a cluster.
+
+What a member of a cluster acknowledges alone is lost when it follows again, and what a broker that
+is alone has is unknown to a cluster. So directories that were used in one way are refused in the
+other.
+
+Each log directory says where its broker keeps the metadata, in ``.pyrklog-metadata``:
+``{"version": 1, "kept": "zookeeper", "zookeeper.connect": …}`` or
+``{"version": 1, "kept": "embedded"}``. It is written before the broker registers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+from pyrklog.base.durable import replace_file
+from pyrklog.base.logs import get_logger
+from pyrklog.errors import ConfigError
+from pyrklog.metastore.database import DATABASE_NAME
+
+NOTE = ".pyrklog-metadata"
+_VERSION = 1
+_KEPT = "kept"
+_ADDRESS = "zookeeper.connect"
+_UNKNOWN = "HOST:PORT"
+
+log = get_logger("standing")
+
+
+def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | None) -> None:
+    """Raises :class:`ConfigError` where a directory is of the other kind. Writes nothing.
+
+    ``zookeeper`` is where the broker is to keep its metadata, ``None`` for the embedded store in
+    ``meta_dir``. What cannot be read is for those to tell who open the directory.
+    """
+    notes = _read(log_dirs)
+    if zookeeper is None:
+        _refuse_members([(file, address) for file, address in notes if address is not None])
+        return
+    alone = [file.parent for file, address in notes if address is None]
+    if alone:
+        _refuse_lone(alone[0], zookeeper)
+    if not notes and _has_store(meta_dir):
+        store = meta_dir / DATABASE_NAME
+        _refuse_lone(meta_dir, zookeeper, f"; if it has been in a cluster since, move {store} away")
+
+
+def is_member(log_dirs: Iterable[Path]) -> bool:
+    """Whether a directory is that of a broker in a cluster."""
+    return any(address is not None for _, address in _read(log_dirs))
+
+
+def _refuse_lone(path: Path, zookeeper: str, otherwise: str = "") -> NoReturn:
+    raise ConfigError(
+        f"{path} is that of a broker that is alone: ZooKeeper ({zookeeper}) knows nothing of its "
+        "topics.",
+        fix="start it without zookeeper.connect, or choose another directory with --data"
+        + otherwise,
+    )
+
+
+def _refuse_members(notes: list[tuple[Path, str]]) -> None:
+    if not notes:
+        return
+    file, address = notes[0]
+    files = " and ".join(str(file) for file, _ in notes)
+    raise ConfigError(
+        f"{file.parent} is that of a broker in a cluster ({address}): what it would acknowledge "
+        "alone is lost when it follows there again.",
+        fix=f"start it with --zookeeper {address}; to take this copy of the data out of the "
+        f"cluster for good, remove {files}",
+    )
+
+
+def _read(log_dirs: Iterable[Path]) -> list[tuple[Path, str | None]]:
+    files = [path / NOTE for path in log_dirs]
+    return [(file, address) for file in files for address in _addresses(file)]
+
+
+def _addresses(file: Path) -> list[str | None]:
+    """The ZooKeeper of a note, ``None`` for the embedded store; nothing where there is no note."""
+    try:
+        content = json.loads(file.read_bytes())
+        return [None if content[_KEPT] == "embedded" else str(content[_ADDRESS])]
+    except OSError:
+        return []
+    except (ValueError, KeyError, TypeError):
+        # Somebody has changed it. A member that starts alone does the greater harm.
+        return [_UNKNOWN]
+
+
+def _has_store(meta_dir: Path) -> bool:
+    try:
+        return (meta_dir / DATABASE_NAME).exists()
+    except OSError:
+        return False
+
+
+def note_standing(log_dirs: Iterable[Path], zookeeper: str | None) -> None:
+    """Notes in each directory where the broker keeps its metadata.
+
+    The caller has them locked. Where one cannot be written to, which a full disk is not to be
+    stopped by, the log says so.
+    """
+    if zookeeper is None:
+        kept = {"version": _VERSION, _KEPT: "embedded"}
+    else:
+        kept = {"version": _VERSION, _KEPT: "zookeeper", _ADDRESS: zookeeper}
+    content = json.dumps(kept).encode()
+    for file in (path / NOTE for path in log_dirs):
+        try:
+            if file.exists() and file.read_bytes() == content:
+                continue
+            replace_file(file, content)
+        except OSError as error:
+            log.warning("metadata_not_noted", file=str(file), reason=error.strerror)
+
+
+def forget_standing(log_dirs: Iterable[Path]) -> None:
+    """The directories are another broker's from now on. Raises OSError."""
+    for path in log_dirs:
+        (path / NOTE).unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+//! The lock of a partition.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{Partition, PartitionState};
+use crate::directory::Directory;
+
+/// What the lock guards, and the lock. When it is given back after a change, the partition's
+/// invariants are checked: nobody else sees a state that breaks one of them and serves.
+#[derive(Debug)]
+pub struct PartitionGuard<'a, D: Directory> {
+    partition: &'a Partition<D>,
+    state: MutexGuard<'a, PartitionState>,
+    is_changed: bool,
+}
+
+impl<D: Directory> Deref for PartitionGuard<'_, D> {
+    type Target = PartitionState;
+
+    #[inline]
+    fn deref(&self) -> &PartitionState {
+        &self.state
+    }
+}
+
+impl<D: Directory> DerefMut for PartitionGuard<'_, D> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut PartitionState {
+        self.is_changed = true;
+        &mut self.state
+    }
+}
+
+impl<D: Directory> Drop for PartitionGuard<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_changed
+            && let Some(reason) = self.state.check_once_more()
+        {
+            let partition = self.partition;
+            let dir = &*partition.dir;
+            self.state.count_unwritten(dir);
+            dir.partition_failed(&partition.topic.name, partition.index, reason);
+        }
+    }
+}
+
+impl<D: Directory> Partition<D> {
+    /// Takes the mutex.
+    #[inline]
+    pub fn lock(&self) -> PartitionGuard<'_, D> {
+        PartitionGuard {
+            partition: self,
+            state: self.state.lock(),
+            is_changed: false,
+        }
+    }
+
+    /// Gives the mutex back, and the partition to its directory's writer if there is something to
+    /// write: at once, or later where all of it lies in the block cache and it is not much.
+    pub fn unlock_and_write(self: &Arc<Self>, state: PartitionGuard<'_, D>) {
+        let flush_bytes = self.dir.flush_bytes();
+        self.unlock_and_write_from(state, flush_bytes);
+    }
+
+    /// The same, but nothing waits.
+    pub fn unlock_and_write_all(self: &Arc<Self>, state: PartitionGuard<'_, D>) {
+        self.unlock_and_write_from(state, 0);
+    }
+
+    fn unlock_and_write_from(
+        self: &Arc<Self>,
+        mut state: PartitionGuard<'_, D>,
+        flush_bytes: usize,
+    ) {
+        let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
+        // What is in the writer's hands he gives back, and looks again.
+        let Some(log) = ready else { return };
+        let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
+        if is_due && !state.queued {
+            state.queued = true;
+            drop(state);
+            self.dir.write(Arc::clone(self));
+        } else if !is_due && !state.queued && !state.queued_later {
+            state.queued_later = true;
+            drop(state);
+            self.dir.write_later(Arc::clone(self));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is true of a partition whenever its lock is given back, and before anyone is told that
+//! something is acknowledged or readable.
+//!
+//! A partition that breaks one of these is taken out of service: it is `Offline`, its log refuses
+//! everything, and its files stay as they are for the next start to recover. The broker's other
+//! partitions go on (design.md, section 7).
+
+use pyrklog_log::Log;
+use pyrklog_log::invariants::ensure;
+
+use super::health::Health;
+use super::{PartitionState, ProduceWaiter, Role};
+#[cfg(feature = "sim")]
+use pyrklog_base::injected_faults::{Fault, is_injected};
+
+impl PartitionState {
+    /// Checks what must be true after each transition. The cost grows with the number of replicas
+    /// only; for the log see [`Log::check_invariants`].
+    ///
+    /// # Errors
+    /// The invariant that is broken, in a sentence.
+    pub fn check_invariants(&mut self) -> Result<(), String> {
+        self.check_log_and_role()?;
+        self.check_waiters()
+    }
+
+    /// Whether an invariant was found broken.
+    pub fn has_failed(&self) -> bool {
+        self.health != Health::Sound
+    }
+
+    /// Whether somebody may be told what is acknowledged and readable. Takes the partition out of
+    /// service if not.
+    pub(super) fn is_sound(&mut self) -> bool {
+        if !self.has_failed()
+            && let Err(broken) = self.check_log_and_role()
+        {
+            self.fail(&broken);
+        }
+        !self.has_failed()
+    }
+
+    /// The check when the lock is given back: a sentence for the directory, once.
+    #[inline]
+    pub(super) fn check_once_more(&mut self) -> Option<String> {
+        if self.health == Health::Sound {
+            let broken = self.check_invariants().err()?;
+            self.fail(&broken);
+        }
+        match std::mem::replace(&mut self.health, Health::Told) {
+            Health::Broken(reason) => Some(reason),
+            Health::Sound | Health::Told => None,
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, broken: &str) {
+        let offsets = self.log.as_ref().map(Log::describe_offsets);
+        let reason = format!(
+            "{}-{} is taken out of service, since it broke an invariant: {broken} ({:?}, leader \
+             epoch {}, {})",
+            self.topic.name,
+            self.index,
+            self.role,
+            self.leader_epoch,
+            offsets.as_deref().unwrap_or("no log"),
+        );
+        if let Some(log) = &mut self.log {
+            log.poison(reason.clone());
+        }
+        if self.role != Role::Stopped {
+            self.role = Role::Offline;
+        }
+        self.health = Health::Broken(reason);
+        self.tell_fetches_later();
+    }
+
+    fn check_log_and_role(&mut self) -> Result<(), String> {
+        #[cfg(feature = "sim")]
+        if is_injected(Fault::HighWatermarkAboveGate) {
+            return Ok(());
+        }
+        let (checked, epoch) = (self.checked_epoch, self.leader_epoch);
+        ensure(checked <= epoch, || {
+            format!("the leader epoch fell from {checked} to {epoch}")
+        })?;
+        self.checked_epoch = epoch;
+        let Some(log) = &mut self.log else {
+            let is_without = !matches!(self.role, Role::Leader | Role::Follower);
+            return ensure(is_without, || "it has no log".to_owned());
+        };
+        log.check_invariants()?;
+        let end = log.log_end_offset();
+        match self.role {
+            Role::Leader => self.check_leader(end),
+            Role::Follower => ensure(self.leader.is_some(), || "it follows nobody".to_owned()),
+            Role::Loading | Role::Offline | Role::Stopped => Ok(()),
+        }
+    }
+
+    /// What a leader knows of its epoch and of its followers, where its log ends at `end`.
+    fn check_leader(&self, end: i64) -> Result<(), String> {
+        ensure(self.leader.is_none(), || {
+            format!("it leads and follows broker {:?}", self.leader)
+        })?;
+        ensure(self.led_since <= self.leader_epoch, || {
+            format!("it has led since epoch {}", self.led_since)
+        })?;
+        ensure(self.epoch_start <= end, || {
+            format!("its leader epoch starts at {}", self.epoch_start)
+        })?;
+        let (node_id, isr, members) = (self.node_id, &self.isr, &self.members);
+        ensure(isr.contains(&node_id), || {
+            format!("it leads and is not in sync: {isr:?}")
+        })?;
+        let is_known = |id: &i32| members.contains(id) && self.replicas.contains(id);
+        ensure(isr.iter().all(is_known), || {
+            let replicas = &self.replicas;
+            format!("of the replicas {replicas:?}, {isr:?} are in sync, {members:?} are waited for")
+        })?;
+        for follower in &self.followers {
+            ensure(follower.log_end_offset <= end, || {
+                let (id, reached) = (follower.id, follower.log_end_offset);
+                format!("replica {id} reaches {reached}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Those who wait for an acknowledgement wait for an offset that is in the log and that is not
+    /// acknowledged.
+    fn check_waiters(&self) -> Result<(), String> {
+        let (Role::Leader, Some(log)) = (self.role, &self.log) else {
+            return Ok(());
+        };
+        #[cfg(feature = "sim")]
+        if is_injected(Fault::HighWatermarkAboveGate) {
+            return Ok(());
+        }
+        let end = log.log_end_offset();
+        let waits_within = |first: Option<i64>, last: Option<i64>, mark: i64| {
+            ensure(
+                first.is_none_or(|first| first > mark) && last.is_none_or(|last| last <= end),
+                || format!("produce requests wait for {first:?} to {last:?} at {mark}"),
+            )
+        };
+        let gate = &self.gate_waiters;
+        let ends = |waiter: &ProduceWaiter| waiter.end_offset;
+        waits_within(
+            gate.first().map(ends),
+            gate.last().map(ends),
+            log.durable_end_offset(),
+        )?;
+        let high_watermark = log.high_watermark();
+        let replication = &self.replication_waiters;
+        waits_within(
+            replication.first().map(ends),
+            replication.last().map(ends),
+            high_watermark,
+        )?;
+        let (first, last) = self.internal.append_ends();
+        waits_within(first, last, high_watermark)?;
+        let (counted, unwritten) = (self.unwritten, log.unwritten());
+        ensure(
+            (counted.bytes, counted.heap_bytes) == (unwritten.bytes, unwritten.heap_bytes),
+            || format!("the directory counts {counted:?}, but there are {unwritten:?}"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Each invariant is seen to fail on a partition that breaks it, and what becomes of one that does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyrklog_log::disk::Disk;
+use pyrklog_log::disk::testing::MemDisk;
+use pyrklog_log::{BatchInfo, LogConfig, LogEnv, OpenRequest, OpenState, Origin, Unwritten};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::builder::BatchBuilder;
+
+use super::*;
+use crate::directory::Directory;
+use crate::internal_waiters::{AppendWaiter, Done};
+use crate::partition::{
+    FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
+};
+use pyrklog_control::api::Throttled;
+use pyrklog_control::image::TopicState;
+use pyrklog_control::outbox::Outbox;
+
+#[derive(Debug, Default)]
+struct Failures(Mutex<Vec<String>>);
+
+impl Directory for Failures {
+    fn flush_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    fn write(&self, _: Arc<Partition<Self>>) {}
+
+    fn write_later(&self, _: Arc<Partition<Self>>) {}
+
+    fn count(&self, _: Unwritten, _: Unwritten) {}
+
+    fn high_watermark_moved(&self) {}
+
+    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String) {
+        self.0.lock().push(format!("{topic}-{index}: {reason}"));
+    }
+}
+
+fn open_log() -> Log {
+    let memory = MemDisk::default();
+    memory.create_dir_all(Path::new("/data")).unwrap();
+    let opened = Log::open(OpenRequest {
+        env: LogEnv::new(Arc::new(memory), 16),
+        log_dir: Path::new("/data"),
+        topic: "t",
+        partition: 3,
+        topic_id: None,
+        config: Arc::new(LogConfig::default()),
+        state: OpenState::default(),
+        now_ms: 0,
+        producer_id_expiration_ms: i64::MAX,
+    });
+    opened.unwrap().0
+}
+
+fn append(state: &mut PartitionState, outbox: &mut Outbox) {
+    let mut builder = BatchBuilder::new();
+    builder.append(0, None, Some(b"x"));
+    let mut batch = builder.build();
+    let info = BatchInfo::parse(&batch).unwrap();
+    let log = state.log.as_mut().unwrap();
+    let appended = log.append(&mut batch, &info, Origin::Client, 5, 0).unwrap();
+    state.appended(&appended, &Failures::default(), outbox);
+}
+
+/// Broker 1 leads in epoch 5, broker 2 has fetched to offset 1, and there are two records that are
+/// not written.
+fn led() -> Partition<Failures> {
+    let topic = Topic::new(&TopicState {
+        name: Arc::from("t"),
+        id: [0; 16],
+        internal: false,
+        partitions: Vec::new(),
+        log_config: Arc::default(),
+        min_insync_replicas: 1,
+        throttled: Arc::new(Throttled::default()),
+    });
+    let partition = Partition::new(Arc::new(topic), 3, Arc::default(), 1);
+    let mut outbox = Outbox::new(1);
+    let mut state = partition.lock();
+    state.log = Some(open_log());
+    assert!(state.set_leadership(decision(5, &[1, 2], &[1, 2]), 0));
+    state.finish_transition();
+    append(&mut state, &mut outbox);
+    append(&mut state, &mut outbox);
+    state.follower_fetched(FollowerFetch {
+        connection: 1,
+        id: 2,
+        broker_epoch: 9,
+        offset: 1,
+        log_start_offset: 0,
+        session: None,
+        now_ms: 0,
+    });
+    assert_eq!(state.check_invariants(), Ok(()));
+    drop(state);
+    partition
+}
+
+fn decision<'a>(leader_epoch: i32, replicas: &'a [i32], isr: &'a [i32]) -> LeaderAndIsr<'a> {
+    LeaderAndIsr {
+        leader: None,
+        leader_epoch,
+        replicas,
+        isr,
+        is_held: false,
+    }
+}
+
+fn waiter(end_offset: i64) -> ProduceWaiter {
+    ProduceWaiter {
+        end_offset,
+        thread: 0,
+        index: 0,
+        token: 1,
+        sequence: 0,
+    }
+}
+
+/// What is said of a partition that was broken so.
+fn broken(damage: impl FnOnce(&mut PartitionState)) -> String {
+    let partition = led();
+    let mut state = partition.lock();
+    damage(&mut state);
+    state.check_invariants().unwrap_err()
+}
+
+#[test]
+fn roles_that_cannot_be() {
+    assert_eq!(broken(|state| state.log = None), "it has no log");
+    let told = broken(|state| state.leader = Some(2));
+    assert_eq!(told, "it leads and follows broker Some(2)");
+    let told = broken(|state| state.role = Role::Follower);
+    assert_eq!(told, "it follows nobody");
+    let told = broken(|state| state.leader_epoch = 4);
+    assert_eq!(told, "the leader epoch fell from 5 to 4");
+    let told = broken(|state| state.led_since = 6);
+    assert_eq!(told, "it has led since epoch 6");
+    let told = broken(|state| state.epoch_start = 3);
+    assert_eq!(told, "its leader epoch starts at 3");
+}
+
+#[test]
+fn replicas_that_cannot_be_in_sync() {
+    let told = broken(|state| state.isr = vec![2]);
+    assert_eq!(told, "it leads and is not in sync: [2]");
+    let told = "of the replicas [1, 2], [1, 3] are in sync, [1, 2] are waited for";
+    assert_eq!(broken(|state| state.isr = vec![1, 3]), told);
+    let told = "of the replicas [1, 2], [1, 2] are in sync, [1] are waited for";
+    assert_eq!(broken(|state| state.members = vec![1]), told);
+    let told = broken(|state| state.followers[0].log_end_offset = 3);
+    assert_eq!(told, "replica 2 reaches 3");
+}
+
+#[test]
+fn waiters_that_wait_for_what_is_not_to_come() {
+    type Damage = fn(&mut PartitionState);
+    let damages: [(Damage, &str); 4] = [
+        (
+            |state| assert!(state.gate_waiters.insert(waiter(3))),
+            "Some(3) to Some(3) at 0",
+        ),
+        (
+            |state| assert!(state.gate_waiters.insert(waiter(0))),
+            "Some(0) to Some(0) at 0",
+        ),
+        (
+            |state| assert!(state.replication_waiters.insert(waiter(3))),
+            "Some(3) to Some(3) at 0",
+        ),
+        (
+            |state| {
+                state.internal.add_append(AppendWaiter {
+                    done: Done::Ticket(1),
+                    base_offset: 0,
+                    end_offset: 0,
+                });
+            },
+            "Some(0) to Some(0) at 0",
+        ),
+    ];
+    for (damage, waiters) in damages {
+        assert_eq!(
+            broken(damage),
+            format!("produce requests wait for {waiters}")
+        );
+    }
+    let told = broken(|state| state.unwritten.bytes += 1);
+    assert!(told.starts_with("the directory counts"), "{told}");
+}
+
+/// The log has a bug of its own planted for that.
+#[test]
+#[cfg(feature = "sim")]
+fn what_is_broken_in_the_log_is_found() {
+    let told = broken(|state| state.log.as_mut().unwrap().force_high_watermark(2));
+    assert_eq!(told, "the high watermark is behind the durable end");
+}
+
+#[test]
+fn a_decision_that_contradicts_itself_changes_nothing() {
+    let partition = led();
+    let mut state = partition.lock();
+    assert!(!state.set_leadership(decision(6, &[1, 2], &[2]), 0));
+    assert!(!state.set_leadership(decision(6, &[1, 2], &[1, 3]), 0));
+    assert!(!state.set_isr(5, &[1, 2], &[2], false));
+    assert!(!state.set_isr(5, &[1], &[1, 2], false));
+    assert!(!state.set_isr(5, &[1, 3], &[1, 3], false));
+    assert_eq!((state.leader_epoch, &state.isr[..]), (5, &[1, 2][..]));
+}
+
+fn serves(state: &mut PartitionGuard<'_, Failures>) -> Result<(), ErrorCode> {
+    state.led().map(drop)
+}
+
+#[test]
+fn a_partition_that_breaks_one_is_taken_out_of_service_and_told_once() {
+    let partition = led();
+    let mut outbox = Outbox::new(1);
+    partition.lock().epoch_start = 7;
+    for _ in 0..2 {
+        let mut state = partition.lock();
+        assert_eq!(state.role, Role::Offline);
+        assert_eq!(serves(&mut state), Err(ErrorCode::KAFKA_STORAGE_ERROR));
+        assert!(state.log.as_ref().unwrap().poisoned().is_some());
+        assert!(!state.release(usize::MAX, &mut outbox));
+        assert!(
+            !state.is_reached(WaitFor::Gate, 0),
+            "nothing is acknowledged"
+        );
+        assert_eq!(state.unwritten, Unwritten::default(), "nor counted");
+    }
+    let told = partition.dir.0.lock();
+    let [told] = &told[..] else {
+        panic!("{told:?}")
+    };
+    let start = "t-3: t-3 is taken out of service, since it broke an invariant: its leader epoch \
+                 starts at 7 (Leader, leader epoch 5, log start 0, ";
+    assert!(told.starts_with(start), "{told}");
+}
+
+#[test]
+fn it_acknowledges_nothing_from_the_moment_on_in_which_it_is_broken() {
+    let partition = led();
+    let mut outbox = Outbox::new(1);
+    let mut state = partition.lock();
+    let waits = state.wait_for(WaitFor::Gate, waiter(2));
+    assert!(waits);
+    let log = state.log.as_mut().unwrap();
+    let mut job = log.take_writes().unwrap();
+    let result = job.execute();
+    assert!(log.complete_writes(job, result).gate_moved);
+    state.led_since = 6;
+    assert!(!state.release(usize::MAX, &mut outbox));
+    assert_eq!(state.waiting().0, 1);
+    assert!(state.wait_for(WaitFor::Replication, waiter(1)));
+}
+
+#[test]
+fn one_that_is_only_looked_at_is_not_checked() {
+    let partition = led();
+    partition.state.lock().epoch_start = 7;
+    assert_eq!(partition.lock().role, Role::Leader);
+    assert!(partition.dir.0.lock().is_empty());
+}

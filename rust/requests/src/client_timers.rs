@@ -1,0 +1,90 @@
+//! What the requests of a client may be late with.
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::delayed::Delayed;
+use crate::outcome::Close;
+use crate::produce::back_pressure;
+use crate::produce::delayed::PendingProduce;
+use crate::resume;
+use pyrklog_base::ids::NEVER_MS;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientTimer {
+    /// A produce request that waits for its acknowledgement (`timeout.ms`).
+    Produce,
+    /// A fetch that waits for records or for readers (`max.wait.ms`).
+    Fetch,
+    /// A look-up of offsets by readers.
+    ListOffsets,
+    /// A produce request that waits for its log directory.
+    BackPressure,
+}
+
+const ALL: [ClientTimer; 4] = [
+    ClientTimer::Produce,
+    ClientTimer::Fetch,
+    ClientTimer::ListOffsets,
+    ClientTimer::BackPressure,
+];
+
+impl ClientTimer {
+    /// When it is due, monotonic milliseconds; [`NEVER_MS`] while it is not set.
+    fn due_ms(self, client: &Client) -> i64 {
+        match (self, &client.delayed) {
+            (ClientTimer::Produce, _) => {
+                let pending = client.produces.pending.iter();
+                let waiting = pending.filter(|produce| !produce.is_done());
+                let first_ms = waiting.map(|produce| produce.deadline_ms).min();
+                first_ms.unwrap_or(NEVER_MS)
+            }
+            (ClientTimer::Fetch, Some(Delayed::Fetch(work))) => work.due_ms(),
+            (ClientTimer::ListOffsets, Some(Delayed::ListOffsets(work))) => work.due_ms(),
+            (ClientTimer::Fetch | ClientTimer::ListOffsets, _) => NEVER_MS,
+            (ClientTimer::BackPressure, _) => back_pressure::due_ms(client),
+        }
+    }
+
+    /// What happens when it is due; an error closes the connection.
+    fn fire(self, cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+        match self {
+            ClientTimer::Produce => {
+                let now_ms = cx.now.mono_ms;
+                let is_due = |produce: &&mut PendingProduce| produce.deadline_ms <= now_ms;
+                let due = client.produces.pending.iter_mut().filter(is_due);
+                due.for_each(PendingProduce::time_out);
+                Ok(())
+            }
+            ClientTimer::Fetch => resume::look_at_fetch(cx, client),
+            ClientTimer::ListOffsets => resume::look_at_list_offsets(cx, client),
+            ClientTimer::BackPressure => {
+                back_pressure::expire(cx, client);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The earliest deadline of a client, monotonic milliseconds; [`NEVER_MS`] for none.
+pub fn due_ms(client: &Client) -> i64 {
+    let due_ms = ALL.map(|timer| timer.due_ms(client));
+    due_ms.into_iter().min().unwrap_or(NEVER_MS)
+}
+
+/// A timer of the client is due: what has run out of time is answered, and the next one is set.
+///
+/// # Errors
+/// The connection has to be closed.
+pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    client.timer_ms = NEVER_MS;
+    for timer in ALL {
+        if timer.due_ms(client) <= cx.now.mono_ms {
+            timer.fire(cx, client)?;
+        }
+    }
+    let next_ms = due_ms(client);
+    cx.timers
+        .want(client.context.token, next_ms, &mut client.timer_ms);
+    Ok(())
+}

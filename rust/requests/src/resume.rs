@@ -1,0 +1,166 @@
+//! What brings a client's delayed requests on: news of partitions, readers, validators, followers, the
+//! control plane and the clock.
+
+use crate::carry_out::carry_out;
+use crate::client::Client;
+use crate::client_context::ClientContext;
+use crate::cold_reads::FetchJob;
+use crate::context::Context;
+use crate::delayed::Delayed;
+use crate::fetch::delayed::FetchWork;
+use crate::handled::Outcome;
+use crate::list_offsets::delayed::LookUpJob;
+use crate::out_queue::OutQueue;
+use crate::outcome::{Close, Hold};
+use crate::produce::back_pressure;
+use crate::produce::validators::ValidateJob;
+use crate::{admission, control_replies, fetch, list_offsets, produce};
+
+/// A partition of what waits has news, or wants the next fetch.
+///
+/// # Errors
+/// A reply that the protocol cannot carry; so of all functions here.
+pub fn wake(
+    cx: &mut Context,
+    client: &mut Client,
+    wait: u64,
+    must_answer: bool,
+) -> Result<(), Close> {
+    match &mut client.delayed {
+        Some(Delayed::Fetch(work)) if work.is_waiting(wait) => {
+            work.end_wait();
+            work.must_answer |= must_answer;
+            go_on_fetching(cx, client, fetch::advance)
+        }
+        Some(Delayed::ListOffsets(work)) => {
+            match list_offsets::wake(cx, &client.context, work, wait) {
+                true => list_now(cx, client),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The time of the fetch may be over; else it notes when it will be.
+pub fn look_at_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::Fetch(work)) = &mut client.delayed
+        && work.is_over(&cx.services.readers, cx.now.mono_ms)
+    {
+        finish_fetch(cx, client)?;
+    }
+    Ok(())
+}
+
+/// Followers have not confirmed in time, or readers have not looked up: the client is to ask again
+/// for those partitions.
+pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::ListOffsets(work)) = &mut client.delayed {
+        work.forget_doubts(client.context.token);
+        work.doubtful.clear();
+        if work.is_done() || work.deadline_ms <= cx.now.mono_ms {
+            list_now(cx, client)?;
+        }
+    }
+    Ok(())
+}
+
+/// A fetch that waits is answered with what there is now; what readers still have is given up.
+pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::Fetch(work)) = &mut client.delayed {
+        work.end_wait();
+        work.give_up();
+        go_on_fetching(cx, client, fetch::advance)?;
+    }
+    Ok(())
+}
+
+/// A reader has done the reads of one queue.
+pub fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
+    if let Some(Delayed::Fetch(work)) = &mut client.delayed
+        && work.take_back(job)
+    {
+        go_on_fetching(cx, client, fetch::finish_reading)?;
+    }
+    Ok(())
+}
+
+type GoOn =
+    fn(&mut Context, &ClientContext, Box<FetchWork>, &mut OutQueue) -> Result<Outcome, Close>;
+
+fn go_on_fetching(cx: &mut Context, client: &mut Client, go_on: GoOn) -> Result<(), Close> {
+    if let Some(Delayed::Fetch(work)) = client.delayed.take() {
+        let handled = go_on(cx, &client.context, work, &mut client.out);
+        carry_out(cx, client, handled.map_err(Into::into))?;
+    }
+    Ok(())
+}
+
+/// A reader has looked up times.
+pub fn times_looked_up(
+    cx: &mut Context,
+    client: &mut Client,
+    job: &LookUpJob,
+) -> Result<(), Close> {
+    if let Some(Delayed::ListOffsets(work)) = &mut client.delayed
+        && work.take_back(job)
+    {
+        list_now(cx, client)?;
+    }
+    Ok(())
+}
+
+fn list_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    if let Some(Delayed::ListOffsets(work)) = client.delayed.take() {
+        list_offsets::respond(cx, &client.context, &work, &mut client.out)?;
+    }
+    Ok(())
+}
+
+/// The validators are done with a request.
+pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<(), Close> {
+    let Some(Delayed::Validating(validating)) = &client.delayed else {
+        return Ok(());
+    };
+    if validating.wait != job.work.wait {
+        return Ok(());
+    }
+    if let Some(Delayed::Validating(validating)) = client.delayed.take() {
+        let (who, queue) = (&client.context, &mut client.produces);
+        let handled = produce::finish_validating(cx, who, queue, &validating, job);
+        carry_out(cx, client, handled)?;
+    }
+    Ok(())
+}
+
+/// What held a client's input back may be gone.
+pub fn unblock(client: &mut Client) {
+    if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+        client.has_turn |= client.hold == Some(Hold::ControlFull);
+        client.hold = None;
+    }
+}
+
+/// The connection is gone: nothing waits for it any more, and what it held is free.
+pub fn end(cx: &Context, client: &mut Client) {
+    let token = client.context.token;
+    if !client.context.hung_up {
+        control_replies::tell_gone(&cx.services, client);
+    }
+    match client.delayed.take() {
+        Some(Delayed::Fetch(work)) => fetch::abandon(cx, *work),
+        Some(Delayed::ListOffsets(work)) => work.forget_doubts(token),
+        _ => {}
+    }
+    for produce in &client.produces.pending {
+        produce.forget_waiters();
+    }
+    let place = cx.place_of(&client.context);
+    if client.hold == Some(Hold::ControlFull) {
+        cx.services.channel.forget(place);
+    }
+    control_replies::pass_unused_turn(&cx.services, client);
+    back_pressure::forget(client, place);
+    admission::forget(cx, client);
+    cx.services.budget.release(client.context.id);
+}

@@ -1,0 +1,137 @@
+"""An exception while an event is handled is the end of that event only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.handlers.events import EventHandler
+from pyrklog.protocol.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pyrklog.protocol.registry import find_api
+from pyrklog.testing.fake_plane import FakePlane, FakeRequest
+from tests.unit.handlers.fake_service import FakeService, make_handlers
+
+COMMIT = 8
+
+
+class Broken:
+    """Handlers of which those named in ``failing`` raise."""
+
+    def __init__(self, failing: dict[str, Exception]) -> None:
+        self.asked: list[str] = []
+        self._failing = failing
+        self._real = make_handlers(FakeService())
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*arguments: Any) -> Any:
+            self.asked.append(name)
+            if name in self._failing:
+                raise self._failing[name]
+            return getattr(self._real, name)(*arguments)
+
+        return ask
+
+
+class BrokenReplication:
+    """Raises at whatever it is told."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def handler_of(
+    plane: FakePlane, handlers: Any, nursery: trio.Nursery, *, is_loaded: bool = True
+) -> EventHandler:
+    nothing: Any = None
+    replication: Any = BrokenReplication()
+    events = EventHandler(
+        node_id=1,
+        plane=plane,
+        store=nothing,
+        service=nothing,
+        replication=replication,
+        load_handlers=lambda: handlers,
+        log_dir_count=2,
+        on_all_log_dirs_failed=lambda: None,
+        nursery=nursery,
+    )
+    if is_loaded:
+        events.preload()
+    return events
+
+
+def commit_request() -> Any:
+    offsets = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 7)])]
+    body = find_api(COMMIT).encode_request(OffsetCommitRequest("g", topics=offsets), 2)
+    return FakeRequest(5, COMMIT, 2, body)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("half of it has happened"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (
+            ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group is set aside"),
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_a_commit_that_fails_half_way_is_not_run_again(
+    error: Exception, code: ErrorCode, is_loaded: bool
+) -> None:
+    handlers = Broken({"commit_as_member": error})
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        events = handler_of(plane, handlers, nursery, is_loaded=is_loaded)
+        events.on_offset_commit(commit_request())
+    assert handlers.asked == ["commit_as_member", "error_reply"]
+    answer = find_api(COMMIT).decode_response(plane.replies[5], 2)
+    assert answer.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_a_heartbeat_that_fails_half_way_is_not_run_again(is_loaded: bool) -> None:
+    handlers = Broken({"heartbeat": RuntimeError("half of it has happened")})
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        events = handler_of(plane, handlers, nursery, is_loaded=is_loaded)
+        events.on_heartbeat(commit_request())
+    assert handlers.asked == ["heartbeat", "error_reply"]
+    assert list(plane.replies) == [5]
+
+
+async def test_a_commit_that_the_fast_path_leaves_is_run_the_other_way_once() -> None:
+    handlers: Any = Broken({})
+    handlers.commit_as_member = lambda commit: False
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        handler_of(plane, handlers, nursery).on_offset_commit(commit_request())
+    assert handlers.asked.count("begin") == 1
+    assert list(plane.replies) == [5]
+
+
+async def test_what_raises_in_an_event_does_not_end_the_broker() -> None:
+    failure = RuntimeError("a bug")
+    handlers = Broken(dict.fromkeys(("begin", "heartbeat", "error_reply"), failure))
+    async with trio.open_nursery() as nursery:
+        plane = FakePlane()
+        events = handler_of(plane, handlers, nursery)
+        events.on_request(commit_request())
+        assert plane.closed == [5]
+        events.on_heartbeat(commit_request())
+        assert plane.closed == [5, 5]
+        events.on_topics_missing(6, ["t"], commit_request().session)
+        events.on_follower_caught_up("t", 0, 1, 2, 3)
+        events.on_log_dir_failed("/a", "Input/output error", [("t", 0)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert plane.resumed == {6: {"t": ErrorCode.UNKNOWN_SERVER_ERROR}}
+        assert len(events._waiting) == 0

@@ -1,0 +1,255 @@
+"""From what the plane says of followers to requests for the controller, and back."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from pyrklog.cluster.requests import (
+    AlterPartitionResponse,
+    IsrChange,
+    IsrChangeResult,
+    PartitionInfo,
+    TopicPartition,
+)
+from pyrklog.errors import ErrorCode
+from pyrklog.plane.dataplane import LaggingFollowers
+from pyrklog.plane.values import LeaderSpec
+from pyrklog.replication.isr import Proposal
+from pyrklog.replication.isr_manager import IsrManager
+from pyrklog.testing.fake_plane import FakePlane
+
+ME, OTHER, THIRD = 1, 2, 3
+ID = b"i" * 16
+KEY = ("t", 0)
+
+
+class Bench:
+    """A keeper over a plane that leads t-0 in epoch 5."""
+
+    def __init__(self, isr: tuple[int, ...] = (ME,)) -> None:
+        self.plane = FakePlane()
+        self.live = {ME, OTHER, THIRD}
+        self.proposed = 0
+        self.keeper = IsrManager(
+            ME,
+            self.plane,
+            live_brokers=lambda: self.live,
+            broker_epoch=lambda: 100,
+            on_proposed=self._proposed,
+        )
+        self.lead(isr, 5, 8)
+
+    def _proposed(self) -> None:
+        self.proposed += 1
+
+    def lead(
+        self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, recovery_state: int = 0
+    ) -> None:
+        replicas = (ME, OTHER, THIRD)
+        self.plane.led[KEY] = LeaderSpec("t", 0, leader_epoch, replicas, isr, False)
+        info = PartitionInfo(
+            0,
+            1,
+            ME,
+            leader_epoch,
+            isr,
+            partition_epoch,
+            replicas,
+            (),
+            (),
+            (),
+            is_new=False,
+            recovery_state=recovery_state,
+        )
+        self.keeper.leads("t", ID, info)
+
+    def told(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What the plane was told last: members, written."""
+        return self.plane.isrs.pop(KEY)
+
+    def answer(self, asked: Mapping[TopicPartition, Proposal], result: IsrChangeResult) -> bool:
+        return self.keeper.take(asked, AlterPartitionResponse(ErrorCode.NONE, [result]))
+
+
+def written(*isr: int, partition_epoch: int = 9, leader_epoch: int = 5) -> IsrChangeResult:
+    return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, partition_epoch)
+
+
+def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert bench.proposed == 1
+    assert bench.told() == ((ME, OTHER), (ME,))
+    asked = bench.keeper.proposals
+    request = bench.keeper.request(asked)
+    assert (request.broker, request.broker_epoch) == (ME, 100)
+    assert request.changes == [IsrChange(ID, 0, 5, 8, [(ME, 100), (OTHER, 77)], 0)]
+    assert bench.answer(asked, written(ME, OTHER))
+    assert bench.told() == ((ME, OTHER), (ME, OTHER))
+    assert not bench.keeper.proposals
+
+
+def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
+    """Nothing is heard of a member's epoch after it has joined."""
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert bench.answer(bench.keeper.proposals, written(ME, OTHER))
+    bench.keeper.caught_up(KEY, 5, THIRD, 88)
+    change = bench.keeper.request(bench.keeper.proposals).changes[0]
+    assert change.isr == [(ME, 100), (OTHER, -1), (THIRD, 88)]
+
+
+def test_who_is_not_known_to_live_is_asked_for_later_all_the_same() -> None:
+    """The controller knows better: what it told of the live brokers may have come out of order."""
+    bench = Bench()
+    bench.live.discard(OTHER)
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert not bench.keeper.proposals
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.proposals[KEY].isr == (ME, OTHER)
+
+
+def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
+    bench = Bench()
+    bench.plane.refuses_isrs = True
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert not bench.keeper.proposals
+    assert bench.proposed == 0
+    bench.plane.refuses_isrs = False
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert bench.told() == ((ME, OTHER), (ME,))
+
+
+def test_who_falls_behind_counts_until_it_is_written() -> None:
+    bench = Bench((ME, OTHER, THIRD))
+    bench.plane.lagging = [LaggingFollowers("t", 0, 5, [THIRD]), LaggingFollowers("x", 0, 1, [2])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.told() == ((ME, OTHER, THIRD), (ME, OTHER, THIRD))
+    asked = bench.keeper.proposals
+    assert asked[KEY].isr == (ME, OTHER)
+    assert bench.keeper.request(asked).changes[0].isr == [(ME, 100), (OTHER, -1)]
+    assert bench.answer(asked, written(ME, OTHER))
+    assert bench.told() == ((ME, OTHER), (ME, OTHER))
+
+
+def test_one_change_at_a_time() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    asked = bench.keeper.proposals
+    bench.keeper.caught_up(KEY, 5, THIRD, 78)
+    assert bench.keeper.proposals == asked
+
+
+def test_news_of_another_epoch_or_partition_mean_nothing() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 4, OTHER, 77)
+    bench.keeper.caught_up(("u", 0), 5, OTHER, 77)
+    bench.plane.lagging = [LaggingFollowers("t", 0, 4, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert not bench.keeper.proposals
+
+
+def test_one_that_is_not_known_to_live_waits_for_that() -> None:
+    bench = Bench()
+    bench.live = {ME}
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    assert not bench.keeper.proposals
+    assert KEY not in bench.plane.isrs
+    bench.live = {ME, OTHER}
+    bench.keeper.brokers_changed()
+    assert bench.told() == ((ME,), (ME,)), "the plane will say it again"
+    bench.keeper.brokers_changed()
+    assert KEY not in bench.plane.isrs
+
+
+@pytest.mark.parametrize(
+    ("error", "members", "is_asked_again"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, (ME,), False),
+        (ErrorCode.INVALID_UPDATE_VERSION, (ME, OTHER), False),
+        (ErrorCode.FENCED_LEADER_EPOCH, (ME, OTHER), False),
+    ],
+)
+def test_a_refusal(error: ErrorCode, members: tuple[int, ...], is_asked_again: bool) -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    bench.told()
+    asked = bench.keeper.proposals
+    assert not bench.answer(asked, IsrChangeResult(ID, 0, error)), "a pause"
+    assert bench.told() == (members, (ME,))
+    assert bool(bench.keeper.proposals) is is_asked_again
+
+
+def test_an_error_that_may_pass_is_asked_again() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    asked = bench.keeper.proposals
+    assert not bench.answer(asked, IsrChangeResult(ID, 0, ErrorCode.NOT_CONTROLLER))
+    assert bench.keeper.proposals == asked
+    refused = AlterPartitionResponse(ErrorCode.STALE_BROKER_EPOCH, [])
+    assert not bench.keeper.take(asked, refused)
+    assert not bench.keeper.take(asked, AlterPartitionResponse(ErrorCode.NONE, []))
+    assert bench.keeper.proposals == asked
+
+
+def test_an_answer_that_a_new_epoch_has_overtaken_means_nothing() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    asked = bench.keeper.proposals
+    bench.lead((ME, THIRD), 6, 9)
+    bench.plane.isrs.clear()
+    assert bench.answer(asked, written(ME, OTHER))
+    assert KEY not in bench.plane.isrs
+    bench.keeper.caught_up(KEY, 6, OTHER, 77)
+    assert bench.told() == ((ME, THIRD, OTHER), (ME, THIRD))
+
+
+def test_what_is_led_no_more_is_forgotten() -> None:
+    bench = Bench()
+    bench.keeper.caught_up(KEY, 5, OTHER, 77)
+    asked = bench.keeper.proposals
+    bench.keeper.leads_no_more(KEY)
+    assert not bench.keeper.proposals
+    assert bench.answer(asked, written(ME, OTHER))
+    bench.keeper.caught_up(KEY, 5, THIRD, 77)
+    assert not bench.keeper.proposals
+
+
+def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> None:
+    bench = Bench((ME, OTHER))
+    bench.plane.lagging = [LaggingFollowers("t", 0, 5, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.told() == ((ME, OTHER), (ME, OTHER))
+    assert not bench.plane.held[KEY]
+    bench.answer(bench.keeper.proposals, written(ME)._replace(eligible=(OTHER,)))
+    assert bench.told() == ((ME,), (ME,))
+    assert bench.plane.held[KEY]
+    bench.keeper.caught_up(KEY, 5, THIRD, 88)
+    assert bench.told() == ((ME, THIRD), (ME,))
+    assert bench.plane.held[KEY], "who is about to join helps nobody yet"
+    bench.answer(bench.keeper.proposals, written(ME, THIRD, partition_epoch=10))
+    assert not bench.plane.held[KEY]
+
+
+def test_whom_others_have_joined_is_recovered_also_when_it_is_alone_again() -> None:
+    """Otherwise nobody who leaves would be eligible: a later election could lose records."""
+    bench = Bench()
+    bench.lead((ME,), 6, 9, recovery_state=1)
+    bench.keeper.caught_up(KEY, 6, OTHER, 77)
+    joining = bench.keeper.proposals
+    assert bench.keeper.request(joining).changes[0].recovery_state == 0
+    bench.answer(joining, written(ME, OTHER, partition_epoch=10, leader_epoch=6))
+    bench.plane.lagging = [LaggingFollowers("t", 0, 6, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.request(bench.keeper.proposals).changes == [
+        IsrChange(ID, 0, 6, 10, [(ME, 100)], 0)
+    ]
+
+
+def test_a_leader_that_is_told_of_its_recovery_says_so_no_more() -> None:
+    bench = Bench((ME, OTHER))
+    bench.lead((ME,), 6, 9, recovery_state=1)
+    bench.lead((ME, OTHER), 7, 10)
+    bench.plane.lagging = [LaggingFollowers("t", 0, 7, [OTHER])]
+    bench.keeper.look_for_laggards(1000)
+    assert bench.keeper.request(bench.keeper.proposals).changes[0].recovery_state == 0

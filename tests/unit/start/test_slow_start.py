@@ -1,0 +1,57 @@
+"""A start that takes long says what it has to say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pyrklog.base import logs
+from pyrklog.start import slow_start
+from pyrklog.start.slow_start import tell_slow_start
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done to the log, in order."""
+    done: list[str] = []
+    monkeypatch.setattr(logs, "load", lambda: done.append("load"))
+    monkeypatch.setattr(logs, "ensure_configured", lambda: done.append("configured"))
+    warns = SimpleNamespace(warning=lambda event, **_: done.append(event))
+    monkeypatch.setattr(slow_start, "log", warns)
+    return done
+
+
+def _metadata(*brokers: object) -> Any:
+    listeners = SimpleNamespace(inter_broker="PLAINTEXT")
+    return SimpleNamespace(
+        image=SimpleNamespace(brokers=brokers), config=SimpleNamespace(listeners=listeners)
+    )
+
+
+async def test_a_broker_that_hears_nothing_says_so(
+    configured: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    await tell_slow_start(trio.Event(), _metadata(), lambda: 3)
+    assert configured == ["load", "configured", "waiting_for_controller"]
+
+
+async def test_a_broker_that_waits_for_its_logs_writes_what_there_is(
+    configured: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    await tell_slow_start(trio.Event(), _metadata(1), lambda: 3)
+    assert configured == ["load", "configured"]
+
+
+async def test_a_broker_that_is_ready_in_time_has_nothing_to_add(
+    configured: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    ready = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tell_slow_start, ready, _metadata(), lambda: 3)
+        await trio.sleep(slow_start.PATIENCE_SECONDS - 0.1)
+        ready.set()
+    assert configured == []

@@ -1,0 +1,108 @@
+"""Log directories are those of a broker which is alone, or of one in a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from pyrklog.errors import ConfigError
+from pyrklog.metastore.database import DATABASE_NAME
+from pyrklog.start.standing import NOTE, check_standing, forget_standing, is_member, note_standing
+
+ZOOKEEPER = "zk.example:2181/pyrklog"
+
+
+@pytest.fixture
+def log_dirs(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / "d1", tmp_path / "d2"]
+    for path in found:
+        path.mkdir()
+    return found
+
+
+def check(log_dirs: list[Path], zookeeper: str | None) -> None:
+    check_standing(log_dirs, log_dirs[0].parent / "meta", zookeeper)
+
+
+def test_what_is_new_may_become_either(log_dirs: list[Path]) -> None:
+    for paths in (log_dirs, [log_dirs[0] / "none"]):
+        check(paths, None)
+        check(paths, ZOOKEEPER)
+    assert not is_member(log_dirs)
+    assert [list(path.iterdir()) for path in log_dirs] == [[], []]
+
+
+def test_a_members_directories_are_refused_to_one_that_is_alone(log_dirs: list[Path]) -> None:
+    note_standing(log_dirs, ZOOKEEPER)
+    check(log_dirs, ZOOKEEPER)
+    assert is_member(log_dirs)
+    with pytest.raises(ConfigError) as refused:
+        check(log_dirs, None)
+    assert ZOOKEEPER in str(refused.value)
+    assert f"--zookeeper {ZOOKEEPER}" in str(refused.value.fix)
+    for path in log_dirs:
+        assert str(path / NOTE) in str(refused.value.fix)
+        (path / NOTE).unlink()
+    check(log_dirs, None)
+
+
+@pytest.mark.parametrize(("before", "after"), [(ZOOKEEPER, None), (None, ZOOKEEPER)])
+def test_a_directory_that_comes_with_others_is_known(
+    log_dirs: list[Path], before: str | None, after: str | None
+) -> None:
+    """Where the metadata directory lies follows from the first log directory."""
+    note_standing(log_dirs[1:], before)
+    check(log_dirs, before)
+    with pytest.raises(ConfigError):
+        check(log_dirs, after)
+
+
+def test_a_cluster_may_move_to_another_address(log_dirs: list[Path]) -> None:
+    note_standing(log_dirs, ZOOKEEPER)
+    check(log_dirs, "other:2181/pyrklog")
+    note_standing(log_dirs, "other:2181/pyrklog")
+    with pytest.raises(ConfigError, match="other:2181"):
+        check(log_dirs, None)
+    assert [path.name for path in log_dirs[0].iterdir()] == [NOTE]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"null", b"nonsense", b"\xff\xfe{"])
+def test_a_note_that_says_nothing_is_one_all_the_same(log_dirs: list[Path], content: bytes) -> None:
+    (log_dirs[0] / NOTE).write_bytes(content)
+    with pytest.raises(ConfigError):
+        check(log_dirs, None)
+    check(log_dirs, ZOOKEEPER)
+    note_standing(log_dirs, ZOOKEEPER)
+    with pytest.raises(ConfigError, match=r"zk\.example"):
+        check(log_dirs, None)
+
+
+def test_directories_of_one_that_is_alone_are_refused_to_a_member(log_dirs: list[Path]) -> None:
+    note_standing(log_dirs, None)
+    check(log_dirs, None)
+    assert not is_member(log_dirs)
+    with pytest.raises(ConfigError, match="alone"):
+        check(log_dirs, ZOOKEEPER)
+    forget_standing(log_dirs)
+    check(log_dirs, ZOOKEEPER)
+
+
+def test_a_store_without_notes_is_that_of_one_that_is_alone(log_dirs: list[Path]) -> None:
+    store = log_dirs[0].parent / "meta" / DATABASE_NAME
+    store.parent.mkdir()
+    store.touch()
+    check(log_dirs, None)
+    with pytest.raises(ConfigError) as refused:
+        check(log_dirs, ZOOKEEPER)
+    assert str(store) in str(refused.value.fix)
+    # It has been in a cluster since.
+    note_standing(log_dirs[:1], ZOOKEEPER)
+    check(log_dirs, ZOOKEEPER)
+
+
+def test_a_directory_that_cannot_be_written_to_stops_nothing(
+    log_dirs: list[Path],
+) -> None:
+    (log_dirs[0] / (NOTE + ".tmp")).mkdir()  # nobody writes to that, root neither
+    note_standing([log_dirs[0], log_dirs[1] / "none", log_dirs[1]], ZOOKEEPER)
+    assert not (log_dirs[0] / NOTE).exists()
+    assert (log_dirs[1] / NOTE).exists()
