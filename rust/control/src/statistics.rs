@@ -60,6 +60,8 @@ pub struct ThreadStatistics {
     pub worked_ns: Counter,
     /// Requests with very many elements.
     pub heavy_requests: Counter,
+    /// Partitions that fetches looked at, each time that they did.
+    pub fetch_looks: Counter,
     /// Connections closed because of what they sent.
     pub protocol_errors: Counter,
     /// Connections closed as idle.

@@ -249,6 +249,7 @@ impl DataPlane {
         self.network.image.store(Arc::clone(&image));
         self.network.unreachable_leaders.keep_known(&image);
         let held = self.network.registry.load();
+        let mut outbox = self.network.outbox();
         for name in &changed {
             let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
                 continue;
@@ -262,10 +263,17 @@ impl DataPlane {
                 if let Some(log) = &mut state.log {
                     log.set_config(Arc::clone(&topic.log_config));
                 }
+                // Fewer replicas may be enough for the high watermark now.
+                if state.release_replicated(&mut outbox) {
+                    partition.dir.syncer.high_watermark_moved();
+                }
+                state.tell_fetches_later();
+                drop(state);
                 let flush_ms = topic.log_config.flush_ms;
                 partition.dir.syncer.need_flush_ms(flush_ms);
             }
         }
+        outbox.deliver(&*self.network.logs);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         fetch_waiters += fetches;
         partitions += 1;
     }
-    let sessions = network.sessions.lock().statistics();
+    let sessions = network.sessions.statistics();
     let dirs = &network.dirs;
     let unwritten_bytes = dirs.iter().map(|dir| dir.unwritten_bytes()).sum();
     let muted = dirs.iter().map(|dir| dir.muted.depth(0).waiting).sum();
@@ -155,7 +155,7 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
 }
 
 /// Counters of the network threads, which are summed, by name.
-const OF_THREAD: [(&str, OfThread); 14] = [
+const OF_THREAD: [(&str, OfThread); 15] = [
     ("received_bytes", |of| &of.received_bytes),
     ("sent_bytes", |of| &of.sent_bytes),
     ("produced_bytes", |of| &of.produced_bytes),
@@ -165,6 +165,7 @@ const OF_THREAD: [(&str, OfThread); 14] = [
     ("fetched_bytes.window", |of| &of.fetched_bytes_window),
     ("fetched_bytes.inline", |of| &of.fetched_bytes_inline),
     ("heavy_requests", |of| &of.heavy_requests),
+    ("fetch_looks", |of| &of.fetch_looks),
     ("connections_moved", |of| &of.connections_moved),
     ("network_threads_worked_ns", |of| &of.worked_ns),
     ("connections_muted", |of| &of.muted),

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod directory;
+pub mod fetch_watch;
 pub mod hosted_partitions;
 pub mod internal_waiters;
 pub mod partition;

@@ -4,16 +4,16 @@
 //! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
 //! that is delivered after the mutex is released.
 
-mod fetch_waiters;
+mod fetch_watchers;
 mod guard;
 mod health;
 mod in_sync;
 mod invariants;
 mod produce_waiters;
 
-pub use crate::waiters::{DoubtWaiter, FetchWaiter, ProduceWaiter};
+pub use crate::waiters::{DoubtWaiter, ProduceWaiter};
 pub use guard::PartitionGuard;
-pub use in_sync::CONFIRMED_WITHIN_MS;
+pub use in_sync::{CONFIRMED_WITHIN_MS, FollowerFetch};
 pub use produce_waiters::WaitFor;
 
 use std::collections::BTreeSet;
@@ -25,6 +25,7 @@ use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
 use crate::directory::Directory;
+use crate::fetch_watch::{FetchWatcher, WatchKey};
 use crate::internal_waiters::InternalWaiters;
 use crate::replica_progress::{Follower, high_watermark};
 use pyrklog_base::hash::FastMap;
@@ -190,7 +191,7 @@ pub struct PartitionState {
     epoch_start: i64,
     gate_waiters: BTreeSet<ProduceWaiter>,
     replication_waiters: BTreeSet<ProduceWaiter>,
-    fetch_waiters: FastMap<Token, FetchWaiter>,
+    fetch_watchers: FastMap<WatchKey, FetchWatcher>,
     /// The control plane is to be told when a follower's log starts elsewhere.
     tells_log_starts: bool,
     /// Since when a consumer waits for the followers to confirm that this broker leads.
@@ -230,7 +231,7 @@ impl<D: Directory> Partition<D> {
             epoch_start: -1,
             gate_waiters: BTreeSet::new(),
             replication_waiters: BTreeSet::new(),
-            fetch_waiters: FastMap::default(),
+            fetch_watchers: FastMap::default(),
             tells_log_starts: false,
             doubt_ms: None,
             in_vain_since_ms: None,
@@ -340,7 +341,7 @@ impl PartitionState {
             let known = self.followers.iter().find(|follower| follower.id == id);
             // What a follower fetched in an older epoch says nothing about its log in this one.
             followers.push(match known {
-                Some(follower) if !is_new_epoch => *follower,
+                Some(follower) if !is_new_epoch => follower.clone(),
                 _ => Follower::new(id, now_ms),
             });
         }
@@ -386,6 +387,9 @@ impl PartitionState {
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
+        for follower in &mut self.followers {
+            follower.leader_grew();
+        }
         if appended.is_gated && self.release(appended.appended_bytes, outbox) {
             dir.high_watermark_moved();
         }
@@ -435,9 +439,8 @@ impl PartitionState {
             ),
         };
         let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
-        if self.role == Role::Follower {
-            follow_log_start(log, self.leader_log_start);
-        }
+        let starts_elsewhere =
+            self.role == Role::Follower && follow_log_start(log, self.leader_log_start);
         let reached = log.high_watermark();
         // A partition that cannot be right acknowledges nothing and shows nothing.
         if !self.is_sound() {
@@ -445,15 +448,16 @@ impl PartitionState {
         }
         self.acknowledge(durable_end_offset, reached, outbox);
         self.notify_fetches(new_bytes, has_grown, moved, outbox);
+        if starts_elsewhere {
+            self.tell_fetches_later();
+        }
         moved
     }
 }
 
-/// Only as far as it is known to be replicated.
-fn follow_log_start(log: &mut Log, leader_log_start: i64) {
+/// Only as far as it is known to be replicated; whether the log starts elsewhere now.
+fn follow_log_start(log: &mut Log, leader_log_start: i64) -> bool {
     let target = leader_log_start.min(log.high_watermark());
-    if target > log.log_start_offset() {
-        // A log that fails says so at its directory.
-        let _ = log.advance_log_start(target);
-    }
+    // A log that fails says so at its directory.
+    target > log.log_start_offset() && log.advance_log_start(target).is_ok()
 }

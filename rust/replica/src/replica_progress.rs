@@ -1,15 +1,58 @@
 //! What the leader knows of a partition's followers. No clock, no lock, no log.
 //!
 //! A follower is known by its fetches: everything below the offset that one asks for is durable in
-//! its log. Times are monotonic milliseconds.
+//! its log. A fetch of a session counts for all of its partitions, and names those that changed: so
+//! what it says of the others stands once for the session, in [`SessionFetches`].
+//! Times are monotonic milliseconds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::replica_selector::Candidate;
 
 /// Before any time.
 pub const NEVER_MS: i64 = i64::MIN;
 
+/// No connection has this number.
+const NO_CONNECTION: u64 = u64::MAX;
+
+/// The fetches of a follower's session, for partitions of which they say nothing new.
+#[derive(Debug)]
+pub struct SessionFetches {
+    /// As [`Follower`] has them of its own.
+    connection: AtomicU64,
+    fetched_ms: AtomicI64,
+    confirmed_ms: AtomicI64,
+}
+
+impl Default for SessionFetches {
+    fn default() -> SessionFetches {
+        SessionFetches {
+            connection: AtomicU64::new(NO_CONNECTION),
+            fetched_ms: AtomicI64::new(NEVER_MS),
+            confirmed_ms: AtomicI64::new(NEVER_MS),
+        }
+    }
+}
+
+impl SessionFetches {
+    /// The session fetches on a connection. To be called behind everything that the fetch says of
+    /// single partitions.
+    pub fn fetches(&self, connection: u64, now_ms: i64) {
+        if self.connection.swap(connection, Ordering::Relaxed) == connection {
+            let before_ms = self.fetched_ms.load(Ordering::Relaxed);
+            self.confirmed_ms.store(before_ms, Ordering::Relaxed);
+        }
+        self.fetched_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    fn fetched_ms(&self) -> i64 {
+        self.fetched_ms.load(Ordering::Relaxed)
+    }
+}
+
 /// One follower in one leader epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Follower {
     /// Broker id.
     pub id: i32,
@@ -19,17 +62,24 @@ pub struct Follower {
     pub log_start_offset: i64,
     /// The broker epoch that it fetches under, -1 unknown (KIP-903).
     pub broker_epoch: i64,
-    /// When it last had all that the leader had.
+    /// When it last had all that the leader had, as fetches that named the partition say.
     caught_up_ms: i64,
+    /// It has all that the leader has, and nothing was appended since it said so.
+    has_all: bool,
     /// When it last fetched, and where the leader's log ended then.
     fetched_ms: i64,
     leader_end: i64,
     /// The connection of its last fetch (`Connection::id`).
-    connection: Option<u64>,
+    connection: u64,
     /// When it fetched the time before on the same connection, [`NEVER_MS`] before it has fetched twice: it
     /// has sent its last fetch after the answer to that one, and followed this broker then. Fetches on two
     /// connections may both have lain about, while this broker stood still.
-    pub confirmed_ms: i64,
+    confirmed_ms: i64,
+    /// A session that has the partition: each of its fetches says the same as the last one that
+    /// named it.
+    session: Option<Arc<SessionFetches>>,
+    /// Since when it has.
+    in_session_since_ms: i64,
     /// The control plane was told that it may join the in-sync replicas.
     is_told: bool,
 }
@@ -44,10 +94,13 @@ impl Follower {
             log_start_offset: -1,
             broker_epoch: -1,
             caught_up_ms: now_ms,
+            has_all: false,
             fetched_ms: now_ms,
             leader_end: -1,
-            connection: None,
+            connection: NO_CONNECTION,
             confirmed_ms: NEVER_MS,
+            session: None,
+            in_session_since_ms: NEVER_MS,
             is_told: false,
         }
     }
@@ -61,20 +114,98 @@ impl Follower {
         broker_epoch: i64,
         now_ms: i64,
     ) {
-        if offset >= leader_end {
+        let confirmed_ms = match self.last_connection() == connection {
+            true => self.fetched_ms(),
+            false => self.confirmed_ms(),
+        };
+        self.caught_up_ms = self.caught_up_ms();
+        self.has_all = offset >= leader_end;
+        if self.has_all {
             self.caught_up_ms = now_ms;
         } else if self.leader_end >= 0 && offset >= self.leader_end {
             // It has all that there was at its last fetch: it was caught up then.
             self.caught_up_ms = self.caught_up_ms.max(self.fetched_ms);
         }
-        if self.connection == Some(connection) {
-            self.confirmed_ms = self.fetched_ms;
-        }
-        self.connection = Some(connection);
+        self.confirmed_ms = confirmed_ms;
+        self.connection = connection;
         self.log_end_offset = offset;
         self.broker_epoch = broker_epoch;
         self.fetched_ms = now_ms;
         self.leader_end = leader_end;
+    }
+
+    /// The fetch was one of this session, or of none. True where fetches of another one counted
+    /// so far, and do not any more.
+    pub fn join_session(&mut self, session: Option<&Arc<SessionFetches>>, now_ms: i64) -> bool {
+        if session.is_some_and(|session| self.is_in_session(session)) {
+            return false;
+        }
+        self.in_session_since_ms = now_ms;
+        let before = std::mem::replace(&mut self.session, session.cloned());
+        before.is_some()
+    }
+
+    /// Later fetches of this session say nothing of the partition; false where they did not before.
+    pub fn leave_session(&mut self, session: &Arc<SessionFetches>) -> bool {
+        let was_in = self.is_in_session(session);
+        if was_in {
+            self.confirmed_ms = self.confirmed_ms();
+            self.caught_up_ms = self.caught_up_ms();
+            (self.connection, self.fetched_ms) = (self.last_connection(), self.fetched_ms());
+            self.session = None;
+        }
+        was_in
+    }
+
+    /// Whether its last fetch was one of this session, which still has the partition.
+    pub fn is_in_session(&self, session: &Arc<SessionFetches>) -> bool {
+        let own = self.session.as_ref();
+        own.is_some_and(|own| Arc::ptr_eq(own, session))
+    }
+
+    /// Something was appended that it has not.
+    pub fn leader_grew(&mut self) {
+        if self.has_all {
+            self.caught_up_ms = self.caught_up_ms();
+            self.has_all = false;
+        }
+    }
+
+    fn last_connection(&self) -> u64 {
+        match &self.session {
+            Some(session) if session.fetched_ms() >= self.in_session_since_ms => {
+                session.connection.load(Ordering::Relaxed)
+            }
+            _ => self.connection,
+        }
+    }
+
+    /// When it last fetched.
+    fn fetched_ms(&self) -> i64 {
+        let session = self.session.as_ref();
+        session.map_or(self.fetched_ms, |session| {
+            session.fetched_ms().max(self.fetched_ms)
+        })
+    }
+
+    /// When it is known to have followed this broker last; see the field.
+    pub fn confirmed_ms(&self) -> i64 {
+        let session = self.session.as_ref();
+        let of_session = session.map(|session| session.confirmed_ms.load(Ordering::Relaxed));
+        match of_session {
+            Some(of_session) if of_session >= self.in_session_since_ms => {
+                of_session.max(self.confirmed_ms)
+            }
+            _ => self.confirmed_ms,
+        }
+    }
+
+    /// When it last had all that the leader had.
+    fn caught_up_ms(&self) -> i64 {
+        match self.has_all {
+            true => self.caught_up_ms.max(self.fetched_ms()),
+            false => self.caught_up_ms,
+        }
     }
 
     /// What a consumer may choose it by, if its log has the offset.
@@ -83,18 +214,18 @@ impl Follower {
         has_it.then_some(Candidate {
             broker: self.id,
             log_end_offset: self.log_end_offset,
-            caught_up_ms: self.caught_up_ms,
+            caught_up_ms: self.caught_up_ms(),
         })
     }
 
     /// Whether it has not been caught up for longer than `max_lag_ms`.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
-        self.log_end_offset < leader_end && now_ms - self.caught_up_ms > max_lag_ms
+        self.log_end_offset < leader_end && now_ms - self.caught_up_ms() > max_lag_ms
     }
 
     /// Whether it has not fetched for longer than `max_ms`.
     pub fn is_silent(&self, now_ms: i64, max_ms: i64) -> bool {
-        now_ms - self.fetched_ms > max_ms
+        now_ms - self.fetched_ms() > max_ms
     }
 
     /// Whether the control plane is to be told that its log reaches `needed`; once, until
@@ -209,15 +340,71 @@ mod tests {
     fn a_fetch_confirms_what_was_answered_before_it() {
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 0, 10, 7, 100);
-        assert_eq!(follower.confirmed_ms, NEVER_MS, "it may have lain about");
+        assert_eq!(follower.confirmed_ms(), NEVER_MS, "it may have lain about");
         follower.fetches(1, 0, 10, 7, 300);
-        assert_eq!(follower.confirmed_ms, 100);
+        assert_eq!(follower.confirmed_ms(), 100);
         follower.fetches(1, 0, 10, 7, 450);
-        assert_eq!(follower.confirmed_ms, 300);
+        assert_eq!(follower.confirmed_ms(), 300);
         follower.fetches(2, 0, 10, 7, 500);
-        assert_eq!(follower.confirmed_ms, 300, "both may have lain about");
+        assert_eq!(follower.confirmed_ms(), 300, "both may have lain about");
         follower.fetches(2, 0, 10, 7, 550);
-        assert_eq!(follower.confirmed_ms, 500);
+        assert_eq!(follower.confirmed_ms(), 500);
+    }
+
+    /// Fetches of one partition, either each by itself or as those of a session that names it at
+    /// the times in `named` only, say the same.
+    #[test]
+    fn a_session_says_of_what_it_does_not_name_what_single_fetches_say() {
+        let fetches = [(1, 100), (1, 300), (2, 450), (2, 700), (2, 720), (1, 900)];
+        for named in 0..1 << fetches.len() {
+            let session = Arc::new(SessionFetches::default());
+            let (mut single, mut in_session) = (Follower::new(2, 0), Follower::new(2, 0));
+            for (at, (connection, now_ms)) in fetches.into_iter().enumerate() {
+                single.fetches(connection, 10, 10, 7, now_ms);
+                if at == 0 || named >> at & 1 == 1 {
+                    in_session.fetches(connection, 10, 10, 7, now_ms);
+                    in_session.join_session(Some(&session), now_ms);
+                }
+                session.fetches(connection, now_ms);
+                let of =
+                    |one: &Follower| (one.confirmed_ms(), one.caught_up_ms(), one.fetched_ms());
+                assert_eq!(of(&in_session), of(&single), "{named:b} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_appended_ends_that_a_session_counts_as_caught_up() {
+        let session = Arc::new(SessionFetches::default());
+        let mut follower = Follower::new(2, 0);
+        follower.fetches(1, 10, 10, 7, 100);
+        follower.join_session(Some(&session), 100);
+        session.fetches(1, 100);
+        session.fetches(1, 600_000);
+        assert!(!follower.is_behind(11, 600_400, 500), "idle, and caught up");
+        follower.leader_grew();
+        session.fetches(1, 601_000);
+        assert!(!follower.is_behind(11, 600_500, 500));
+        assert!(follower.is_behind(11, 600_501, 500));
+        assert!(!follower.is_silent(601_100, 500), "it fetches, though");
+    }
+
+    #[test]
+    fn who_leaves_a_session_is_not_counted_with_it() {
+        let session = Arc::new(SessionFetches::default());
+        let mut follower = Follower::new(2, 0);
+        follower.fetches(1, 10, 10, 7, 100);
+        follower.join_session(Some(&session), 100);
+        session.fetches(1, 100);
+        session.fetches(1, 200);
+        follower.leave_session(&session);
+        session.fetches(1, 900);
+        assert_eq!(follower.confirmed_ms(), 100);
+        assert!(!follower.is_behind(11, 700, 500) && follower.is_behind(11, 701, 500));
+        // What a session did before it had the partition confirms nothing of it.
+        follower.fetches(1, 10, 10, 7, 1_000);
+        follower.join_session(Some(&session), 1_000);
+        assert_eq!(follower.confirmed_ms(), 200);
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl Context {
         }
     }
 
+    /// Of the image and of the hosted partitions: whoever has seen the same finds the same.
+    pub fn versions(&self) -> (u64, u64) {
+        (self.image.version(), self.held_version)
+    }
+
     /// Where answers for a client go.
     pub fn place_of(&self, client: &ClientContext) -> Place {
         Place {

@@ -27,16 +27,17 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::fetch::delayed::{FetchParams, FetchPart, FetchWork};
 use crate::fetch::read::{View, end_of_epoch};
-use crate::fetch::sessions::{FetchContext, Target};
+use crate::fetch::sessions::{FetchContext, Reader, Target};
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
-use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Token};
+use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_control::api::{CaughtUp, Event};
-use pyrklog_replica::partition::Role;
+use pyrklog_replica::fetch_watch::WatchTerms;
+use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
 use pyrklog_replica::replica_selector::nearest;
 use pyrklog_storage::log_dir::Partition;
 
@@ -68,19 +69,16 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         cx.fetch_request = request;
         return Err(halt);
     }
-    let begun = {
-        let mut fresh_id = || services.session_ids.positive();
-        let mut sessions = services.sessions.lock();
-        sessions.begin(
-            &request,
-            frame,
-            api_version,
-            &cx.image,
-            now_ms,
-            &mut fresh_id,
-        )
-    };
-    let context = match begun {
+    let mut fresh_id = || services.session_ids.positive();
+    let begun = services.sessions.begin(
+        &request,
+        frame,
+        api_version,
+        &cx.image,
+        now_ms,
+        &mut fresh_id,
+    );
+    let mut context = match begun {
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
@@ -91,7 +89,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let limit = cx.services.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let asker = Asker::of(cx, &request, frame, api_version);
-    let (parts, is_to_confirm) = find_parts(cx, client, &context, &asker);
+    let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &asker);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = FetchParams {
@@ -99,7 +97,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         correlation_id,
         replica: asker.replica.0,
         view: asker.view,
-        notify_high_watermark: asker.notify_high_watermark,
+        watch_terms: asker.watch_terms(),
         max_wait_ms,
         max_bytes,
         // More than may be sent cannot be waited for.
@@ -113,12 +111,9 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
 
 /// Lets a request go on, as far as its time and its memory are concerned.
 fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Result<(), Halt> {
-    let in_session = cx
-        .services
-        .sessions
-        .lock()
-        .partitions_of(request.session_id);
-    admission::admit_heavy(cx, client, in_session > heavy::PARTITIONS)?;
+    let sessions = &cx.services.sessions;
+    let due = sessions.due_of(request.session_id, cx.versions());
+    admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
     // What a session adds to the memory is bounded with the sessions.
     let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
     admission::admit_partitions(cx, client, partitions, each_bytes)
@@ -166,50 +161,104 @@ impl<'f> Asker<'f> {
             notify_high_watermark: by_rack && is_replica,
         }
     }
+
+    fn reader(&self, client: &ClientContext) -> Reader {
+        Reader {
+            principal: Arc::clone(&client.principal),
+            listener: Arc::clone(&client.listener),
+            replica: self.replica,
+            rack: self.rack.to_owned(),
+            terms: self.watch_terms(),
+            of_leader_only: self.view.of_leader_only,
+            understands_zstd: self.view.understands_zstd,
+        }
+    }
+
+    fn watch_terms(&self) -> WatchTerms {
+        WatchTerms {
+            isolation: self.view.isolation,
+            notify_high_watermark: self.notify_high_watermark,
+            by_rack: !self.rack.is_empty(),
+        }
+    }
 }
 
-/// The partitions, and whether a replica is to be answered at once, so that it fetches again.
+/// The partitions to look at, and whether a replica is to be answered at once, so that it fetches
+/// again.
 fn find_parts(
     cx: &mut Context,
     client: &ClientContext,
-    context: &FetchContext,
+    context: &mut FetchContext,
     asker: &Asker<'_>,
 ) -> (Vec<FetchPart>, bool) {
-    let Asker { replica, rack, .. } = *asker;
+    let is_as_found = |target: &Target, watched: &Arc<Partition>| {
+        let found = find_part(cx, target);
+        // Where racks are may have changed.
+        asker.rack.is_empty() && found.is_ok_and(|found| Arc::ptr_eq(found, watched))
+    };
+    context.open(asker.reader(client), cx.versions(), &cx.image, is_as_found);
+    #[cfg(debug_assertions)]
+    context.check_settled(|target, state| read::is_news(state, target, asker.view));
     // As for the question: both are dated when they are taken up.
     let now_ms = mono_ms();
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.partitions());
     for position in 0..context.partitions() {
-        let partition = find_part(cx, context, position).and_then(|partition| {
-            if replica.0 >= 0 {
-                let target = context.target(position);
-                is_to_confirm |=
-                    follower_fetches(cx, (client.id, now_ms), &partition, replica, target)?;
-            }
-            Ok(partition)
-        });
-        let target = context.target(position);
-        let preferred_replica = match &partition {
-            Ok(partition) if !rack.is_empty() => {
-                nearest_replica(cx, client, partition, target, rack)
-            }
-            _ => None,
-        };
-        parts.push(FetchPart::new(partition, preferred_replica));
+        let (part, confirms) = find_one(cx, client, context, asker, (position, now_ms));
+        if confirms {
+            context.look_again(position);
+        }
+        is_to_confirm |= confirms;
+        parts.push(part);
+    }
+    if let Some(fetches) = context.session_fetches() {
+        fetches.fetches(client.id, now_ms);
     }
     (parts, is_to_confirm)
 }
 
-fn find_part(
-    cx: &Context,
-    context: &FetchContext,
-    position: usize,
-) -> Result<Arc<Partition>, ErrorCode> {
-    if let Some(error) = context.refusal(position, &cx.image) {
+/// One of the partitions, and whether its replica is to fetch again at once. `(position, now_ms)`: its place,
+/// and when the request was taken up.
+fn find_one(
+    cx: &mut Context,
+    client: &ClientContext,
+    context: &mut FetchContext,
+    asker: &Asker<'_>,
+    (position, now_ms): (usize, i64),
+) -> (FetchPart, bool) {
+    let found = find_part(cx, context.target(position)).map(Arc::clone);
+    context.watch(position, found.as_ref().ok());
+    let partition = match found {
+        Ok(partition) => partition,
+        Err(error) => return (FetchPart::new(Err(error), None), false),
+    };
+    let (Asker { replica, rack, .. }, target) = (*asker, context.target(position));
+    if replica.0 >= 0 {
+        let fetch = FollowerFetch {
+            connection: client.id,
+            id: replica.0,
+            broker_epoch: replica.1,
+            offset: target.fetch_offset,
+            log_start_offset: target.log_start_offset,
+            session: context.session_fetches(),
+            now_ms,
+        };
+        return match follower_fetches(cx, &partition, fetch, target) {
+            Ok(is_to_confirm) => (FetchPart::new(Ok(partition), None), is_to_confirm),
+            Err(error) => (FetchPart::new(Err(error), None), false),
+        };
+    }
+    let preferred_replica = match rack {
+        "" => None,
+        rack => nearest_replica(cx, client, &partition, target, rack),
+    };
+    (FetchPart::new(Ok(partition), preferred_replica), false)
+}
+
+fn find_part<'c>(cx: &'c Context, target: &Target) -> Result<&'c Arc<Partition>, ErrorCode> {
+    if let Some(error) = target.refusal(&cx.image) {
         return Err(error);
     }
-    let target = context.target(position);
     let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
     let partition = cx
         .held
@@ -218,7 +267,7 @@ fn find_part(
     if target.id != [0; 16] && partition.topic.id != target.id {
         return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
     }
-    Ok(Arc::clone(partition))
+    Ok(partition)
 }
 
 /// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
@@ -238,30 +287,33 @@ fn nearest_replica(
     nearest(rack, cx.services.config.node_id, candidates, rack_of)
 }
 
-/// The fetch of a replica (broker id and epoch) tells how far its log reaches, which may raise the
-/// high watermark, and may make it one that is in sync. `(connection, now_ms)`: where and when it came.
-/// True where it is to fetch again at once.
+/// The fetch of a replica tells how far its log reaches, which may raise the high watermark, and may
+/// make it one that is in sync. True where it is to fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
-    (connection, now_ms): (u64, i64),
     partition: &Partition,
-    replica: (i32, i64),
+    fetch: FollowerFetch<'_>,
     target: &Target,
 ) -> Result<bool, ErrorCode> {
-    let (broker, broker_epoch) = replica;
+    let (broker, broker_epoch) = (fetch.id, fetch.broker_epoch);
     let mut state = partition.lock();
-    state.led()?;
-    state.check_epoch(target.current_leader_epoch)?;
     // What it has beside our records, or instead of them, it still has to cut off: until then its
     // end says nothing about ours.
     let (offset, last_epoch) = (target.fetch_offset, target.last_fetched_epoch);
-    if state.is_follower(broker) && !agrees(state.led()?, offset, last_epoch) {
+    let is_counted = is_led_in(&mut state, target.current_leader_epoch).and_then(|()| {
+        let log = state.led()?;
+        let agrees = agrees(log, offset, last_epoch);
+        Ok(agrees || !state.is_follower(broker))
+    });
+    if is_counted != Ok(true)
+        && let Some(session) = fetch.session
+    {
+        state.leave_session(broker, session);
+    }
+    if !is_counted? {
         return Ok(false);
     }
-    let log_start = target.log_start_offset;
-    let fetched =
-        state.follower_fetched(connection, broker, offset, log_start, broker_epoch, now_ms);
-    let Some(told) = fetched else {
+    let Some(told) = state.follower_fetched(fetch) else {
         // As Kafka: with an epoch the caller knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
@@ -296,6 +348,12 @@ fn follower_fetches(
     Ok(told.is_to_confirm)
 }
 
+/// As a replica's fetch finds it: whether this broker leads is looked at before the epoch.
+fn is_led_in(state: &mut PartitionState, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+    state.led()?;
+    state.check_epoch(current_leader_epoch)
+}
+
 /// Whether a log that ends at `offset`, with a record of `last_epoch`, is the beginning of ours.
 fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
     if !(log.log_start_offset()..=log.log_end_offset()).contains(&offset) {
@@ -321,6 +379,7 @@ pub fn advance(
     for _ in 0..WAIT_TRIES {
         let now_ms = cx.now.mono_ms;
         let cold = work.read(&cx.services, now_ms);
+        cx.statistics.fetch_looks.add(work.parts.len() as u64);
         let (place, wait) = (cx.place_of(client), cx.next_wait());
         let is_under_way = if !cold.is_empty() {
             work.hand_over(&cx.services, place, wait, now_ms, cold)
@@ -358,9 +417,9 @@ pub fn finish_reading(
 }
 
 /// The connection is gone.
-pub fn abandon(cx: &Context, token: Token, work: FetchWork) {
-    work.remove_waiters(token);
-    cx.services.sessions.lock().abandon(work.context);
+pub fn abandon(cx: &Context, mut work: FetchWork) {
+    work.end_wait();
+    cx.services.sessions.abandon(work.context);
 }
 
 fn respond(
@@ -381,7 +440,7 @@ fn respond(
     );
     reply::encode(cx, &client.listener, &mut work, out);
     let ended = out.end_frame(open);
-    cx.services.sessions.lock().finish(work.context);
+    cx.services.sessions.finish(work.context);
     ended.map(|()| Outcome::Replied)
 }
 

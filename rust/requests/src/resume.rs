@@ -28,7 +28,7 @@ pub fn wake(
 ) -> Result<(), Close> {
     match &mut client.delayed {
         Some(Delayed::Fetch(work)) if work.is_waiting(wait) => {
-            work.remove_waiters(client.context.token);
+            work.end_wait();
             work.must_answer |= must_answer;
             go_on_fetching(cx, client, fetch::advance)
         }
@@ -68,7 +68,7 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
 /// A fetch that waits is answered with what there is now; what readers still have is given up.
 pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
-        work.remove_waiters(client.context.token);
+        work.end_wait();
         work.give_up();
         go_on_fetching(cx, client, fetch::advance)?;
     }
@@ -148,7 +148,7 @@ pub fn end(cx: &Context, client: &mut Client) {
         control_replies::tell_gone(&cx.services, client);
     }
     match client.delayed.take() {
-        Some(Delayed::Fetch(work)) => fetch::abandon(cx, token, *work),
+        Some(Delayed::Fetch(work)) => fetch::abandon(cx, *work),
         Some(Delayed::ListOffsets(work)) => work.forget_doubts(token),
         _ => {}
     }

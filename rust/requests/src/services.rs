@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
@@ -50,7 +49,7 @@ pub struct Services {
     /// How fast throttled replicas are copied.
     pub quotas: ReplicationQuotas,
     /// Fetch sessions (KIP-227).
-    pub sessions: Mutex<SessionCache>,
+    pub sessions: SessionCache,
     /// Their ids.
     pub session_ids: Unguessable,
     /// The bound on receive memory.
@@ -83,10 +82,7 @@ impl Services {
             ),
             unreachable_leaders: UnreachableLeaders::default(),
             quotas: ReplicationQuotas::default(),
-            sessions: Mutex::new(SessionCache::within(
-                config.fetch_session_slots,
-                receive_max_bytes / 2,
-            )),
+            sessions: SessionCache::within(config.fetch_session_slots, receive_max_bytes / 2),
             session_ids: Unguessable::default(),
             replies: ReplyMemory::new(receive_max_bytes, config.cluster.is_some()),
             refused_room: Arc::default(),

@@ -382,7 +382,11 @@ impl Syncer {
         let Some(log) = &mut state.log else {
             return Ok(());
         };
+        let before = log.log_start_offset();
         let retention = log.plan_retention(now_ms);
+        if log.log_start_offset() != before {
+            state.tell_fetches_later();
+        }
         partition.unlock_and_write(state);
         if retention.again {
             self.again.push(Arc::clone(partition));

@@ -103,6 +103,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
         log.complete_truncation(job, result);
     }
     state.count_unwritten(&*partition.dir);
+    state.tell_fetches_later();
     let cut_log = state.log.as_ref().map(CutLog::of);
     drop(state);
     match (failure, cut_log) {

@@ -1,9 +1,12 @@
 //! Who is in sync, as the leader of a partition sees it.
 
+use std::sync::Arc;
+
 use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
-use crate::replica_progress::{Follower, NEVER_MS};
+use crate::fetch_watch::{Change, WatchTerms};
+use crate::replica_progress::{Follower, NEVER_MS, SessionFetches};
 use crate::replica_selector::Candidate;
 use crate::waiters::DoubtWaiter;
 use pyrklog_base::ids::Token;
@@ -29,6 +32,25 @@ const SILENT_MAX_MS: i64 = 10_000;
 /// See [`SILENT_MAX_MS`].
 const ASKED_IN_VAIN_MS: i64 = 1_000;
 
+/// A follower's fetch, as one of its partitions knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowerFetch<'s> {
+    /// The connection that it came on (`Client::id`).
+    pub connection: u64,
+    /// Broker id.
+    pub id: i32,
+    /// Broker epoch, -1 unknown.
+    pub broker_epoch: i64,
+    /// Where its log ends.
+    pub offset: i64,
+    /// Where its log starts.
+    pub log_start_offset: i64,
+    /// The session that the fetch is of.
+    pub session: Option<&'s Arc<SessionFetches>>,
+    /// When it came, monotonic milliseconds.
+    pub now_ms: i64,
+}
+
 /// What follows from a follower's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
@@ -42,6 +64,11 @@ pub struct Fetched {
     pub confirms: bool,
     /// All in-sync followers have.
     pub ends_doubt: bool,
+}
+
+/// Whose fetches say how far a replica is.
+fn is_of_replica(terms: WatchTerms) -> bool {
+    terms.isolation == Isolation::LogEnd
 }
 
 impl PartitionState {
@@ -77,6 +104,9 @@ impl PartitionState {
             self.isr = isr.to_vec();
             self.is_held = is_held;
         }
+        // Followers are asked again, and consumers may be sent elsewhere.
+        let concerns = |terms: WatchTerms| is_of_replica(terms) || terms.by_rack;
+        self.tell_some_fetches_later(concerns);
         is_fit
     }
 
@@ -128,28 +158,27 @@ impl PartitionState {
         log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
     }
 
-    /// A follower's fetch, on a connection, says where its log starts and how far it reaches; what of it is to be
+    /// A follower's fetch says where its log starts and how far it reaches; what of it is to be
     /// told. `None`: it is not a replica.
-    pub fn follower_fetched(
-        &mut self,
-        connection: u64,
-        id: i32,
-        offset: i64,
-        log_start_offset: i64,
-        broker_epoch: i64,
-        now_ms: i64,
-    ) -> Option<Fetched> {
+    ///
+    /// From then on each fetch of its session counts for this partition as well, until something
+    /// happens that its watch is told of ([`Change::is_to_renew`]), or it leaves the session.
+    pub fn follower_fetched(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
         let log = self.log.as_ref()?;
         let end = log.log_end_offset();
         let needed = self.needed_to_join(log);
+        let (id, offset) = (fetch.id, fetch.offset.min(end));
         let follower = self
             .followers
             .iter_mut()
             .find(|follower| follower.id == id)?;
-        let log_start_moved = follower.log_start_offset != log_start_offset;
-        follower.log_start_offset = log_start_offset;
-        follower.fetches(connection, offset.min(end), end, broker_epoch, now_ms);
-        let confirmed_ms = follower.confirmed_ms;
+        let log_start_moved = follower.log_start_offset != fetch.log_start_offset;
+        let has_moved = log_start_moved || follower.log_end_offset != offset;
+        follower.log_start_offset = fetch.log_start_offset;
+        let (connection, now_ms) = (fetch.connection, fetch.now_ms);
+        follower.fetches(connection, offset, end, fetch.broker_epoch, now_ms);
+        let left_another = follower.join_session(fetch.session, now_ms);
+        let confirmed_ms = follower.confirmed_ms();
         let is_member = self.members.contains(&id);
         let has_caught_up = !is_member && follower.tells_of_reaching(needed);
         let log_start_moved = log_start_moved && std::mem::take(&mut self.tells_log_starts);
@@ -162,6 +191,12 @@ impl PartitionState {
         let ends_doubt = self.doubt_ms.is_some() && !is_before(self.confirmed_ms());
         if ends_doubt {
             self.doubt_ms = None;
+        }
+        if left_another {
+            self.tell_some_fetches_later(is_of_replica);
+        }
+        if has_moved {
+            self.tell_some_fetches_later(|terms| terms.by_rack);
         }
         Some(Fetched {
             has_caught_up,
@@ -192,7 +227,7 @@ impl PartitionState {
             .is_some_and(|since_ms| asked_ms - since_ms >= ASKED_IN_VAIN_MS);
         let is_certain = |follower: &Follower| {
             let is_silent = follower.is_silent(asked_ms, SILENT_MAX_MS) && is_asked_in_vain;
-            is_silent || follower.confirmed_ms > asked_ms - CONFIRMED_FOR_MS
+            is_silent || follower.confirmed_ms() > asked_ms - CONFIRMED_FOR_MS
         };
         !self.is_confirmed(asked_ms) && !others.any(is_certain)
     }
@@ -202,7 +237,7 @@ impl PartitionState {
         let others = self.members.iter().filter(|id| **id != self.node_id);
         let confirmed = others.map(|id| {
             let follower = self.followers.iter().find(|follower| follower.id == *id);
-            follower.map_or(NEVER_MS, |follower| follower.confirmed_ms)
+            follower.map_or(NEVER_MS, Follower::confirmed_ms)
         });
         confirmed.min().unwrap_or(i64::MAX)
     }
@@ -214,7 +249,12 @@ impl PartitionState {
         self.in_vain_since_ms.get_or_insert(asked_ms);
         if !self.doubt_ms.is_some_and(is_asked) {
             self.doubt_ms = Some(asked_ms);
-            self.wake_some_fetches(true, |isolation| isolation == Isolation::LogEnd, outbox);
+            let change = Change {
+                wakes: true,
+                must_answer: true,
+                ..Change::RENEWAL
+            };
+            self.wake_some_fetches(change, is_of_replica, outbox);
         }
     }
 
@@ -231,7 +271,12 @@ impl PartitionState {
 
     /// The doubt has ended: fetches of consumers look again.
     pub fn wake_consumers(&mut self, outbox: &mut Outbox) {
-        self.wake_some_fetches(false, |isolation| isolation != Isolation::LogEnd, outbox);
+        let change = Change {
+            wakes: true,
+            ..Change::NEWS
+        };
+        let concerns = |terms: WatchTerms| !is_of_replica(terms);
+        self.wake_some_fetches(change, concerns, outbox);
     }
 
     /// A follower has confirmed: who waits for one of them looks again.
@@ -276,6 +321,22 @@ impl PartitionState {
     #[cfg(feature = "sim")]
     pub fn members(&self) -> &[i32] {
         &self.members
+    }
+
+    /// Fetches of a session do not count for a follower any more but those that have come.
+    pub fn leave_session(&mut self, id: i32, session: &Arc<SessionFetches>) {
+        let mut followers = self.followers.iter_mut();
+        let follower = followers.find(|follower| follower.id == id);
+        if follower.is_some_and(|follower| follower.leave_session(session)) {
+            self.tell_some_fetches_later(is_of_replica);
+        }
+    }
+
+    /// Whether each fetch of a session counts for a follower.
+    #[cfg(debug_assertions)]
+    pub fn is_in_session(&self, id: i32, session: &Arc<SessionFetches>) -> bool {
+        let mut followers = self.followers.iter();
+        followers.any(|follower| follower.id == id && follower.is_in_session(session))
     }
 
     /// Whether this is one of its followers.

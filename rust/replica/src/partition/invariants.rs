@@ -72,6 +72,7 @@ impl PartitionState {
             self.role = Role::Offline;
         }
         self.health = Health::Broken(reason);
+        self.tell_fetches_later();
     }
 
     fn check_log_and_role(&mut self) -> Result<(), String> {

@@ -52,11 +52,12 @@ impl PartitionState {
         };
     }
 
-    /// (produce waiters, fetch waiters).
+    /// (produce waiters, fetches that wait).
     pub fn waiting(&self) -> (usize, usize) {
+        let watchers = self.fetch_watchers.values();
         (
             self.gate_waiters.len() + self.replication_waiters.len(),
-            self.fetch_waiters.len(),
+            watchers.filter(|one| one.watch.is_waiting()).count(),
         )
     }
 

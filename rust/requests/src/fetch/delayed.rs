@@ -2,19 +2,19 @@
 //! waiting.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyrklog_log::Wait;
 use pyrklog_wire::ErrorCode;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
 use crate::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
-use crate::fetch::sessions::FetchContext;
+use crate::fetch::sessions::{FetchContext, Target};
 use crate::services::Services;
-use pyrklog_base::ids::{Place, QueueId, Token};
+use pyrklog_base::ids::{Place, QueueId};
 use pyrklog_control::api::ReadPath;
 use pyrklog_control::outbox::Outbox;
-use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, FetchWaiter};
+use pyrklog_replica::fetch_watch::{FetchWatch, WaitingFetch, WatchKey, WatchTerms};
+use pyrklog_replica::partition::CONFIRMED_WITHIN_MS;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 
@@ -27,7 +27,7 @@ pub struct FetchWork {
     pub correlation_id: i32,
     /// The session's share.
     pub context: FetchContext,
-    /// The partitions, in the session's order.
+    /// The partitions that it looks at, in the session's order.
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
@@ -39,7 +39,7 @@ pub struct FetchWork {
     /// The replica that asks; a consumer's is negative.
     replica: i32,
     view: View,
-    notify_high_watermark: bool,
+    watch_terms: WatchTerms,
     began_ms: i64,
     deadline_ms: i64,
     /// Number of its wait on the connection.
@@ -52,7 +52,8 @@ pub struct FetchWork {
     is_given_up: bool,
     /// Followers have to confirm that this broker leads a partition.
     is_doubtful: bool,
-    missing_bytes: Arc<AtomicI64>,
+    /// Of a fetch without a session, while it waits.
+    watch: Option<Arc<FetchWatch>>,
     /// What readers have of it.
     reading: Option<Reading>,
     /// A partition has an error or a diverging epoch to tell.
@@ -72,8 +73,8 @@ pub struct FetchParams {
     pub replica: i32,
     /// How it looks at the logs.
     pub view: View,
-    /// A replica that is to hear of high watermarks at once.
-    pub notify_high_watermark: bool,
+    /// What it wants to hear of while it waits.
+    pub watch_terms: WatchTerms,
     /// How long it may wait for `min_bytes`.
     pub max_wait_ms: i64,
     /// The most record bytes.
@@ -110,6 +111,16 @@ impl FetchPart {
             is_given_up: false,
         }
     }
+
+    /// Whether nothing is left to tell of it until it changes: neither records, nor a reason why
+    /// there are none.
+    pub fn is_settled(&self, target: &Target) -> bool {
+        let is_at_end = self
+            .read
+            .bound
+            .is_some_and(|end| target.fetch_offset >= end);
+        self.partition.is_ok() && is_at_end && !self.read.is_event() && !self.read.is_doubtful
+    }
 }
 
 fn spans_dirs(parts: &[FetchPart]) -> bool {
@@ -130,26 +141,26 @@ impl FetchWork {
         FetchWork {
             api_version: params.api_version,
             correlation_id: params.correlation_id,
-            context,
             bytes: 0,
             available_bytes: 0,
             is_behind: false,
             replica: params.replica,
             view: params.view,
-            notify_high_watermark: params.notify_high_watermark,
+            watch_terms: params.watch_terms,
             began_ms: now_ms,
             // The clock is cut to whole milliseconds: one more makes it no less than asked for.
             deadline_ms: now_ms + params.max_wait_ms + 1,
             wait: 0,
             max_bytes: params.max_bytes,
             min_bytes: params.min_bytes,
-            must_answer: parts.is_empty() || params.max_wait_ms == 0 || params.must_answer,
+            must_answer: context.is_empty() || params.max_wait_ms == 0 || params.must_answer,
             is_given_up: false,
             is_doubtful: false,
-            missing_bytes: Arc::default(),
+            watch: None,
             reading: None,
             has_event: false,
-            spans_dirs: spans_dirs(&parts),
+            spans_dirs: context.spans_dirs().unwrap_or_else(|| spans_dirs(&parts)),
+            context,
             parts,
         }
     }
@@ -203,9 +214,11 @@ impl FetchWork {
         }
     }
 
-    /// Reads what is resident of every partition, in the session's order, within the request's
-    /// bounds. The answer is what readers have to do: room for it is left.
+    /// Reads what is resident of every partition, those included that changed since the request
+    /// began, in the session's order and within the request's bounds. The answer is what readers
+    /// have to do: room for it is left.
     pub fn read(&mut self, services: &Services, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
+        self.take_in_changed();
         let is_throttled = self.replica >= 0 && services.quotas.leader.is_exceeded(now_ms);
         let mut cold = Vec::new();
         let mut reserved = 0;
@@ -233,6 +246,25 @@ impl FetchWork {
         cold
     }
 
+    fn take_in_changed(&mut self) {
+        let (more, must_answer) = self.context.choose_more();
+        self.must_answer |= must_answer;
+        if more == 0 {
+            return;
+        }
+        for place in self.parts.len()..self.context.partitions() {
+            let watched = self.context.watched(place).map(Arc::clone);
+            let found = watched.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            self.parts.push(FetchPart::new(found, None));
+        }
+        let mut order: Vec<usize> = (0..self.parts.len()).collect();
+        order.sort_unstable_by_key(|place| self.context.rank(*place));
+        self.context.reorder(&order);
+        let mut parts: Vec<Option<FetchPart>> = self.parts.drain(..).map(Some).collect();
+        let in_order = order.into_iter().filter_map(|place| parts[place].take());
+        self.parts.extend(in_order);
+    }
+
     /// A partition was read.
     fn note(&mut self, position: usize) {
         let read = &self.parts[position].read;
@@ -242,7 +274,7 @@ impl FetchWork {
         let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
         self.available_bytes += read.available_bytes.min(most);
         self.has_event |= read.is_event()
-            || self.notify_high_watermark
+            || self.watch_terms.notify_high_watermark
                 && self.context.target(position).is_news(read.high_watermark);
     }
 
@@ -423,59 +455,73 @@ impl FetchWork {
         }
     }
 
-    /// Leaves a waiter at each partition, as wait number `wait` of the connection at `place`; false
-    /// when one of them has changed since it was read.
+    /// Waits for its partitions, as wait number `wait` of the connection at `place`; false when one
+    /// of them has changed since it was read.
     pub fn begin_wait(&mut self, place: Place, wait: u64) -> bool {
         self.wait = wait;
-        self.leave_waiters(place)
+        let missing_bytes = self.min_bytes.saturating_sub(self.enough_bytes());
+        let waiting = WaitingFetch {
+            place,
+            wait,
+            missing_bytes: i64::try_from(missing_bytes).unwrap_or(i64::MAX),
+        };
+        match self.context.session_watch() {
+            Some(watch) => !self.is_doubt_over() && watch.begin_wait(waiting),
+            None => self.leave_watchers(waiting),
+        }
     }
 
-    /// Leaves a waiter at each partition; false (and none left) when one has changed since it was
-    /// read.
-    fn leave_waiters(&self, place: Place) -> bool {
-        let missing_bytes = self.min_bytes.saturating_sub(self.enough_bytes());
-        let missing = i64::try_from(missing_bytes).unwrap_or(i64::MAX);
-        self.missing_bytes.store(missing, Ordering::Relaxed);
-        for (position, part) in self.parts.iter().enumerate() {
+    /// Whether what was doubtful when it was read is not any more.
+    fn is_doubt_over(&self) -> bool {
+        let mut doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
+        doubtful.any(|part| {
+            let partition = part.partition.as_ref();
+            partition.is_ok_and(|partition| partition.lock().is_confirmed(self.view.asked_ms))
+        })
+    }
+
+    /// Without a session: watches each partition; false, and none is watched, when one has changed
+    /// since it was read.
+    fn leave_watchers(&mut self, waiting: WaitingFetch) -> bool {
+        let watch = FetchWatch::new(WatchKey::Fetch(waiting.place.token), self.watch_terms);
+        let watch = Arc::new(watch);
+        watch.begin_wait(waiting);
+        for (place, part) in (0..).zip(&self.parts) {
             let Ok(partition) = &part.partition else {
                 continue;
             };
             let mut state = partition.lock();
-            let has_moved = self.notify_high_watermark
+            let has_moved = self.watch_terms.notify_high_watermark
                 && part.read.high_watermark != state.high_watermark()
                 || part.read.is_doubtful && state.is_confirmed(self.view.asked_ms);
             if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
-                for part in &self.parts[..position] {
-                    remove_waiter(part, place.token);
+                for part in &self.parts[..place as usize] {
+                    stop_watching(part, watch.key());
                 }
                 return false;
             }
-            let log = state.log.as_ref();
-            let bound_segment = log.map(|log| log.bound_segment(self.view.isolation));
-            state.add_fetch_waiter(FetchWaiter {
-                bound_segment,
-                thread: place.thread as u32,
-                token: place.token,
-                wait: self.wait,
-                isolation: self.view.isolation,
-                notify_high_watermark: self.notify_high_watermark,
-                missing_bytes: Arc::clone(&self.missing_bytes),
-            });
+            state.add_fetch_watcher(&watch, place);
         }
+        self.watch = Some(watch);
         true
     }
 
     /// Nothing that happens to its partitions matters any more.
-    pub fn remove_waiters(&self, token: Token) {
-        for part in &self.parts {
-            remove_waiter(part, token);
+    pub fn end_wait(&mut self) {
+        if let Some(watch) = self.context.session_watch() {
+            watch.end_wait();
+        }
+        if let Some(watch) = self.watch.take() {
+            for part in &self.parts {
+                stop_watching(part, watch.key());
+            }
         }
     }
 }
 
-fn remove_waiter(part: &FetchPart, token: Token) {
+fn stop_watching(part: &FetchPart, key: WatchKey) {
     if let Ok(partition) = &part.partition {
-        partition.lock().remove_fetch_waiter(token);
+        partition.lock().remove_fetch_watcher(key);
     }
 }

@@ -287,6 +287,14 @@ fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRe
     }
 }
 
+/// Whether a client is to be told of a partition that it asks for at `target`.
+#[cfg(debug_assertions)]
+pub fn is_news(state: &mut PartitionState, target: &Target, view: View) -> bool {
+    let read = begin(state, target, view);
+    let has_records = read.bound.is_none_or(|end| end > target.fetch_offset);
+    has_records || read.is_event() || !target.was_told(read.high_watermark, read.log_start_offset)
+}
+
 /// No records, but where they are to be had.
 pub fn redirect(partition: &Partition, target: &Target, view: View, replica: i32) -> PartitionRead {
     let mut read = begin(&mut partition.lock(), target, view);

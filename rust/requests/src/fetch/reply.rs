@@ -32,6 +32,7 @@ fn settle(work: &mut FetchWork) -> usize {
             has_records: read.record_bytes() > 0,
             has_diverging_epoch: read.diverging.is_some(),
             has_preferred_replica: read.preferred_replica >= 0,
+            is_settled: work.parts[position].is_settled(work.context.target(position)),
         };
         if work.context.record(position, &outcome) {
             record_bytes += read.record_bytes();

@@ -13,7 +13,9 @@ use pyrklog_wire::builder::BatchBuilder;
 use super::*;
 use crate::directory::Directory;
 use crate::internal_waiters::{AppendWaiter, Done};
-use crate::partition::{LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor};
+use crate::partition::{
+    FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
+};
 use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
@@ -86,7 +88,15 @@ fn led() -> Partition<Failures> {
     state.finish_transition();
     append(&mut state, &mut outbox);
     append(&mut state, &mut outbox);
-    state.follower_fetched(1, 2, 1, 0, 9, 0);
+    state.follower_fetched(FollowerFetch {
+        connection: 1,
+        id: 2,
+        broker_epoch: 9,
+        offset: 1,
+        log_start_offset: 0,
+        session: None,
+        now_ms: 0,
+    });
     assert_eq!(state.check_invariants(), Ok(()));
     drop(state);
     partition

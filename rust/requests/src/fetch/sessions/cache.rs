@@ -1,18 +1,19 @@
 //! Sessions between requests, and who has to go when a new one comes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchRequest;
 
 use super::context::{FetchContext, Kind};
 use super::session::{Asked, Session};
+use super::shard::{EVICTION_MS, Shard, Slot, Victim};
 use super::{FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION_ID, next_epoch};
 use pyrklog_control::image::Image;
 
-/// A session unused for longer than this may be evicted by any other; one that has existed for
-/// longer than this, by a larger one.
-pub const EVICTION_MS: i64 = 120_000;
+/// Sessions are spread over so many mutexes by their ids.
+const SHARDS: usize = 16;
 
 /// Partitions in all sessions together, at most and at least: Kafka's slots bound only the number of
 /// sessions, and each may name as many partitions as a request.
@@ -33,26 +34,6 @@ impl Asked<'_> {
     }
 }
 
-/// What evicts what: the lower goes first, and only for one that is not lower.
-type EvictableKey = (bool, usize, i32);
-
-#[derive(Debug)]
-struct Slot {
-    /// Tells apart sessions that were given the same id.
-    serial: u64,
-    /// `None` while a request has it.
-    session: Option<Box<Session>>,
-    /// A follower's.
-    is_privileged: bool,
-    uses_topic_ids: bool,
-    /// Of the next request.
-    epoch: i32,
-    created_ms: i64,
-    last_used_ms: i64,
-    /// Partitions, as of the last request's begin.
-    size: usize,
-}
-
 /// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
@@ -71,17 +52,21 @@ pub struct SessionStatistics {
 /// longer than [`EVICTION_MS`], it goes. Otherwise the lowest evictable session goes if the new one
 /// is not lower, ordered by (follower, partitions, id). A consumer's session is evictable by
 /// followers from the start and by all after [`EVICTION_MS`]; a follower's only after that time.
+///
+/// A request of a session takes the mutex of its shard, for as long as it takes to find it. Who
+/// makes a session takes `making`, and shards one after the other behind it. Sessions are dropped
+/// without either, since that takes the mutexes of partitions.
 #[derive(Debug)]
 pub struct SessionCache {
     slots_max: usize,
     partitions_max: usize,
-    slots: HashMap<i32, Slot>,
-    by_last_use: BTreeSet<(i64, i32)>,
-    evictable_by_all: BTreeSet<EvictableKey>,
-    evictable_by_privileged: BTreeSet<EvictableKey>,
-    partitions: usize,
-    evictions: u64,
-    sessions_made: u64,
+    shards: [Mutex<Shard>; SHARDS],
+    /// One session is made at a time, so that the bounds hold over all shards.
+    making: Mutex<()>,
+    sessions: AtomicUsize,
+    partitions: AtomicUsize,
+    evictions: AtomicU64,
+    sessions_made: AtomicU64,
 }
 
 impl SessionCache {
@@ -103,28 +88,37 @@ impl SessionCache {
         SessionCache {
             slots_max,
             partitions_max,
-            slots: HashMap::new(),
-            by_last_use: BTreeSet::new(),
-            evictable_by_all: BTreeSet::new(),
-            evictable_by_privileged: BTreeSet::new(),
-            partitions: 0,
-            evictions: 0,
-            sessions_made: 0,
+            shards: Default::default(),
+            making: Mutex::default(),
+            sessions: AtomicUsize::new(0),
+            partitions: AtomicUsize::new(0),
+            evictions: AtomicU64::new(0),
+            sessions_made: AtomicU64::new(0),
         }
     }
 
     /// Counters as of now.
     pub fn statistics(&self) -> SessionStatistics {
         SessionStatistics {
-            sessions: self.slots.len(),
-            partitions: self.partitions,
-            evictions: self.evictions,
+            sessions: self.sessions.load(Ordering::Relaxed),
+            partitions: self.partitions.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
         }
     }
 
-    /// How many partitions the session has, 0 where there is none of this id.
-    pub fn partitions_of(&self, id: i32) -> usize {
-        self.slots.get(&id).map_or(0, |slot| slot.size)
+    fn shard(&self, id: i32) -> &Mutex<Shard> {
+        &self.shards[id as usize % SHARDS]
+    }
+
+    /// How many partitions the next request of a session looks at, besides those that it names; 0
+    /// where there is none of this id. `versions` as in [`FetchContext::open`].
+    pub fn due_of(&self, id: i32, versions: (u64, u64)) -> usize {
+        let shard = self.shard(id).lock();
+        let session = shard.get(id).and_then(|slot| slot.session.as_deref());
+        session.map_or(0, |session| match session.watching.has_seen(versions) {
+            true => session.due(),
+            false => session.len(),
+        })
     }
 
     /// Begins a request. `frame` is what the request was decoded from; `fresh_id` draws ids, of
@@ -136,7 +130,7 @@ impl SessionCache {
     /// request by ids, or the other way round). The answer then holds no partition and
     /// [`NO_SESSION_ID`].
     pub fn begin(
-        &mut self,
+        &self,
         request: &FetchRequest,
         frame: &[u8],
         version: i16,
@@ -163,26 +157,70 @@ impl SessionCache {
             return Ok(FetchContext::sessionless(asked.targets()));
         }
         let session = Box::new(Session::new(&asked));
-        let id = loop {
-            let id = fresh_id();
-            if id > 0 && !self.slots.contains_key(&id) {
-                break id;
-            }
+        // What is named twice was counted twice.
+        self.partitions
+            .fetch_sub(size - session.len(), Ordering::Relaxed);
+        let serial = self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1;
+        let slot = Slot {
+            serial,
+            session: None,
+            is_privileged,
+            uses_topic_ids: asked.uses_topic_ids(),
+            epoch: next_epoch(INITIAL_EPOCH),
+            created_ms: now_ms,
+            last_used_ms: now_ms,
+            size: session.len(),
         };
-        let size = session.len();
-        let serial = self.insert(id, is_privileged, asked.uses_topic_ids(), size, now_ms);
+        let id = self.insert(slot, fresh_id);
         Ok(FetchContext::new(Kind::Full(session), id, serial))
     }
 
-    fn begin_incremental(
-        &mut self,
+    /// Adds a session under a fresh id.
+    fn insert(&self, slot: Slot, fresh_id: &mut dyn FnMut() -> i32) -> i32 {
+        loop {
+            let id = fresh_id();
+            if id <= 0 {
+                continue;
+            }
+            let mut shard = self.shard(id).lock();
+            if shard.get(id).is_none() {
+                shard.insert(id, slot);
+                return id;
+            }
+        }
+    }
+
+    fn begin_incremental(&self, asked: &Asked<'_>, now_ms: i64) -> Result<FetchContext, ErrorCode> {
+        let id = asked.request.session_id;
+        let (mut session, serial, size) = self.take(asked, now_ms)?;
+        if !asked.may_be_remembered() {
+            self.remove_own(id, serial);
+            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+        }
+        session.add(asked);
+        session.forget(asked);
+        if session.len() == 0 {
+            // Nothing is left: the session ends, and the request stands alone.
+            self.remove_own(id, serial);
+            return Ok(FetchContext::sessionless(asked.targets()));
+        }
+        if session.len() != size && !self.resize(id, serial, session.len(), now_ms) {
+            self.remove_own(id, serial);
+            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
+        }
+        Ok(FetchContext::new(Kind::Incremental(session), id, serial))
+    }
+
+    /// Takes a session out for its next request: with its serial number and its size.
+    fn take(
+        &self,
         asked: &Asked<'_>,
         now_ms: i64,
-    ) -> Result<FetchContext, ErrorCode> {
+    ) -> Result<(Box<Session>, u64, usize), ErrorCode> {
         let id = asked.request.session_id;
-        let slot = self
-            .slots
-            .get_mut(&id)
+        let mut shard = self.shard(id).lock();
+        let slot = shard
+            .get_mut(id)
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         if slot.epoch != asked.request.session_epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
@@ -190,150 +228,146 @@ impl SessionCache {
         if slot.uses_topic_ids != asked.uses_topic_ids() {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
-        if !asked.may_be_remembered() {
-            self.remove(id);
-            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
-        }
-        let mut session = slot
+        let session = slot
             .session
             .take()
             .ok_or(ErrorCode::INVALID_FETCH_SESSION_EPOCH)?;
         slot.epoch = next_epoch(slot.epoch);
         let (serial, size) = (slot.serial, slot.size);
-        session.add(asked);
-        session.forget(asked);
-        if session.len() == 0 {
-            // Nothing is left: the session ends, and the request stands alone.
-            self.remove(id);
-            return Ok(FetchContext::sessionless(asked.targets()));
+        shard.touch(id, size, now_ms);
+        Ok((session, serial, size))
+    }
+
+    /// The session has so many partitions from now on; false where there is no room for more. One
+    /// that was evicted meanwhile counts for nothing.
+    fn resize(&self, id: i32, serial: u64, size: usize, now_ms: i64) -> bool {
+        let mut shard = self.shard(id).lock();
+        let Some(slot) = shard.get(id).filter(|slot| slot.serial == serial) else {
+            return true;
+        };
+        let before = slot.size;
+        if size > before && !self.reserve(size - before) {
+            return false;
         }
-        if session.len() > size && !self.has_room_for(session.len() - size) {
-            self.remove(id);
-            return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
-        }
-        session.resolve(asked.image);
-        self.touch(id, session.len(), now_ms);
-        Ok(FetchContext::new(Kind::Incremental(session), id, serial))
+        self.partitions
+            .fetch_sub(before.saturating_sub(size), Ordering::Relaxed);
+        shard.touch(id, size, now_ms);
+        true
+    }
+
+    /// Counts more partitions, if there is room for them.
+    fn reserve(&self, partitions: usize) -> bool {
+        let add = |now: usize| Some(now + partitions).filter(|all| *all <= self.partitions_max);
+        self.partitions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
     }
 
     /// Takes a request's session back after its answer was written. If the session was evicted or
     /// ended meanwhile, its client will learn that with its next request.
-    pub fn finish(&mut self, context: FetchContext) {
-        if let Some(slot) = self.slot_of(&context) {
-            slot.session = context.into_session();
-        }
+    pub fn finish(&self, context: FetchContext) {
+        let (id, serial) = (context.session_id(), context.serial);
+        let Some(session) = context.into_session() else {
+            return;
+        };
+        let mut shard = self.shard(id).lock();
+        let own = shard.get_mut(id).filter(|slot| slot.serial == serial);
+        let lost = match own {
+            Some(slot) => slot.session.replace(session),
+            None => Some(session),
+        };
+        drop(shard);
+        drop(lost);
     }
 
     /// Ends the session of a request that will not be answered: the client cannot know how far the
     /// session got.
-    pub fn abandon(&mut self, context: FetchContext) {
-        if self.slot_of(&context).is_some() {
-            self.remove(context.session_id());
-        }
+    pub fn abandon(&self, context: FetchContext) {
+        self.remove_own(context.session_id(), context.serial);
     }
 
-    fn slot_of(&mut self, context: &FetchContext) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(&context.session_id())?;
-        (slot.serial == context.serial).then_some(slot)
+    fn remove(&self, id: i32) {
+        self.remove_if(id, |_| true);
     }
 
-    fn insert(
-        &mut self,
-        id: i32,
-        is_privileged: bool,
-        uses_topic_ids: bool,
-        size: usize,
-        now_ms: i64,
-    ) -> u64 {
-        self.sessions_made += 1;
-        let serial = self.sessions_made;
-        let slot = Slot {
-            serial,
-            session: None,
-            is_privileged,
-            uses_topic_ids,
-            epoch: next_epoch(INITIAL_EPOCH),
-            created_ms: now_ms,
-            last_used_ms: now_ms,
-            size: 0,
+    /// Ends the session of a request, unless the id names another one by now.
+    fn remove_own(&self, id: i32, serial: u64) {
+        self.remove_if(id, |slot| slot.serial == serial);
+    }
+
+    fn remove_if(&self, id: i32, is_wanted: impl Fn(&Slot) -> bool) {
+        let mut shard = self.shard(id).lock();
+        let removed = match shard.get(id).is_some_and(is_wanted) {
+            true => shard.remove(id),
+            false => None,
         };
-        self.slots.insert(id, slot);
-        self.touch(id, size, now_ms);
-        serial
-    }
-
-    /// Takes note of a use and of the session's size.
-    fn touch(&mut self, id: i32, size: usize, now_ms: i64) {
-        self.unlist(id);
-        let Some(slot) = self.slots.get_mut(&id) else {
-            return;
-        };
-        self.partitions = self.partitions - slot.size + size;
-        slot.size = size;
-        slot.last_used_ms = now_ms;
-        let is_old = now_ms - slot.created_ms > EVICTION_MS;
-        let key = (slot.is_privileged, size, id);
-        self.by_last_use.insert((now_ms, id));
-        if is_old || !slot.is_privileged {
-            self.evictable_by_privileged.insert(key);
+        if let Some(slot) = &removed {
+            self.uncount(slot);
         }
-        if is_old {
-            self.evictable_by_all.insert(key);
-        }
+        drop(shard);
+        drop(removed);
     }
 
-    fn unlist(&mut self, id: i32) {
-        let Some(slot) = self.slots.get(&id) else {
-            return;
-        };
-        let key = (slot.is_privileged, slot.size, id);
-        self.by_last_use.remove(&(slot.last_used_ms, id));
-        self.evictable_by_all.remove(&key);
-        self.evictable_by_privileged.remove(&key);
+    /// A session was taken out.
+    fn uncount(&self, slot: &Slot) {
+        self.partitions.fetch_sub(slot.size, Ordering::Relaxed);
+        self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn remove(&mut self, id: i32) {
-        self.unlist(id);
-        if let Some(slot) = self.slots.remove(&id) {
-            self.partitions -= slot.size;
-        }
-    }
-
-    fn has_room_for(&self, partitions: usize) -> bool {
-        self.partitions + partitions <= self.partitions_max
-    }
-
-    /// Is there a free slot, if need be by evicting a session?
-    fn make_room(&mut self, is_privileged: bool, size: usize, now_ms: i64) -> bool {
-        while !self.has_room_for(size) {
-            match self.by_last_use.first() {
-                Some(&(last_used_ms, stale)) if now_ms - last_used_ms > EVICTION_MS => {
-                    self.remove(stale);
-                    self.evictions += 1;
+    /// Counts a session of so many partitions, if there is a free slot or one is made by evicting a
+    /// session.
+    fn make_room(&self, is_privileged: bool, size: usize, now_ms: i64) -> bool {
+        // Dropped behind the mutex.
+        let mut evicted = Vec::new();
+        let _one_at_a_time = self.making.lock();
+        while !self.reserve(size) {
+            match self.least_used() {
+                Some((last_used_ms, id)) if now_ms - last_used_ms > EVICTION_MS => {
+                    evicted.extend(self.evict(Victim::Stale(last_used_ms, id), is_privileged));
                 }
                 _ => return false,
             }
         }
-        if self.slots.len() < self.slots_max {
-            return true;
-        }
-        let Some(&(last_used_ms, least_used)) = self.by_last_use.first() else {
-            return false;
-        };
-        let victim = if now_ms - last_used_ms > EVICTION_MS {
-            least_used
-        } else {
-            let evictable = match is_privileged {
-                true => &self.evictable_by_privileged,
-                false => &self.evictable_by_all,
+        while self.sessions.load(Ordering::Relaxed) >= self.slots_max {
+            let Some(victim) = self.victim(is_privileged, size, now_ms) else {
+                self.partitions.fetch_sub(size, Ordering::Relaxed);
+                return false;
             };
-            match evictable.first() {
-                Some(lowest) if (is_privileged, size, 0) >= *lowest => lowest.2,
-                _ => return false,
-            }
-        };
-        self.remove(victim);
-        self.evictions += 1;
+            evicted.extend(self.evict(victim, is_privileged));
+        }
+        self.sessions.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    fn least_used(&self) -> Option<(i64, i32)> {
+        let of_shards = self.shards.iter();
+        of_shards
+            .filter_map(|shard| shard.lock().least_used())
+            .min()
+    }
+
+    /// Who has to go for a new session of so many partitions.
+    fn victim(&self, is_privileged: bool, size: usize, now_ms: i64) -> Option<Victim> {
+        let (last_used_ms, id) = self.least_used()?;
+        if now_ms - last_used_ms > EVICTION_MS {
+            return Some(Victim::Stale(last_used_ms, id));
+        }
+        let of_shards = self.shards.iter();
+        let lowest = of_shards
+            .filter_map(|shard| shard.lock().lowest_evictable(is_privileged))
+            .min()?;
+        ((is_privileged, size, 0) >= lowest).then_some(Victim::Lowest(lowest))
+    }
+
+    /// Evicts a session, unless it was used or ended meanwhile.
+    fn evict(&self, victim: Victim, by_privileged: bool) -> Option<Slot> {
+        let mut shard = self.shard(victim.id()).lock();
+        if !shard.is_victim(victim, by_privileged) {
+            return None;
+        }
+        let removed = shard.remove(victim.id())?;
+        self.uncount(&removed);
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+        Some(removed)
     }
 }

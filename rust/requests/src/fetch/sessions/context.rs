@@ -1,10 +1,18 @@
 //! One Fetch request: what it reads, and what its answer holds.
 
+use std::sync::Arc;
+
 use pyrklog_wire::ErrorCode;
 
 use super::NO_SESSION_ID;
 use super::session::{Session, Target};
-use pyrklog_control::image::{Image, NO_TOPIC_ID};
+use super::watching::Reader;
+use pyrklog_control::image::Image;
+use pyrklog_replica::fetch_watch::FetchWatch;
+#[cfg(debug_assertions)]
+use pyrklog_replica::partition::PartitionState;
+use pyrklog_replica::replica_progress::SessionFetches;
+use pyrklog_storage::log_dir::Partition;
 
 /// What reading a partition came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +29,9 @@ pub struct Outcome {
     pub has_diverging_epoch: bool,
     /// The answer names a preferred read replica.
     pub has_preferred_replica: bool,
+    /// There is nothing more to tell until the partition changes, or the client asks for something
+    /// else.
+    pub is_settled: bool,
 }
 
 /// How a context came about, and where it goes.
@@ -34,34 +45,35 @@ pub(super) enum Kind {
     Incremental(Box<Session>),
 }
 
-/// One Fetch request. Partitions count from 0 in the order of reading. Give it back to the cache
-/// when its answer is written: `finish`, or `abandon` when the connection died.
+/// One Fetch request. The partitions that it looks at count from 0 in the order of reading. Give it
+/// back to the cache when its answer is written: `finish`, or `abandon` when the connection died.
 #[derive(Debug)]
 pub struct FetchContext {
     kind: Kind,
     session_id: i32,
     /// Of the session in the cache.
     pub(super) serial: u64,
+    /// What it looks at, as the session's places; empty without a session.
+    chosen: Vec<u32>,
+    /// How many of them have had their outcome recorded; the others are looked at again.
+    recorded: usize,
     /// Places of the partitions in the answer, ascending.
     included: Vec<usize>,
-    /// By place: there were record bytes.
-    served: Vec<bool>,
+    /// The session's places that had record bytes, in order.
+    served: Vec<u32>,
 }
 
 impl FetchContext {
     pub(super) fn new(kind: Kind, session_id: i32, serial: u64) -> Self {
-        let (included, served) = (vec![], vec![]);
-        let mut context = FetchContext {
+        FetchContext {
             kind,
             session_id,
             serial,
-            included,
-            served,
-        };
-        if matches!(context.kind, Kind::Incremental(_)) {
-            context.served.resize(context.partitions(), false);
+            chosen: Vec::new(),
+            recorded: 0,
+            included: Vec::new(),
+            served: Vec::new(),
         }
-        context
     }
 
     pub(super) fn sessionless(targets: Vec<Target>) -> Self {
@@ -73,11 +85,135 @@ impl FetchContext {
         self.session_id
     }
 
-    /// Number of partitions to read.
+    /// Begins to look at a session's partitions for `reader`. `versions` are those of the image and
+    /// of the hosted partitions: where they are new, `is_as_found` says of each partition that is
+    /// watched whether looking it up would find it again.
+    pub fn open(
+        &mut self,
+        reader: Reader,
+        versions: (u64, u64),
+        image: &Image,
+        is_as_found: impl Fn(&Target, &Arc<Partition>) -> bool,
+    ) {
+        let serial = self.serial;
+        let Some(session) = self.session_mut() else {
+            return;
+        };
+        let is_new = session.watching.see_versions(versions);
+        if session.watching.is_of_another(&reader) {
+            session.stop_watching();
+            session.watching.begin(reader, serial);
+            session.make_all_due();
+        } else if is_new {
+            session.make_changed_due(is_as_found);
+        }
+        self.choose(image);
+    }
+
+    /// Takes what has to be looked at.
+    pub(super) fn choose(&mut self, image: &Image) {
+        if let Some(session) = self.session_mut() {
+            self.chosen = session.choose(image);
+        }
+    }
+
+    /// Takes in the partitions that changed since the request began: they are looked at, too, and
+    /// have the last numbers until [`FetchContext::reorder`]. How many there are, and whether one of
+    /// them wants the request to be answered.
+    pub fn choose_more(&mut self) -> (usize, bool) {
+        let Some(session) = self.session_mut() else {
+            return (0, false);
+        };
+        let (more, must_answer) = session.choose_more();
+        self.chosen.extend(&more);
+        (more.len(), must_answer)
+    }
+
+    /// When partition number `place` is to be read, compared with others: the lower the earlier.
+    pub fn rank(&self, place: usize) -> u64 {
+        match &self.kind {
+            Kind::Sessionless(_) => place as u64,
+            Kind::Full(session) | Kind::Incremental(session) => session.rank(self.chosen[place]),
+        }
+    }
+
+    /// Numbers the partitions anew: what was number `order[n]` is number `n`.
+    pub fn reorder(&mut self, order: &[usize]) {
+        self.chosen = order.iter().map(|place| self.chosen[*place]).collect();
+    }
+
+    fn session(&self) -> Option<&Session> {
+        match &self.kind {
+            Kind::Sessionless(_) => None,
+            Kind::Full(session) | Kind::Incremental(session) => Some(session),
+        }
+    }
+
+    fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.kind {
+            Kind::Sessionless(_) => None,
+            Kind::Full(session) | Kind::Incremental(session) => Some(session),
+        }
+    }
+
+    /// Watches what a partition of a session was found to be, before anything of it is looked at.
+    pub fn watch(&mut self, place: usize, partition: Option<&Arc<Partition>>) {
+        let chosen = self.chosen.get(place).copied();
+        if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
+            session.watch(chosen, partition);
+        }
+    }
+
+    /// What the session watches at a place.
+    pub fn watched(&self, place: usize) -> Option<&Arc<Partition>> {
+        let entry = self.session()?.entry(*self.chosen.get(place)?)?;
+        entry.watched.as_ref()
+    }
+
+    /// The next request of the session is to look at this partition in any case.
+    pub fn look_again(&mut self, place: usize) {
+        let chosen = self.chosen.get(place).copied();
+        if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
+            session.make_due(chosen);
+        }
+    }
+
+    /// The watch of a session.
+    pub fn session_watch(&self) -> Option<&Arc<FetchWatch>> {
+        self.session()?.watching.watch()
+    }
+
+    /// The fetches of a replica's session.
+    pub fn session_fetches(&self) -> Option<&Arc<SessionFetches>> {
+        self.session()?.watching.fetches()
+    }
+
+    /// Whether the partitions of the session lie in more than one log directory; `None` without one.
+    pub fn spans_dirs(&self) -> Option<bool> {
+        Some(self.session()?.watching.spans_dirs())
+    }
+
+    /// See [`Session::check_settled`].
+    #[cfg(debug_assertions)]
+    pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {
+        if let Some(session) = self.session() {
+            session.check_settled(is_news);
+        }
+    }
+
+    /// Whether there is nothing that could be waited for.
+    pub fn is_empty(&self) -> bool {
+        match &self.kind {
+            Kind::Sessionless(targets) => targets.is_empty(),
+            Kind::Full(session) | Kind::Incremental(session) => session.len() == 0,
+        }
+    }
+
+    /// Number of partitions to look at.
     pub fn partitions(&self) -> usize {
         match &self.kind {
             Kind::Sessionless(targets) => targets.len(),
-            Kind::Full(session) | Kind::Incremental(session) => session.len(),
+            Kind::Full(_) | Kind::Incremental(_) => self.chosen.len(),
         }
     }
 
@@ -85,7 +221,7 @@ impl FetchContext {
     pub fn target(&self, place: usize) -> &Target {
         match &self.kind {
             Kind::Sessionless(targets) => &targets[place],
-            Kind::Full(session) | Kind::Incremental(session) => session.target(place),
+            Kind::Full(session) | Kind::Incremental(session) => session.target(self.chosen[place]),
         }
     }
 
@@ -93,26 +229,6 @@ impl FetchContext {
     #[cfg(test)]
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         (0..self.partitions()).map(|place| self.target(place))
-    }
-
-    /// Why the partition at a place cannot be read, judged by the image alone: UNKNOWN_TOPIC_ID,
-    /// INCONSISTENT_TOPIC_ID for a topic that was recreated under its name during the session, or
-    /// UNKNOWN_TOPIC_OR_PARTITION.
-    pub fn refusal(&self, place: usize, image: &Image) -> Option<ErrorCode> {
-        let target = self.target(place);
-        let Some(name) = &target.topic else {
-            return Some(ErrorCode::UNKNOWN_TOPIC_ID);
-        };
-        let Some(topic) = image.topic(name) else {
-            return Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        };
-        if target.id != NO_TOPIC_ID && target.id != topic.id {
-            return Some(ErrorCode::INCONSISTENT_TOPIC_ID);
-        }
-        match topic.partition(target.partition) {
-            Some(_) => None,
-            None => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-        }
     }
 
     /// Takes note of what reading a partition came to, and says whether the answer holds it. To be
@@ -127,17 +243,20 @@ impl FetchContext {
             self.included.last().is_none_or(|last| *last < place),
             "places descend"
         );
+        self.recorded = place + 1;
         let is_included = match &mut self.kind {
             Kind::Sessionless(_) => true,
             Kind::Full(session) => {
-                let target = session.target_mut(place);
-                target.told_high_watermark = outcome.high_watermark;
-                target.told_log_start = outcome.log_start_offset;
+                let chosen = self.chosen[place];
+                settle(session, chosen, outcome);
                 true
             }
             Kind::Incremental(session) => {
-                self.served[place] = outcome.has_records;
-                tell(session.target_mut(place), outcome)
+                let chosen = self.chosen[place];
+                if outcome.has_records {
+                    self.served.push(chosen);
+                }
+                settle(session, chosen, outcome)
             }
         };
         if is_included {
@@ -162,17 +281,29 @@ impl FetchContext {
     /// The session, ready for its next request: partitions that had records go behind the others,
     /// so that each gets its turn when not all fit into one answer.
     pub(super) fn into_session(self) -> Option<Box<Session>> {
-        match self.kind {
-            Kind::Sessionless(_) => None,
-            Kind::Full(session) => Some(session),
-            Kind::Incremental(mut session) => {
-                if self.served.iter().any(|served| *served) {
-                    session.move_back(&self.served);
-                }
-                Some(session)
+        let (Kind::Full(mut session) | Kind::Incremental(mut session)) = self.kind else {
+            return None;
+        };
+        for (at, place) in self.chosen.into_iter().enumerate() {
+            session.end_look(place, false);
+            if at >= self.recorded {
+                session.make_due(place);
             }
         }
+        for place in self.served {
+            session.end_look(place, true);
+        }
+        Some(session)
     }
+}
+
+/// Takes note of what the client is told; whether that is anything new.
+fn settle(session: &mut Session, place: u32, outcome: &Outcome) -> bool {
+    if !outcome.is_settled {
+        session.make_due(place);
+    }
+    let entry = session.entry_mut(place);
+    entry.is_some_and(|entry| tell(&mut entry.target, outcome))
 }
 
 fn tell(target: &mut Target, outcome: &Outcome) -> bool {

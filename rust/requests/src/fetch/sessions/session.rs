@@ -1,13 +1,18 @@
-//! The partitions of one fetch, in the order in which they are to be read.
+//! The partitions of a session, and those of a request without one.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map;
 use std::sync::Arc;
 
+use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchTopic, TOPIC_IDS_SINCE};
 
+use super::watching::Watching;
 use pyrklog_base::ids::TopicId;
 use pyrklog_control::image::{Image, NO_TOPIC_ID};
+#[cfg(debug_assertions)]
+use pyrklog_replica::partition::PartitionState;
+use pyrklog_storage::log_dir::Partition;
 
 /// A partition that is fetched.
 #[derive(Clone, Debug)]
@@ -52,9 +57,42 @@ impl Target {
         target
     }
 
+    /// Why it cannot be read, judged by the image alone: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID for
+    /// a topic that was recreated under its name during the session, or UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn refusal(&self, image: &Image) -> Option<ErrorCode> {
+        let Some(name) = &self.topic else {
+            return Some(ErrorCode::UNKNOWN_TOPIC_ID);
+        };
+        let Some(topic) = image.topic(name) else {
+            return Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        };
+        if self.id != NO_TOPIC_ID && self.id != topic.id {
+            return Some(ErrorCode::INCONSISTENT_TOPIC_ID);
+        }
+        match topic.partition(self.partition) {
+            Some(_) => None,
+            None => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    }
+
+    /// Looks up a name that was unknown so far. A name once known stays, so that a topic that was
+    /// recreated under it is noticed as such.
+    pub(super) fn resolve(&mut self, image: &Image) {
+        if self.topic.is_none() {
+            let known = image.topic_by_id(&self.id);
+            self.topic = known.map(|known| Arc::clone(&known.name));
+        }
+    }
+
     /// Whether the client was told another high watermark than this, or none.
     pub fn is_news(&self, high_watermark: i64) -> bool {
         self.told_high_watermark != high_watermark
+    }
+
+    /// Whether this is what the client was told last.
+    #[cfg(debug_assertions)]
+    pub fn was_told(&self, high_watermark: i64, log_start: i64) -> bool {
+        (self.told_high_watermark, self.told_log_start) == (high_watermark, log_start)
     }
 
     fn ask(&mut self, asked: &FetchPartition) {
@@ -144,8 +182,8 @@ fn merge_many(targets: Vec<Target>) -> Vec<Target> {
     let mut merged: Vec<Target> = Vec::with_capacity(targets.len());
     for target in targets {
         match places.entry((target.topic.clone(), target.id, target.partition)) {
-            Entry::Occupied(first) => merged[*first.get()] = target,
-            Entry::Vacant(place) => {
+            hash_map::Entry::Occupied(first) => merged[*first.get()] = target,
+            hash_map::Entry::Vacant(place) => {
                 place.insert(merged.len());
                 merged.push(target);
             }
@@ -154,20 +192,37 @@ fn merge_many(targets: Vec<Target>) -> Vec<Target> {
     merged
 }
 
-/// Where the partitions of one topic are in [`Session::targets`].
-#[derive(Clone, Debug, Default)]
-struct TopicIndex {
-    by_partition: HashMap<i32, usize>,
+/// One partition of a session.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub target: Target,
+    /// The partition that the session watches for it.
+    pub watched: Option<Arc<Partition>>,
+    /// The lower, the earlier it is read.
+    pub rank: u64,
+    /// It is in [`Session::due`].
+    is_due: bool,
+    /// The request under way looks at it.
+    pub is_chosen: bool,
 }
 
-/// The partitions of a session.
-#[derive(Clone, Debug, Default)]
+/// Where the partitions of one topic are in [`Session::entries`].
+type TopicIndex = HashMap<i32, u32>;
+
+/// Where a session has as many free places as this, and more than partitions, it gives them back.
+const FREE_PLACES_MAX: usize = 64;
+
+/// The partitions of a session. Each has a place, which it keeps until the session is compacted.
+#[derive(Debug, Default)]
 pub(super) struct Session {
-    targets: Vec<Target>,
-    /// Positions in `targets`, in the order of reading.
-    order: Vec<usize>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
     by_name: HashMap<Arc<str>, TopicIndex>,
     by_id: HashMap<TopicId, TopicIndex>,
+    next_rank: u64,
+    /// Places that the next request is to look at.
+    due: Vec<u32>,
+    pub watching: Watching,
 }
 
 impl Session {
@@ -178,42 +233,68 @@ impl Session {
         session
     }
 
-    /// Adds or changes the partitions of a request.
+    /// Adds or changes the partitions of a request, which is to look at them.
     pub fn add(&mut self, asked: &Asked<'_>) {
         for topic in &asked.request.topics {
-            let partitions = asked.request.partitions_of(topic);
-            if asked.uses_topic_ids() {
-                let index = self.by_id.entry(topic.id).or_default();
-                let resolve = || asked.resolve(topic);
-                add_topic(
-                    &mut self.targets,
-                    &mut self.order,
-                    index,
-                    partitions,
-                    resolve,
-                );
-                continue;
-            }
-            let name = topic.name.text(asked.frame);
-            let resolve = || asked.resolve(topic);
-            if !self.by_name.contains_key(name) {
-                self.by_name.insert(Arc::from(name), TopicIndex::default());
-            }
-            if let Some(index) = self.by_name.get_mut(name) {
-                add_topic(
-                    &mut self.targets,
-                    &mut self.order,
-                    index,
-                    partitions,
-                    resolve,
-                );
+            // Names are looked up only if there is something new.
+            let mut resolved = None;
+            for partition in asked.request.partitions_of(topic) {
+                match self.place_of(asked, topic, partition.index) {
+                    Some(place) => {
+                        if let Some(entry) = self.entry_mut(place) {
+                            entry.target.ask(partition);
+                        }
+                        self.make_due(place);
+                    }
+                    None => {
+                        let (name, id) = resolved.get_or_insert_with(|| asked.resolve(topic));
+                        let target = Target::new(name.clone(), *id, partition);
+                        let place = self.insert(target);
+                        self.index_mut(asked, topic).insert(partition.index, place);
+                    }
+                }
             }
         }
     }
 
+    fn place_of(&self, asked: &Asked<'_>, topic: &FetchTopic, index: i32) -> Option<u32> {
+        let places = match asked.uses_topic_ids() {
+            true => self.by_id.get(&topic.id),
+            false => self.by_name.get(topic.name.text(asked.frame)),
+        };
+        places?.get(&index).copied()
+    }
+
+    fn index_mut(&mut self, asked: &Asked<'_>, topic: &FetchTopic) -> &mut TopicIndex {
+        match asked.uses_topic_ids() {
+            true => self.by_id.entry(topic.id).or_default(),
+            false => {
+                let name = topic.name.text(asked.frame);
+                self.by_name.entry(Arc::from(name)).or_default()
+            }
+        }
+    }
+
+    fn insert(&mut self, target: Target) -> u32 {
+        let entry = Entry {
+            target,
+            watched: None,
+            rank: self.next_rank,
+            is_due: false,
+            is_chosen: false,
+        };
+        self.next_rank += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.entries[place as usize] = Some(entry);
+        self.make_due(place);
+        place
+    }
+
     /// Removes what a request forgets.
     pub fn forget(&mut self, asked: &Asked<'_>) {
-        let mut gone = vec![];
         for topic in &asked.request.forgotten {
             let index = if asked.uses_topic_ids() {
                 self.by_id.get_mut(&topic.id)
@@ -221,97 +302,226 @@ impl Session {
                 self.by_name.get_mut(topic.name.text(asked.frame))
             };
             let Some(index) = index else { continue };
-            let forgotten = asked.request.forgotten_of(topic);
-            gone.extend(
-                forgotten
-                    .iter()
-                    .filter_map(|part| index.by_partition.remove(part)),
+            for partition in asked.request.forgotten_of(topic) {
+                let Some(place) = index.remove(partition) else {
+                    continue;
+                };
+                if let Some(entry) = self.entries[place as usize].take()
+                    && let Some(watched) = &entry.watched
+                {
+                    self.watching.leave(watched);
+                }
+                self.free.push(place);
+            }
+        }
+        if self.free.len() > FREE_PLACES_MAX.max(self.len()) {
+            self.compact();
+        } else if !asked.request.forgotten.is_empty() {
+            self.by_name.retain(|_, index| !index.is_empty());
+            self.by_id.retain(|_, index| !index.is_empty());
+        }
+    }
+
+    /// Gives free places back. All partitions are looked at anew, and watched anew.
+    fn compact(&mut self) {
+        self.stop_watching();
+        let mut entries: Vec<Entry> = std::mem::take(&mut self.entries)
+            .into_iter()
+            .flatten()
+            .collect();
+        entries.sort_unstable_by_key(|entry| entry.rank);
+        let uses_topic_ids = !self.by_id.is_empty();
+        (self.by_name, self.by_id) = (HashMap::new(), HashMap::new());
+        (self.free, self.due) = (Vec::new(), Vec::new());
+        for (place, entry) in (0..).zip(entries) {
+            let Target { topic, id, .. } = &entry.target;
+            let index = match topic {
+                Some(name) if !uses_topic_ids => self.by_name.entry(Arc::clone(name)).or_default(),
+                _ => self.by_id.entry(*id).or_default(),
+            };
+            index.insert(entry.target.partition, place);
+            self.entries.push(Some(Entry {
+                is_due: false,
+                ..entry
+            }));
+            self.make_due(place);
+        }
+    }
+
+    /// Partitions.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub fn entry(&self, place: u32) -> Option<&Entry> {
+        self.entries.get(place as usize)?.as_ref()
+    }
+
+    pub fn entry_mut(&mut self, place: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(place as usize)?.as_mut()
+    }
+
+    /// All partitions with their places.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        (0..)
+            .zip(&self.entries)
+            .filter_map(|(place, entry)| Some((place, entry.as_ref()?)))
+    }
+
+    /// The partition of a place that a request looks at. Panics for any other.
+    pub fn target(&self, place: u32) -> &Target {
+        match self.entry(place) {
+            Some(entry) => &entry.target,
+            None => panic!("place {place} of a session is free"),
+        }
+    }
+
+    /// The next request looks at this partition, whatever happens to it.
+    pub fn make_due(&mut self, place: u32) {
+        if let Some(Some(entry)) = self.entries.get_mut(place as usize)
+            && !entry.is_due
+        {
+            entry.is_due = true;
+            self.due.push(place);
+        }
+    }
+
+    /// The same for all partitions.
+    pub fn make_all_due(&mut self) {
+        for place in (0..).take(self.entries.len()) {
+            self.make_due(place);
+        }
+    }
+
+    /// The same for those that `is_as_found` does not hold for any more.
+    pub fn make_changed_due(&mut self, is_as_found: impl Fn(&Target, &Arc<Partition>) -> bool) {
+        let changed = self.entries().filter(|(_, entry)| {
+            let watched = entry.watched.as_ref();
+            !watched.is_some_and(|watched| is_as_found(&entry.target, watched))
+        });
+        for place in changed.map(|(place, _)| place).collect::<Vec<u32>>() {
+            self.make_due(place);
+        }
+    }
+
+    /// How many partitions the next request looks at, besides those that it names.
+    pub fn due(&self) -> usize {
+        self.due.len() + self.watching.marked()
+    }
+
+    /// Takes the places that a request has to look at, in the order of reading.
+    pub fn choose(&mut self, image: &Image) -> Vec<u32> {
+        for mark in self.watching.take_marks() {
+            self.make_due(mark.position);
+        }
+        let mut chosen = std::mem::take(&mut self.due);
+        chosen.retain(|place| match self.entry_mut(*place) {
+            Some(entry) => {
+                entry.is_due = false;
+                entry.is_chosen = true;
+                entry.target.resolve(image);
+                true
+            }
+            None => false,
+        });
+        chosen.sort_unstable_by_key(|place| self.rank(*place));
+        chosen
+    }
+
+    /// Places that changed since the request began, in the order in which they did, without those
+    /// that it looks at anyway; and whether one of them wants it to be answered.
+    pub fn choose_more(&mut self) -> (Vec<u32>, bool) {
+        let mut more = Vec::new();
+        let mut must_answer = false;
+        for mark in self.watching.take_marks() {
+            must_answer |= mark.must_answer;
+            if mark.is_to_renew {
+                self.make_due(mark.position);
+            }
+            if let Some(entry) = self.entry_mut(mark.position)
+                && entry.watched.is_some()
+                && !std::mem::replace(&mut entry.is_chosen, true)
+            {
+                more.push(mark.position);
+            }
+        }
+        (more, must_answer)
+    }
+
+    /// The order in which a partition is read.
+    pub fn rank(&self, place: u32) -> u64 {
+        self.entry(place).map_or(u64::MAX, |entry| entry.rank)
+    }
+
+    /// A request is answered that has looked at this partition: one that had records goes behind
+    /// all others.
+    pub fn end_look(&mut self, place: u32, had_records: bool) {
+        let next_rank = &mut self.next_rank;
+        if let Some(Some(entry)) = self.entries.get_mut(place as usize) {
+            entry.is_chosen = false;
+            if had_records {
+                entry.rank = *next_rank;
+                *next_rank += 1;
+            }
+        }
+    }
+
+    /// Watches the partition at a place instead of what it watched there.
+    pub fn watch(&mut self, place: u32, partition: Option<&Arc<Partition>>) {
+        let Some(Some(entry)) = self.entries.get_mut(place as usize) else {
+            return;
+        };
+        if entry.watched.as_ref().map(Arc::as_ptr) == partition.map(Arc::as_ptr) {
+            return;
+        }
+        if let Some(before) = entry.watched.take() {
+            self.watching.leave(&before);
+        }
+        if let Some(partition) = partition {
+            self.watching.join(partition, place);
+            entry.watched = Some(Arc::clone(partition));
+        }
+    }
+
+    /// Checks that every partition that nobody is to look at has nothing to tell, or was marked
+    /// since, and that a replica's fetches count for it.
+    #[cfg(debug_assertions)]
+    pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {
+        let is_settled = |entry: &Entry| !entry.is_due && !entry.is_chosen;
+        for (place, entry) in self.entries().filter(|(_, entry)| is_settled(entry)) {
+            let Some(partition) = &entry.watched else {
+                panic!("{:?} is settled, and not watched", entry.target);
+            };
+            let mut state = partition.lock();
+            let (is_news, counts) = (
+                is_news(&entry.target, &mut state),
+                self.watching.counts(&state),
+            );
+            assert!(
+                !is_news && counts || self.watching.is_marked(place),
+                "no mark tells of news ({is_news}) or of an uncounted fetch ({counts}): {:?}, \
+                 {:?} in epoch {}, high watermark {}",
+                entry.target,
+                state.role,
+                state.leader_epoch,
+                state.high_watermark(),
             );
         }
-        if !gone.is_empty() {
-            self.compact(gone);
+    }
+
+    /// Nothing is watched any more, and what was marked is forgotten.
+    pub fn stop_watching(&mut self) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let Some(watched) = entry.watched.take() {
+                self.watching.leave(&watched);
+            }
         }
-    }
-
-    /// Takes the targets at the positions `gone` out.
-    fn compact(&mut self, mut gone: Vec<usize>) {
-        gone.sort_unstable();
-        let is_gone = |position: usize| gone.binary_search(&position).is_ok();
-        let moved = |position: usize| position - gone.partition_point(|at| *at < position);
-        self.order.retain(|position| !is_gone(*position));
-        self.order
-            .iter_mut()
-            .for_each(|position| *position = moved(*position));
-        let mut position = 0;
-        self.targets.retain(|_| {
-            position += 1;
-            !is_gone(position - 1)
-        });
-        self.by_name
-            .retain(|_, index| !index.by_partition.is_empty());
-        self.by_id.retain(|_, index| !index.by_partition.is_empty());
-        let indexes = self.by_name.values_mut().chain(self.by_id.values_mut());
-        for at in indexes.flat_map(|index| index.by_partition.values_mut()) {
-            *at = moved(*at);
-        }
-    }
-
-    /// Looks up names that were unknown so far. A name once known stays, so that a topic that was
-    /// recreated under it is noticed as such.
-    pub fn resolve(&mut self, image: &Image) {
-        for target in self
-            .targets
-            .iter_mut()
-            .filter(|target| target.topic.is_none())
-        {
-            target.topic = image
-                .topic_by_id(&target.id)
-                .map(|known| Arc::clone(&known.name));
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    pub fn target(&self, index: usize) -> &Target {
-        &self.targets[self.order[index]]
-    }
-
-    pub fn target_mut(&mut self, index: usize) -> &mut Target {
-        &mut self.targets[self.order[index]]
-    }
-
-    /// Moves the partitions at these places of the order behind all others, in their order.
-    pub fn move_back(&mut self, is_served: &[bool]) {
-        let order = std::mem::take(&mut self.order);
-        let served = |at: &usize| is_served.get(*at).copied().unwrap_or(false);
-        let (back, front): (Vec<_>, Vec<_>) = (0..order.len()).partition(served);
-        self.order = front.into_iter().chain(back).map(|at| order[at]).collect();
+        self.watching.reset();
     }
 }
 
-fn add_topic(
-    targets: &mut Vec<Target>,
-    order: &mut Vec<usize>,
-    index: &mut TopicIndex,
-    partitions: &[FetchPartition],
-    resolve: impl FnOnce() -> (Option<Arc<str>>, TopicId),
-) {
-    // Names are looked up only if there is something new.
-    let mut resolve = Some(resolve);
-    let mut resolved = (None, NO_TOPIC_ID);
-    for asked in partitions {
-        if let Some(at) = index.by_partition.get(&asked.index) {
-            targets[*at].ask(asked);
-            continue;
-        }
-        if let Some(resolve) = resolve.take() {
-            resolved = resolve();
-        }
-        let (name, id) = &resolved;
-        index.by_partition.insert(asked.index, targets.len());
-        order.push(targets.len());
-        targets.push(Target::new(name.clone(), *id, asked));
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop_watching();
     }
 }

@@ -93,14 +93,16 @@ impl Client {
             *next_id - 1
         };
         let (version, now_ms) = (self.version, self.now_ms);
-        self.cache.begin(
+        let mut context = self.cache.begin(
             &request,
             &frame,
             version,
             &self.image,
             now_ms,
             &mut fresh_id,
-        )
+        )?;
+        context.choose(&self.image);
+        Ok(context)
     }
 
     /// A whole request whose partitions all come to `outcome`; returns session id and answer.
@@ -113,7 +115,7 @@ impl Client {
     ) -> Result<(i32, Vec<(String, i32)>), ErrorCode> {
         let mut context = self.begin(session, wanted, forgotten)?;
         for place in 0..context.partitions() {
-            let outcome = match context.refusal(place, &self.image) {
+            let outcome = match context.target(place).refusal(&self.image) {
                 Some(error_code) => Outcome {
                     error_code,
                     ..nothing_new(-1)
@@ -164,6 +166,8 @@ fn nothing_new(high_watermark: i64) -> Outcome {
         has_records: false,
         has_diverging_epoch: false,
         has_preferred_replica: false,
+        // Without partitions there are no marks: everything is looked at each time.
+        is_settled: false,
     }
 }
 
@@ -422,10 +426,10 @@ fn an_unknown_topic_id_is_an_error_until_the_topic_is_known() {
     assert_eq!(answer, labels(&[("?", 0), ("a", 0)]));
     let context = client.begin((id, 1), &[], &[]).unwrap();
     assert_eq!(
-        context.refusal(0, &client.image),
+        context.target(0).refusal(&client.image),
         Some(ErrorCode::UNKNOWN_TOPIC_ID)
     );
-    assert_eq!(context.refusal(1, &client.image), None);
+    assert_eq!(context.target(1).refusal(&client.image), None);
     client.cache.finish(context);
 
     client.change(vec![topic("c", 7, 1)], &[]);
@@ -440,7 +444,7 @@ fn a_recreated_or_deleted_topic_is_noticed_during_a_session() {
     client.change(vec![topic("a", 8, 1)], &["b"]);
     let context = client.begin((id, 1), &[], &[]).unwrap();
     let refusals: Vec<_> = (0..3)
-        .map(|place| context.refusal(place, &client.image))
+        .map(|place| context.target(place).refusal(&client.image))
         .collect();
     let inconsistent = Some(ErrorCode::INCONSISTENT_TOPIC_ID);
     let gone = Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
@@ -461,7 +465,7 @@ fn a_recreated_or_deleted_topic_is_noticed_during_a_session() {
         .begin((0, FINAL_EPOCH), &[("", 1, &[(0, 0)])], &[])
         .unwrap();
     assert_eq!(
-        context.refusal(0, &client.image),
+        context.target(0).refusal(&client.image),
         Some(ErrorCode::UNKNOWN_TOPIC_ID)
     );
 }
@@ -473,7 +477,7 @@ fn by_name_a_recreated_topic_is_just_the_topic() {
     client.change(vec![topic("a", 8, 3)], &[]);
     let context = client.begin((0, FINAL_EPOCH), wanted, &[]).unwrap();
     let refusals: Vec<_> = (0..4)
-        .map(|place| context.refusal(place, &client.image))
+        .map(|place| context.target(place).refusal(&client.image))
         .collect();
     let unknown = Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     assert_eq!(refusals, [None, None, unknown, unknown]);

@@ -1,6 +1,6 @@
 //! Who has to go when the cache is full, and sessions that end under way.
 
-use super::super::cache::EVICTION_MS;
+use super::super::shard::EVICTION_MS;
 use super::*;
 
 #[test]

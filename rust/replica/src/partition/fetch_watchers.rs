@@ -1,0 +1,118 @@
+//! Fetches and fetch sessions that watch a partition.
+
+use std::sync::Arc;
+
+use pyrklog_log::{Isolation, Log};
+
+use super::PartitionState;
+use crate::fetch_watch::{Change, FetchWatch, FetchWatcher, Wake, WatchKey, WatchTerms};
+use pyrklog_base::hash::FastMap;
+use pyrklog_base::network_event::NetworkEvent;
+use pyrklog_control::outbox::Outbox;
+
+impl PartitionState {
+    /// Tells a watch of this partition from now on, as its place `position`.
+    pub fn add_fetch_watcher(&mut self, watch: &Arc<FetchWatch>, position: u32) {
+        let isolation = watch.terms().isolation;
+        let watcher = FetchWatcher {
+            watch: Arc::clone(watch),
+            position,
+            bound_segment: bound_segment(self.log.as_ref(), isolation),
+        };
+        self.fetch_watchers.insert(watch.key(), watcher);
+    }
+
+    /// It is told no longer.
+    pub fn remove_fetch_watcher(&mut self, key: WatchKey) {
+        self.fetch_watchers.remove(&key);
+        if self.fetch_watchers.is_empty() {
+            self.fetch_watchers = FastMap::default();
+        }
+    }
+
+    pub(super) fn notify_fetches(
+        &mut self,
+        new_bytes: usize,
+        has_grown: bool,
+        visible: bool,
+        outbox: &mut Outbox,
+    ) {
+        if self.fetch_watchers.is_empty() || !(has_grown || visible) {
+            return;
+        }
+        let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
+        let log = self.log.as_ref();
+        for watcher in self.fetch_watchers.values_mut() {
+            let terms = watcher.watch.terms();
+            let wakes = match terms.isolation {
+                Isolation::LogEnd => has_grown || visible && terms.notify_high_watermark,
+                _ if !visible => continue,
+                _ => true,
+            };
+            let segment = bound_segment(log, terms.isolation);
+            let has_new_segment = segment != watcher.bound_segment;
+            watcher.bound_segment = segment;
+            let change = Change {
+                new_bytes,
+                wakes,
+                ..Change::NEWS
+            };
+            let position = watcher.position;
+            let woken = watcher.watch.note(position, change, has_new_segment);
+            wake(woken, outbox);
+        }
+    }
+
+    /// The partition changed in a way that every waiting fetch must look at.
+    pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
+        self.wake_doubting(outbox);
+        let change = Change {
+            wakes: true,
+            ..Change::RENEWAL
+        };
+        self.wake_some_fetches(change, |_| true, outbox);
+    }
+
+    /// Tells those of a change whom it concerns, and wakes them if it says so.
+    pub(super) fn wake_some_fetches(
+        &self,
+        change: Change,
+        concerns: impl Fn(WatchTerms) -> bool,
+        outbox: &mut Outbox,
+    ) {
+        let concerned = self.fetch_watchers.values();
+        for watcher in concerned.filter(|watcher| concerns(watcher.watch.terms())) {
+            wake(watcher.watch.note(watcher.position, change, false), outbox);
+        }
+    }
+
+    /// What readers are told besides records changed: no reason to wake anyone, but the next fetch
+    /// of each session has it.
+    pub fn tell_fetches_later(&self) {
+        self.tell_some_fetches_later(|_| true);
+    }
+
+    /// The same for those whom it concerns.
+    pub(super) fn tell_some_fetches_later(&self, concerns: impl Fn(WatchTerms) -> bool) {
+        let concerned = self.fetch_watchers.values();
+        for watcher in concerned.filter(|watcher| concerns(watcher.watch.terms())) {
+            watcher.watch.note(watcher.position, Change::RENEWAL, false);
+        }
+    }
+}
+
+fn wake(woken: Option<Wake>, outbox: &mut Outbox) {
+    if let Some(wake) = woken {
+        let message = NetworkEvent::FetchWake {
+            token: wake.place.token,
+            wait: wake.wait,
+            must_answer: wake.must_answer,
+            by: outbox.network_thread(),
+        };
+        outbox.push(wake.place.thread, message);
+    }
+}
+
+fn bound_segment(log: Option<&Log>, isolation: Isolation) -> Option<i64> {
+    log.map(|log| log.bound_segment(isolation))
+}

@@ -1,0 +1,139 @@
+//! A part of the sessions, behind a mutex of its own.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::session::Session;
+
+/// A session unused for longer than this may be evicted by any other; one that has existed for
+/// longer than this, by a larger one.
+pub const EVICTION_MS: i64 = 120_000;
+
+/// What evicts what: the lower goes first, and only for one that is not lower. (A follower's,
+/// partitions, id).
+pub type EvictableKey = (bool, usize, i32);
+
+#[derive(Debug)]
+pub struct Slot {
+    /// Tells apart sessions that were given the same id.
+    pub serial: u64,
+    /// `None` while a request has it.
+    pub session: Option<Box<Session>>,
+    /// A follower's.
+    pub is_privileged: bool,
+    pub uses_topic_ids: bool,
+    /// Of the next request.
+    pub epoch: i32,
+    pub created_ms: i64,
+    pub last_used_ms: i64,
+    /// Partitions, as of the last request's begin.
+    pub size: usize,
+}
+
+impl Slot {
+    fn key(&self, id: i32) -> EvictableKey {
+        (self.is_privileged, self.size, id)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Shard {
+    slots: HashMap<i32, Slot>,
+    by_last_use: BTreeSet<(i64, i32)>,
+    evictable_by_all: BTreeSet<EvictableKey>,
+    evictable_by_privileged: BTreeSet<EvictableKey>,
+}
+
+impl Shard {
+    pub fn get(&self, id: i32) -> Option<&Slot> {
+        self.slots.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: i32) -> Option<&mut Slot> {
+        self.slots.get_mut(&id)
+    }
+
+    /// Adds a session that was used just now.
+    pub fn insert(&mut self, id: i32, slot: Slot) {
+        let (size, now_ms) = (slot.size, slot.last_used_ms);
+        self.slots.insert(id, slot);
+        self.touch(id, size, now_ms);
+    }
+
+    /// Takes note of a use and of the session's size.
+    pub fn touch(&mut self, id: i32, size: usize, now_ms: i64) {
+        self.unlist(id);
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        slot.size = size;
+        slot.last_used_ms = now_ms;
+        let is_old = now_ms - slot.created_ms > EVICTION_MS;
+        let key = slot.key(id);
+        self.by_last_use.insert((now_ms, id));
+        if is_old || !slot.is_privileged {
+            self.evictable_by_privileged.insert(key);
+        }
+        if is_old {
+            self.evictable_by_all.insert(key);
+        }
+    }
+
+    fn unlist(&mut self, id: i32) {
+        let Some(slot) = self.slots.get(&id) else {
+            return;
+        };
+        let key = slot.key(id);
+        self.by_last_use.remove(&(slot.last_used_ms, id));
+        self.evictable_by_all.remove(&key);
+        self.evictable_by_privileged.remove(&key);
+    }
+
+    /// Takes a session out. The caller drops it without the shard's mutex: that leaves every
+    /// partition of the session.
+    pub fn remove(&mut self, id: i32) -> Option<Slot> {
+        self.unlist(id);
+        self.slots.remove(&id)
+    }
+
+    /// (When, id) of the session that was used least recently.
+    pub fn least_used(&self) -> Option<(i64, i32)> {
+        self.by_last_use.first().copied()
+    }
+
+    /// The session that goes first for a new one, if it is of a follower or not.
+    pub fn lowest_evictable(&self, by_privileged: bool) -> Option<EvictableKey> {
+        let evictable = match by_privileged {
+            true => &self.evictable_by_privileged,
+            false => &self.evictable_by_all,
+        };
+        evictable.first().copied()
+    }
+
+    /// Whether a session still stands where [`Shard::least_used`] or [`Shard::lowest_evictable`]
+    /// found it.
+    pub fn is_victim(&self, victim: Victim, by_privileged: bool) -> bool {
+        match victim {
+            Victim::Stale(last_used_ms, id) => self.by_last_use.contains(&(last_used_ms, id)),
+            Victim::Lowest(key) if by_privileged => self.evictable_by_privileged.contains(&key),
+            Victim::Lowest(key) => self.evictable_by_all.contains(&key),
+        }
+    }
+}
+
+/// A session that has to go for another.
+#[derive(Clone, Copy, Debug)]
+pub enum Victim {
+    /// Nobody has used it for long: (when last, id).
+    Stale(i64, i32),
+    /// It is lower than the new one.
+    Lowest(EvictableKey),
+}
+
+impl Victim {
+    pub fn id(self) -> i32 {
+        match self {
+            Victim::Stale(_, id) | Victim::Lowest((_, _, id)) => id,
+        }
+    }
+}
