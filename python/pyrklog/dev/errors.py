@@ -1,4 +1,4 @@
-"""Why something cannot be done to a cluster of this machine."""
+"""Errors of commands on clusters of this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from enum import Enum, auto
 
 
 class Problem(Enum):
-    """What kind of reason it is."""
-
     FAILED = auto()
     USAGE = auto()
     NOT_FOUND = auto()
@@ -15,7 +13,7 @@ class Problem(Enum):
 
 
 class DevError(Exception):
-    """What happened, and what to do about it."""
+    """What happened, and how to fix it."""
 
     def __init__(self, problem: Problem, what: str, fix: str | None = None) -> None:
         super().__init__(what)
