@@ -1,1 +1,1 @@
-"""What clients may change and ask: topics, options, producer ids. Behind ``ClusterService``."""
+"""``ClusterService`` for clients' changes and queries: topics, options, producer ids."""

@@ -1,8 +1,8 @@
-"""Options of a topic, and the broker options that are their defaults.
+"""Topic options, and the broker options that are their defaults.
 
-Each topic option names the broker options it falls back to, the strongest first, and the factor
-that turns their unit into its own (hours into milliseconds). The first of them may change at run
-time for the whole cluster.
+Each topic option names its fallback broker options, the strongest first, with the factor between
+their units (hours to milliseconds). The first fallback may change at run time for the whole
+cluster.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Fallback(NamedTuple):
 
 
 class TopicOption(NamedTuple):
-    """A topic option with its fall-backs; without any, nothing a broker is given changes it."""
+    """A topic option and its fallbacks; without any, no broker option changes its default."""
 
     option: Option
-    fallbacks: tuple[Fallback, ...]
+    fallbacks: tuple[Fallback, ...] = ()
     broker_name: str | None = None
-    """Without fall-backs: the name under which Kafka's brokers have its default."""
+    """Without fallbacks: the name of its default in Kafka's brokers."""
 
 
 def _throttled(value: Value) -> str | None:
@@ -64,7 +64,7 @@ def _is_number(text: str) -> bool:
 
 
 def _retention_of_broker(value: Value) -> str | None:
-    """A topic may be given 0; for all topics Kafka takes it for a mistake."""
+    """As in Kafka, 0 is allowed for one topic, but not as the default of all."""
     return RETENTION_ZERO if value == 0 else None
 
 
@@ -88,7 +88,6 @@ _RETENTION_BYTES = (
 _MIN_ISR = "In-sync replicas that a write with acks=all needs."
 _UNCLEAN = "Whether a replica that is not in sync may lead when no other lives."
 
-# Broker option, what it is the default of, and whether it has an effect.
 LOG_OPTIONS = (
     integer(
         "log.segment.bytes",
@@ -165,13 +164,7 @@ LOG_OPTIONS = (
         importance="high",
         minimum=1,
     ),
-    long(
-        "log.retention.bytes",
-        -1,
-        _RETENTION_BYTES,
-        importance="high",
-        update_mode=CLUSTER_WIDE,
-    ),
+    long("log.retention.bytes", -1, _RETENTION_BYTES, importance="high", update_mode=CLUSTER_WIDE),
     long(
         "log.retention.ms",
         None,
@@ -312,10 +305,7 @@ TOPIC_OPTIONS = (
     ),
     TopicOption(
         long(
-            "file.delete.delay.ms",
-            60000,
-            "How long a deleted segment's file is kept.",
-            minimum=0,
+            "file.delete.delay.ms", 60000, "How long a deleted segment's file is kept.", minimum=0
         ),
         (Fallback("log.segment.delete.delay.ms"),),
     ),
@@ -469,8 +459,7 @@ TOPIC_OPTIONS = (
         "log.cleaner.min.compaction.lag.ms",
     ),
     TopicOption(
-        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1),
-        (Fallback("min.insync.replicas"),),
+        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1), (Fallback("min.insync.replicas"),)
     ),
     TopicOption(
         boolean(
@@ -518,16 +507,10 @@ TOPIC_OPTIONS = (
         ),
         (),
     ),
-    TopicOption(
-        long("retention.bytes", -1, _RETENTION_BYTES),
-        (Fallback("log.retention.bytes"),),
-    ),
+    TopicOption(long("retention.bytes", -1, _RETENTION_BYTES), (Fallback("log.retention.bytes"),)),
     TopicOption(
         long(
-            "retention.ms",
-            604800000,
-            "Age at which records are deleted; -1 = never.",
-            minimum=-1,
+            "retention.ms", 604800000, "Age at which records are deleted; -1 = never.", minimum=-1
         ),
         (
             Fallback("log.retention.ms"),

@@ -1,4 +1,4 @@
-"""LeaderAndIsr, UpdateMetadata, StopReplica: what a controller tells brokers."""
+"""LeaderAndIsr, UpdateMetadata, StopReplica: the controller's requests to brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyrklog.protocol.inter_broker import (
 
 
 async def _carried_out(context: Context, message: Any) -> Any:
-    """Hands the request to the replicas, in the order of arrival, and waits for their answer."""
+    """Passes the request to the replicas, in the order of arrival, and waits for the result."""
     request = wire.request_of(message)
     wrong = wrong_with_request(request)
     if wrong is not None:
@@ -58,32 +58,26 @@ def _refused(message: Any, code: ErrorCode) -> Any:
 
 
 async def leader_and_isr(context: Context, message: LeaderAndIsrMessage) -> Any:
-    """Lead or follow."""
     return await _carried_out(context, message)
 
 
 def leader_and_isr_error(message: LeaderAndIsrMessage, code: ErrorCode, _text: str | None) -> Any:
-    """Nothing is led or followed anew."""
     return _refused(message, code)
 
 
 async def update_metadata(context: Context, message: UpdateMetadataMessage) -> Any:
-    """What clients shall be told."""
     return await _carried_out(context, message)
 
 
 def update_metadata_error(
     message: UpdateMetadataMessage, code: ErrorCode, _text: str | None
 ) -> Any:
-    """Clients are told what they were told before."""
     return _refused(message, code)
 
 
 async def stop_replica(context: Context, message: StopReplicaMessage) -> Any:
-    """Stop serving, and perhaps delete."""
     return await _carried_out(context, message)
 
 
 def stop_replica_error(message: StopReplicaMessage, code: ErrorCode, _text: str | None) -> Any:
-    """Everything goes on."""
     return _refused(message, code)

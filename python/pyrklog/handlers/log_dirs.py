@@ -15,7 +15,7 @@ from pyrklog.protocol.log_dirs import (
 async def describe_log_dirs(
     context: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """All log directories of this broker, with the partitions asked for; null is all of them."""
+    """All log directories of this broker with the given partitions; null means all."""
     wanted = None
     if request.topics is not None:
         wanted = [(topic.topic, topic.partitions) for topic in request.topics]
@@ -26,7 +26,7 @@ async def describe_log_dirs(
 def describe_log_dirs_error(
     _request: DescribeLogDirsRequest, code: ErrorCode, _message: str | None
 ) -> DescribeLogDirsResponse:
-    """Nothing to show; versions before 3 have no place for the code."""
+    """Versions before 3 have no place for the code."""
     return DescribeLogDirsResponse(error_code=code)
 
 

@@ -6,7 +6,7 @@ from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResp
 
 
 async def observe_broker(context: Context, request: ObserveBrokerRequest) -> ObserveBrokerResponse:
-    """Asks the broker, and waits for its answer as long as the request says."""
+    """Asks the broker and waits for its answer up to the request's time-out."""
     outcome = await context.service.observe(request.broker_id, request.timeout_ms / 1000)
     return ObserveBrokerResponse(outcome=outcome)
 
@@ -14,5 +14,4 @@ async def observe_broker(context: Context, request: ObserveBrokerRequest) -> Obs
 def observe_broker_error(
     _request: ObserveBrokerRequest, code: ErrorCode, _message: str | None
 ) -> ObserveBrokerResponse:
-    """Nothing is known."""
     return ObserveBrokerResponse(error_code=code)

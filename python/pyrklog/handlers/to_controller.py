@@ -1,4 +1,4 @@
-"""AlterPartition, ControlledShutdown, AllocateProducerIds: what brokers ask the controller."""
+"""AlterPartition, ControlledShutdown, AllocateProducerIds: brokers' requests to the controller."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ async def alter_partition(
 def alter_partition_error(
     _message: wire.AlterPartitionRequest, code: ErrorCode, _text: str | None
 ) -> wire.AlterPartitionResponse:
-    """Nothing is changed."""
     return altered_message(AlterPartitionResponse(code, []))
 
 
 async def controlled_shutdown(
     context: Context, message: wire.ControlledShutdownRequest
 ) -> wire.ControlledShutdownResponse:
-    """Others lead what the asking broker leads."""
+    """Others lead the asking broker's partitions."""
     response = await context.controller.shut_down(message.broker_id, message.broker_epoch)
     return left_message(response)
 
@@ -52,7 +51,6 @@ async def controlled_shutdown(
 def controlled_shutdown_error(
     _message: wire.ControlledShutdownRequest, code: ErrorCode, _text: str | None
 ) -> wire.ControlledShutdownResponse:
-    """Everything stays as it is."""
     return left_message(ControlledShutdownResponse(code, []))
 
 
@@ -69,5 +67,4 @@ async def allocate_producer_ids(
 def allocate_producer_ids_error(
     _message: wire.AllocateProducerIdsRequest, code: ErrorCode, _text: str | None
 ) -> wire.AllocateProducerIdsResponse:
-    """No ids, and why."""
     return allocated_message(ProducerIdsResponse(code, None))
