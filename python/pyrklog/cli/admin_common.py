@@ -1,4 +1,4 @@
-"""Shared by commands that change something: connecting, confirming, reporting."""
+"""Connects, confirms and reports, for commands that change something."""
 
 import sys
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def connect(options: Settings) -> "Connection":
-    """Connects to the cluster of the options; loads librdkafka only now."""
+    """Connects to the cluster; loads librdkafka only now."""
     from pyrklog.cli.connection import Connection
 
     return Connection(options)
@@ -28,7 +28,7 @@ def say(options: Settings, *lines: str) -> None:
 
 
 def confirm(names: list[str]) -> None:
-    """Has the user type each name before its deletion. Raises :class:`CliError`."""
+    """The user must type each name before its deletion. Raises :class:`CliError`."""
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
     for name in names:
@@ -48,9 +48,9 @@ def report_each(
     ignore: Mapping[str, str] | None = None,
     fixes: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Reports the result of each item, and exits with the code for all.
+    """Reports each item's result; exits with one code for all.
 
-    ``ignore`` maps names of harmless errors to their messages; ``fixes`` maps others to what helps.
+    ``ignore`` maps names of harmless errors to messages, ``fixes`` others to fixes.
     """
     from confluent_kafka import KafkaException
 

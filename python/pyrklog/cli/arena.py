@@ -1,4 +1,4 @@
-"""``pyrklog arena``: what brokers keep in shared memory."""
+"""``pyrklog arena``: brokers' shared memory."""
 
 import os
 from datetime import datetime
@@ -98,7 +98,7 @@ def drop(
 
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
-    """Says why nothing of the directory was freed, unless there was nothing."""
+    """Explains why nothing was freed, unless there was nothing."""
     from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.

@@ -84,9 +84,9 @@ def health(
 def _watch(
     options: Settings, output: OutputFormat, until_healthy: bool, limit_s: float | None
 ) -> bool:
-    """Prints changes until the time is over; returns whether the cluster was healthy in the end.
+    """Prints changes until the time is over; returns the last verdict.
 
-    A cluster that cannot be reached counts as unhealthy: a watching user wants to see it come back.
+    An unreachable cluster counts as unhealthy: a watching user waits for its return.
     """
     from pyrklog.cli.cluster_state import is_healthy
 

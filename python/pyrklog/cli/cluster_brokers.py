@@ -1,4 +1,4 @@
-"""What ``pyrklog cluster brokers`` lists."""
+"""The listing of ``pyrklog cluster brokers``."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ COLUMNS = (
     Column("log_dirs", "LOG DIRS", right=True, wide=True),
 )
 _VERSION = 1
-"""A version of DescribeLogDirs that Kafka 2.0 to 4.x and pyrklog serve."""
+"""Served by Kafka 2.0 to 4.x and pyrklog."""
 
 
 def list_brokers(connection: Connection) -> Listing:
@@ -50,9 +50,9 @@ def list_brokers(connection: Connection) -> Listing:
 
 
 def _log_dir_bytes(settings: Settings, broker: BrokerState) -> list[int] | None:
-    """Bytes of each working log directory; None if the broker does not say.
+    """Bytes of each working log directory; None if unknown.
 
-    confluent-kafka has no such call; the connection used here has no encryption or authentication.
+    confluent-kafka has no such call; this connection has no encryption or authentication.
     """
     if not is_plain(settings):
         return None

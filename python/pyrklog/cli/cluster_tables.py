@@ -1,4 +1,4 @@
-"""What ``pyrklog cluster restart-safe`` prints."""
+"""The output of ``pyrklog cluster restart-safe``."""
 
 import sys
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def print_restart_safe(
 ) -> None:
     """``yes``, or ``no`` with the partitions; for programs one item with both.
 
-    For the only broker (``is_alone``) people need no list.
+    People get no list for the only broker (``is_alone``).
     """
     rows = [one.item() for one in found]
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):

@@ -1,4 +1,4 @@
-"""``pyrklog consume``: reads partitions of its own choice, or as a member of a group (-g)."""
+"""``pyrklog consume``: reads chosen partitions, or as a member of a group (-g)."""
 
 import sys
 import time
@@ -186,7 +186,7 @@ def _copy(
 ) -> int:
     """Prints records until a reason to stop; returns their number.
 
-    With ``is_bounded`` the records exist already: the wait for them ends at the timeout.
+    ``is_bounded``: the records exist already, so the wait for them ends at the timeout.
     """
     from pyrklog.cli.records import from_message
 
@@ -197,7 +197,7 @@ def _copy(
         messages = reading.read(limit, POLL_S)
         if messages:
             printed = b"".join([write(from_message(message)) for message in messages])
-            with held:  # a reader has seen these: they are to be committed
+            with held:  # the reader has seen these: commit them
                 out.write(printed)
                 out.flush()
                 reading.written(messages)

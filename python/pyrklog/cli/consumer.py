@@ -1,4 +1,4 @@
-"""Shared by both ways of consuming: a consumer of confluent-kafka, its errors, the log's bounds."""
+"""Shared by both ways of consuming: the consumer, its errors, the log's bounds."""
 
 import time
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ class RecordConsumer(ABC):
     """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
-        """Asks the broker nothing yet."""
+        """Sends no request yet."""
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._committed = read_committed
@@ -34,7 +34,7 @@ class RecordConsumer(ABC):
         self._heard_at = time.monotonic()
         """When a broker answered last, with records or without."""
         self._is_given_up = False
-        """Whether to wait for no broker any more, at the end neither."""
+        """Whether to stop waiting for brokers, even at the end."""
 
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
@@ -68,14 +68,14 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def finished(self, at_end: bool) -> bool:
-        """Whether nothing more is to be read or, with ``at_end``, nothing more for now."""
+        """Whether all is read, or, with ``at_end``, all for now."""
 
     @abstractmethod
     def read(self, limit: int, wait_s: float) -> list[Any]:
         """Up to ``limit`` messages. Raises :class:`CliError`."""
 
     def _poll(self, limit: int, wait_s: float) -> list[Any]:
-        """Messages and events of the consumer. Says once that no broker can be reached."""
+        """Messages and events of the consumer. Notes unreachable brokers once."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
         if any(map(_is_answer, found)):
@@ -94,13 +94,13 @@ class RecordConsumer(ABC):
         return found
 
     def _pace(self, found: Sequence[Any], wait_s: float) -> None:
-        """Waits after errors, which come as fast as librdkafka retries."""
+        """Waits after errors: librdkafka may repeat them quickly."""
         if found:
             with held:
                 time.sleep(wait_s)
 
     def check_progress(self) -> None:
-        """Raises :class:`CliError` if existing records have not come within the timeout. Not for
+        """Raises :class:`CliError` if existing records do not come within the timeout. Not for
         readers that wait for new records."""
         if time.monotonic() - self._heard_at < self._settings.timeout_s:
             return
@@ -120,11 +120,11 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def _left(self) -> str:
-        """Names what was not read, as the end of a sentence."""
+        """Names the unread part, as the end of a sentence."""
 
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
-        """Takes note that messages have been printed."""
+        """Notes that messages have been printed."""
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Log start offset, last stable offset and high watermark, at most a second old."""
@@ -153,14 +153,14 @@ class RecordConsumer(ABC):
             self._consumer.close()
 
     def _abandon(self) -> None:
-        """Keeps the consumer until the process ends: when Python frees one, librdkafka waits for
-        silent brokers as long as a session lasts."""
+        """Keeps the consumer until the process ends: freeing it would wait for silent brokers as
+        long as a session lasts."""
         import ctypes
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def _on_error(self, error: Any, key: PartitionKey) -> None:
-        """Ignores errors after which librdkafka retries. Raises :class:`CliError` for others."""
+        """Ignores errors that librdkafka retries. Raises :class:`CliError` for others."""
         from confluent_kafka import KafkaError
 
         if error.retriable() or error.code() in (

@@ -1,4 +1,4 @@
-"""``pyrklog dev``: clusters of real brokers on this machine, and faults for them."""
+"""``pyrklog dev``: clusters of real brokers on this machine, with faults."""
 
 import signal
 from collections.abc import Mapping
@@ -128,7 +128,7 @@ def _refuse_running(cluster: "Cluster") -> None:
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
-    """Refuses to change what the first start of a cluster has settled.
+    """Refuses to change settings of a cluster's first start.
 
     ``wanted`` has the given value (or None) and the present one.
     """

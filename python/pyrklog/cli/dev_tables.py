@@ -1,4 +1,4 @@
-"""What ``pyrklog dev`` prints of a cluster."""
+"""The output of ``pyrklog dev``."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def listing(place: Place, cluster: Cluster) -> Listing:
 
 
 def started_listing(place: Place, cluster: Cluster) -> Listing:
-    """Brokers, then ZooKeepers, for a cluster that has come up."""
+    """Brokers and ZooKeepers of a started cluster."""
     items = [
         {
             "node": node.name,

@@ -198,7 +198,7 @@ def _active(group: "ConsumerGroup") -> CliError:
 
 
 def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]") -> None:
-    """Commits offsets, again while members that were made to leave are still there."""
+    """Commits offsets; retries while removed members are still there."""
     from pyrklog.cli import group_seek, group_state
 
     if group.is_idle:

@@ -1,7 +1,7 @@
 """``group seek``: targets, plans, and the file of offsets.
 
-The file has a line ``TOPIC,PARTITION,OFFSET`` for each partition, as Kafka's consumer-groups tool
-exports it; a heading and lines that begin with ``#`` are skipped.
+The file has lines ``TOPIC,PARTITION,OFFSET``, as exported by Kafka's consumer-groups tool; a
+heading and lines starting with ``#`` are skipped.
 """
 
 import csv
@@ -32,7 +32,7 @@ class Move(NamedTuple):
 
 
 def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all of a topic."""
+    """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         match = _SELECTION.fullmatch(text)
@@ -49,7 +49,7 @@ def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
-    """The named partitions, or all for which the group has an offset."""
+    """The named partitions, or all with an offset of the group."""
     wanted = parse_selection(texts)
     if not wanted:
         return sorted(known)
@@ -133,7 +133,7 @@ def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> 
 
 
 def _given(connection: Connection, target: str) -> dict[Key, int] | None:
-    """Offsets that a file or another group gives."""
+    """Offsets from a file or another group."""
     if target.startswith("group:"):
         other = target.removeprefix("group:")
         refuse_empty("--to group:", "group", [other])

@@ -14,7 +14,7 @@ from pyrklog.cli.topic_details import query_offsets
 LOADING_PAUSE_S = 0.1
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 AGE_WAIT_S = 3.0
-"""Limit on the wait for the first records that groups have not read; later ages stay unknown."""
+"""Longest wait for the first unread records; later ages stay unknown."""
 
 Key = tuple[str, int]
 
@@ -55,8 +55,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """A partition of a group: committed offset, the log's end, age of the first record that
-    waits."""
+    """A partition of a group: committed offset, the log's end, age of the first unread record."""
 
     topic: str
     partition: int
@@ -68,7 +67,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records that wait; None without a committed offset."""
+        """Unread records; None without a committed offset."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -134,7 +133,7 @@ def _state(name: str, states: Any) -> Any:
 
 
 def _words(name: str) -> str:
-    """``PREPARING_REBALANCING`` -> ``PreparingRebalance``, Kafka's own spelling."""
+    """``PREPARING_REBALANCING`` -> ``PreparingRebalance``, Kafka's spelling."""
     joined = "".join(word.capitalize() for word in name.split("_"))
     return joined.replace("Rebalancing", "Rebalance")
 
@@ -154,7 +153,7 @@ def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
 
 
 def describe_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Describes a group. Raises :class:`CliError` if its coordinator does not answer."""
+    """Raises :class:`CliError` if the group's coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
     def ask() -> Any:
@@ -190,7 +189,7 @@ def describe_group(connection: Connection, name: str) -> ConsumerGroup:
 
 
 def existing_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Describes a group. Raises :class:`CliError` if it does not exist."""
+    """Raises :class:`CliError` if the group does not exist."""
     group = describe_group(connection, name)
     if not group.exists:
         raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
@@ -220,7 +219,7 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
 
 
 def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
-    """The partitions that a group owns or has committed offsets for."""
+    """Partitions that a group owns or has offsets for."""
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -269,7 +268,7 @@ def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
 
 
 def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key, float]:
-    """Age in seconds, by its timestamp, of the first record at or behind each offset.
+    """Age in seconds, by its timestamp, of the first record at or after each offset.
 
     Reads one record of each partition; late ones are left out.
     """

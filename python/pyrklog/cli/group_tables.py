@@ -1,4 +1,4 @@
-"""How groups are shown: columns, pages, totals and trends."""
+"""Tables of groups: columns, pages, totals and trends."""
 
 import re
 import sys
@@ -47,7 +47,7 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Limits(NamedTuple):
-    """Limits of ``--lag-over``, in records and in seconds of age."""
+    """Limits of ``--lag-over``: records, and seconds of age."""
 
     records: int | None = None
     seconds: float | None = None

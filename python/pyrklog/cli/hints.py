@@ -53,7 +53,7 @@ _OF_COMMANDS = {
 
 
 def hint(command: str, option: str) -> str | None:
-    """What to give instead of an unknown option."""
+    """The replacement of an unknown option."""
     group = "groups stand behind the command without an option"
     if option == "--group" and command.startswith("group"):
         return group
@@ -61,7 +61,7 @@ def hint(command: str, option: str) -> str | None:
 
 
 class HintingGroup(TyperGroup):
-    """A command group whose errors about unknown options say what to give instead."""
+    """Adds hints to errors about unknown options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

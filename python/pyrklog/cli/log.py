@@ -1,5 +1,4 @@
-"""``pyrklog log``: shows a broker's files or prepares them for Kafka, without a broker; compares
-replicas; shows what controllers did."""
+"""``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -190,7 +189,7 @@ def export_kraft(
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
-        # It changes the directories: never the default one, which the user has not named.
+        # It changes the directories, so never the default one, which the user has not named.
         raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)

@@ -103,7 +103,6 @@ class Printer:
         self._file_damages = 0
 
     def begin(self, path: Path) -> None:
-        """Begins the rows of a file."""
         self._path = path
         self._counts = {}
         self._file_damages = 0

@@ -1,6 +1,6 @@
-"""Options that many commands share, and the settings made of them.
+"""Options of many commands, and their settings.
 
-A shared option may stand before or behind the command; behind wins.
+A shared option may be before or after the command; after wins.
 """
 
 from dataclasses import dataclass, field, replace
@@ -124,7 +124,7 @@ def settings(
     verbose: bool = False,
     quiet: bool = False,
 ) -> Settings:
-    """Combines the options behind the command with those before it."""
+    """Combines the options after the command with those before it."""
     base = context.find_object(Settings) or Settings()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"

@@ -44,9 +44,9 @@ def is_without_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def _answers_tls(connection: socket.socket) -> bool:
-    """Whether the peer may speak TLS: it answers the beginning of a handshake, or is silent.
+    """Whether the peer answers the start of a TLS handshake, or is silent.
 
-    The handshake stops there: a broker that wants a certificate would log that there is none.
+    The handshake stops there: a broker that requires a certificate would log a missing one.
     """
     import ssl
 
@@ -100,7 +100,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _protocol_of(head: bytes) -> str | None:
-    """See :func:`foreign`; ``head`` is the beginning of the answer."""
+    """See :func:`foreign`; ``head`` is the start of the answer."""
     if not head:
         return "closes the connection: it speaks TLS, or not Kafka's protocol"
     if head[0] == _TLS_ALERT and head[1:2] == bytes([_TLS_MAJOR]):

@@ -105,8 +105,8 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
-    # During a long stream a connection may break: retries must not duplicate records. For a few
-    # values on the command line an answer half a second earlier is worth more.
+    # During a long stream a connection may break: retries must not duplicate records. A few values
+    # on the command line need the answer half a second earlier more.
     idempotent = not (tombstone or values)
     if tombstone:
         records = iter([template])

@@ -1,4 +1,4 @@
-"""Makes records of lines, and gives them to a ``confluent_kafka.Producer``."""
+"""Makes records of lines for a ``confluent_kafka.Producer``."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ ANY_PARTITION = -1
 DRAIN_S = 0.5
 LINGER_MS = 5
 CREATED_WITHIN_S = 2.0
-"""Limit on the wait for a broker that creates topics."""
+"""Longest wait for a broker that creates topics."""
 LOOK_AGAIN_S = 0.1
 
 
@@ -51,7 +51,7 @@ def read_lines(source: Path | None) -> Iterator[bytes]:
 
 
 class LineReader:
-    """Makes records of lines; the template gives what a line does not."""
+    """Makes records of lines; the template completes them."""
 
     def __init__(
         self,
@@ -97,8 +97,7 @@ class LineReader:
 class RecordProducer:
     """A producer, and the results of its records.
 
-    With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
-    output.
+    With ``verbose`` each acknowledged record prints ``topic partition@offset`` on standard output.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class RecordProducer:
     ) -> None:
         """Raises :class:`CliError` if no broker answers.
 
-        librdkafka takes half a second to get the producer id that an idempotent producer needs.
+        librdkafka takes half a second to get an idempotent producer's id.
         """
         from confluent_kafka import Producer
 
@@ -130,8 +129,8 @@ class RecordProducer:
         self._first_error: Any = None
 
     def _refuse_missing_topic(self, patience_s: float) -> None:
-        """Raises :class:`CliError` if the topic does not exist, and the request does not create it:
-        librdkafka would wait for the topic as long as for an acknowledgement."""
+        """Raises :class:`CliError` if the topic does not exist and the request does not create it:
+        librdkafka would wait for it as long as for an acknowledgement."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + patience_s
@@ -186,7 +185,7 @@ class RecordProducer:
         sys.stdout.flush()
 
     def failure(self) -> CliError | None:
-        """The error of the command if not every record arrived."""
+        """The command's error if a record failed."""
         if self._first_error is None:
             return None
         about = f"{self._failed} of {self._failed + self._delivered} records not written"
@@ -195,7 +194,7 @@ class RecordProducer:
         return CliError(code, error.what, error.fix)
 
     def with_written(self, problem: CliError) -> CliError:
-        """Adds the number of records that were written to an error."""
+        """Adds the number of written records to an error."""
         if not self._delivered or self._first_error is not None:
             return problem
         count = self._delivered
@@ -203,7 +202,7 @@ class RecordProducer:
         return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
 
     def sum_up(self) -> None:
-        """Says to people how many records were written."""
+        """Tells people how many records were written."""
         if sys.stderr.isatty():
             plural = "" if self._delivered == 1 else "s"
             typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
@@ -234,7 +233,7 @@ def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
     except CliError as error:
         problem = error
     except KeyboardInterrupt:
-        sender.finish()  # sends what is queued; a second Ctrl-C does not wait
+        sender.finish()  # sends queued records; a second Ctrl-C does not wait
         raise
     sender.finish()
     problem = sender.failure() or problem

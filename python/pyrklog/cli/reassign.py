@@ -39,8 +39,6 @@ STANDARD_INPUT = "-"
 
 
 class Minimize(StrEnum):
-    """What a plan minimizes."""
-
     BYTES = "bytes"
 
 
@@ -267,7 +265,7 @@ def status(
 def _conclude(
     cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
 ) -> Exit:
-    """Says how a plan ended once nothing of it moves."""
+    """Reports how a plan ended once nothing of it moves."""
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -381,7 +379,7 @@ def _progress(
 ) -> list[dict[str, Any]]:
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
-    # A broker that has just died is still listed for a moment: its replicas count as not copied.
+    # A broker that has just died stays listed for a moment: its replicas count as not copied.
     sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
     items = []
@@ -411,7 +409,7 @@ def _watch(
     places: "set[PartitionKey] | None",
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
-    """Prints what moves until nothing does; returns the last list, which is empty."""
+    """Prints moves until none is left; returns the last list, which is empty."""
     from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]

@@ -14,7 +14,7 @@ Sizes = Mapping[PartitionKey, int]
 """Bytes of a replica by partition."""
 
 SKEW_GOOD = 1.05
-"""Up to this skew nothing is moved for balance."""
+"""Up to this skew nothing moves for balance."""
 RATE_MAX = 2**62
 THROTTLE_MIN_BYTES = 10_000
 """Bytes a second; a lower rate lacks its unit, and nothing would ever arrive."""
@@ -138,7 +138,7 @@ def _no_plan(source: str, why: str) -> CliError:
 
 
 def render_plan(placement: Placement) -> str:
-    """Kafka's reassignment JSON, as its tool reads it."""
+    """Kafka's reassignment JSON."""
     partitions = [
         {
             "topic": topic,
@@ -160,11 +160,11 @@ def propose(
     racks: Mapping[int, str | None] | None = None,
     balance: bool = True,
 ) -> dict[PartitionKey, tuple[int, ...]]:
-    """Places the wanted number of replicas on ``brokers``, and copies as few bytes as possible.
+    """Places the wanted number of replicas on ``brokers``, copying as few bytes as possible.
 
     With ``racks`` two replicas share a rack only if every rack has one. With ``balance`` the
-    fullest brokers give to the emptiest until they are alike; leaders are spread, which copies
-    nothing. Raises :class:`CliError` if there are too few brokers.
+    fullest brokers give to the emptiest; spreading leaders copies nothing. Raises :class:`CliError`
+    if there are too few brokers.
     """
     largest = max([replication_factor or 0, *(map(len, current.values()))], default=0)
     wanted = replication_factor or largest
@@ -242,7 +242,7 @@ class _Plan:
         return False
 
     def _best(self, heavy: int, light: int) -> PartitionKey | None:
-        """The partition whose move brings the two closest to each other, if there is one."""
+        """The partition whose move brings the two closest to each other, if any."""
         difference = self._load[heavy] - self._load[light]
         best: PartitionKey | None = None
         for place, replicas in self._placed.items():

@@ -37,7 +37,7 @@ class InputRecord(NamedTuple):
 
 
 class BadLineError(ValueError):
-    """A line does not match its format; the message is half a sentence."""
+    """The message is half a sentence."""
 
 
 _TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}

@@ -78,7 +78,7 @@ def _file(broker: BrokerConnection, *, older: bool) -> tuple[int, bytes]:
         if not found:
             first_id = answer.file_id
         elif answer.file_id != first_id:
-            # The file was rotated: what was read of it is in the older file.
+            # The file was rotated: its read part is in the older file.
             found.clear()
             continue
         if not answer.data:

@@ -1,9 +1,10 @@
-"""The state-change logs of several brokers as one timeline; pure, but for reading files.
+"""Merges the state-change logs of several brokers into one timeline. Pure, except for reading
+files.
 
-Lines of one log keep their order: a line whose time is before that of its predecessor gets the
-predecessor's time. Marks say where an epoch changed: the controller's over all lines, the leader's
-over the lines of a partition. An epoch that fell means that an old controller went on; one that
-grew by more than one, that lines are missing. Marks tell both.
+Lines of one log keep their order: a line older than its predecessor gets the predecessor's time.
+Marks show changes of epochs: the controller's over all lines, a leader's over its partition's
+lines. A falling epoch means that an old controller went on, a jump by more than one that lines are
+missing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Fields = Mapping[str, Any]
 
 
 class Change(NamedTuple):
-    """A line. ``time_ms`` is never before that of the line before it."""
+    """A line. ``time_ms`` never falls within a log."""
 
     time_ms: int
     source: str
@@ -69,9 +70,9 @@ class Filter(NamedTuple):
 
 
 def parse(source: str, data: bytes, wrong: list[str]) -> list[Change]:
-    """The lines of one broker, the oldest first; messages about invalid ones go to ``wrong``.
+    """One broker's lines, the oldest first; messages about invalid ones go to ``wrong``.
 
-    A last line without its end is still being written, and left out.
+    An unfinished last line is still being written, and left out.
     """
     found: list[Change] = []
     latest_ms = 0

@@ -32,7 +32,7 @@ app = typer.Typer(
 BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
-"""librdkafka's limits on partitions and replicas."""
+"""librdkafka's limits."""
 INTERNAL_PREFIX = "__"
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
@@ -277,5 +277,5 @@ def delete(
 
 
 def _time_outs(timeout_s: float) -> dict[str, float]:
-    """Timeouts with which the broker answers before the wait for it ends."""
+    """The broker answers before the client's timeout ends."""
     return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}

@@ -1,4 +1,4 @@
-"""``topic list``, ``topic describe`` and ``topic alter``: reading and changing topics."""
+"""``topic list``, ``topic describe`` and ``topic alter``."""
 
 import sys
 import time
@@ -147,7 +147,7 @@ def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
 
 
 def url_safe(uuid: str) -> str:
-    """A topic's id as Kafka's tools and ``partition.metadata`` write it (RFC 4648, section 5)."""
+    """A topic's id as in Kafka's tools and ``partition.metadata`` (RFC 4648, section 5)."""
     return uuid.replace("+", "-").replace("/", "_").rstrip("=")
 
 
@@ -173,7 +173,7 @@ def query_offsets(
 ) -> dict[tuple[str, int], int]:
     """The offset of ``spec`` in each partition; -1 if no record is at or after a time.
 
-    Retries for partitions whose leader moves, which librdkafka does not.
+    Retries while leaders move, which librdkafka does not.
     """
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
@@ -202,9 +202,9 @@ def query_offsets(
 def describe_configs(
     connection: Connection, names: list[str], *, skips_missing: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
-    """Options of each topic by name: value, source, whether it is hidden or read-only.
+    """Options of each topic by name: value, source, whether hidden or read-only.
 
-    A topic that does not exist is an error, unless ``skips_missing``.
+    A missing topic is an error, unless ``skips_missing``.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
@@ -242,16 +242,15 @@ def _source(name: str) -> str:
 
 UNCONFIRMED = "pyrklog.adopted.unconfirmed"
 _KEPT_BY_ADOPTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-"""Options of a topic that was taken over without its own, until it is confirmed."""
+"""Options of a topic adopted without its own, until it is confirmed."""
 
 
 def to_confirm(
     connection: Connection, names: list[str], changes: dict[str, str], unset: list[str]
 ) -> list[str]:
-    """The options to reset so that adopted topics have those of ``changes`` and else the defaults.
+    """The options to reset so that adopted topics get ``changes`` and else the defaults.
 
-    Values that were set since stay. Raises :class:`CliError` for a topic that waits for no
-    confirmation.
+    Values set since stay. Raises :class:`CliError` for a topic that waits for no confirmation.
     """
     connection.topic_partitions(names)
     options = {
