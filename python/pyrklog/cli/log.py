@@ -6,7 +6,13 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Bootstrap, Output, OutputFormat, Properties, Timeout, settings
+from pyrklog.cli.options import (
+    CONNECTION,
+    Output,
+    OutputFormat,
+    Settings,
+    with_settings,
+)
 
 app = typer.Typer(
     help="Look into log files, compare replicas, merge state-change logs.",
@@ -54,9 +60,9 @@ def dump(
 
 
 @app.command("verify")
-@guarded
+@with_settings(*CONNECTION)
 def verify(
-    context: typer.Context,
+    options: Settings,
     places: Annotated[
         list[str] | None,
         typer.Argument(
@@ -75,9 +81,6 @@ def verify(
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
 
@@ -92,7 +95,7 @@ def verify(
     from pyrklog.cli.output import print_listing
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     listing, code = compare(connection, places or [], begin)
     print_listing(listing, output)
     for item in listing.items:
@@ -104,9 +107,9 @@ def verify(
 
 
 @app.command("merge-state")
-@guarded
+@with_settings(*CONNECTION)
 def merge_state(
-    context: typer.Context,
+    options: Settings,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -128,9 +131,6 @@ def merge_state(
         str | None, typer.Option("--until", metavar="@TIME", help="Before then.")
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Merge the state-change logs of several brokers into one timeline.
 
@@ -143,7 +143,6 @@ def merge_state(
     if partition is not None and topic is None:
         raise CliError(Exit.USAGE, "--partition of which topic?", "give --topic")
     wanted = Filter(topic, partition, _time_ms("--since", since), _time_ms("--until", until))
-    options = settings(context, bootstrap, properties, timeout)
     code = merge(options, paths or [], wanted, output)
     if code:
         raise typer.Exit(code)

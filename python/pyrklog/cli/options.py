@@ -3,13 +3,16 @@
 A shared option may be before or after the command; after wins.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, guarded
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
@@ -165,3 +168,36 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
             raise CliError(Exit.USAGE, f"{option} takes KEY=VALUE, not {pair!r}")
         found[name.strip()] = value
     return found
+
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "bootstrap": (Bootstrap, None),
+    "properties": (Properties, None),
+    "timeout_s": (Timeout, None),
+    "verbose": (Verbose, False),
+    "quiet": (Quiet, False),
+}
+CONNECTION = ("bootstrap", "properties", "timeout_s")
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Guards a command, and makes its ``options: Settings`` of these shared options, which follow
+    the command's own."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(context: typer.Context, **given: Any) -> None:
+            shared = {name: given.pop(name) for name in names}
+            command(settings(context, **shared), **given)
+
+        _, *own = signature(command, eval_str=True).parameters.values()
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        added = [
+            Parameter(name, kind, annotation=_SHARED[name][0], default=_SHARED[name][1])
+            for name in names
+        ]
+        context = Parameter("context", kind, annotation=typer.Context)
+        run.__signature__ = Signature([context, *own, *added])  # type: ignore[attr-defined]
+        return guarded(run)
+
+    return decorate

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.failures import CliError, Exit, guarded, worst
+from pyrklog.cli.failures import CliError, Exit, worst
 from pyrklog.cli.options import (
-    Bootstrap,
+    CONNECTION,
     OnlySaid,
     Output,
     OutputFormat,
-    Properties,
-    Quiet,
     Settings,
-    Timeout,
-    settings,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -48,9 +45,9 @@ PlanFile = Annotated[
 
 
 @app.command("plan")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def plan(
-    context: typer.Context,
+    options: Settings,
     topics: Annotated[
         list[str] | None,
         typer.Option("-t", "--topics", metavar="T,...", help="Only these; default: all."),
@@ -79,16 +76,11 @@ def plan(
     rate: Annotated[
         str, typer.Option("--rate", metavar="RATE", help="For the estimate of the time.")
     ] = DEFAULT_RATE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import cost, parse_rate, parse_topics, propose, render_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     rate_bytes = parse_rate(rate)
     names = [name for text in topics or [] for name in text.split(",") if name]
     if topics_file is not None:
@@ -119,9 +111,9 @@ def plan(
 
 
 @app.command("apply")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def apply(
-    context: typer.Context,
+    options: Settings,
     file: PlanFile,
     throttle: Annotated[
         str | None,
@@ -143,16 +135,11 @@ def apply(
         bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
     ] = False,
     dry_run: OnlySaid = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Begin the moves of a plan. Partitions that move already get new targets."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = parse_plan(_read(file), file)
     rate_bytes = None if throttle is None else parse_throttle(throttle)
     cluster = ReassignmentAdmin(connect(options))
@@ -220,9 +207,9 @@ def _arrow(
 
 
 @app.command("status")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def status(
-    context: typer.Context,
+    options: Settings,
     file: Annotated[
         str | None,
         typer.Argument(
@@ -235,17 +222,12 @@ def status(
         bool, typer.Option("-w", "--watch", help="Print it again until nothing moves.")
     ] = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
     from pyrklog.cli.output import print_listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = None if file is None else parse_plan(_read(file), file)
     cluster = ReassignmentAdmin(connect(options))
     places = None if wanted is None else set(wanted)
@@ -279,23 +261,18 @@ def _conclude(
 
 
 @app.command("cancel")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def cancel(
-    context: typer.Context,
+    options: Settings,
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="A plan.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Whatever moves.")] = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     if everything == (file is not None):
         raise CliError(Exit.USAGE, "a plan or --all says what to cancel")
     named = None if file is None else set(parse_plan(_read(file), file))

@@ -48,12 +48,6 @@ async def describe_cluster(
     )
 
 
-def describe_cluster_error(
-    _request: DescribeClusterRequest, code: ErrorCode, message: str | None
-) -> DescribeClusterResponse:
-    return DescribeClusterResponse(error_code=code, error_message=message)
-
-
 def _wrong_endpoint(endpoint_type: int) -> ApiError:
     if endpoint_type == ENDPOINT_CONTROLLERS:
         return ApiError(

@@ -34,12 +34,6 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     )
 
 
-def list_groups_error(
-    _request: ListGroupsRequest, code: ErrorCode, _message: str | None
-) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=code)
-
-
 async def describe_groups(
     context: Context, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:

@@ -124,12 +124,6 @@ def _synced(result: SyncResult) -> SyncGroupResponse:
     )
 
 
-def sync_group_error(
-    _request: SyncGroupRequest, code: ErrorCode, _message: str | None
-) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code)
-
-
 def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     error = context.groups.heartbeat(
         MemberHeartbeat(
@@ -140,12 +134,6 @@ def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatRespo
         )
     )
     return HeartbeatResponse(error_code=error)
-
-
-def heartbeat_error(
-    _request: HeartbeatRequest, code: ErrorCode, _message: str | None
-) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
 
 
 def leave_group_now(
@@ -175,9 +163,3 @@ def _all_left(result: LeaveResult) -> LeaveGroupResponse:
             for member, code in result.members
         ],
     )
-
-
-def leave_group_error(
-    _request: LeaveGroupRequest, code: ErrorCode, _message: str | None
-) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=code)

@@ -23,13 +23,6 @@ async def describe_log_dirs(
     return DescribeLogDirsResponse(results=[_result(one) for one in described])
 
 
-def describe_log_dirs_error(
-    _request: DescribeLogDirsRequest, code: ErrorCode, _message: str | None
-) -> DescribeLogDirsResponse:
-    """Versions before 3 have no place for the code."""
-    return DescribeLogDirsResponse(error_code=code)
-
-
 def _result(info: LogDirInfo) -> DescribeLogDirsResult:
     topics: dict[str, DescribeLogDirsTopic] = {}
     for one in info.partitions:

@@ -9,9 +9,3 @@ async def observe_broker(context: Context, request: ObserveBrokerRequest) -> Obs
     """Asks the broker and waits for its answer up to the request's time-out."""
     outcome = await context.service.observe(request.broker_id, request.timeout_ms / 1000)
     return ObserveBrokerResponse(outcome=outcome)
-
-
-def observe_broker_error(
-    _request: ObserveBrokerRequest, code: ErrorCode, _message: str | None
-) -> ObserveBrokerResponse:
-    return ObserveBrokerResponse(error_code=code)

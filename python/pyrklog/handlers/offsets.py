@@ -330,10 +330,3 @@ async def offset_delete(context: Context, request: OffsetDeleteRequest) -> Offse
             for topic in request.topics
         ]
     )
-
-
-def offset_delete_error(
-    _request: OffsetDeleteRequest, code: ErrorCode, _message: str | None
-) -> OffsetDeleteResponse:
-    """The group's code, without partitions."""
-    return OffsetDeleteResponse(error_code=code)

@@ -41,12 +41,6 @@ async def alter_partition_reassignments(
     )
 
 
-def alter_partition_reassignments_error(
-    _request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-) -> AlterPartitionReassignmentsResponse:
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
 async def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
@@ -72,9 +66,3 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(
         topics=[OngoingTopicReassignment(topic, partitions) for topic, partitions in topics.items()]
     )
-
-
-def list_partition_reassignments_error(
-    _request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)

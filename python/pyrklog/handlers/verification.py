@@ -37,12 +37,6 @@ async def replica_digest(context: Context, request: ReplicaDigestRequest) -> Rep
     )
 
 
-def replica_digest_error(
-    _request: ReplicaDigestRequest, code: ErrorCode, _message: str | None
-) -> ReplicaDigestResponse:
-    return ReplicaDigestResponse(error_code=code)
-
-
 async def state_changes(context: Context, request: StateChangesRequest) -> StateChangesResponse:
     if request.max_bytes <= 0 or request.position < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST)
@@ -55,9 +49,3 @@ async def state_changes(context: Context, request: StateChangesRequest) -> State
     except OSError:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     return StateChangesResponse(file_id=found.file_id, data=found.data)
-
-
-def state_changes_error(
-    _request: StateChangesRequest, code: ErrorCode, _message: str | None
-) -> StateChangesResponse:
-    return StateChangesResponse(error_code=code)
