@@ -19,6 +19,7 @@ from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.plane.dataplane import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.fields import Message
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import ROWS, find_api
 
@@ -99,9 +100,10 @@ def load_route(api_key: int) -> Route:
         late = expired = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
-    error_answer = getattr(module, f"{name}_error")
+    api = find_api(api_key)
+    error_answer = getattr(module, f"{name}_error", None) or partial(_error_alone, api.response)
     return Route(
-        find_api(api_key),
+        api,
         handler,
         handler_now,
         error_answer,
@@ -109,6 +111,16 @@ def load_route(api_key: int) -> Route:
         expired,
         is_between_brokers=module_name in BETWEEN_BROKERS,
     )
+
+
+def _error_alone(
+    response: Callable[..., Message], _request: Any, code: ErrorCode, message: str | None
+) -> Message:
+    """The error answer of APIs whose response has a code of its own, perhaps with a message."""
+    answer = response(error_code=code)
+    if hasattr(answer, "error_message"):
+        answer.error_message = message
+    return answer
 
 
 class Handlers:

@@ -19,12 +19,6 @@ from pyrklog.handlers.context import Context
 from pyrklog.protocol.inter_broker import (
     LeaderAndIsrRequest as LeaderAndIsrMessage,
 )
-from pyrklog.protocol.inter_broker import (
-    StopReplicaRequest as StopReplicaMessage,
-)
-from pyrklog.protocol.inter_broker import (
-    UpdateMetadataRequest as UpdateMetadataMessage,
-)
 
 
 async def _carried_out(context: Context, message: Any) -> Any:
@@ -45,7 +39,7 @@ async def _carried_out(context: Context, message: Any) -> Any:
     return wire.response_message(request, answers[0])
 
 
-def _refused(message: Any, code: ErrorCode) -> Any:
+def _refused(message: Any, code: ErrorCode, _text: str | None) -> Any:
     request = wire.request_of(message)
     response: ControlResponse
     if isinstance(request, UpdateMetadataRequest):
@@ -57,27 +51,5 @@ def _refused(message: Any, code: ErrorCode) -> Any:
     return wire.response_message(request, response)
 
 
-async def leader_and_isr(context: Context, message: LeaderAndIsrMessage) -> Any:
-    return await _carried_out(context, message)
-
-
-def leader_and_isr_error(message: LeaderAndIsrMessage, code: ErrorCode, _text: str | None) -> Any:
-    return _refused(message, code)
-
-
-async def update_metadata(context: Context, message: UpdateMetadataMessage) -> Any:
-    return await _carried_out(context, message)
-
-
-def update_metadata_error(
-    message: UpdateMetadataMessage, code: ErrorCode, _text: str | None
-) -> Any:
-    return _refused(message, code)
-
-
-async def stop_replica(context: Context, message: StopReplicaMessage) -> Any:
-    return await _carried_out(context, message)
-
-
-def stop_replica_error(message: StopReplicaMessage, code: ErrorCode, _text: str | None) -> Any:
-    return _refused(message, code)
+leader_and_isr = update_metadata = stop_replica = _carried_out
+leader_and_isr_error = update_metadata_error = stop_replica_error = _refused

@@ -2,7 +2,6 @@
 
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.service import LogDirInfo
-from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

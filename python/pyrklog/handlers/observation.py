@@ -1,7 +1,6 @@
 """ObserveBroker: what this broker sees of another one."""
 
 from pyrklog.handlers.context import Context
-from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse
 
 
