@@ -1,1 +1,0 @@
-"""``ClusterService`` for clients' changes and queries: topics, options, producer ids."""

@@ -29,7 +29,6 @@ def apply_incremental(
     option_of: OptionOf,
     default_of: DefaultOf,
 ) -> dict[str, str]:
-    """The options after the operations (KIP-339); others stay."""
     names = [item.name for item in alterations]
     if len(set(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -83,7 +82,6 @@ def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_topic(options: Mapping[str, str]) -> None:
-    """Names and values of a topic's options."""
     try:
         check_topic_options(options)
     except InvalidValueError as error:
@@ -96,8 +94,6 @@ def broker_option(name: str) -> Option | None:
 
 
 class NotYet(NamedTuple):
-    """Changed options without an effect now."""
-
     without_effect: list[str]
     at_start: list[str]
     """They act from the next start on."""

@@ -1,5 +1,3 @@
-"""Describes and changes options of topics and brokers."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -82,8 +80,6 @@ Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 class ConfigAdmin:
-    """The options' part of ``ClusterService``."""
-
     def __init__(
         self, node_id: int, store: Metastore, metadata: Metadata, memory_bytes: int
     ) -> None:
@@ -259,7 +255,6 @@ class ConfigAdmin:
     async def _alter_each(
         self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
     ) -> tuple[list[AlteredConfigs], list[str]]:
-        """A result each, and the paths of the announcements."""
         results = []
         announced = []
         named = Counter(resource for resource, _ in changes)

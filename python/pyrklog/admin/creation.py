@@ -22,7 +22,6 @@ Assignment = Mapping[int, tuple[int, ...]]
 
 
 def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
-    """Checks name and options."""
     if any(spec.name in names for names in taken):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     wrong = wrong_with_name(spec.name)
@@ -89,7 +88,6 @@ def assign_new_topic(
 
 
 def check_partition_count(partitions: int) -> None:
-    """Raises when one request asks for too many partitions."""
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

@@ -56,13 +56,10 @@ class _Deletion:
 
 
 class RecordDeletion:
-    """The part of ``ClusterService`` that deletes records."""
-
     def __init__(self, plane: Plane, metadata: Metadata) -> None:
         self._plane = plane
         self._metadata = metadata
         self._waiting: dict[str, dict[int, set[_Deletion]]] = {}
-        """By topic and partition."""
         self._awaited: Counter[str] = Counter()
         """Partitions by the asking host; their total is bounded, too."""
         self._live: frozenset[int] = frozenset()
@@ -94,7 +91,6 @@ class RecordDeletion:
         return [DeletedRecords(*target[:2], *results[target[:2]]) for target in targets]
 
     def log_start_moved(self, topic: str, partition: int) -> None:
-        """A follower has reported its log start."""
         if partition in self._waiting.get(topic, ()):
             self._look([(topic, partition)])
 

@@ -1,5 +1,3 @@
-"""``ClusterService``, put together from its parts."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
@@ -48,8 +46,6 @@ Observe = Callable[[int, float], Awaitable[Outcome]]
 
 
 class Administration:
-    """The implementation of ``ClusterService``."""
-
     def __init__(
         self,
         *,

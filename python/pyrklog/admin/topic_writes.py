@@ -78,7 +78,6 @@ async def _creation_error(store: Metastore, name: str, error: MetastoreError) ->
 async def mark_for_deletion(
     store: Metastore, term: Term, topics: Mapping[str, bytes]
 ) -> dict[str, ApiError]:
-    """Marks topics by name and id, all at once; returns refusals."""
     refused: dict[str, ApiError] = {}
     waiting = list(topics)
     while waiting:
@@ -120,7 +119,6 @@ def unknown_topic(name: str) -> ApiError:
 
 
 def store_error(error: MetastoreError) -> ApiError:
-    """A client's answer when the metadata store refuses."""
     if _is_deposed(error):
         return ApiError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller.")
     if isinstance(error, TooLargeError):

@@ -1,5 +1,3 @@
-"""Creates, enlarges and deletes topics, and waits for the effect."""
-
 from __future__ import annotations
 
 import os
@@ -65,8 +63,6 @@ log = get_logger("topics")
 
 
 class TopicAdmin:
-    """The part of ``ClusterService`` that changes topics."""
-
     def __init__(
         self,
         store: Metastore,
@@ -288,7 +284,6 @@ class TopicAdmin:
         scope.cancel()
 
     async def _create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """The topics that were not created, with codes."""
         results = await self.create(
             [TopicSpec(name) for name in names],
             validate_only=False,
@@ -306,7 +301,6 @@ class TopicAdmin:
         return errors | await self._wait_existing(existing)
 
     async def _wait_existing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Waits for topics that somebody else is creating now."""
         with trio.move_on_after(AUTO_CREATE_WAIT_SECONDS):
             await self._metadata.changes.wait_until(lambda: all(map(self._is_known, names)))
         late = [name for name in names if not self._is_known(name)]
@@ -362,7 +356,6 @@ class TopicAdmin:
         return name, entry.id
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
-        """Waits for all topics together; returns the late ones."""
         shown = set(marked)
         topics = self._metadata.image.topics
 
@@ -421,7 +414,6 @@ class TopicAdmin:
     async def _add_to_each(
         self, specs: Sequence[PartitionsSpec], validate_only: bool
     ) -> tuple[list[NamedResult], dict[str, bytes]]:
-        """A result each, and the ids of the enlarged topics."""
         results: list[NamedResult] = []
         ids: dict[str, bytes] = {}
         named = Counter(spec.name for spec in specs)

@@ -46,7 +46,6 @@ def tell_of_topics(topics: Mapping[str, Mapping[str, str]], defaults: TopicDefau
 def tell_of_change(
     topic: str, before: Mapping[str, str], after: Mapping[str, str], defaults: TopicDefaults
 ) -> None:
-    """Warns if a topic's changed policy asks for compaction."""
     if before.get(CLEANUP_POLICY) != after.get(CLEANUP_POLICY):
         tell_of_topics({topic: after}, defaults)
 

@@ -43,7 +43,6 @@ class _Record(NamedTuple):
     """``refused`` topics are retried when their folders have changed."""
 
     topics: Mapping[str, str]
-    """Topic -> source of its options."""
     refused: Mapping[str, str]
     folders: Mapping[str, Sequence[str]]
     """Of refused topics."""

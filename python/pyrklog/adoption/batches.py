@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Base offset to record count, 61 bytes."""
 _FRAME_BYTES = 12
 """Base offset and length, which the length excludes."""
 _CRC_FROM = 21
@@ -25,8 +24,6 @@ class BatchError(ValueError):
 
 
 class Value(NamedTuple):
-    """One record's offset and value."""
-
     offset: int
     data: bytes
 
@@ -45,7 +42,6 @@ _TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum, as in batches."""
     crc = 0xFFFF_FFFF
     table = _TABLE
     for byte in data:

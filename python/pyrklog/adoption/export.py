@@ -39,7 +39,6 @@ from pyrklog.start.standing import forget_standing
 LOCK = ".lock"
 ARENA_MARKER = ".pyrklog-arena"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
-"""Types of control records (KIP-630)."""
 
 
 class ExportedTopic(NamedTuple):
@@ -59,8 +58,6 @@ class _State(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """The result of an export."""
-
     cluster_id: str
     node_id: int
     topics: int
@@ -189,7 +186,6 @@ def encode_bootstrap(
     directory_of: Callable[[str, int], bytes],
     timestamp_ms: int,
 ) -> bytes:
-    """The file's bytes: a header, the records, a footer."""
     records = [kraft.encode_feature_level("metadata.version", kraft.METADATA_VERSION)]
     for topic in topics:
         records.append(kraft.encode_topic(topic.name, topic.topic_id))

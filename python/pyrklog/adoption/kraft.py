@@ -43,8 +43,6 @@ _write_string = string_writer(flexible=True, nullable=False)
 
 @dataclass
 class KraftPartition:
-    """A partition after the controller's last decision."""
-
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader_epoch: int
@@ -52,8 +50,6 @@ class KraftPartition:
 
 @dataclass
 class KraftTopic:
-    """Partitions are by index."""
-
     name: str
     topic_id: bytes
     partitions: dict[int, KraftPartition] = field(default_factory=dict)
@@ -61,14 +57,11 @@ class KraftTopic:
 
 @dataclass
 class KraftMetadata:
-    """The state after the records."""
-
     topics: dict[bytes, KraftTopic] = field(default_factory=dict)
     options: dict[str, dict[str, str]] = field(default_factory=dict)
     """By topic name."""
     next_producer_id: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    """Counts of left-out records by kind."""
 
     def by_name(self) -> dict[str, KraftTopic]:
         return {topic.name: topic for topic in self.topics.values()}
@@ -226,7 +219,6 @@ def _int32(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _int32s(data: bytes, place: int) -> tuple[tuple[int, ...], int]:
-    """A compact array; null counts as empty."""
     announced, place = read_unsigned_varint(data, place)
     count = max(0, announced - 1)
     if count * 4 > len(data) - place:
@@ -243,7 +235,6 @@ def encode_feature_level(name: str, level: int) -> bytes:
 
 
 def encode_topic(name: str, topic_id: bytes) -> bytes:
-    """A topic without partitions."""
     out = _begin(TOPIC, 0)
     _write_string(out, name)
     return _end(out + topic_id)

@@ -173,7 +173,6 @@ def _ids(partitions: Collection[FoundPartition]) -> set[bytes]:
 
 
 def _usable(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The options that this broker supports, and the names of the others."""
     usable, unknown = {}, []
     for name, value in sorted(options.items()):
         try:

@@ -1,11 +1,10 @@
-"""The command line. Nothing slow is imported before the command that needs it is known."""
+"""The command line. Slow modules are imported only by the command that needs them."""
 
 import os
 import sys
 
 
 def main() -> None:
-    """Entry point of ``pyrklog``; exits with the command's exit code."""
     _open_missing_streams()
     try:
         _run(sys.argv[1:])

@@ -1,5 +1,3 @@
-"""Connects, confirms and reports, for commands that change something."""
-
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,21 +12,19 @@ if TYPE_CHECKING:
 
 
 def connect(options: Settings) -> "Connection":
-    """Connects to the cluster; loads librdkafka only now."""
     from pyrklog.cli.connection import Connection
 
     return Connection(options)
 
 
 def say(options: Settings, *lines: str) -> None:
-    """Prints lines unless the user wants none."""
     if not options.quiet:
         for line in lines:
             typer.echo(line)
 
 
 def confirm(names: list[str]) -> None:
-    """The user must type each name before its deletion. Raises :class:`CliError`."""
+    """The user must type each name before its deletion."""
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
     for name in names:

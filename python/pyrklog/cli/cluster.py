@@ -1,5 +1,3 @@
-"""``pyrklog cluster``: health, brokers and elections of any Kafka cluster."""
-
 import re
 import sys
 import time

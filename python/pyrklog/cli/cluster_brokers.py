@@ -1,5 +1,3 @@
-"""The listing of ``pyrklog cluster brokers``."""
-
 from typing import Any
 
 from pyrklog.cli.broker_connection import BrokerConnection
@@ -27,7 +25,6 @@ _VERSION = 1
 
 
 def list_brokers(connection: Connection) -> Listing:
-    """One item for each live broker."""
     state = read_state(connection)
     items: list[dict[str, Any]] = []
     for broker in state.brokers:

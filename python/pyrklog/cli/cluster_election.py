@@ -45,7 +45,6 @@ class ElectionResult:
 
 
 def parse_places(texts: Sequence[str]) -> ElectionTargets:
-    """Parses ``TOPIC`` and ``TOPIC:PARTITION``. Raises :class:`CliError`."""
     whole: set[str] = set()
     single: dict[str, list[int]] = {}
     for text in texts:
@@ -99,7 +98,6 @@ def elect(
 
 
 def listing(done: ElectionResult) -> Listing:
-    """One item for each partition whose leader has changed, or would change."""
     return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
 
 
@@ -122,7 +120,6 @@ def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
 def _expected(
     metadata: Any, before: Mapping[PartitionKey, int], unclean: bool
 ) -> list[dict[str, Any]]:
-    """The elections to expect from the controller, by the metadata."""
     items = []
     for place, leader in sorted(before.items()):
         one = metadata.topics[place[0]].partitions[place[1]]
@@ -170,7 +167,6 @@ def _kafka_error(one: Any) -> Any:
 def _settled(
     connection: Connection, before: Mapping[PartitionKey, int], changed: Sequence[PartitionKey]
 ) -> dict[PartitionKey, int]:
-    """The leaders, once metadata shows the elected ones."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         topics = connection.metadata().topics

@@ -1,5 +1,3 @@
-"""Reads a cluster's state as the security settings allow."""
-
 from __future__ import annotations
 
 from pyrklog.cli.cluster_state import BrokerState, ClusterState, PartitionState

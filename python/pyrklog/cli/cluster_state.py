@@ -44,7 +44,6 @@ class BrokerState:
     rack: str | None = None
     answers: bool = True
     why: str | None = None
-    """The system's reason for no answer."""
 
     @property
     def address(self) -> str:
@@ -54,8 +53,6 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory that takes no records: failed, or its disk is full."""
-
     broker: int
     path: str
     has_failed: bool
@@ -63,8 +60,6 @@ class LogDir:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """A partition with its topic's ``min.insync.replicas``."""
-
     topic: str
     index: int
     leader: int
@@ -94,7 +89,6 @@ class ClusterState:
     log_dirs: Sequence[LogDir] = ()
     """Those that take no records, if asked for."""
     without_store: Sequence[int] = ()
-    """Brokers that answer without ZooKeeper, if asked for."""
 
     @property
     def alive(self) -> list[int]:
@@ -102,7 +96,6 @@ class ClusterState:
 
     @property
     def silent(self) -> list[int]:
-        """Registered brokers that do not answer."""
         return [one.number for one in self.brokers if not one.answers]
 
 
@@ -130,7 +123,6 @@ class Reason:
 
 
 def examine(state: ClusterState) -> list[Reason]:
-    """A cluster's problems, the worst first; empty for a healthy one."""
     found = [*_silent(state), *_without_store(state)]
     if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
@@ -230,7 +222,6 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
 
 
 def _by_broker(state: ClusterState) -> list[Reason]:
-    """Missing brokers, and live ones that are behind."""
     lacking: dict[int, list[PartitionState]] = {}
     for one in state.partitions:
         for broker in set(one.replicas) - set(one.isr):
@@ -283,8 +274,6 @@ def _told(reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class Blocker:
-    """A partition that a broker's end would harm."""
-
     partition: PartitionState
     reason: Literal["leaderless", "below_min_isr"]
 

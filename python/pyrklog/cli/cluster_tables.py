@@ -1,5 +1,3 @@
-"""The output of ``pyrklog cluster restart-safe``."""
-
 import sys
 from collections.abc import Sequence
 

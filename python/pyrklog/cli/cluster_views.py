@@ -39,7 +39,6 @@ ASK_TIMEOUT_S = 3.0
 ASKED_AT_ONCE_MAX = 16
 _METADATA_VERSION = 7
 _CONFIGS_VERSION = 1
-"""The last inflexible version; Kafka 4 serves it."""
 _LOG_DIRS_VERSIONS = (4, 1)
 """Version 4 has the bytes of volumes."""
 _TOPIC = 2
@@ -50,8 +49,6 @@ Matters = Callable[[PartitionState], bool]
 
 
 class BrokerView(NamedTuple):
-    """``number`` is the broker's own, None if unknown."""
-
     number: int | None
     address: Address
     metadata: MetadataResponse
@@ -104,7 +101,6 @@ def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
 
 
 def refuse_unreachable(settings: Settings) -> None:
-    """Raises :class:`CliError` if no advertised address answers."""
     timeout_s = _timeout_s(settings)
     given = addresses(settings.bootstrap)
     found, _ = _ask_all([(None, one) for one in given], timeout_s, MetadataRequest(topics=[]))
@@ -143,7 +139,6 @@ def _ask_all(
     timeout_s: float,
     request: MetadataRequest | None = None,
 ) -> tuple[list[BrokerView], dict[int | None, str]]:
-    """The views of answering brokers, asked in parallel, and the others' reasons."""
     reasons: dict[int | None, str] = {}
 
     def ask(broker: tuple[int | None, Address]) -> BrokerView | None:
@@ -242,7 +237,6 @@ def topics_of(state: ClusterState, matters: Matters) -> list[str]:
 
 
 def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
-    """The state with each topic's ``min.insync.replicas``; 1 for others."""
     partitions = [
         replace(one, min_insync=limits.get(one.topic, MIN_INSYNC_DEFAULT))
         for one in state.partitions
@@ -251,7 +245,6 @@ def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
 
 
 def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
-    """The option of each existing topic; refused ones are left out."""
     request = DescribeConfigsRequest(
         [DescribeConfigsResource(_TOPIC, name, [MIN_INSYNC]) for name in topics]
     )
@@ -279,5 +272,4 @@ def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _timeout_s(settings: Settings) -> float:
-    """Longest wait for a broker."""
     return min(ASK_TIMEOUT_S, settings.timeout_s)

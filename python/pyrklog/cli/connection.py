@@ -55,7 +55,6 @@ def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
 
 
 def is_readable(settings: Settings) -> bool:
-    """Whether connections begin unencrypted."""
     return settings.security_protocol in ("plaintext", "sasl_plaintext")
 
 
@@ -63,7 +62,6 @@ class Connection:
     """One cluster. Remembers librdkafka's last messages."""
 
     def __init__(self, settings: Settings) -> None:
-        """Probes the brokers. Raises :class:`CliError`."""
         probe(settings)
         self.settings = settings
         self.is_cut_off = False
@@ -139,7 +137,6 @@ class Connection:
             raise CliError(Exit.USAGE, str(error), "see -X") from None
 
     def admin_result(self, call: Any, about: str, *arguments: Any, **options: Any) -> Any:
-        """The result of a call of the ``AdminClient``, within the timeout."""
         from confluent_kafka import KafkaException
 
         try:
@@ -183,7 +180,6 @@ class Connection:
         return error
 
     def cause(self, topics: Collection[str] = ()) -> CliError | None:
-        """Why the cluster does not answer requests; None if unknown."""
         from pyrklog.cli.cluster_state import cause
         from pyrklog.cli.cluster_views import is_plain, read_plain_state
 

@@ -1,5 +1,3 @@
-"""Shared by both ways of consuming: the consumer, its errors, the log's bounds."""
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,7 +20,6 @@ class RecordConsumer(ABC):
     """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
-        """Sends no request yet."""
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._committed = read_committed
@@ -40,7 +37,6 @@ class RecordConsumer(ABC):
         self._connection = Connection(self._settings)
 
     def _existing_topics(self) -> dict[str, list[int]]:
-        """The partitions of the topics. Raises :class:`CliError` for a missing topic."""
         fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
         return self._connection.topic_partitions(self._topics, fix)
 
@@ -64,7 +60,7 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Connects and begins to read. Raises :class:`CliError`."""
+        """Connects and begins to read."""
 
     @abstractmethod
     def finished(self, at_end: bool) -> bool:
@@ -72,7 +68,7 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def read(self, limit: int, wait_s: float) -> list[Any]:
-        """Up to ``limit`` messages. Raises :class:`CliError`."""
+        """Up to ``limit`` messages."""
 
     def _poll(self, limit: int, wait_s: float) -> list[Any]:
         """Messages and events of the consumer. Notes unreachable brokers once."""
@@ -115,7 +111,6 @@ class RecordConsumer(ABC):
         self._heard_at = time.monotonic()
 
     def _may_be_kept_waiting(self) -> bool:
-        """Whether silence is in order."""
         return False
 
     @abstractmethod
@@ -175,7 +170,6 @@ class RecordConsumer(ABC):
 
 
 def _is_answer(message: Any) -> bool:
-    """Whether the message came from a broker."""
     from confluent_kafka import KafkaError
 
     error = message.error()

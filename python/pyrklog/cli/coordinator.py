@@ -122,7 +122,6 @@ class CoordinatorConnection:
         return self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
 
     def _find(self) -> None:
-        """Connects to the coordinator that a bootstrap broker names."""
         self._connect_to_any()
         while True:
             found = self._ask_for_it()
@@ -167,7 +166,6 @@ class CoordinatorConnection:
 
 
 def refusal(group: str, code: ErrorCode) -> CliError:
-    """The error of a group as a sentence."""
     match code:
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return CliError(Exit.NOT_FOUND, f"group {group} does not exist")

@@ -1,5 +1,3 @@
-"""The output of ``pyrklog dev``."""
-
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,6 @@ def listing(place: Place, cluster: Cluster) -> Listing:
 
 
 def started_listing(place: Place, cluster: Cluster) -> Listing:
-    """Brokers and ZooKeepers of a started cluster."""
     items = [
         {
             "node": node.name,

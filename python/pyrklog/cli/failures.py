@@ -1,4 +1,7 @@
-"""Ends of commands: exit codes, and errors as one line ``error: what; fix: ...``."""
+"""Ends of commands: exit codes, and errors as one line ``error: what; fix: ...``.
+
+Functions of this package raise :class:`CliError` for what a user can see or fix.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
@@ -27,7 +30,6 @@ class Exit(IntEnum):
     PARTIAL = 9
     INTERRUPTED = 130
     TERMINATED = 143
-    """After SIGTERM, in order."""
 
 
 class CliError(Exception):
@@ -78,7 +80,6 @@ _SPECIAL_FIXES = {
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
     "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
-"""By the name of the error."""
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
 _NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
@@ -101,7 +102,6 @@ def cli_error(
 
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
-    """The fix for a refused topic: a wrong name, or an obstacle."""
     from pyrklog.cluster.topic_names import wrong_with_name
 
     if wrong_with_name(topic) is not None:

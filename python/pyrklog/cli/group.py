@@ -185,7 +185,6 @@ def _active(group: "ConsumerGroup") -> CliError:
 
 
 def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]") -> None:
-    """Commits offsets; retries while removed members are still there."""
     from pyrklog.cli import group_seek, group_state
 
     if group.is_idle:

@@ -112,7 +112,6 @@ class GroupConsumer(RecordConsumer):
                 self._next[key] = message.offset() + 1
 
     def close(self) -> None:
-        """Commits printed records and leaves the group."""
         if self._consumer is None:
             return
         if self._is_given_up:
@@ -161,7 +160,6 @@ class GroupConsumer(RecordConsumer):
             self._note(f"offsets not committed: {failed[0].str()}")
 
     def _on_commit(self, error: Any, places: Sequence[Any]) -> None:
-        """After an asynchronous commit: failed offsets are committed later."""
         for place in places:
             key = (place.topic, place.partition)
             if (error is not None or place.error is not None) and key in self._assigned:

@@ -1,5 +1,3 @@
-"""Groups: states, members, committed offsets, lag."""
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +47,6 @@ class ConsumerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its offsets may be changed from outside."""
         return self.state in ("Empty", "Dead")
 
 
@@ -89,7 +86,6 @@ class GroupLag:
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """The sum of the known values; None without any."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None
 
@@ -139,7 +135,6 @@ def _words(name: str) -> str:
 
 
 def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
-    """The result of ``ask`` once the group's coordinator is found and has loaded."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + connection.settings.timeout_s
@@ -153,7 +148,6 @@ def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
 
 
 def describe_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Raises :class:`CliError` if the group's coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
     def ask() -> Any:
@@ -189,7 +183,6 @@ def describe_group(connection: Connection, name: str) -> ConsumerGroup:
 
 
 def existing_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Raises :class:`CliError` if the group does not exist."""
     group = describe_group(connection, name)
     if not group.exists:
         raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
@@ -197,7 +190,6 @@ def existing_group(connection: Connection, name: str) -> ConsumerGroup:
 
 
 def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:
-    """Committed offset and metadata of each partition."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     def ask() -> Any:
@@ -219,7 +211,6 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
 
 
 def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
-    """Partitions that a group owns or has offsets for."""
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -257,7 +248,6 @@ def _age(
 
 
 def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
-    """The end of each log; None if the topic is gone."""
     from confluent_kafka.admin import OffsetSpec
 
     topics = connection.metadata().topics if keys else {}

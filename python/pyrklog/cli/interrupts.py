@@ -50,7 +50,6 @@ class _Held:
         self._noted: type[KeyboardInterrupt] | None = None
 
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
-        """The handler of both signals."""
         for one in _DEFAULTS:
             if signal.getsignal(one) == self.interrupt:
                 signal.signal(one, signal.SIG_DFL)

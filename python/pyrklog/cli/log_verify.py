@@ -86,8 +86,6 @@ def parse_since(text: str, now_ms: int) -> Since:
 
 
 class Replicas:
-    """Connections to brokers, made at first use. A context manager."""
-
     def __init__(self, state: ClusterState, timeout_s: float) -> None:
         self._addresses = {one.number: (one.host, one.port) for one in state.brokers}
         self._timeout_s = timeout_s
@@ -158,7 +156,6 @@ def verify(
 
 
 def exit_of(statuses: Sequence[str]) -> Exit:
-    """Differences win over partitions that could not be compared."""
     if DIFFERS in statuses:
         return Exit.DIFFERS
     if UNKNOWN not in statuses:

@@ -99,8 +99,6 @@ def _time_ms(text: str, now_ms: int) -> int:
 
 
 class ResolvedRange(NamedTuple):
-    """A partition's offsets to read; ``stop`` is exclusive."""
-
     start: int
     stop: int | None
 

@@ -105,8 +105,6 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to reach the cluster and how much to say."""
-
     bootstrap: str = DEFAULT_BOOTSTRAP
     properties: dict[str, str] = field(default_factory=dict)
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -127,7 +125,6 @@ def settings(
     verbose: bool = False,
     quiet: bool = False,
 ) -> Settings:
-    """Combines the options after the command with those before it."""
     base = context.find_object(Settings) or Settings()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
@@ -160,7 +157,7 @@ def _tell_unknown_variables() -> None:
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
-    """Parses ``K=V`` texts. Raises :class:`CliError`."""
+    """Parses ``K=V`` texts."""
     found: dict[str, str] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")

@@ -75,7 +75,6 @@ def envelope(listing: Listing) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """A value in a cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -93,7 +92,6 @@ def cell(value: Any) -> str:
 
 
 def plain_table(columns: Sequence[Column], items: Iterable[Item]) -> str:
-    """Columns separated by two blanks."""
     rows = [[column.heading for column in columns]]
     rows += [[cell(item.get(column.key)) for column in columns] for item in items]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]

@@ -1,5 +1,3 @@
-"""Makes records of lines for a ``confluent_kafka.Producer``."""
-
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -51,8 +49,6 @@ def read_lines(source: Path | None) -> Iterator[bytes]:
 
 
 class LineReader:
-    """Makes records of lines; the template completes them."""
-
     def __init__(
         self,
         template: InputRecord,
@@ -67,7 +63,6 @@ class LineReader:
         self._json_lines = json_lines
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
-        """One record for each line. Raises :class:`CliError` for an invalid line."""
         for number, line in enumerate(lines, start=1):
             if not self._json_lines:
                 yield self._plain(line)
@@ -157,7 +152,6 @@ class RecordProducer:
                 time.sleep(LOOK_AGAIN_S)
 
     def send(self, record: InputRecord) -> None:
-        """Queues a record; waits while the queue is full."""
         while True:
             try:
                 with held:
@@ -177,7 +171,6 @@ class RecordProducer:
                     self._producer.poll(DRAIN_S)
 
     def finish(self) -> None:
-        """Waits until every record is acknowledged or has failed."""
         waiting = 1
         while waiting > 0:
             with held:
@@ -185,7 +178,6 @@ class RecordProducer:
         sys.stdout.flush()
 
     def failure(self) -> CliError | None:
-        """The command's error if a record failed."""
         if self._first_error is None:
             return None
         about = f"{self._failed} of {self._failed + self._delivered} records not written"
@@ -194,7 +186,6 @@ class RecordProducer:
         return CliError(code, error.what, error.fix)
 
     def with_written(self, problem: CliError) -> CliError:
-        """Adds the number of written records to an error."""
         if not self._delivered or self._first_error is not None:
             return problem
         count = self._delivered
@@ -202,7 +193,6 @@ class RecordProducer:
         return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
 
     def sum_up(self) -> None:
-        """Tells people how many records were written."""
         if sys.stderr.isatty():
             plural = "" if self._delivered == 1 else "s"
             typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
@@ -219,7 +209,6 @@ class RecordProducer:
 
 
 def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
-    """Sends all records and waits for their acknowledgements. Raises :class:`CliError`."""
     from confluent_kafka import KafkaException
 
     problem: CliError | None = None

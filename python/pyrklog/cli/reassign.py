@@ -247,7 +247,6 @@ def status(
 def _conclude(
     cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
 ) -> Exit:
-    """Reports how a plan ended once nothing of it moves."""
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:

@@ -1,5 +1,3 @@
-"""Requests of reassignments: placements, sizes, moves, throttles."""
-
 from __future__ import annotations
 
 import time
@@ -38,7 +36,6 @@ SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _CONFIGS_VERSION = 1
 _TOPIC = 2
-"""A topic's resource type."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
@@ -48,8 +45,6 @@ ReplicaSizes = Mapping[tuple[str, int, int], int]
 
 
 class ReassignmentAdmin:
-    """Reads from brokers, and sends changes to the controller."""
-
     def __init__(self, connection: Connection) -> None:
         protocol = connection.settings.properties.get("security.protocol", "plaintext")
         if protocol.lower() != "plaintext":
@@ -59,7 +54,6 @@ class ReassignmentAdmin:
         self._known: list[tuple[str, int]] = []
 
     def describe(self) -> DescribeClusterResponse:
-        """The live brokers with their racks, and the controller."""
         errors: list[str] = []
         given = addresses(self._connection.settings.bootstrap)
         # Also known brokers: the bootstrap broker may have died.
@@ -183,7 +177,6 @@ class ReassignmentAdmin:
             self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
 
     def throttled_topics(self) -> set[str]:
-        """Topics whose options name throttled replicas."""
         topics = sorted({topic for topic, _ in self.placement()[0]})
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]
@@ -204,7 +197,6 @@ class ReassignmentAdmin:
         raise CliError(Exit.UNREACHABLE, "no broker tells options of topics", "try again")
 
     def unthrottle(self, topics: Collection[str]) -> None:
-        """Removes throttles from these topics and from all brokers."""
         for topic in topics:
             self._set("topic", topic, {_LEADERS: None, _FOLLOWERS: None})
         for one in self.describe().brokers:

@@ -11,7 +11,6 @@ from pyrklog.cli.failures import CliError, Exit
 
 Placement = Mapping[PartitionKey, tuple[int, ...]]
 Sizes = Mapping[PartitionKey, int]
-"""Bytes of a replica by partition."""
 
 SKEW_GOOD = 1.05
 """Up to this skew nothing moves for balance."""
@@ -36,7 +35,6 @@ class Cost:
     leader_skew: tuple[float, float]
 
     def line(self, rate_bytes: int) -> str:
-        """The cost in words, with the time at a rate."""
         return (
             f"moves {self.moves} of {self.partitions} partitions · copies "
             f"{amount(self.copied_bytes)} · about {duration(self.copied_bytes / rate_bytes)} at "
@@ -46,7 +44,7 @@ class Cost:
 
 
 def parse_rate(text: str) -> int:
-    """Parses ``50MB/s``, ``64Mi``, ``1000000`` to bytes a second. Raises :class:`CliError`."""
+    """Parses ``50MB/s``, ``64Mi``, ``1000000`` to bytes a second."""
     found = _RATE.fullmatch(text.strip())
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
     value = float(found[1]) * factor if found and factor else 0
@@ -56,7 +54,6 @@ def parse_rate(text: str) -> int:
 
 
 def parse_throttle(text: str) -> int:
-    """Parses a rate of at least THROTTLE_MIN_BYTES. Raises :class:`CliError`."""
     rate_bytes = parse_rate(text)
     if rate_bytes < THROTTLE_MIN_BYTES:
         what = f"--throttle {text} is {rate_bytes} bytes a second: too slow for any copy to arrive"
@@ -82,7 +79,6 @@ def duration(seconds: float) -> str:
 
 
 def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
-    """Parses Kafka's reassignment JSON. Raises :class:`CliError`."""
     found: dict[PartitionKey, tuple[int, ...]] = {}
     for item in _items(text, source, "partitions"):
         try:
@@ -99,7 +95,6 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
 
 
 def parse_topics(text: str, source: str) -> list[str]:
-    """Parses Kafka's topics-to-move JSON. Raises :class:`CliError`."""
     try:
         return [_text(item["topic"]) for item in _items(text, source, "topics")]
     except (KeyError, TypeError) as error:
@@ -113,7 +108,6 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """Checks the number of a partition or a broker."""
     if type(value) is not int:
         raise TypeError(f"{value!r} is no whole number")
     if not 0 <= value <= INT32_MAX:
@@ -202,7 +196,6 @@ class _Plan:
                 self._load[broker] += self._weights[place]
 
     def settle(self, place: PartitionKey, count: int) -> None:
-        """Removes surplus replicas, and adds missing ones."""
         replicas, weight = self._placed[place], self._weights[place]
         while len(replicas) > count:
             # The leader stays.
@@ -216,7 +209,6 @@ class _Plan:
             self._load[chosen] += weight
 
     def _crowd(self, broker: int, replicas: Collection[int]) -> int:
-        """The number of the partition's replicas in the broker's rack."""
         rack = self._racks.get(broker)
         if rack is None:
             return 0
@@ -275,7 +267,6 @@ class _Plan:
 
 
 def skew(values: Collection[int]) -> float:
-    """The largest over the mean; 1 without any."""
     total = sum(values)
     return max(values) * len(values) / total if total else 1.0
 

@@ -16,8 +16,6 @@ ONE_BATCH_BYTES = 1
 
 
 class BatchDigest(NamedTuple):
-    """Identifies a batch; ``crc`` is that of its bytes."""
-
     base_offset: int
     last_offset: int
     leader_epoch: int
@@ -54,7 +52,6 @@ Ask = Callable[[int, int, int | None], Mapping[int, Digest]]
 
 
 def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference | None:
-    """The first difference in ``[start, end)``, if any."""
     while start < end:
         found = ask(start, end, None)
         if not _alike(found):

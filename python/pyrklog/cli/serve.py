@@ -38,8 +38,6 @@ _FLAGS = {
 
 @dataclass
 class ServeOptions:
-    """``sets`` are KEY=VALUE texts."""
-
     data: str | None = None
     listen: str | None = None
     config: str | None = None
@@ -56,7 +54,6 @@ class ServeOptions:
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
-    """The options after ``serve``; None if they need typer."""
     options = ServeOptions()
     rest = list(arguments)
     while rest:
@@ -78,7 +75,6 @@ def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
 
 
 def serve(options: ServeOptions) -> int:
-    """Runs a broker until it is stopped; returns the exit code."""
     from pyrklog.errors import StartError
 
     # Start-up makes no garbage, and the collector would take a fifth of its time; the running

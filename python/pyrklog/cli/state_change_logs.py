@@ -41,7 +41,6 @@ def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: Out
 
 
 def _of_brokers(settings: Settings, errors: list[str]) -> tuple[dict[str, bytes], str | None]:
-    """The log of each live broker; failures are added to ``errors``."""
     connection = connect(settings)
     if not is_plain(settings):
         what = "this command reaches brokers over plain text only"

@@ -1,12 +1,3 @@
-"""Merges the state-change logs of several brokers into one timeline. Pure, except for reading
-files.
-
-Lines of one log keep their order: a line older than its predecessor gets the predecessor's time.
-Marks show changes of epochs: the controller's over all lines, a leader's over its partition's
-lines. A falling epoch means that an old controller went on, a jump by more than one that lines are
-missing.
-"""
-
 from __future__ import annotations
 
 import heapq
@@ -132,7 +123,7 @@ def _row(change: Change, marks: list[str]) -> dict[str, Any]:
 
 def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
     """Logs by path, from files and from folders at any depth. An older file and the current one
-    beside it are one log. Raises :class:`CliError`."""
+    beside it are one log."""
     folders: dict[str, dict[str, Path]] = {}
     for path in paths:
         if not path.exists():

@@ -206,7 +206,6 @@ def _refuse_empty(names: list[str]) -> None:
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
-    """Refuses counts that librdkafka would not send."""
     if not (1 <= count <= most or (or_default and count == BROKER_DEFAULT)):
         default = "-1 for the broker's default, or " if or_default else ""
         raise CliError(Exit.USAGE, f"{option} takes {default}1 to {most}, not {count}")

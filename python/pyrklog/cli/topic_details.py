@@ -42,7 +42,6 @@ FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
 
 
 def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
-    """One item for each wanted topic; each of ``names`` must exist."""
     metadata = connection.metadata()
     for name in names:
         if name not in metadata.topics:
@@ -64,7 +63,6 @@ def _listed(topic: Any) -> dict[str, Any]:
 
 
 def describe_topics(connection: Connection, names: list[str], configs: bool) -> Listing:
-    """One item for each topic, with its partitions and, with ``configs``, its options."""
     metadata = connection.metadata()
     connection.topic_partitions(names)
     ids = _topic_ids(connection, names)
@@ -112,7 +110,6 @@ def print_described(listing: Listing, output: OutputFormat) -> None:
 
 
 def _flat_options(item: Any) -> dict[str, Any]:
-    """Values of a topic's options by name, if they were read."""
     if "configs" not in item:
         return {}
     return {"configs": {entry["name"]: entry["value"] for entry in item["configs"]}}
@@ -131,7 +128,6 @@ def _page(item: Any) -> str:
 
 
 def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
-    """Topic ids, if the broker has them."""
     from confluent_kafka import KafkaException, TopicCollection
 
     futures = connection.admin.describe_topics(
@@ -280,7 +276,6 @@ def alter_configs(
     unset: list[str],
     dry_run: bool,
 ) -> list[str]:
-    """Sets and resets options; returns a line ``topic: option before -> after`` for each."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
@@ -338,7 +333,6 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
 
 
 def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
-    """A question about the first unknown name that is similar to an option."""
     from difflib import get_close_matches
 
     for option in given:

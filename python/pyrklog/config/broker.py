@@ -1,5 +1,3 @@
-"""The broker's options: each value with its source."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,6 @@ from pyrklog.errors import ConfigError
 OPTIONS: Mapping[str, Option] = {
     item.name: item for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *LOG_OPTIONS)
 }
-"""Every broker option with an effect."""
 
 DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
 """Defaults of a broker without ZooKeeper where they differ."""
@@ -41,16 +38,12 @@ RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
 
 class Given(NamedTuple):
-    """A given value and where it comes from."""
-
     text: str
     origin: str
     """For people: "flag", "environment PYRKLOG_X", "server.properties line 7"."""
 
 
 class Candidate(NamedTuple):
-    """A value of an option from one source."""
-
     text: str | None
     source: int
 
@@ -111,7 +104,6 @@ class BrokerConfig:
     def with_dynamic(
         self, *, default: Mapping[str, str], broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """The same with other run-time changes; options that are not dynamic are left out."""
         return BrokerConfig(
             self.given,
             notices=self.notices,
@@ -120,7 +112,6 @@ class BrokerConfig:
         )
 
     def integer(self, name: str) -> int:
-        """An integer option with a default."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
@@ -156,7 +147,6 @@ class BrokerConfig:
 
     @property
     def data_dir(self) -> Path:
-        """``pyrklog.data.dir`` or its default."""
         return Path(self.string("pyrklog.data.dir") or DEFAULT_DATA_DIR).expanduser().absolute()
 
     @property
@@ -224,7 +214,6 @@ class BrokerConfig:
         return self._by_memory(REQUEST_MAX_BYTES, memory_bytes)
 
     def send_buffer_bytes(self, memory_bytes: int) -> int:
-        """``socket.send.buffer.bytes``; its default is smaller with little memory."""
         return self._by_memory(SEND_BUFFER_BYTES, memory_bytes)
 
     def _by_memory(self, name: str, memory_bytes: int) -> int:
@@ -267,6 +256,5 @@ def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether the broker option may change at run time."""
     option = OPTIONS.get(name)
     return option is not None and option.update_mode == CLUSTER_WIDE

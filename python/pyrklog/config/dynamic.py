@@ -128,7 +128,6 @@ def without_listener(name: str) -> str | None:
 
 
 def dynamic_without_effect(name: str) -> Option | None:
-    """The option of this name, with or without a listener's prefix."""
     rest = without_listener(name)
     if rest is None:
         return DYNAMIC_WITHOUT_EFFECT.get(name)

@@ -1,5 +1,3 @@
-"""Options of consumer groups and of ``__consumer_offsets``."""
-
 from __future__ import annotations
 
 from pyrklog.config.option import INT_MAX, integer, long, short

@@ -17,7 +17,6 @@ _JVM_ONLY = """
     zookeeper.clientCnxnSocket
 """
 JVM_ONLY = frozenset(_JVM_ONLY.split())
-"""Names of Java classes and the JVM's reporters."""
 
 _WITHOUT_EFFECT = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds

@@ -39,7 +39,6 @@ class Listeners(NamedTuple):
     """KRaft controller listeners, which are not bound."""
 
     def is_for_brokers(self, name: str) -> bool:
-        """Whether this listener is for brokers only."""
         return name == self.inter_broker and len(self.bound) > 1
 
 

@@ -19,7 +19,6 @@ _REFUSED = {
 }
 
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
-"""Environment variables of other commands."""
 
 
 def load_config(
@@ -86,7 +85,6 @@ def _notice_about(name: str, value: Given) -> str | None:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The known name most like ``name``, if any is close."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, names, n=1, cutoff=0.7)

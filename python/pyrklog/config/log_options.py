@@ -33,8 +33,6 @@ RETENTION_ZERO = "must be -1 (never), or at least 1; 0 would delete the records 
 
 
 class Fallback(NamedTuple):
-    """A broker option that a topic option falls back to."""
-
     name: str
     factor: int = 1
 

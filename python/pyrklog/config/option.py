@@ -86,7 +86,6 @@ class Option(NamedTuple):
         return value
 
     def format(self, value: Value) -> str | None:
-        """The text in DescribeConfigs."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -102,7 +101,6 @@ class Option(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """The type in ``--print-config`` and documentation."""
         return _TYPE_NAMES[self.type]
 
     @property
@@ -172,5 +170,4 @@ items = partial(Option, type=TYPE_LIST)
 
 
 def password(name: str, documentation: str) -> Option:
-    """A text that is never shown; unset by default."""
     return Option(name, None, documentation, TYPE_PASSWORD)

@@ -1,5 +1,3 @@
-"""Checks the directories in the file system."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -49,7 +47,6 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
 
 
 def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
-    """Default places of another metadata store of this log directory."""
     for place in (log_dir.parent / _META_NAME, log_dir.with_name(f"{log_dir.name}-meta")):
         if place != own and (place / _STORE_NAME).is_file():
             yield place

@@ -14,8 +14,6 @@ _BLANK = " \t\f"
 
 
 class Property(NamedTuple):
-    """A key, its value and the number of its first line."""
-
     key: str
     value: str
     line: int

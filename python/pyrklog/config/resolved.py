@@ -1,5 +1,3 @@
-"""A topic's options in force. Pure values."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Topic options: checked, resolved over the broker's defaults, described."""
-
 from __future__ import annotations
 
 import re
@@ -104,7 +102,6 @@ class TopicDefaults:
         return self._build(parsed)
 
     def value(self, name: str) -> Value:
-        """The default of one topic option."""
         return self._values[name]
 
     def synonyms(self, name: str) -> Sequence[Synonym]:

@@ -1,5 +1,3 @@
-"""Brokers of a cluster: configuration, command line, readiness."""
-
 from __future__ import annotations
 
 import json
@@ -28,7 +26,6 @@ _ASK_TIMEOUT_S = 2.0
 
 
 def write_files(place: Place, cluster: Cluster, node: Node) -> None:
-    """Writes the broker's configuration once; later changes by hand stay."""
     folder = place.node_folder(cluster, node)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / CONFIG_FILE
@@ -53,7 +50,6 @@ WIRING = frozenset(
         "zookeeper.connect",
     }
 )
-"""Options by which the cluster's brokers find themselves and each other."""
 
 
 def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
@@ -133,7 +129,6 @@ def _event(line: str) -> object:
 
 
 def cluster_id(data: Path) -> str | None:
-    """The cluster's id in the broker's log directory."""
     try:
         lines = (data / "logs" / "meta.properties").read_text().splitlines()
     except OSError:

@@ -1,5 +1,3 @@
-"""Errors of commands on clusters of this machine."""
-
 from __future__ import annotations
 
 from enum import Enum, auto
@@ -13,8 +11,6 @@ class Problem(Enum):
 
 
 class DevError(Exception):
-    """What happened, and how to fix it."""
-
     def __init__(self, problem: Problem, what: str, fix: str | None = None) -> None:
         super().__init__(what)
         self.problem = problem

@@ -110,7 +110,6 @@ def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) ->
 
 
 def _jar_folders(find: FindSpec, root: Path | None) -> list[Path]:
-    """Folders that may hold the jars, the preferred one first."""
     found: list[Path] = []
     if root is not None and (root / ".cache" / "zookeeper.done").exists():
         found.append(root / ".cache" / "zookeeper")
@@ -121,7 +120,6 @@ def _jar_folders(find: FindSpec, root: Path | None) -> list[Path]:
 
 
 def _checkout() -> Path | None:
-    """The checkout of this package; None if installed from a wheel."""
     root = Path(__file__).parents[3]
     return root if (root / "ci" / "java" / "zookeeper.xml").exists() else None
 

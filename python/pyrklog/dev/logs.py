@@ -1,5 +1,3 @@
-"""The end of log files, and later lines."""
-
 from __future__ import annotations
 
 import json
@@ -63,8 +61,6 @@ def print_logs(
 
 
 class Tail:
-    """A growing file, line by line. A replaced file is read from its beginning."""
-
     def __init__(
         self, path: Path, prefix: str = "", shown: Callable[[str], str] = as_logged
     ) -> None:

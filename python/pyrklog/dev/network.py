@@ -144,7 +144,6 @@ class Network:
     async def _pump(
         self, source: trio.SocketStream, sink: trio.SocketStream, ends: set[int | None]
     ) -> None:
-        """Forwards until and including the source's end."""
         while True:
             await self._until_open(ends)
             chunk = await source.receive_some(CHUNK_BYTES)

@@ -32,7 +32,6 @@ _EPHEMERAL_FROM = 32768
 
 
 def client_port(base: int, broker: int) -> int:
-    """Where clients reach the broker."""
     return base + broker - 1
 
 
@@ -42,7 +41,6 @@ def zookeeper_port(base: int, server: int) -> int:
 
 
 def peer_port(base: int, broker: int) -> int:
-    """Where the broker listens for other brokers."""
     return base + 199 + broker
 
 
@@ -65,7 +63,6 @@ def check_base(base: int) -> None:
 
 
 def choose_base(others: Collection[int]) -> int:
-    """The first free block. Raises :class:`DevError` where all are taken."""
     for base in range(BASE_PORT, _EPHEMERAL_FROM - USED_PORTS, BLOCK_PORTS):
         if all(not overlaps(base, other) for other in others):
             return base
@@ -77,7 +74,6 @@ def choose_base(others: Collection[int]) -> int:
 
 
 def overlaps(base: int, other: int) -> bool:
-    """Whether two blocks share a port."""
     return abs(base - other) < USED_PORTS
 
 

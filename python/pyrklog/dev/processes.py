@@ -33,13 +33,11 @@ class ProcessId(msgspec.Struct, frozen=True):
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
-    """The process that has this pid now, if any."""
     found = _stat(pid, proc)
     return None if found is None else ProcessId(pid, found[1], _boot_id(proc))
 
 
 def is_running(process: ProcessId, proc: Path = PROC) -> bool:
-    """Whether this very process runs, paused or not."""
     found = _stat(process.pid, proc)
     return (
         found is not None
@@ -50,13 +48,11 @@ def is_running(process: ProcessId, proc: Path = PROC) -> bool:
 
 
 def is_paused(process: ProcessId, proc: Path = PROC) -> bool:
-    """Whether SIGSTOP has stopped it."""
     found = _stat(process.pid, proc)
     return found is not None and found[0] in _STOPPED and is_running(process, proc)
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Sends a signal; False if the process has ended."""
     with _pidfd(process) as descriptor:
         if descriptor is None or not is_running(process):
             return False
@@ -146,7 +142,6 @@ class Daemon:
         return self._child.poll()
 
     def output(self) -> str:
-        """What the process has written to its log."""
         with self.log.open("rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
@@ -187,7 +182,6 @@ def _turn_over(log: Path) -> None:
 
 @contextmanager
 def _pidfd(process: ProcessId) -> Iterator[int | None]:
-    """A handle on this very process; None if it is gone."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -201,7 +195,6 @@ def _pidfd(process: ProcessId) -> Iterator[int | None]:
 
 
 def _stat(pid: int, proc: Path) -> tuple[str, int] | None:
-    """State and start time of the pid's current process."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except OSError:

@@ -44,7 +44,6 @@ class Runner:
         environment: Mapping[str, str],
         describe: brokers.DescribeCluster,
     ) -> None:
-        """``describe`` asks a broker which others it knows."""
         self._describe = describe
         self.place = place
         self.cluster = cluster
@@ -77,7 +76,6 @@ class Runner:
             raise
 
     def add(self, count: int, racks: Sequence[str]) -> list[Node]:
-        """Adds brokers to a running cluster."""
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
             raise DevError(Problem.USAGE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
@@ -100,7 +98,6 @@ class Runner:
         return added
 
     def restart(self, node: Node) -> None:
-        """Ends the node in order if it runs, then starts it."""
         if node.role == "broker" and node.number in self.cluster.isolated:
             fix = dev_command(self.cluster.name, "heal", node.name)
             raise DevError(Problem.FAILED, f"{node.title} is cut off and could not come back", fix)
@@ -219,7 +216,6 @@ class Runner:
                 raise DevError(Problem.FAILED, what, f"see {daemon.log}")
 
     def _abandon(self, nodes: Sequence[Node]) -> None:
-        """After a failed or interrupted start: no process remains."""
         self._kill(nodes)
         self.place.save(self.cluster)
 
@@ -273,7 +269,6 @@ class Runner:
         return killed
 
     def purge(self) -> None:
-        """Kills everything and removes all files."""
         self._kill(self.cluster.nodes)
         for node in self.cluster.brokers:
             _remove_arenas(self.place.node_folder(self.cluster, node))
@@ -292,7 +287,6 @@ class Runner:
             raise self._not_running(node)
 
     def isolate(self, node: Node, *, cut_off: bool) -> None:
-        """Cuts a broker off from other brokers and ZooKeeper, or undoes that."""
         if node.role != "broker":
             fix = dev_command(self.cluster.name, "pause", node.name)
             raise DevError(Problem.USAGE, f"{node.title} is no broker", fix)
@@ -361,7 +355,6 @@ def new_cluster(
 
 
 def _remove_arenas(folder: Path) -> None:
-    """Removes block caches that killed brokers left in shared memory."""
     from pyrklog.plane.offline import remove_arena
 
     for marker in folder.glob(f"data/**/{_ARENA_MARKER}"):

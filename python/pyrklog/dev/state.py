@@ -59,7 +59,6 @@ class Node(msgspec.Struct):
 
     @property
     def title(self) -> str:
-        """Its name in sentences."""
         match self.role:
             case "broker":
                 return f"broker {self.number}"
@@ -69,7 +68,6 @@ class Node(msgspec.Struct):
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs, paused or not."""
         return self.process is not None and processes.is_running(self.process)
 
 
@@ -118,7 +116,6 @@ class Cluster(msgspec.Struct):
         return [one for one in self.nodes if one.is_running]
 
     def state_of(self, node: Node) -> State:
-        """As ``status`` shows it."""
         if node.process is None:
             return "stopped"
         if not processes.is_running(node.process):
@@ -129,7 +126,6 @@ class Cluster(msgspec.Struct):
         return "isolated" if is_cut_off else "running"
 
     def address_of(self, node: Node) -> str:
-        """Where clients reach it."""
         match node.role:
             case "broker":
                 return f"{HOST}:{client_port(self.base_port, node.number)}"
@@ -144,8 +140,6 @@ class Cluster(msgspec.Struct):
 
 
 class Place:
-    """The folder of one cluster."""
-
     def __init__(self, root: Path, name: str) -> None:
         """Raises :class:`DevError` for an invalid name."""
         if not _NAME.fullmatch(name):
@@ -180,18 +174,15 @@ class Place:
         write_whole(self.state_file, msgspec.json.format(msgspec.json.encode(cluster)))
 
     def node_folder(self, cluster: Cluster, node: Node) -> Path:
-        """The folder of a broker or ZooKeeper; for the network, the cluster's."""
         if node.role == "network":
             return self.folder
         parent = Path(cluster.temporary) if cluster.temporary is not None else self.folder
         return parent / f"{node.role}-{node.number}"
 
     def log_of(self, cluster: Cluster, node: Node) -> Path:
-        """Standard output and error of its process."""
         return self.node_folder(cluster, node) / f"{node.role}.log"
 
     def others(self) -> list[Cluster]:
-        """The user's other clusters with readable files."""
         found = []
         for file in sorted(self.root.glob(f"*/{STATE_FILE}")):
             if file.parent != self.folder:
@@ -230,7 +221,6 @@ def dev_command(name: str, *words: str) -> str:
 
 
 def dev_root(environment: Mapping[str, str]) -> Path:
-    """The user's clusters, in XDG's data folder."""
     given = environment.get("XDG_DATA_HOME", "")
     home = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
     return home / "pyrklog" / "dev"

@@ -1,5 +1,3 @@
-"""A handler's arguments besides the request."""
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar

@@ -87,7 +87,6 @@ class Route:
 
 
 def load_route(api_key: int) -> Route:
-    """Imports the API's modules. Raises ``KeyError`` where Python does not serve it."""
     module_name, name = ROWS[api_key]
     name = name.lower()
     module = import_module(f"pyrklog.handlers.{module_name}")
@@ -124,8 +123,6 @@ def _error_alone(
 
 
 class Handlers:
-    """Answers requests; modules are imported at the first request that needs them."""
-
     def __init__(
         self,
         service: ClusterService,
@@ -199,7 +196,6 @@ class Handlers:
         return route.api.encode_response(late, context.api_version)
 
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
-        """The coordinator's code for a decoded heartbeat."""
         return self._groups.heartbeat(
             MemberHeartbeat(
                 heartbeat.group_id,
@@ -240,7 +236,6 @@ class Handlers:
         return route.api.encode_response(response, request.api_version)
 
     def late_reply(self, request: Request) -> bytes | None:
-        """The answer after the time limit; None as above."""
         route = self._route(request.api_key)
         return None if route is None else self.error_reply(request, route.late)
 
@@ -268,7 +263,6 @@ def build_handlers(
     controller: ControllerAdmin,
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
-    """Handlers with limits for this much memory."""
     affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
     elements_max = min(ELEMENTS_MAX, affordable)
     control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)

@@ -1,5 +1,3 @@
-"""ElectLeaders: only the controller answers it."""
-
 from collections.abc import Mapping
 
 from pyrklog.cluster.requests import ElectionKind, Refusal, TopicPartition

@@ -1,5 +1,3 @@
-"""Handles the plane's events."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -66,7 +64,6 @@ class EventHandler:
         self._nursery = nursery
         self._waiting = WaitingRequests(plane, nursery)
         self._early: deque[Callable[[], None]] = deque()
-        """Events before the handlers were loaded."""
 
     def on_request(self, request: Request) -> None:
         self._when_loaded(self._begin, request)
@@ -124,7 +121,6 @@ class EventHandler:
         self._act(partial(plane_log.log, level, event, fields))
 
     def preload(self) -> Handlers:
-        """Imports the handlers before the first request needs them."""
         if self._handlers is None:
             self._handlers = self._load_handlers()
         return self._handlers

@@ -26,7 +26,6 @@ GROUP_OPERATIONS = sum(
 
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    """The groups that this broker coordinates."""
     error, groups = context.groups.manager.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         error_code=error,

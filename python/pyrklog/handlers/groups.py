@@ -97,7 +97,6 @@ def join_group_error(
 def sync_group_now(
     context: Context, request: SyncGroupRequest
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
-    """Waits for the leader's assignment."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= PROTOCOL_MANDATORY_SINCE and unnamed:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

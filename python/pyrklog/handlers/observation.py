@@ -1,10 +1,7 @@
-"""ObserveBroker: what this broker sees of another one."""
-
 from pyrklog.handlers.context import Context
 from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse
 
 
 async def observe_broker(context: Context, request: ObserveBrokerRequest) -> ObserveBrokerResponse:
-    """Asks the broker and waits for its answer up to the request's time-out."""
     outcome = await context.service.observe(request.broker_id, request.timeout_ms / 1000)
     return ObserveBrokerResponse(outcome=outcome)

@@ -101,7 +101,6 @@ def _existing(context: Context, partitions: Iterable[TopicPartition]) -> set[Top
 def _stamped(
     context: Context, request: OffsetCommitRequest, existing: set[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """The offsets to keep. Versions 2 to 4 may give them their own time to live."""
     now_ms = context.groups.now_ms()
     expires = request.retention_time_ms != NO_RETENTION
     expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX) if expires else -1
@@ -193,7 +192,6 @@ def _fetch_response(
 
 
 def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
-    """Offsets in the answer."""
     if group.topics is None:
         return context.groups.manager.committed_count(group.group_id)
     return sum(len(topic.partition_indexes) for topic in group.topics)
@@ -253,7 +251,6 @@ async def _fetch_in_steps(
             group.group_id, after, FETCHED_AT_ONCE_MAX, require_stable=require_stable
         )
         if page is None:
-            # The group has moved or ended meanwhile.
             return _fetch_group(context, group, require_stable)
         _add_fetched(by_name, page)
         if len(page) < FETCHED_AT_ONCE_MAX:

@@ -1,5 +1,3 @@
-"""InitProducerId for idempotent producers."""
-
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.errors import ApiError, ErrorCode

@@ -1,5 +1,3 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: only the controller answers them."""
-
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import TopicPartition

@@ -76,7 +76,6 @@ class WaitingRequests:
         self._look_at(waiting)
 
     def client_gone(self, request_id: int) -> None:
-        """Ends the wait: nobody receives the answer."""
         waiting = self._waiting.get(request_id)
         if waiting is None:
             waiting = _Waiting(request_id, is_elsewhere=True)
@@ -129,7 +128,6 @@ class WaitingRequests:
                 self._plane.close_request(waiting.request_id)
 
     async def _look(self) -> None:
-        """Parks slow requests while any have a place."""
         while self._with_place:
             await trio.sleep_until(self._with_place[0].began + PLACE_SECONDS)
             now = trio.current_time()

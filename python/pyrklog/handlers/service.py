@@ -61,8 +61,6 @@ class TopicResult(NamedTuple):
 
 
 class TopicRef(NamedTuple):
-    """Exactly one of name and id."""
-
     name: str | None = None
     topic_id: bytes = NO_TOPIC_ID
 
@@ -119,8 +117,6 @@ class AlteredConfigs(NamedTuple):
 
 
 class ClusterBroker(NamedTuple):
-    """A live broker as seen through one listener."""
-
     id: int
     host: str
     port: int
@@ -178,8 +174,6 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterService(Protocol):
-    """The control plane as handlers see it."""
-
     node_id: int
 
     async def create_topics(

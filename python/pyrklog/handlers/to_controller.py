@@ -1,5 +1,3 @@
-"""AlterPartition, ControlledShutdown, AllocateProducerIds: brokers' requests to the controller."""
-
 from __future__ import annotations
 
 from pyrklog.cluster.requests import (
@@ -57,7 +55,6 @@ def controlled_shutdown_error(
 async def allocate_producer_ids(
     context: Context, message: wire.AllocateProducerIdsRequest
 ) -> wire.AllocateProducerIdsResponse:
-    """The next block of producer ids."""
     response = await context.controller.allocate_producer_ids(
         message.broker_id, message.broker_epoch
     )

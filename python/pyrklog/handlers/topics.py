@@ -110,7 +110,6 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
 
 
 def _complaint(name: str | None, topic_id: bytes, times: int) -> str | None:
-    """Why the topic as given is refused, or None."""
     if name is not None and topic_id != NO_TOPIC_ID:
         return "Give a topic's name or its id, not both."
     if name is None and topic_id == NO_TOPIC_ID:

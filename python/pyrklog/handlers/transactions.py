@@ -1,5 +1,3 @@
-"""Refuses transactions, which are not served yet (skipped.md), and tells operators."""
-
 from pyrklog.base.logs import get_logger
 from pyrklog.base.told import Told
 from pyrklog.handlers.context import Context

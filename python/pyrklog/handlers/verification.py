@@ -1,5 +1,3 @@
-"""Requests of our own tools: digests of replicas, and the state-change log."""
-
 from pyrklog.handlers.context import Context
 from pyrklog.plane.dataplane import DigestRange
 from pyrklog.protocol.errors import ApiError, ErrorCode

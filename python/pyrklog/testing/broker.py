@@ -1,5 +1,3 @@
-"""A real broker in its own process, for tests: start, kill, restart."""
-
 import json
 import os
 import random
@@ -40,7 +38,7 @@ class TestBroker:
     removes `data`, unless it was given.
     """
 
-    __test__ = False  # not a test class
+    __test__ = False
 
     def __init__(
         self,
@@ -79,7 +77,6 @@ class TestBroker:
 
     @property
     def pid(self) -> int:
-        """Of the running broker."""
         if self._process is None:
             raise RuntimeError("the broker is not running")
         return self._process.pid
@@ -128,7 +125,6 @@ class TestBroker:
         raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{output}")
 
     def kill(self) -> None:
-        """SIGKILL, and waits for the end."""
         if self._process is not None:
             self._process.kill()
             self.wait()
@@ -165,7 +161,6 @@ class TestBroker:
         return code
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -221,8 +216,6 @@ class TestBroker:
 
 
 class _Start:
-    """State of one start."""
-
     def __init__(self) -> None:
         self.port = 0
         self.is_ready = False

@@ -39,7 +39,6 @@ class FakeLog:
         self.reads_failing: list[ErrorCode] = []
         self.codecs: list[int] = []
         self.closed: list[int] = []
-        """Requests whose connections were to close."""
         self.headers: list[dict[bytes, bytes]] = []
         """Of each record passed to an append."""
         self.changes = Changes()
@@ -166,7 +165,6 @@ class FakeTopic:
         self.changes.notify()
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition."""
         del self.led[partition]
         self.changes.notify()
 

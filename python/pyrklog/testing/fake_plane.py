@@ -68,9 +68,7 @@ class FakePlane:
         self.held: dict[tuple[str, int], bool] = {}
         """Whether the high watermark was to stand still then."""
         self.lagging: list[LaggingFollowers] = []
-        """The answer of ``lagging_followers``."""
         self.ends: dict[tuple[str, int], tuple[int, int]] = {}
-        """The answers of ``log_ends``."""
         self.refuses_isrs = False
         """Whether set_isr refuses, since joining replicas lack something by now."""
         self.broker_epoch = -1
@@ -85,11 +83,9 @@ class FakePlane:
         self.resumed: dict[int, dict[str, int]] = {}
         self.closed: list[int] = []
         self.failing: dict[tuple[str, int], ErrorCode] = {}
-        """Errors of become_leaders and stop_partitions."""
         self.refused_topics: set[str] = set()
         """Topics that images may not contain."""
         self.raising: set[tuple[str, int]] = set()
-        """Partitions whose commands raise."""
         self.parked: list[int] = []
         self.waiting_room: float = float("inf")
         """Memory for parked requests, in requests."""
@@ -160,16 +156,13 @@ class FakePlane:
         )
 
     def notice(self, event: str, fields: Mapping[str, str], level: str = "info") -> None:
-        """The plane reports something."""
         self._inject.send_nowait(lambda listener: listener.on_notice(event, fields, level))
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Waits until a condition of this plane holds."""
         while not condition():
             await self._changed.wait()
 
     def partition(self, topic: str, index: int) -> PartitionImage:
-        """A partition of the image."""
         return self.topics[topic].partitions[index]
 
     def _notify(self) -> None:
