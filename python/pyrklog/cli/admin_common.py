@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with
 from pyrklog.cli.options import Settings
 
 if TYPE_CHECKING:
@@ -69,5 +69,4 @@ def report_each(
         else:
             codes.append(Exit.OK)
             say(options, f"{name}: {done if isinstance(done, str) else done[name]}")
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)

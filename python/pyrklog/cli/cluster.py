@@ -14,8 +14,10 @@ from pyrklog.cli.options import (
     OnlySaid,
     Output,
     OutputFormat,
+    Places,
     Settings,
     Yes,
+    command_group,
     with_settings,
 )
 
@@ -24,10 +26,8 @@ if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
     from pyrklog.cli.output import Listing
 
-app = typer.Typer(
-    help="See how a cluster is, whether a broker may restart; elect leaders, move partitions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "See how a cluster is, whether a broker may restart; elect leaders, move partitions."
 )
 app.add_typer(reassign.app, name="reassign")
 
@@ -196,14 +196,7 @@ def restart_safe(
 @with_settings(*CONNECTION, "quiet")
 def elect_leaders(
     options: Settings,
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:P]...]",
-            help="Topics, or single partitions of them; default: all.",
-            show_default=False,
-        ),
-    ] = None,
+    places: Places = None,
     preferred: Annotated[
         bool,
         typer.Option("--preferred", help="The first replica of each, where it is in sync."),

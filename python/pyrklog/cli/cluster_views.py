@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
@@ -44,6 +44,8 @@ _LOG_DIRS_VERSIONS = (4, 1)
 _TOPIC = 2
 """A resource type."""
 
+T = TypeVar("T")
+R = TypeVar("R")
 Address = tuple[str, int]
 Matters = Callable[[PartitionState], bool]
 
@@ -151,8 +153,12 @@ def _ask_all(
             reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
 
+    return [view for view in _in_parallel(ask, brokers) if view is not None], reasons
+
+
+def _in_parallel(ask: Callable[[T], R], brokers: Sequence[T]) -> list[R]:
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(brokers)) or 1) as pool:
-        return [view for view in pool.map(ask, brokers) if view is not None], reasons
+        return list(pool.map(ask, brokers))
 
 
 def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
@@ -179,8 +185,7 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
         return []
 
     asked = [one for one in state.brokers if one.answers]
-    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(asked)) or 1) as pool:
-        return [one for found in pool.map(ask, asked) for one in found]
+    return [one for found in _in_parallel(ask, asked) for one in found]
 
 
 def without_store(state: ClusterState, timeout_s: float) -> list[int]:
@@ -205,9 +210,8 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
     if state.controller not in state.alive:
         return []  # there is no live controller, or another reason
     answering = [one for one in state.brokers if one.answers]
-    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(answering)) or 1) as pool:
-        lost = pool.map(has_lost_it, answering)
-        return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
+    lost = _in_parallel(has_lost_it, answering)
+    return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
 
 
 def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:

@@ -118,6 +118,15 @@ def worst(codes: Iterable[Exit]) -> Exit:
     return Exit.PARTIAL if Exit.OK in seen else Exit.FAILED
 
 
+def exit_with(codes: Iterable[Exit]) -> None:
+    """Ends the command with :func:`worst` unless that is 0."""
+    import typer
+
+    code = worst(codes)
+    if code:
+        raise typer.Exit(code)
+
+
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """Ends a command by this module's rules, at once at a second Ctrl-C."""
 

@@ -15,6 +15,7 @@ from pyrklog.cli.options import (
     OutputFormat,
     Settings,
     Yes,
+    command_group,
     with_settings,
 )
 
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
     from pyrklog.cli.group_state import ConsumerGroup, GroupLag
     from pyrklog.cli.output import Listing
 
-app = typer.Typer(
-    help="List, describe, move and delete consumer groups.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("List, describe, move and delete consumer groups.")
 
 T = TypeVar("T")
 

@@ -10,15 +10,13 @@ from pyrklog.cli.options import (
     CONNECTION,
     Output,
     OutputFormat,
+    Places,
     Settings,
+    command_group,
     with_settings,
 )
 
-app = typer.Typer(
-    help="Look into log files, compare replicas, merge state-change logs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Look into log files, compare replicas, merge state-change logs.")
 
 
 @app.callback()
@@ -63,14 +61,7 @@ def dump(
 @with_settings(*CONNECTION)
 def verify(
     options: Settings,
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:P]...]",
-            help="Topics, or single partitions of them; default: all.",
-            show_default=False,
-        ),
-    ] = None,
+    places: Places = None,
     since: Annotated[
         str | None,
         typer.Option(

@@ -103,6 +103,16 @@ OnlySaid = Annotated[
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 
+Places = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC[:P]...]",
+        help="Topics, or single partitions of them; default: all.",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Settings:
     bootstrap: str = DEFAULT_BOOTSTRAP
@@ -175,6 +185,11 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "quiet": (Quiet, False),
 }
 CONNECTION = ("bootstrap", "properties", "timeout_s")
+
+
+def command_group(about: str) -> typer.Typer:
+    """Commands of one subject."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

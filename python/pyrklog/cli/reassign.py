@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.failures import CliError, Exit, worst
+from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import (
     CONNECTION,
     OnlySaid,
     Output,
     OutputFormat,
     Settings,
+    command_group,
     with_settings,
 )
 
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
     from pyrklog.cli.output import Listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 
-app = typer.Typer(
-    help="Move partitions to other brokers. Plans are those of kafka-reassign-partitions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
 )
 
 DEFAULT_RATE = "50MB/s"
@@ -174,8 +173,7 @@ def apply(
         cluster.unthrottle({topic for topic, _ in wanted})
     if watch and Exit.OK in codes:
         codes.append(_conclude(cluster, options, wanted))
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _say_only(
@@ -194,8 +192,7 @@ def _say_only(
         else:
             say(options, f"{_arrow(place, before, wanted)} (not done)")
         codes.append(Exit.NOT_FOUND if dead else Exit.OK)
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _arrow(
@@ -295,8 +292,7 @@ def cancel(
             codes.append(Exit.OK)
             say(options, f"{_name(place)}: cancelled")
     cluster.unthrottle(throttled)
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _read(file: str) -> str:

@@ -14,6 +14,7 @@ from pyrklog.cli.options import (
     OutputFormat,
     Settings,
     Yes,
+    command_group,
     parse_pairs,
     with_settings,
 )
@@ -21,11 +22,7 @@ from pyrklog.cli.options import (
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
 
-app = typer.Typer(
-    help="Create, list, describe, alter and delete topics.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Create, list, describe, alter and delete topics.")
 
 BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000

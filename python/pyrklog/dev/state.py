@@ -50,21 +50,12 @@ class Node(msgspec.Struct):
     @property
     def name(self) -> str:
         """Its name in commands: ``1``, ``zk1``, ``network``."""
-        match self.role:
-            case "broker":
-                return str(self.number)
-            case "zookeeper":
-                return f"zk{self.number}"
-        return NETWORK
+        names = {"broker": str(self.number), "zookeeper": f"zk{self.number}"}
+        return names.get(self.role, NETWORK)
 
     @property
     def title(self) -> str:
-        match self.role:
-            case "broker":
-                return f"broker {self.number}"
-            case "zookeeper":
-                return f"zookeeper {self.number}"
-        return "the network"
+        return "the network" if self.role == "network" else f"{self.role} {self.number}"
 
     @property
     def is_running(self) -> bool:

@@ -46,10 +46,7 @@ def offset_commit_now(
     context: Context, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
     """Keeps offsets of existing partitions; each has its own code."""
-    errors = dict.fromkeys(
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
+    errors = _each(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     existing = _existing(context, errors)
     offsets = _stamped(context, request, existing)
     if not offsets:
@@ -72,18 +69,16 @@ def offset_commit_now(
 def offset_commit_error(
     request: OffsetCommitRequest, code: ErrorCode, _message: str | None
 ) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                [
-                    OffsetCommitResponsePartition(one.partition_index, code)
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    return _commit_response(request, _each(request, code))
+
+
+def _each(
+    request: OffsetCommitRequest | OffsetDeleteRequest, code: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    keys = (
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
     )
+    return dict.fromkeys(keys, code)
 
 
 def _existing(context: Context, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -302,10 +297,7 @@ def _add_fetched(
 
 async def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Deletes offsets of existing partitions; each has its own code."""
-    errors = dict.fromkeys(
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
+    errors = _each(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     existing = _existing(context, errors)
     result = await context.groups.delete_offsets(
         request.group_id, [partition for partition in errors if partition in existing]

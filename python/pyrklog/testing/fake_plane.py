@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -28,7 +28,7 @@ from pyrklog.plane.dataplane import (
     Request,
     Session,
 )
-from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
 
@@ -374,44 +374,15 @@ class FakePlane:
         return self._internal.setdefault(topic, FakeLog(epoch_of))
 
     def append_internal(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[NewRecord],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
-        producer: Producer | None = None,
+        self, topic: str, partition: int, records: Sequence[NewRecord], **options: Any
     ) -> Awaitable[AppendResult]:
-        return self.internal_log(topic).append_internal(
-            topic,
-            partition,
-            records,
-            timestamp_ms=timestamp_ms,
-            codec=codec,
-            expected_epoch=expected_epoch,
-            producer=producer,
-        )
+        log = self.internal_log(topic)
+        return log.append_internal(topic, partition, records, **options)
 
     def append_commits(
-        self,
-        topic: str,
-        partition: int,
-        commits: Sequence[OffsetCommit],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
+        self, topic: str, partition: int, commits: Sequence[OffsetCommit], **options: Any
     ) -> None:
-        return self.internal_log(topic).append_commits(
-            topic,
-            partition,
-            commits,
-            timestamp_ms=timestamp_ms,
-            codec=codec,
-            expected_epoch=expected_epoch,
-        )
+        return self.internal_log(topic).append_commits(topic, partition, commits, **options)
 
     def time_out_commits(self, commits: object) -> None:
         raise AssertionError("only a real plane has such commits")
