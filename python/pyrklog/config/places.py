@@ -56,7 +56,7 @@ def _belongs_to(log_dir: Path, other: Path, own: Path) -> bool:
     """Whether the directory was used with the other store.
 
     Only the cluster's id proves it: brokers may lie side by side. A store beside an older one of
-    our own is accepted if there is no proof, or if no data directory has it.
+    our own is ignored without proof, or outside a data directory.
     """
     cluster_id = _cluster_of_logs(log_dir)
     if cluster_id is None:
