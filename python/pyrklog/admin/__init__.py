@@ -1,1 +1,0 @@
-"""What clients may change and ask: topics, options, producer ids. Behind ``ClusterService``."""

@@ -1,4 +1,4 @@
-"""What a change of options makes of the options there are. Pure; raises :class:`ApiError`."""
+"""Applies changes to options. Pure; raises :class:`ApiError`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ DefaultOf = Callable[[str], str | None]
 
 
 def topic_option(name: str) -> Option | None:
-    """The topic option of this name."""
     known = TOPIC_OPTIONS.get(name)
     return known.option if known else None
 
@@ -30,7 +29,6 @@ def apply_incremental(
     option_of: OptionOf,
     default_of: DefaultOf,
 ) -> dict[str, str]:
-    """The options after the operations (KIP-339); what is not named stays."""
     names = [item.name for item in alterations]
     if len(set(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -65,7 +63,7 @@ def _items(text: str) -> list[str]:
 
 
 def _combine(operation: int, before: Sequence[str], items: Collection[str]) -> list[str]:
-    # A list may have tens of thousands of items, as those of throttled replicas.
+    # A list may have tens of thousands of items, such as throttled replicas.
     if operation == OP_SUBTRACT:
         gone = frozenset(items)
         return [item for item in before if item not in gone]
@@ -74,7 +72,7 @@ def _combine(operation: int, before: Sequence[str], items: Collection[str]) -> l
 
 
 def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
-    """The options of AlterConfigs: what is not named goes back to its default."""
+    """The options of AlterConfigs; others are reset."""
     found = {}
     for name, value in options.items():
         if value is None:
@@ -84,7 +82,6 @@ def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_topic(options: Mapping[str, str]) -> None:
-    """Names and values of a topic's options."""
     try:
         check_topic_options(options)
     except InvalidValueError as error:
@@ -92,13 +89,11 @@ def check_topic(options: Mapping[str, str]) -> None:
 
 
 def broker_option(name: str) -> Option | None:
-    """The broker option of this name that may change at run time, with or without effect."""
+    """A broker option that may change at run time, with or without effect."""
     return OPTIONS.get(name) or dynamic_without_effect(name)
 
 
 class NotYet(NamedTuple):
-    """Names of options that were changed and that nothing follows from now."""
-
     without_effect: list[str]
     at_start: list[str]
     """They act from the next start on."""
@@ -107,9 +102,9 @@ class NotYet(NamedTuple):
 
 
 def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_all: bool) -> NotYet:
-    """Names and values of the run-time options of one broker, or (``for_all``) of all.
+    """Checks the run-time options of one broker, or (``for_all``) of all.
 
-    A bad value is INVALID_REQUEST, as in Kafka 3.9 (KAFKA-13609); of topics it is INVALID_CONFIG.
+    A bad value is INVALID_REQUEST, as in Kafka 3.9 (KAFKA-13609); for topics it is INVALID_CONFIG.
     """
     not_yet = NotYet([], [], [])
     for name, value in options.items():
@@ -131,7 +126,7 @@ def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_a
 
 
 def _check_without_effect(name: str, for_all: bool) -> Option:
-    """As Kafka's ``DynamicBrokerConfig.validateConfigs`` judges it."""
+    """As Kafka's ``DynamicBrokerConfig.validateConfigs``."""
     option = dynamic_without_effect(name)
     if option is None:
         if name in WITHOUT_EFFECT or name in JVM_ONLY:
@@ -156,8 +151,8 @@ def _check_without_effect(name: str, for_all: bool) -> Option:
 
 
 def check_kept(not_yet: NotYet) -> None:
-    """Whether what is valid may be kept. Kafka encrypts passwords with ``password.encoder.secret``
-    as it writes them, and refuses them without one; who only validates does not hear of it."""
+    """Refuses passwords, which Kafka also refuses without ``password.encoder.secret``; not called
+    for validation only."""
     if not_yet.secret:
         why = "Password configs cannot be updated: they would be kept in the clear"
         raise _refused(why, not_yet.secret[0])
@@ -174,7 +169,7 @@ THREAD_COUNTS = (
 def check_thread_counts(
     config: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str], *, for_all: bool
 ) -> None:
-    """Kafka lets numbers of threads at most double or halve at a time."""
+    """As Kafka: a change at most doubles or halves a number of threads."""
     for name in THREAD_COUNTS:
         if before.get(name) == after.get(name):
             continue

@@ -1,5 +1,3 @@
-"""Describing and changing options of topics and brokers."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -70,10 +68,10 @@ EFFECT_WAIT_SECONDS = 5.0
 """How long an answer waits for its change to take effect on this broker."""
 
 SESSION_WAIT_SECONDS = 15.0
-"""How long a change is tried again whose session with the metadata store has ended."""
+"""How long a change is retried after the end of its metadata store session."""
 
 DESCRIBED_AT_ONCE = 256
-"""Others have a turn after so many resources."""
+"""Resources between checkpoints."""
 
 log = get_logger("configs")
 
@@ -82,8 +80,6 @@ Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 class ConfigAdmin:
-    """The part of ``ClusterService`` that deals in options."""
-
     def __init__(
         self, node_id: int, store: Metastore, metadata: Metadata, memory_bytes: int
     ) -> None:
@@ -92,8 +88,6 @@ class ConfigAdmin:
         self._store = store
         self._metadata = metadata
         self._underway = Underway()
-
-    # --- describe --------------------------------------------------------------------------------
 
     async def describe(
         self,
@@ -162,8 +156,8 @@ class ConfigAdmin:
         return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
 
     def _path(self, resource: ConfigResource, *, is_change: bool) -> str:
-        """The znode of a resource that may be described and altered here. As in Kafka, a topic's
-        name is looked at for describing only: to change one that cannot exist is to change none."""
+        """The znode of a resource that this broker describes and alters. As in Kafka, only
+        describing checks a topic's name: a topic that cannot exist cannot be changed."""
         if resource.type == RESOURCE_TOPIC:
             wrong = wrong_with_name(resource.name)
             if is_change and not resource.name:
@@ -197,7 +191,7 @@ class ConfigAdmin:
         return znodes.broker_config_path(str(broker))
 
     async def _read(self, path: str) -> tuple[dict[str, str], int | None]:
-        """The options at a path and their version, None where there is no node."""
+        """The options at a path and their version, None without a node."""
         try:
             node = await self._store.get(path)
         except NoNodeError:
@@ -206,8 +200,6 @@ class ConfigAdmin:
             return znodes.decode_config(path, node.data), node.stat.version
         except znodes.ZnodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error}.") from None
-
-    # --- alter -----------------------------------------------------------------------------------
 
     async def alter_incrementally(
         self,
@@ -263,7 +255,6 @@ class ConfigAdmin:
     async def _alter_each(
         self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
     ) -> tuple[list[AlteredConfigs], list[str]]:
-        """A result each, and the paths of the announcements."""
         results = []
         announced = []
         named = Counter(resource for resource, _ in changes)
@@ -288,19 +279,18 @@ class ConfigAdmin:
     ) -> str | None:
         """Writes and announces; returns the path of the announcement.
 
-        A change whose session ended is made once more in the next one: whether it has happened is
-        not known, and made twice it comes to the same. Clients take no code of this request for one
-        to be tried again.
+        After the end of its session, a change is repeated in the next one: it may have happened,
+        and repeating it is harmless. Clients retry no code of this request.
         """
         while True:
             try:
                 return await self._try_to_alter(resource, change, validate_only)
             except NoNodeError as error:
                 if error.path == znodes.topic_path(resource.name):
-                    raise _unknown_topic() from None  # the image will know of it later
+                    raise _unknown_topic() from None  # the image has not followed yet
                 continue
             except (BadVersionError, NodeExistsError):
-                continue  # somebody else changed the options: look again
+                continue  # somebody else changed the options: retry
             except SessionExpiredError as error:
                 if trio.current_time() >= retry_until:
                     raise store_error(error) from None
@@ -318,7 +308,7 @@ class ConfigAdmin:
         if resource.type == RESOURCE_TOPIC:
             check_topic(after)
             entity = f"topics/{resource.name}"
-            # A topic that is deleted meanwhile leaves no options behind.
+            # A topic deleted meanwhile leaves no options behind.
             operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
         else:
             for_all = not resource.name
@@ -359,10 +349,10 @@ def _describe_changed(
     include_synonyms: bool,
     include_documentation: bool,
 ) -> list[ConfigEntry]:
-    """What was set at run time: ``levels`` of (options, source), strongest first.
+    """Options set at run time: ``levels`` of (options, source), strongest first.
 
-    As in Kafka: what nobody knows may be secret; what has a listener's prefix falls back to the
-    name without it, and passes for read-only, although it may be altered.
+    As in Kafka: unknown options may be secret; options with a listener's prefix fall back to the
+    name without it, and show as read-only, although they may be altered.
     """
     entries = []
     for name in sorted(set(names)):

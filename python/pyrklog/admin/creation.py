@@ -1,4 +1,4 @@
-"""Checks of topics to be created or enlarged, and where their replicas go. Pure.
+"""Checks topics to create or enlarge, and assigns their replicas. Pure.
 
 Messages and codes follow Kafka 3.9. A check raises :class:`ApiError`.
 """
@@ -16,13 +16,12 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import PartitionsSpec, TopicSpec
 
 PARTITIONS_PER_REQUEST_MAX = 20_000
-"""More in one request is refused: it would hold up everything else for seconds."""
+"""A larger request is refused: it would block others for seconds."""
 
 Assignment = Mapping[int, tuple[int, ...]]
 
 
 def check_new_topic(spec: TopicSpec, *taken: TopicNames) -> None:
-    """Name and options."""
     if any(spec.name in names for names in taken):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
     wrong = wrong_with_name(spec.name)
@@ -54,9 +53,9 @@ def assign_new_topic(
     start: int,
     shift: int,
 ) -> Assignment:
-    """Replicas of every partition: as the client wants them, or placed by us.
+    """Replicas of every partition: the client's assignment, or ours.
 
-    ``leaving`` brokers are about to end: they get replicas where there are too few others.
+    ``leaving`` brokers get replicas only if there are too few others.
     """
     counts_given = spec.partition_count != -1 or spec.replication_factor != -1
     if spec.assignments:
@@ -89,7 +88,6 @@ def assign_new_topic(
 
 
 def check_partition_count(partitions: int) -> None:
-    """Raises when one request asks for more partitions than may be made at once."""
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

@@ -27,7 +27,7 @@ class ClusterOffsetsTopic:
         self._replicas = replicas
         self._service = service
         self._told_brokers: int | None = None
-        """The number of brokers at the last warning that they are too few."""
+        """Number of brokers at the last warning that they are too few."""
 
     def _partitions(self) -> Mapping[int, PartitionImage]:
         entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
@@ -95,9 +95,8 @@ class ClusterOffsetsTopic:
         return ErrorCode.NONE if exists else result.error
 
     def _replication_factor(self) -> int:
-        """As configured (KIP-115): the topic keeps its first factor, so a request while the cluster
-        starts must not set a lower one. The default of a broker without ZooKeeper, which stays
-        alone, is 1."""
+        """As configured (KIP-115): the topic keeps its first factor, so a request during the
+        cluster's start must not set a lower one. Without ZooKeeper the default is 1."""
         config = self._metadata.config
         if config.zookeeper is None and REPLICATION_FACTOR not in config.given:
             return 1
@@ -105,4 +104,4 @@ class ClusterOffsetsTopic:
 
 
 def _is_the_topic(topic: ClusterOffsetsTopic) -> OffsetsTopic:
-    return topic  # the type checker holds the class to the interface
+    return topic  # the type checker compares class and interface

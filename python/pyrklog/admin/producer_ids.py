@@ -1,7 +1,7 @@
-"""Producer ids, handed out one by one from blocks that the controller gives (KIP-730).
+"""Gives out producer ids from blocks of the controller (KIP-730).
 
-A block is taken durably before its first id is given away, and what is left of it is never used
-after a restart: no id is given twice, whatever dies when.
+A block is taken durably before its first id is given out, and its rest is never used after a
+restart: no id is given twice, whatever crashes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ LIMIT_SECONDS = 5.0
 """Shorter than any request time-out of clients."""
 
 Ask = Callable[[], Awaitable[ProducerIdsResponse]]
-"""Asks the controller for the next block; raises ``MetastoreError``."""
+"""Asks the controller for the next block. Raises ``MetastoreError``."""
 
 
 class ProducerIds:
-    """Gives ids away."""
-
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._next = 0
@@ -36,8 +34,8 @@ class ProducerIds:
     async def next(self) -> int:
         """A new id.
 
-        Raises :class:`ApiError`: COORDINATOR_LOAD_IN_PROGRESS, which clients try again, when no
-        controller answers, or has none to give. And ``MetastoreError``.
+        Raises :class:`ApiError` (COORDINATOR_LOAD_IN_PROGRESS, which clients retry) if no
+        controller answers or has ids left, and ``MetastoreError``.
         """
         with trio.move_on_after(LIMIT_SECONDS):
             async with self._turn:

@@ -1,8 +1,8 @@
-"""DeleteRecords: log start offsets move at the leader, and the answer waits for the live replicas.
+"""DeleteRecords: the leader moves log start offsets, and the answer waits for the live replicas.
 
-As Kafka 3.9 (``DelayedDeleteRecords``): followers hear of the leader's log start with a fetch and
-tell their own with the next one. A partition is done when no live replica's log starts below the
-offset asked for; the least of those starts is its low watermark.
+As Kafka 3.9 (``DelayedDeleteRecords``): a follower learns the leader's log start with a fetch and
+reports its own with the next. A partition is done when no live replica's log starts below the
+requested offset; the least of those starts is its low watermark.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyrklog.plane.values import ImageDelta
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 AWAITED_MAX = 100_000
-"""Partitions that may wait for their replicas, over all requests; a host's take no more than they
-leave free. Beyond it nobody waits."""
+"""Most partitions waiting for replicas, over all requests; a host's take at most as many as they
+leave free. Beyond it, requests do not wait."""
 
 
 _State = tuple[ErrorCode, int]
@@ -32,16 +32,16 @@ _State = tuple[ErrorCode, int]
 
 
 class _Deletion:
-    """One request that waits."""
+    """One waiting request."""
 
     def __init__(self, required: dict[TopicPartition, int]) -> None:
         self.required = required
-        """The offset below which no live replica may have records; done ones are left out."""
+        """The least log start offset that live replicas must reach; without done partitions."""
         self.results: dict[TopicPartition, _State] = {}
         self.done = trio.Event()
 
     def take(self, key: TopicPartition, refused: ErrorCode, low: int) -> bool:
-        """How it stands with a partition; whether it is waited for no more."""
+        """Notes a partition's state. Returns whether its wait is over."""
         if refused:
             self.results[key] = refused, NO_LOW_WATERMARK
         elif low < self.required[key]:
@@ -56,17 +56,14 @@ class _Deletion:
 
 
 class RecordDeletion:
-    """The part of ``ClusterService`` that deletes records."""
-
     def __init__(self, plane: Plane, metadata: Metadata) -> None:
         self._plane = plane
         self._metadata = metadata
         self._waiting: dict[str, dict[int, set[_Deletion]]] = {}
-        """By topic and partition."""
         self._awaited: Counter[str] = Counter()
-        """Partitions by the host that asked; together they are bounded, too."""
+        """Partitions by the asking host; their total is bounded, too."""
         self._live: frozenset[int] = frozenset()
-        """Brokers of the image that was looked at last."""
+        """Brokers of the last image."""
 
     async def delete(
         self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
@@ -94,12 +91,11 @@ class RecordDeletion:
         return [DeletedRecords(*target[:2], *results[target[:2]]) for target in targets]
 
     def log_start_moved(self, topic: str, partition: int) -> None:
-        """A follower has told where its log starts now."""
         if partition in self._waiting.get(topic, ()):
             self._look([(topic, partition)])
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Brokers die, and others lead: then there is nobody to wait for, or nothing to tell."""
+        """Dead brokers are not waited for; a new leader ends the wait."""
         live = frozenset(broker.id for broker in self._metadata.image.brokers)
         dead, self._live = self._live - live, live
         changed = {topic.name for topic in delta.topics}.union(delta.removed_topics)
@@ -132,7 +128,7 @@ class RecordDeletion:
         return ErrorCode.NONE
 
     def _states(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, _State]:
-        """Why there is nothing to wait for, or below what no live replica has records."""
+        """An error that ends the wait, or the offset below which no live replica has records."""
         live = {broker.id for broker in self._metadata.image.brokers}
         states = {}
         for key, (code, own, followers) in zip(keys, self._plane.log_starts(keys), strict=True):
@@ -141,7 +137,7 @@ class RecordDeletion:
         return states
 
     def _look(self, keys: Sequence[TopicPartition]) -> None:
-        """Settles those of the partitions that are done; of the others the plane tells again."""
+        """Settles done partitions; the plane reports the others again."""
         for key, state in self._states(keys).items():
             for deletion in list(self._waiting[key[0]][key[1]]):
                 if deletion.take(key, *state):

@@ -1,5 +1,3 @@
-"""``ClusterService`` put together from its parts."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
@@ -44,12 +42,10 @@ BROKERS_WAIT_SECONDS = 20.0
 """Shorter than the clients' request time-outs."""
 
 Observe = Callable[[int, float], Awaitable[Outcome]]
-"""Asks another broker of the cluster, and waits so many seconds for its answer."""
+"""Asks another broker of the cluster; the number is a time-out in seconds."""
 
 
 class Administration:
-    """The one implementation of ``ClusterService``."""
-
     def __init__(
         self,
         *,
@@ -64,7 +60,7 @@ class Administration:
         state_log: StateChangeLog,
         observe: Observe | None,
     ) -> None:
-        """``observe`` is None where the broker is alone."""
+        """``observe`` None: the broker is alone."""
         self.node_id = node_id
         self._cluster_id = cluster_id
         self._plane = plane
@@ -79,7 +75,7 @@ class Administration:
         self._observe = observe
 
     def reserve_topics(self, names: Collection[str]) -> None:
-        """Topics of these names are not created: folders that nobody knows bear them."""
+        """Topics of these names are not created: unknown folders have them."""
         self._topics.reserved = frozenset(names)
 
     async def create_topics(
@@ -167,7 +163,6 @@ class Administration:
         return await self._records.delete(targets, timeout_ms=timeout_ms, host=host)
 
     def log_start_moved(self, topic: str, partition: int) -> None:
-        """A follower of this broker has told where its log starts now."""
         self._records.log_start_moved(topic, partition)
 
     async def describe_log_dirs(
@@ -224,7 +219,7 @@ class Administration:
         try:
             return await self._producer_ids.next()
         except MetastoreError as error:
-            # Java producers up to 3.2 end at any other code (KAFKA-14417).
+            # Java producers up to 3.2 stop at any other code (KAFKA-14417).
             message = store_error(error).message
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from None
 
@@ -234,4 +229,4 @@ def _info(entry: TopicEntry) -> TopicInfo:
 
 
 def _is_the_service(administration: Administration) -> ClusterService:
-    return administration  # the type checker holds the class to the interface
+    return administration  # the type checker compares class and interface

@@ -1,7 +1,7 @@
-"""What the requests of clients write of topics, each topic in a transaction of its own.
+"""Writes clients' changes of topics, a transaction each.
 
-What a controller writes carries a check of /controller_epoch's version: a request that was held up
-must not undo what a later controller has written.
+A controller's writes check the version of /controller_epoch: a delayed request must not undo a
+later controller's writes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ async def create_topics(
     term: Term | None,
     topics: Mapping[str, tuple[Options, znodes.TopicAssignment]],
 ) -> dict[str, ApiError]:
-    """Writes options and assignments; returns what was refused.
+    """Writes options and assignments; returns refusals.
 
-    Without a ``term`` it is no controller that writes: a topic is created once, whoever does it.
+    Without a ``term`` the writer is no controller: the store creates a topic once, whoever writes
+    it.
     """
     refused: dict[str, ApiError] = {}
     waiting = list(topics)
@@ -56,7 +57,7 @@ async def create_topics(
         for name, path, outcome in zip(waiting, paths, outcomes, strict=True):
             if isinstance(outcome, MetastoreError):
                 if outcome.path == path and isinstance(outcome, _MOVED):
-                    again.append(name)  # somebody else wrote the options: look again
+                    again.append(name)  # somebody else wrote the options: retry
                 else:
                     refused[name] = await _creation_error(store, name, outcome)
         waiting = again
@@ -77,7 +78,6 @@ async def _creation_error(store: Metastore, name: str, error: MetastoreError) ->
 async def mark_for_deletion(
     store: Metastore, term: Term, topics: Mapping[str, bytes]
 ) -> dict[str, ApiError]:
-    """Marks the topics of these names and ids, all at once; returns what was refused."""
     refused: dict[str, ApiError] = {}
     waiting = list(topics)
     while waiting:
@@ -86,7 +86,7 @@ async def mark_for_deletion(
         marks: dict[str, list[Operation]] = {}
         for name, path, node in zip(waiting, paths, nodes, strict=True):
             if node is None or znodes.decode_topic(path, node.data).topic_id != topics[name]:
-                refused[name] = unknown_topic(name)  # the image will know of it later
+                refused[name] = unknown_topic(name)  # the image has not followed yet
             else:
                 mark = Create(znodes.delete_topic_path(name))
                 marks[name] = [Check(path, node.stat.version), mark]
@@ -94,8 +94,8 @@ async def mark_for_deletion(
         waiting = []
         for name, outcome in zip(marks, outcomes, strict=True):
             if isinstance(outcome, BadVersionError | NoNodeError) and not _is_deposed(outcome):
-                waiting.append(name)  # the topic has changed: look again
-            # One that is marked was asked for before.
+                waiting.append(name)  # the topic has changed: retry
+            # A marked topic was already deleted by an earlier request.
             elif isinstance(outcome, MetastoreError) and not isinstance(outcome, NodeExistsError):
                 refused[name] = store_error(outcome)
     return refused
@@ -104,7 +104,7 @@ async def mark_for_deletion(
 async def change_assignment(
     store: Metastore, term: Term, name: str, assignment: znodes.TopicAssignment, version: int
 ) -> bool:
-    """False when the topic was changed since ``version``, or is gone."""
+    """False if the topic has changed since ``version``, or is gone."""
     change = Set(znodes.topic_path(name), znodes.encode_topic(assignment), version)
     (outcome,) = await _run(store, term, [[change]])
     if not isinstance(outcome, MetastoreError):
@@ -115,12 +115,10 @@ async def change_assignment(
 
 
 def unknown_topic(name: str) -> ApiError:
-    """There is no such topic."""
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def store_error(error: MetastoreError) -> ApiError:
-    """What a client is told when the metadata store refuses."""
     if _is_deposed(error):
         return ApiError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller.")
     if isinstance(error, TooLargeError):

@@ -1,5 +1,3 @@
-"""Creating, enlarging and deleting topics, and waiting until that has happened."""
-
 from __future__ import annotations
 
 import os
@@ -55,18 +53,16 @@ from pyrklog.metastore.interface import (
 from pyrklog.replication.machine import Replicas
 
 AUTO_CREATE_WAIT_SECONDS = 5.0
-"""For the leaders of a topic that was written into the store."""
+"""Wait for the leaders of a written topic."""
 AUTO_CREATE_LIMIT_SECONDS = 8.0
-"""For all of it, the store's answer among it."""
+"""Limit of the whole, including the store."""
 NODES_GONE_SECONDS = 2.0
-"""How long a deletion that clients know of waits for the end of the topic's last replica."""
+"""How long an applied deletion waits for the end of the topic's last replica."""
 
 log = get_logger("topics")
 
 
 class TopicAdmin:
-    """The part of ``ClusterService`` that changes topics."""
-
     def __init__(
         self,
         store: Metastore,
@@ -80,13 +76,11 @@ class TopicAdmin:
         self._controller = controller
         self._underway = Underway()
         self.reserved: frozenset[str] = frozenset()
-        """Names of partition folders that belong to no topic of the metadata."""
+        """Names of partition folders without a topic in the metadata."""
 
     @property
     def _defaults(self) -> TopicDefaults:
-        return self._metadata.defaults  # other ones after each change of the broker's options
-
-    # --- create ----------------------------------------------------------------------------------
+        return self._metadata.defaults  # a new object after each change of broker options
 
     async def create(
         self,
@@ -96,9 +90,9 @@ class TopicAdmin:
         timeout_ms: int,
         as_controller: bool = True,
     ) -> list[TopicResult]:
-        """See ``ClusterService.create_topics``; any broker may create what it needs itself.
+        """See ``ClusterService.create_topics``; any broker may create topics for its own use.
 
-        The store takes a topic once, whoever writes it.
+        The store creates a topic once, whoever writes it.
         """
         term = self._controller.term if as_controller else None
         results, planned = self._plan_all(specs, as_controller)
@@ -208,9 +202,9 @@ class TopicAdmin:
         timeout_ms: int,
         known: Collection[str] = (),
     ) -> dict[str, ApiError]:
-        """Waits until every partition has a leader that serves; returns the topics that lack it.
+        """Waits until every partition's leader serves; returns late topics.
 
-        A topic that clients knew (``known`` from the beginning) and know no more was deleted.
+        A topic that clients knew (``known`` from the beginning) and no longer know was deleted.
         """
         waiting = set(ids)
         seen = set(known)
@@ -241,7 +235,7 @@ class TopicAdmin:
         return gone | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
     def is_served(self, name: str, topic_id: bytes, count: int) -> bool:
-        """Whether the first ``count`` partitions have leaders, and ours take requests."""
+        """Whether the first ``count`` partitions have leaders, and ours serve."""
         entry = self._metadata.image.topics.get(name)
         if entry is None or entry.id != topic_id or len(entry.partitions) < count:
             return False
@@ -256,8 +250,8 @@ class TopicAdmin:
     async def auto_create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """See ``ClusterService.auto_create_topics``.
 
-        The client's next requests wait for this answer: it does not wait for a store that is away,
-        nor for a topic that this broker hears of in the meantime.
+        The client's next requests wait for this answer: it waits neither for an unreachable store
+        nor for a topic that has appeared meanwhile.
         """
         errors: dict[str, ErrorCode] = {}
         wanted = []
@@ -290,7 +284,6 @@ class TopicAdmin:
         scope.cancel()
 
     async def _create_missing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Those that were not created, and why."""
         results = await self.create(
             [TopicSpec(name) for name in names],
             validate_only=False,
@@ -308,13 +301,10 @@ class TopicAdmin:
         return errors | await self._wait_existing(existing)
 
     async def _wait_existing(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Topics that somebody else is creating at this moment."""
         with trio.move_on_after(AUTO_CREATE_WAIT_SECONDS):
             await self._metadata.changes.wait_until(lambda: all(map(self._is_known, names)))
         late = [name for name in names if not self._is_known(name)]
         return dict.fromkeys(late, ErrorCode.LEADER_NOT_AVAILABLE)
-
-    # --- delete ----------------------------------------------------------------------------------
 
     async def delete(self, topics: Sequence[TopicRef], *, timeout_ms: int) -> list[DeletedTopic]:
         """See ``ClusterService.delete_topics``."""
@@ -366,7 +356,6 @@ class TopicAdmin:
         return name, entry.id
 
     async def _wait_deleted(self, marked: Mapping[str, bytes], timeout_ms: int) -> set[str]:
-        """Waits for all of them side by side; returns those that are not gone in time."""
         shown = set(marked)
         topics = self._metadata.image.topics
 
@@ -378,14 +367,14 @@ class TopicAdmin:
         if marked and timeout_ms > 0:
             with trio.move_on_after(timeout_ms / 1000):
                 await self._metadata.changes.wait_until(unknown_to_clients)
-                # Then a topic of the same name can be created; but a replica may be out of reach.
+                # Then a topic of the same name can be created; but a replica may be unreachable.
                 with trio.move_on_after(NODES_GONE_SECONDS):
                     await self._wait_nodes_gone(marked)
             unknown_to_clients()
         return shown
 
     async def _wait_nodes_gone(self, marked: Mapping[str, bytes]) -> None:
-        """Waits until the topics' nodes are gone, or are those of other topics."""
+        """Waits until the topics' nodes are gone or belong to other topics."""
         there = set(marked)
         paths = {znodes.topic_path(name): name for name in there}
         moved = set(paths)
@@ -404,8 +393,6 @@ class TopicAdmin:
                 name = paths[path]
                 if node is None or znodes.decode_topic(path, node.data).topic_id != marked[name]:
                     there.discard(name)
-
-    # --- partitions ------------------------------------------------------------------------------
 
     async def add_partitions(
         self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
@@ -427,7 +414,6 @@ class TopicAdmin:
     async def _add_to_each(
         self, specs: Sequence[PartitionsSpec], validate_only: bool
     ) -> tuple[list[NamedResult], dict[str, bytes]]:
-        """A result each, and the ids of the topics that were enlarged."""
         results: list[NamedResult] = []
         ids: dict[str, bytes] = {}
         named = Counter(spec.name for spec in specs)
@@ -448,7 +434,7 @@ class TopicAdmin:
         return results, ids
 
     async def _add_to(self, spec: PartitionsSpec, validate_only: bool) -> bytes | None:
-        """The topic's id; None when it was changed meanwhile and is to be looked at anew."""
+        """The topic's id; None to retry after a concurrent change."""
         term = self._check_controller()
         path = znodes.topic_path(spec.name)
         unknown = unknown_topic(spec.name)
@@ -486,7 +472,7 @@ def _overrides(spec: TopicSpec) -> dict[str, str]:
 
 
 def new_topic_id() -> bytes:
-    """A random UUID of version 4; Kafka's ids never show a leading dash."""
+    """A random UUID of version 4; as in Kafka, its text never starts with a dash."""
     while True:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -1,4 +1,4 @@
-"""Topics that ask for compaction, which is not done yet (skipped.md): owners are told."""
+"""Warns of topics that ask for compaction, which does not run yet (skipped.md)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def warn_of_uncompacted(image: ClusterImage, defaults: TopicDefaults) -> None:
 
 
 def tell_of_topics(topics: Mapping[str, Mapping[str, str]], defaults: TopicDefaults) -> None:
-    """One line for those of these topics that ask for compaction, by their options or by the
-    broker's default. What is internal nobody has chosen.
-    """
+    """One line for those of ``topics`` whose options, or the broker's default, ask for compaction.
+    Internal topics are left out: nobody chose their policy."""
     names = [
         name
         for name, options in topics.items()
@@ -47,14 +46,12 @@ def tell_of_topics(topics: Mapping[str, Mapping[str, str]], defaults: TopicDefau
 def tell_of_change(
     topic: str, before: Mapping[str, str], after: Mapping[str, str], defaults: TopicDefaults
 ) -> None:
-    """The options of a topic were changed: told where its policy is another one now."""
     if before.get(CLEANUP_POLICY) != after.get(CLEANUP_POLICY):
         tell_of_topics({topic: after}, defaults)
 
 
 def tell_of_default_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """The options of a broker, or of all brokers, were changed at run time: told where topics
-    without a policy of their own ask for compaction by them now."""
+    """Warns if a changed broker option asks for compaction of topics without a policy."""
     policy = after.get(BROKER_CLEANUP_POLICY)
     if policy is not None and policy != before.get(BROKER_CLEANUP_POLICY) and "compact" in policy:
         log.warning(

@@ -1,7 +1,6 @@
-"""Changes of the metadata that are carried out to their end, whoever still waits for them.
+"""Carries out changes of the metadata to their end, even after their client stops waiting.
 
-A client that goes, or whose time is over, does not leave half of what it asked for behind: only its
-wait is cut short.
+A client's disconnection or time-out ends only its wait, and leaves no half of a change behind.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import trio
 from pyrklog.base.logs import get_logger
 
 UNWAITED_MAX = 16
-"""Changes that may go on without anybody who waits; of more than these each is cut short with its
-wait, so that clients which come and go while the store is away leave nothing behind for ever."""
+"""Most changes that continue without a waiting client; beyond it, a change ends with its wait, so
+that clients which come and go while the store is away leave nothing behind for ever."""
 UNWAITED_SECONDS = 15.0
-"""For how long: one that the store holds up for longer is cut short, too. It would overwrite what
-somebody else has changed meanwhile, by way of a broker that was not cut off."""
+"""Longest time of such a change. A later one could overwrite what somebody else has changed
+meanwhile through a connected broker."""
 
 Result = TypeVar("Result")
 
@@ -26,8 +25,6 @@ log = get_logger("admin")
 
 
 class _Work(Generic[Result]):
-    """One change."""
-
     def __init__(self, carry_out: Callable[[], Awaitable[Result]]) -> None:
         self.scope = trio.CancelScope()
         self.done = trio.Event()
@@ -53,8 +50,8 @@ class Underway:
         self._unwaited = 0
 
     async def finish(self, carry_out: Callable[[], Awaitable[Result]]) -> Result:
-        """What ``carry_out`` returns or raises. To cancel this cancels the wait only, as long as no
-        more than :data:`UNWAITED_MAX` go on that way."""
+        """Returns or raises what ``carry_out`` does. Cancelling ends the wait only, up to
+        :data:`UNWAITED_MAX` such changes."""
         work = _Work(carry_out)
         trio.lowlevel.spawn_system_task(self._run, work, name=carry_out)
         try:

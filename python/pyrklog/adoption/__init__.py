@@ -1,1 +1,1 @@
-"""Taking over a directory that Apache Kafka wrote, and giving one back; see adoption.md."""
+"""Adopts a directory of Apache Kafka, and exports one back; see adoption.md."""

@@ -1,4 +1,4 @@
-"""Entering a directory's topics into an empty metadata store, before any controller reads it."""
+"""Enters a directory's topics into an empty metadata store, before any controller reads it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ log = get_logger("adoption")
 
 
 class Zookeeper(NamedTuple):
-    """Where the cluster's metadata is, instead of in the directory."""
+    """The cluster's metadata, if it is not in the directory."""
 
     address: str
     cluster_id: str
 
 
 class _Record(NamedTuple):
-    """``refused`` topics are tried again when their folders have changed."""
+    """``refused`` topics are retried when their folders have changed."""
 
     topics: Mapping[str, str]
-    """Topic -> where its options came from."""
     refused: Mapping[str, str]
     folders: Mapping[str, Sequence[str]]
     """Of refused topics."""
@@ -58,10 +57,10 @@ async def adopt(
     offsets_segment_bytes: int,
     zookeeper: Zookeeper | None = None,
 ) -> None:
-    """Adopts what a foreign broker left, at the first start on it.
+    """Adopts a foreign broker's directory at the first start on it.
 
-    A store in which a controller was elected before is in use: nothing is done then, but for topics
-    that were refused. Reads files only where there is something to adopt.
+    A store with an earlier elected controller is in use: then only refused topics are retried.
+    Reads files only if there is something to adopt.
     """
     if not found:
         return
@@ -95,7 +94,7 @@ async def adopt(
 
 
 def _changed(found: Sequence[FoundPartition], before: _Record) -> Sequence[FoundPartition]:
-    """Refused topics whose folders are others now: only then it is worth to read files again."""
+    """Refused topics whose folders have changed: only these are worth reading again."""
     refused = [item for item in found if item.topic in before.refused]
     now = _folders(refused)
     return [item for item in refused if now[item.topic] != before.folders.get(item.topic)]
@@ -112,7 +111,7 @@ def _folders(found: Sequence[FoundPartition]) -> dict[str, Sequence[str]]:
 async def _enter_topics(
     node_id: int, store: Metastore, topics: Sequence[AdoptedTopic]
 ) -> Sequence[AdoptedTopic]:
-    """One transaction a topic; those entered before (a start was interrupted) stay as they are."""
+    """One transaction a topic; topics of an interrupted start stay."""
     outcomes = await store.multis([_operations(node_id, topic) for topic in topics])
     new = []
     for topic, outcome in zip(topics, outcomes, strict=True):
@@ -125,7 +124,7 @@ async def _enter_topics(
 
 
 def _operations(node_id: int, topic: AdoptedTopic) -> list[Operation]:
-    # Without a known id the folders get one from the plane, as from Kafka.
+    # Without a known id the plane gives the folders one, as Kafka does.
     topic_id = topic.topic_id or uuid.uuid4().bytes
     replicas = dict.fromkeys(range(len(topic.leader_epochs)), (node_id,))
     assignment = znodes.TopicAssignment(topic_id, replicas, {}, {})
@@ -135,7 +134,7 @@ def _operations(node_id: int, topic: AdoptedTopic) -> list[Operation]:
         Create(znodes.partitions_path(topic.name)),
     ]
     for index, epoch in enumerate(topic.leader_epochs):
-        # The first election raises the epoch, above those in the log.
+        # The first election raises the epoch above those in the log.
         state = znodes.Leadership(-1, max(0, epoch), (node_id,), 0)
         operations.append(Create(znodes.partition_path(topic.name, index)))
         operations.append(Create(znodes.state_path(topic.name, index), znodes.encode_state(state)))
@@ -148,8 +147,8 @@ async def _keep_producer_ids(
     found: Sequence[FoundPartition],
     kraft: KraftMetadata | None,
 ) -> None:
-    """Ours continue above those that were given away: by the metadata and by what ``found``
-    holds, which is slow to read."""
+    """Continues above ids already given out, by the metadata and by ``found``, which is slow to
+    read."""
     largest = await trio.to_thread.run_sync(directory.largest_producer_id, found)
     following = max(largest + 1, kraft.next_producer_id if kraft is not None else 0)
     if following == 0:

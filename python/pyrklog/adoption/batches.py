@@ -1,7 +1,7 @@
-"""Uncompressed record batches (format 2) of values only: how KRaft keeps its metadata.
+"""Uncompressed record batches (format 2) without keys, as in KRaft's metadata log.
 
-Pure. Source: Kafka's record batch format as described in log-format.md; KIP-595 and KIP-630
-for control records in the metadata log and its snapshots.
+Pure. Source: Kafka's record batch format (log-format.md); KIP-595 and KIP-630 for control records
+in the metadata log and its snapshots.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Base offset to record count, 61 bytes."""
 _FRAME_BYTES = 12
-"""Base offset and length, which the length does not count."""
+"""Base offset and length, which the length excludes."""
 _CRC_FROM = 21
 _CODEC_MASK = 0x07
 _CONTROL = 0x20
@@ -21,12 +20,10 @@ RECORDS_PER_BATCH_MAX = 1000
 
 
 class BatchError(ValueError):
-    """Bytes that are no whole, undamaged batch; the message says where."""
+    """The bytes are not a whole, undamaged batch; the message says where."""
 
 
 class Value(NamedTuple):
-    """One record's offset and value."""
-
     offset: int
     data: bytes
 
@@ -45,7 +42,6 @@ _TABLE = _crc_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum, which batches carry."""
     crc = 0xFFFF_FFFF
     table = _TABLE
     for byte in data:
@@ -54,9 +50,9 @@ def crc32c(data: bytes) -> int:
 
 
 def read_values(data: bytes, start_offset: int, *, torn_end: bool) -> Iterator[Value]:
-    """Values from ``start_offset`` on; control records are left out.
+    """Values from ``start_offset`` on, without control records.
 
-    ``torn_end``: an incomplete batch at the end is where a crash stopped the writer, no damage.
+    ``torn_end``: an incomplete batch at the end comes from a crash of the writer and is allowed.
     Raises :class:`BatchError`.
     """
     position = 0
@@ -104,7 +100,7 @@ def _values_of(data: bytes, position: int, end: int, start_offset: int) -> Itera
 
 
 def _record_value(data: bytes, place: int, stop: int, base: int) -> Value:
-    """Behind the record's attributes: two deltas, the key and the value; headers are not used."""
+    """After the record's attributes: two deltas, key, value; headers are ignored."""
     _, place = _varint(data, place, stop)
     delta, place = _varint(data, place, stop)
     key_bytes, place = _varint(data, place, stop)
@@ -129,7 +125,7 @@ def _varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
 
 
 def encode_values(values: Sequence[bytes], first_offset: int, timestamp_ms: int) -> bytes:
-    """Batches of at most :data:`RECORDS_PER_BATCH_MAX` values, their keys null."""
+    """Batches of at most :data:`RECORDS_PER_BATCH_MAX` values with null keys."""
     out = bytearray()
     for first in range(0, len(values), RECORDS_PER_BATCH_MAX):
         chunk = values[first : first + RECORDS_PER_BATCH_MAX]

@@ -1,4 +1,4 @@
-"""What Kafka's files say that the plane does not: read once, when a directory is adopted."""
+"""Kafka's files that the plane does not read; read once, at the adoption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 
 
 def read_kraft(log_dirs: Sequence[Path]) -> KraftMetadata | None:
-    """The cluster's metadata where KRaft left it, else None. Raises :class:`ConfigError`."""
+    """The cluster's KRaft metadata, if any. Raises :class:`ConfigError`."""
     for folder in (path / METADATA_FOLDER for path in log_dirs):
         if folder.is_dir():
             return _read_folder(folder)
@@ -30,7 +30,7 @@ def read_kraft(log_dirs: Sequence[Path]) -> KraftMetadata | None:
         if path.is_file():
             state = KraftMetadata()
             _replay(path, 0, state, torn_end=False)
-            # Ours, of an export that no Kafka has seen; theirs names no topics.
+            # Our export, unused by Kafka; Kafka's own file names no topics.
             return state if state.topics else None
     return None
 
@@ -73,13 +73,12 @@ def _unreadable(path: Path, why: str) -> ConfigError:
 
 
 def folder_of(item: FoundPartition) -> Path:
-    """The partition's folder."""
     return Path(item.log_dir, f"{item.topic}-{item.partition}")
 
 
 def newest_epochs(found: Iterable[FoundPartition]) -> Mapping[tuple[str, int], int]:
-    """The last entry of each folder's leader epochs. One that cannot be read counts as none: the
-    plane rebuilds it when it opens the log."""
+    """The last leader epoch in each folder. An unreadable file counts as none: the plane rebuilds
+    it."""
     newest = {}
     for item in found:
         try:
@@ -91,8 +90,8 @@ def newest_epochs(found: Iterable[FoundPartition]) -> Mapping[tuple[str, int], i
 
 
 def largest_producer_id(found: Iterable[FoundPartition]) -> int:
-    """The largest that the folders know, -1 where they know none: from the newest snapshot of each,
-    and from the headers of what was written after it."""
+    """The largest in the folders, -1 for none: from each newest snapshot and the batch headers
+    after it."""
     return max((id for item in found for id in _producer_ids(folder_of(item))), default=-1)
 
 
@@ -116,4 +115,4 @@ def _ids_in(path: Path) -> Iterator[int]:
             if isinstance(producer_id, int):
                 yield producer_id
     except (OSError, ValueError):
-        return  # damaged: recovery will say so, and what is unreadable cannot collide
+        return  # damaged: recovery will report it; unreadable ids cannot collide

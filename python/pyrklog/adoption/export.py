@@ -1,10 +1,11 @@
-"""The way back: leaves a stopped broker's log directories so that Kafka 3.9 starts on them.
+"""Prepares a stopped broker's log directories for Kafka 3.9.
 
-Kafka's controller, at its first start on an empty metadata log, makes the records of
-``bootstrap.checkpoint`` its metadata. So we write our topics, partitions, options and producer ids
-into that file. A ``__cluster_metadata-0`` of an earlier life is moved out of the way, for Kafka
-would believe it: older epochs, other topics, producer ids that we gave away since.
-Our own store is put aside as well, for Kafka is about to make it stale: our next start adopts anew.
+At its first start on an empty metadata log, Kafka's controller takes its metadata from the records
+of ``bootstrap.checkpoint``; so our topics, partitions, options and producer ids go into that file.
+An earlier ``__cluster_metadata-0`` is moved away: Kafka would trust its older epochs, other topics,
+and producer ids that we gave out since.
+
+Our store is put aside as well, since Kafka makes it stale: our next start adopts again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from pyrklog.start.standing import forget_standing
 LOCK = ".lock"
 ARENA_MARKER = ".pyrklog-arena"
 SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
-"""Types of control records (KIP-630)."""
 
 
 class ExportedTopic(NamedTuple):
@@ -58,18 +58,16 @@ class _State(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What was done."""
-
     cluster_id: str
     node_id: int
     topics: int
     partitions: int
     put_aside: Path
-    """Where our metadata lies now, and a metadata log of Kafka's earlier life."""
+    """Our metadata, and an earlier metadata log of Kafka."""
 
 
 def export_kraft(config: BrokerConfig) -> Exported:
-    """Writes ``bootstrap.checkpoint`` and ``meta.properties``; raises :class:`StartError`."""
+    """Writes ``bootstrap.checkpoint`` and ``meta.properties``. Raises :class:`StartError`."""
     for path in config.log_dirs:
         if not (path / META_PROPERTIES).is_file():
             raise ConfigError(f"{path} is no log directory that a broker of ours has used.")
@@ -88,10 +86,10 @@ def export_kraft(config: BrokerConfig) -> Exported:
 
 
 def _check_arenas(log_dirs: Sequence[Path]) -> None:
-    """What a killed broker acknowledged last may lie where Kafka does not look."""
+    """A killed broker's last acknowledged records may lie where Kafka does not look."""
     for path in log_dirs:
         marker = path / ARENA_MARKER
-        # The second version names an arena that an orderly end left: a copy of what is in files.
+        # The second version names an orderly stopped broker's arena: a copy of the files.
         if marker.exists() and not marker.read_text().startswith("version=2\n"):
             raise ConfigError(
                 f"The last records of {path} may lie in its block cache alone.",
@@ -101,7 +99,7 @@ def _check_arenas(log_dirs: Sequence[Path]) -> None:
 
 @contextmanager
 def _locked(log_dirs: Sequence[Path]) -> Iterator[None]:
-    """Holds each ``.lock`` as a broker does, theirs or ours: by fcntl, not flock."""
+    """Holds each ``.lock`` like a broker, Kafka's or ours: by fcntl, not flock."""
     with ExitStack() as stack:
         for path in log_dirs:
             file = stack.enter_context((path / LOCK).open("a+b"))
@@ -188,7 +186,6 @@ def encode_bootstrap(
     directory_of: Callable[[str, int], bytes],
     timestamp_ms: int,
 ) -> bytes:
-    """The file's bytes: a header, the records, a footer."""
     records = [kraft.encode_feature_level("metadata.version", kraft.METADATA_VERSION)]
     for topic in topics:
         records.append(kraft.encode_topic(topic.name, topic.topic_id))
@@ -209,8 +206,8 @@ def encode_bootstrap(
 
 
 def _kept_for_kafka(log_dirs: Sequence[Path], state: _State) -> list[ExportedTopic]:
-    """Topics that we left untouched (``__transaction_state``), as Kafka knew them: it would take
-    their folders for strays."""
+    """Topics that we left untouched (``__transaction_state``), as Kafka knew them: otherwise it
+    would take their folders for strays."""
     earlier = read_kraft(log_dirs)
     if earlier is None:
         return []
@@ -242,7 +239,7 @@ def _move_kafkas(log_dirs: Sequence[Path], aside: Path) -> None:
 
 
 def _write_identity(path: Path, state: _State) -> bytes:
-    """``meta.properties`` of version 1 with the directory's id, the one it has or a new one."""
+    """Writes ``meta.properties`` of version 1; keeps or makes the directory's id."""
     text = (path / META_PROPERTIES).read_text(encoding="latin-1")
     known = {item.key: item.value for item in parse_properties(text)}
     directory_id = znodes.decode_id(known["directory.id"]) if "directory.id" in known else _new_id()
@@ -260,7 +257,7 @@ def _write_identity(path: Path, state: _State) -> bytes:
 
 
 def _new_id() -> bytes:
-    """Not among the ids that Kafka reserves: the first hundred numbers."""
+    """Outside the ids that Kafka reserves: the first hundred numbers."""
     while True:
         made = os.urandom(16)
         if any(made[:15]) and not znodes.encode_id(made).startswith("-"):

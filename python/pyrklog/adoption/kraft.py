@@ -1,8 +1,9 @@
-"""KRaft's metadata records: what a broker's directory needs of them. Pure.
+"""KRaft's metadata records, as far as a broker's directory needs them. Pure.
 
 A record is a frame version (1), an API key and a version, each an unsigned varint, then a flexible
-message (KIP-482). Only topics, partitions, topic options and producer ids are read; everything
-else (brokers, access rules, quotas, credentials) is counted, for it is not taken over.
+message (KIP-482). Topics, partitions, topic options and producer ids are read; everything else
+(brokers, ACLs, quotas, credentials) is counted and left out.
+
 Source: the message definitions of Kafka 3.9's metadata module; KIP-868 for transactions.
 """
 
@@ -24,16 +25,16 @@ TOPIC, PARTITION, CONFIG, PARTITION_CHANGE, REMOVE_TOPIC = 2, 3, 4, 5, 9
 FEATURE_LEVEL, PRODUCER_IDS = 12, 15
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 _NOT_OURS = frozenset({0, 1, 7, 8, 17, 20, 21, 27, FEATURE_LEVEL})
-"""Brokers and controllers coming and going, no-ops, states: a directory of one broker loses
-nothing with them."""
+"""Registrations of brokers and controllers, no-ops, states: one broker's directory does not need
+them."""
 KINDS = {10: "delegation token", 11: "user credentials", 14: "client quota", 18: "access rule"}
-"""What is told when it is left behind; others are told by their number."""
+"""Names in warnings about records left out; others show their number."""
 
 TOPIC_RESOURCE = 2
 LEADER_UNCHANGED = -2
 LEADER_NONE = -1
 METADATA_VERSION = 21
-"""``metadata.version`` 3.9-IV0, for what is handed to Kafka."""
+"""``metadata.version`` 3.9-IV0, for exports."""
 
 _read_string = string_reader(flexible=True, nullable=False)
 _read_nullable = string_reader(flexible=True, nullable=True)
@@ -42,8 +43,6 @@ _write_string = string_writer(flexible=True, nullable=False)
 
 @dataclass
 class KraftPartition:
-    """A partition as the controller last decided."""
-
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader_epoch: int
@@ -51,8 +50,6 @@ class KraftPartition:
 
 @dataclass
 class KraftTopic:
-    """A topic with its partitions by index."""
-
     name: str
     topic_id: bytes
     partitions: dict[int, KraftPartition] = field(default_factory=dict)
@@ -60,22 +57,18 @@ class KraftTopic:
 
 @dataclass
 class KraftMetadata:
-    """The state that records lead to."""
-
     topics: dict[bytes, KraftTopic] = field(default_factory=dict)
     options: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Options by topic name."""
+    """By topic name."""
     next_producer_id: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    """Counts of records by kind that are not taken over."""
 
     def by_name(self) -> dict[str, KraftTopic]:
-        """Topics by name."""
         return {topic.name: topic for topic in self.topics.values()}
 
 
 def replay(values: Iterable[bytes], into: KraftMetadata) -> None:
-    """Applies records in order; those of a transaction that did not end are dropped.
+    """Applies records in order; drops those of an unfinished transaction.
 
     Raises :class:`DecodeError`.
     """
@@ -204,7 +197,7 @@ _READERS: dict[int, tuple[int, _Reader]] = {
     REMOVE_TOPIC: (0, _remove_topic),
     PRODUCER_IDS: (0, _producer_ids),
 }
-"""By API key: the newest version known, and what reads it."""
+"""By API key: the newest version known, and its reader."""
 
 
 def _topic_of(state: KraftMetadata, topic_id: bytes) -> KraftTopic:
@@ -226,7 +219,6 @@ def _int32(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _int32s(data: bytes, place: int) -> tuple[tuple[int, ...], int]:
-    """A compact array; null counts as empty."""
     announced, place = read_unsigned_varint(data, place)
     count = max(0, announced - 1)
     if count * 4 > len(data) - place:
@@ -234,11 +226,8 @@ def _int32s(data: bytes, place: int) -> tuple[tuple[int, ...], int]:
     return struct.unpack_from(f">{count}i", data, place), place + 4 * count
 
 
-# --- the way back --------------------------------------------------------------------------------
-
-
 def encode_feature_level(name: str, level: int) -> bytes:
-    """The feature ``metadata.version`` comes first in what Kafka reads at its first start."""
+    """Kafka's first start requires the feature ``metadata.version`` first."""
     out = _begin(FEATURE_LEVEL, 0)
     _write_string(out, name)
     out += struct.pack(">h", level)
@@ -246,7 +235,6 @@ def encode_feature_level(name: str, level: int) -> bytes:
 
 
 def encode_topic(name: str, topic_id: bytes) -> bytes:
-    """A topic without partitions."""
     out = _begin(TOPIC, 0)
     _write_string(out, name)
     return _end(out + topic_id)
@@ -255,7 +243,7 @@ def encode_topic(name: str, topic_id: bytes) -> bytes:
 def encode_partition(
     index: int, topic_id: bytes, node_id: int, leader_epoch: int, directory_id: bytes
 ) -> bytes:
-    """A partition with one replica and no leader yet: the controller elects it when it comes."""
+    """A partition with one replica and no leader: the controller elects it later."""
     out = _begin(PARTITION, 1)
     out += struct.pack(">i", index) + topic_id
     _write_int32s(out, (node_id,))
@@ -268,7 +256,6 @@ def encode_partition(
 
 
 def encode_topic_option(topic: str, name: str, value: str) -> bytes:
-    """One option of a topic."""
     out = _begin(CONFIG, 0)
     out.append(TOPIC_RESOURCE)
     for text in (topic, name, value):
@@ -277,7 +264,7 @@ def encode_topic_option(topic: str, name: str, value: str) -> bytes:
 
 
 def encode_producer_ids(node_id: int, following: int) -> bytes:
-    """Producer ids below ``following`` have been given away."""
+    """Producer ids below ``following`` were given out."""
     return _end(_begin(PRODUCER_IDS, 0) + struct.pack(">iqq", node_id, -1, following))
 
 

@@ -1,4 +1,4 @@
-"""Which topics a directory's folders make, and which cannot be taken over. Pure."""
+"""The topics of a directory's folders, and those that cannot be adopted. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"
 SHOWN_MAX = 10
 UNCONFIRMED = "pyrklog.adopted.unconfirmed"
-"""The topic option that marks a topic whose own options are not known."""
+"""Marks a topic whose options are unknown."""
 KEEP_EVERYTHING: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "retention.bytes": "-1",
     "retention.ms": "-1",
     UNCONFIRMED: "true",
 }
-"""What such a topic gets until somebody says what it should have."""
+"""Options of such a topic until somebody confirms others."""
 
 
 class AdoptedTopic(NamedTuple):
-    """A topic to be entered into the metadata, with this broker as only replica."""
+    """A topic to enter into the metadata, with this broker as its only replica."""
 
     name: str
     topic_id: bytes | None
@@ -39,12 +39,12 @@ class AdoptedTopic(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``refused``: topic -> why, in words; their folders stay as they are."""
+    """``refused``: topic -> reason; their folders stay untouched."""
 
     topics: Sequence[AdoptedTopic]
     refused: Mapping[str, str]
     options_left_out: Mapping[str, Sequence[str]]
-    """Topic -> options that Kafka had and this broker has not."""
+    """Topic -> options that this broker lacks."""
 
 
 def make_plan(
@@ -54,7 +54,7 @@ def make_plan(
     kraft: KraftMetadata | None,
     offsets_segment_bytes: int,
 ) -> Plan:
-    """``epochs``: the newest leader epoch in each folder, where there is one."""
+    """``epochs``: the newest leader epoch in each folder, if any."""
     folders: dict[str, dict[int, FoundPartition]] = {}
     for item in found:
         folders.setdefault(item.topic, {})[item.partition] = item
@@ -97,10 +97,10 @@ def is_current(
     epochs: Mapping[tuple[str, int], int],
     kraft: KraftMetadata | None,
 ) -> bool:
-    """Whether the metadata is as new as the folders: then its producer ids are all there are.
+    """Whether the metadata is as new as the folders and so has all producer ids.
 
-    It is older where a broker without it (one of ours) has written since: that led at a newer
-    epoch, or made a topic.
+    It is older if a broker without it (ours) has written since: it led at a newer epoch, or made a
+    topic.
     """
     if kraft is None:
         return False
@@ -173,7 +173,6 @@ def _ids(partitions: Collection[FoundPartition]) -> set[bytes]:
 
 
 def _usable(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Those that this broker understands, and the names of the others."""
     usable, unknown = {}, []
     for name, value in sorted(options.items()):
         try:

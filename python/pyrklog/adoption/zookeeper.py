@@ -1,6 +1,6 @@
-"""What Kafka's ZooKeeper knows of a cluster's topics, read once, as from KRaft's records.
+"""Reads a cluster's topics once from Kafka's ZooKeeper, like KRaft's records.
 
-The layout is the one that our own store has (``metastore/znodes.py``). Nothing is written there.
+Our own store has the same layout (``metastore/znodes.py``). Nothing is written there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 def read_zookeeper(address: str, cluster_id: str) -> KraftMetadata:
-    """The cluster at ``HOST:PORT[,HOST:PORT...][/CHROOT]``, which must be the directory's own.
+    """Reads ``HOST:PORT[,HOST:PORT...][/CHROOT]``, which must be the directory's cluster.
 
     Raises :class:`ConfigError` and :class:`TemporaryError`. Blocks.
     """
@@ -54,7 +54,7 @@ def _read(client: Any, cluster_id: str) -> KraftMetadata:
     state = KraftMetadata()
     for name in sorted(client.get_children(znodes.BROKER_TOPICS)):
         topic = _read_topic(client, name)
-        # Topics of before Kafka 2.8 have no id; they need a key of their own all the same.
+        # Topics from before Kafka 2.8 have no id, but need a unique key.
         state.topics[topic.topic_id if any(topic.topic_id) else name.encode()] = topic
         state.options[name] = _read_options(client, name)
     if client.exists(znodes.PRODUCER_ID_BLOCK) is not None:

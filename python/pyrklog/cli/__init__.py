@@ -1,11 +1,10 @@
-"""The command line. Nothing slow is imported before the command that needs it is known."""
+"""The command line. Slow modules are imported only by the command that needs them."""
 
 import os
 import sys
 
 
 def main() -> None:
-    """Entry point of ``pyrklog``; ends the process with the command's exit code."""
     _open_missing_streams()
     try:
         _run(sys.argv[1:])
@@ -35,7 +34,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _open_missing_streams() -> None:
-    """Opens standard streams that ``>&-`` has closed as /dev/null: the next socket would get their
+    """Opens standard streams closed by ``>&-`` as /dev/null: the next socket would get their
     number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

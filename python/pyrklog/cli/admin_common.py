@@ -1,12 +1,10 @@
-"""Shared by commands that change something: connecting, confirming, reporting."""
-
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with
 from pyrklog.cli.options import Settings
 
 if TYPE_CHECKING:
@@ -14,21 +12,19 @@ if TYPE_CHECKING:
 
 
 def connect(options: Settings) -> "Connection":
-    """Connects to the cluster of the options; loads librdkafka only now."""
     from pyrklog.cli.connection import Connection
 
     return Connection(options)
 
 
 def say(options: Settings, *lines: str) -> None:
-    """Prints lines unless the user wants none."""
     if not options.quiet:
         for line in lines:
             typer.echo(line)
 
 
 def confirm(names: list[str]) -> None:
-    """Has the user type each name before its deletion. Raises :class:`CliError`."""
+    """The user must type each name before its deletion."""
     if not sys.stdin.isatty():
         raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
     for name in names:
@@ -48,9 +44,9 @@ def report_each(
     ignore: Mapping[str, str] | None = None,
     fixes: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Reports the result of each item, and exits with the code for all.
+    """Reports each item's result; exits with one code for all.
 
-    ``ignore`` maps names of harmless errors to their messages; ``fixes`` maps others to what helps.
+    ``ignore`` maps names of harmless errors to messages, ``fixes`` others to fixes.
     """
     from confluent_kafka import KafkaException
 
@@ -73,5 +69,4 @@ def report_each(
         else:
             codes.append(Exit.OK)
             say(options, f"{name}: {done if isinstance(done, str) else done[name]}")
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)

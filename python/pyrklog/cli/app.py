@@ -1,5 +1,3 @@
-"""All commands, put together."""
-
 from typing import Annotated
 
 import typer

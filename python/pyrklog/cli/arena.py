@@ -1,4 +1,4 @@
-"""``pyrklog arena``: what brokers keep in shared memory."""
+"""``pyrklog arena``: brokers' shared memory."""
 
 import os
 from datetime import datetime
@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat
+from pyrklog.cli.options import Output, OutputFormat, command_group
 
-app = typer.Typer(
-    help="Look after block caches that brokers left in shared memory.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
+]
+app = command_group("Look after block caches that brokers left in shared memory.")
 
 
 @app.callback()
@@ -25,10 +25,7 @@ def arena() -> None:
 @app.command("list")
 @guarded
 def list_all(
-    directory: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
-    ] = None,
+    directory: Directory = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List arenas: their owners, what they hold, and how much of that is not in files.
@@ -75,10 +72,7 @@ def drop(
         Path | None,
         typer.Argument(metavar="LOG_DIR", show_default=False, help="Only that of LOG_DIR."),
     ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
-    ] = None,
+    directory: Directory = None,
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
 
@@ -98,7 +92,7 @@ def drop(
 
 
 def _refuse_undropped(place: Path, log_dir: Path) -> None:
-    """Says why nothing of the directory was freed, unless there was nothing."""
+    """Explains why nothing was freed, unless there was nothing."""
     from pyrklog.plane.offline import list_arenas
 
     # An arena may outlive its directory.

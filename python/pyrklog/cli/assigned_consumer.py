@@ -1,4 +1,4 @@
-"""Reads partitions that the command assigns itself, each from its start to its stop."""
+"""Reads partitions assigned by the command, each from its start to its stop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ class AssignedConsumer(RecordConsumer):
         *,
         read_committed: bool,
     ) -> None:
-        """Asks the broker nothing yet. ``partitions`` empty or None: all partitions."""
+        """Sends no request yet. ``partitions`` empty or None: all."""
         super().__init__(settings, topics, read_committed=read_committed)
         self._partitions = partitions or ()
         self._wanted = wanted
@@ -107,7 +107,7 @@ class AssignedConsumer(RecordConsumer):
         return found
 
     def _past_stop(self, key: PartitionKey, position: int) -> bool:
-        """Whether a partition is at its stop; if so, it is read no further."""
+        """Pauses a partition at its stop; returns whether it is there."""
         stop = self._bounded[key].stop
         if stop is None or position < stop:
             return False

@@ -1,5 +1,3 @@
-"""The addresses that ``-b`` names."""
-
 from pyrklog.base.hosts import host_and_port
 from pyrklog.cli.failures import CliError, Exit
 
@@ -9,7 +7,6 @@ _LISTENERS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """(host, port) of each entry of a bootstrap list."""
     found: list[tuple[str, int]] = []
     for entry in filter(None, (part.strip() for part in bootstrap.split(","))):
         scheme, is_url, rest = entry.rpartition("://")

@@ -1,6 +1,6 @@
 """Requests to one broker that confluent-kafka does not offer.
 
-The connection blocks, and has no authentication or encryption.
+The connection blocks, without authentication or encryption.
 """
 
 import socket
@@ -21,13 +21,13 @@ Resp = TypeVar("Resp", bound=Message)
 
 class BrokerConnection:
     def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
-        """Connects; ``timeout_s`` limits that and each wait. Raises :class:`OSError`."""
+        """``timeout_s`` limits connecting and each wait. Raises :class:`OSError`."""
         self._socket = socket.create_connection(address, timeout=timeout_s)
 
     def ask(self, api: Api[Req, Resp], version: int, request: Req) -> Resp:
         """Sends a request and returns its answer.
 
-        Raises :class:`OSError`, also for an answer that cannot be decoded.
+        Raises :class:`OSError`, also for a malformed answer.
         """
         is_flexible = version >= api.flexible_since
         header = struct.pack(">hhih", api.key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
@@ -62,7 +62,7 @@ class BrokerConnection:
 
 
 def _body_start(answer: bytes, is_flexible: bool) -> int:
-    """Behind the correlation id and, in a flexible version, tagged fields (KIP-482)."""
+    """After the correlation id and, in a flexible version, tagged fields (KIP-482)."""
     position = 4
     if not is_flexible:
         return position

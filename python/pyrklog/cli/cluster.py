@@ -1,5 +1,3 @@
-"""``pyrklog cluster``: health, brokers and elections of any Kafka cluster."""
-
 import re
 import sys
 import time
@@ -9,19 +7,18 @@ import typer
 
 from pyrklog.cli import reassign
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.failures import CliError, Exit, guarded
+from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import (
+    CONNECTION,
     INT32_MAX,
-    Bootstrap,
     OnlySaid,
     Output,
     OutputFormat,
-    Properties,
-    Quiet,
+    Places,
     Settings,
-    Timeout,
     Yes,
-    settings,
+    command_group,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -29,10 +26,8 @@ if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
     from pyrklog.cli.output import Listing
 
-app = typer.Typer(
-    help="See how a cluster is, whether a broker may restart; elect leaders, move partitions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "See how a cluster is, whether a broker may restart; elect leaders, move partitions."
 )
 app.add_typer(reassign.app, name="reassign")
 
@@ -41,9 +36,9 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @app.command("health")
-@guarded
+@with_settings(*CONNECTION)
 def health(
-    context: typer.Context,
+    options: Settings,
     watch: Annotated[
         bool,
         typer.Option("-w", "--watch", help="Print each change of the verdict, until Ctrl-C."),
@@ -61,12 +56,8 @@ def health(
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
-    options = settings(context, bootstrap, properties, timeout)
     limit_s = None if for_ is None else _seconds(for_)
     if watch or exit_when_healthy or limit_s is not None:
         healthy = _watch(options, output, exit_when_healthy, limit_s)
@@ -84,9 +75,9 @@ def health(
 def _watch(
     options: Settings, output: OutputFormat, until_healthy: bool, limit_s: float | None
 ) -> bool:
-    """Prints changes until the time is over; returns whether the cluster was healthy in the end.
+    """Prints changes until the time is over; returns the last verdict.
 
-    A cluster that cannot be reached counts as unhealthy: a watching user wants to see it come back.
+    An unreachable cluster counts as unhealthy: a watching user waits for its return.
     """
     from pyrklog.cli.cluster_state import is_healthy
 
@@ -151,19 +142,16 @@ def _seconds(text: str) -> float:
 
 
 @app.command("brokers")
-@guarded
+@with_settings(*CONNECTION)
 def brokers(
-    context: typer.Context,
+    options: Settings,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """List brokers: address, rack, which is the controller, what they lead, hold and store.
 
     BYTES is what their logs take on disk, "-" if a broker does not say.
     """
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     from pyrklog.cli.cluster_brokers import list_brokers
     from pyrklog.cli.output import print_listing
 
@@ -171,9 +159,9 @@ def brokers(
 
 
 @app.command("restart-safe")
-@guarded
+@with_settings(*CONNECTION)
 def restart_safe(
-    context: typer.Context,
+    options: Settings,
     broker: Annotated[
         int,
         typer.Argument(
@@ -181,16 +169,13 @@ def restart_safe(
         ),
     ],
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Say whether a broker may end without harm; otherwise which partitions are in the way.
 
     Those would have no leader, or fewer in-sync replicas than acks=all needs. Exit code 8 if there
     are any.
     """
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     from pyrklog.cli.cluster_reading import read_state
     from pyrklog.cli.cluster_state import blockers
 
@@ -208,17 +193,10 @@ def restart_safe(
 
 
 @app.command("elect-leaders")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def elect_leaders(
-    context: typer.Context,
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:P]...]",
-            help="Topics, or single partitions of them; default: all.",
-            show_default=False,
-        ),
-    ] = None,
+    options: Settings,
+    places: Places = None,
     preferred: Annotated[
         bool,
         typer.Option("--preferred", help="The first replica of each, where it is in sync."),
@@ -233,10 +211,6 @@ def elect_leaders(
     yes: Yes = False,
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Have the controller elect leaders; print the partitions whose leaders have changed."""
     if preferred == unclean:
@@ -247,7 +221,6 @@ def elect_leaders(
         )
     if unclean and not yes and not dry_run:
         raise CliError(Exit.USAGE, "an unclean election can lose records", "give -y to have it")
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     from pyrklog.cli import cluster_election
 

@@ -1,5 +1,3 @@
-"""What ``pyrklog cluster brokers`` lists."""
-
 from typing import Any
 
 from pyrklog.cli.broker_connection import BrokerConnection
@@ -23,11 +21,10 @@ COLUMNS = (
     Column("log_dirs", "LOG DIRS", right=True, wide=True),
 )
 _VERSION = 1
-"""A version of DescribeLogDirs that Kafka 2.0 to 4.x and pyrklog serve."""
+"""Served by Kafka 2.0 to 4.x and pyrklog."""
 
 
 def list_brokers(connection: Connection) -> Listing:
-    """One item for each live broker."""
     state = read_state(connection)
     items: list[dict[str, Any]] = []
     for broker in state.brokers:
@@ -50,9 +47,9 @@ def list_brokers(connection: Connection) -> Listing:
 
 
 def _log_dir_bytes(settings: Settings, broker: BrokerState) -> list[int] | None:
-    """Bytes of each working log directory; None if the broker does not say.
+    """Bytes of each working log directory; None if unknown.
 
-    confluent-kafka has no such call; the connection used here has no encryption or authentication.
+    confluent-kafka has no such call; this connection has no encryption or authentication.
     """
     if not is_plain(settings):
         return None

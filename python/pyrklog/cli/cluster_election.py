@@ -16,7 +16,7 @@ COLUMNS = (
     Column("new_leader", "NEW", right=True),
 )
 SETTLED_S = 5.0
-"""Limit on the wait until all brokers name an elected leader."""
+"""Longest wait until all brokers name an elected leader."""
 SETTLED_PAUSE_S = 0.05
 _NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _NOT_SERVED = "_UNSUPPORTED_FEATURE"
@@ -29,14 +29,14 @@ _FIXES = {
 
 @dataclass(frozen=True)
 class ElectionTargets:
-    """Partitions by topic; an empty list is all of a topic, no topics are everything."""
+    """Partitions by topic; an empty list is a whole topic, no topics are everything."""
 
     topics: Mapping[str, Sequence[int]]
 
 
 @dataclass
 class ElectionResult:
-    """``items`` are the partitions whose leader has changed."""
+    """``items`` are the partitions with a changed leader."""
 
     cluster_id: str | None
     items: list[dict[str, Any]] = field(default_factory=list)
@@ -45,11 +45,10 @@ class ElectionResult:
 
 
 def parse_places(texts: Sequence[str]) -> ElectionTargets:
-    """Parses ``TOPIC`` and ``TOPIC:PARTITION``. Raises :class:`CliError`."""
     whole: set[str] = set()
     single: dict[str, list[int]] = {}
     for text in texts:
-        # Topics have no colons in their names.
+        # Topic names have no colons.
         topic, colon, index = text.partition(":")
         if not topic or (colon and not (index.isascii() and index.isdecimal())):
             raise CliError(Exit.USAGE, f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
@@ -68,9 +67,9 @@ def parse_places(texts: Sequence[str]) -> ElectionTargets:
 def elect(
     connection: Connection, wanted: ElectionTargets, *, unclean: bool, dry_run: bool
 ) -> ElectionResult:
-    """Has leaders elected, and waits until the brokers name the new ones.
+    """Has leaders elected, and waits until brokers name the new ones.
 
-    Raises :class:`CliError` if the whole request fails; the result has the errors of partitions.
+    Raises :class:`CliError` if the whole request fails; the result has the partitions' errors.
     """
     metadata = connection.metadata()
     before = _leaders(metadata, wanted)
@@ -99,12 +98,11 @@ def elect(
 
 
 def listing(done: ElectionResult) -> Listing:
-    """One item for each partition whose leader has changed, or would change."""
     return Listing("pyrklog.elections/1", COLUMNS, done.items, done.cluster_id)
 
 
 def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
-    """The leader of each wanted partition. Raises :class:`CliError` for one that does not exist."""
+    """The leader of each wanted partition. Raises :class:`CliError` for a missing one."""
     names = list(wanted.topics) or list(metadata.topics)
     found: dict[PartitionKey, int] = {}
     for name in names:
@@ -122,7 +120,6 @@ def _leaders(metadata: Any, wanted: ElectionTargets) -> dict[PartitionKey, int]:
 def _expected(
     metadata: Any, before: Mapping[PartitionKey, int], unclean: bool
 ) -> list[dict[str, Any]]:
-    """The elections that the controller would hold, by the metadata."""
     items = []
     for place, leader in sorted(before.items()):
         one = metadata.topics[place[0]].partitions[place[1]]
@@ -146,7 +143,7 @@ def _ask(
 
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     asked = None if places is None else [TopicPartition(*place) for place in places]
-    # confluent-kafka 2.16 fails over the timeouts of the call; this one replaces them.
+    # confluent-kafka 2.16 fails over the call's timeouts; this one replaces them.
     timeout_ms = max(10, int(connection.settings.timeout_s * 1000))
     configuration = connection.configuration(**{"socket.timeout.ms": timeout_ms})
     admin = connection.make(AdminClient, configuration)
@@ -161,7 +158,7 @@ def _ask(
 
 
 def _kafka_error(one: Any) -> Any:
-    """Documented as a KafkaException; confluent-kafka 2.16 gives the KafkaError itself."""
+    """Documented as KafkaException; confluent-kafka 2.16 gives the KafkaError itself."""
     from confluent_kafka import KafkaException
 
     return one.args[0] if isinstance(one, KafkaException) else one
@@ -170,7 +167,6 @@ def _kafka_error(one: Any) -> Any:
 def _settled(
     connection: Connection, before: Mapping[PartitionKey, int], changed: Sequence[PartitionKey]
 ) -> dict[PartitionKey, int]:
-    """The leaders, once metadata shows the elected ones."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         topics = connection.metadata().topics

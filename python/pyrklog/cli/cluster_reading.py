@@ -1,5 +1,3 @@
-"""Reads the state of a cluster in the way that the security settings allow."""
-
 from __future__ import annotations
 
 from pyrklog.cli.cluster_state import BrokerState, ClusterState, PartitionState
@@ -19,7 +17,7 @@ def read_state(
     connection: Connection, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
     """See :func:`.read_plain_state`. With encryption or authentication librdkafka chooses the
-    broker to ask, and nothing is known of log directories."""
+    broker, and log directories stay unknown."""
     if is_plain(connection.settings):
         return read_plain_state(connection.settings, matters, log_dirs=log_dirs)
     return _by_librdkafka(connection, matters)
@@ -41,6 +39,6 @@ def _by_librdkafka(connection: Connection, matters: Matters) -> ClusterState:
     ]
     state = ClusterState(metadata.cluster_id, brokers, metadata.controller_id, partitions)
     asked = topics_of(state, matters)
-    # A topic may go between the requests for metadata and for options.
+    # A topic may go between the two requests.
     options = describe_configs(connection, asked, skips_missing=True) if asked else {}
     return with_limits(state, {name: min_insync(found) for name, found in options.items()})

@@ -36,7 +36,7 @@ FAILED_FIX = "see the broker's log, replace the disk, and restart the broker"
 
 @dataclass(frozen=True)
 class BrokerState:
-    """A broker that the others take for alive; ``answers`` only if it was asked."""
+    """A registered broker; ``answers`` is true if it was not asked."""
 
     number: int
     host: str
@@ -44,7 +44,6 @@ class BrokerState:
     rack: str | None = None
     answers: bool = True
     why: str | None = None
-    """The system's reason why it did not answer."""
 
     @property
     def address(self) -> str:
@@ -54,8 +53,6 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory that takes no records: it has failed, or its disk is full."""
-
     broker: int
     path: str
     has_failed: bool
@@ -63,8 +60,6 @@ class LogDir:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """A partition with its topic's ``min.insync.replicas``."""
-
     topic: str
     index: int
     leader: int
@@ -79,7 +74,7 @@ class PartitionState:
 
     @property
     def isr_min(self) -> int:
-        """The in-sync replicas that acks=all needs, at most the number of replicas."""
+        """In-sync replicas that acks=all needs, at most the number of replicas."""
         return min(self.min_insync, len(self.replicas))
 
 
@@ -92,9 +87,8 @@ class ClusterState:
     controller: int
     partitions: Sequence[PartitionState]
     log_dirs: Sequence[LogDir] = ()
-    """Those that take no records, if that was asked for."""
+    """Those that take no records, if asked for."""
     without_store: Sequence[int] = ()
-    """Brokers that answer but do not reach ZooKeeper, if that was asked for."""
 
     @property
     def alive(self) -> list[int]:
@@ -102,14 +96,13 @@ class ClusterState:
 
     @property
     def silent(self) -> list[int]:
-        """Registered brokers that do not answer."""
         return [one.number for one in self.brokers if not one.answers]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a cluster is not well. ``info`` alone leaves it healthy; ``degraded`` still serves, but
-    less well."""
+    """A problem of a cluster. ``info`` alone leaves it healthy; ``degraded`` serves, but less
+    well."""
 
     kind: str
     severity: Severity
@@ -130,7 +123,6 @@ class Reason:
 
 
 def examine(state: ClusterState) -> list[Reason]:
-    """The problems of a cluster, the worst first; empty for a healthy one."""
     found = [*_silent(state), *_without_store(state)]
     if state.controller not in state.alive:
         found.append(Reason("no_controller", "error", "no broker is the controller"))
@@ -156,8 +148,8 @@ def examine(state: ClusterState) -> list[Reason]:
 
 
 def _silent(state: ClusterState) -> list[Reason]:
-    """Brokers that are registered but do not answer. If none answers, their addresses are wrong:
-    that is one reason."""
+    """Registered brokers that do not answer. If none answers, their addresses are wrong: one
+    reason."""
     silent = [one for one in state.brokers if not one.answers]
     if silent and len(silent) == len(state.brokers):
         told = ", ".join(
@@ -175,7 +167,7 @@ def _silent(state: ClusterState) -> list[Reason]:
 
 
 def _without_rack(state: ClusterState) -> list[Reason]:
-    """If only some brokers have a rack, all placements ignore racks."""
+    """If only some brokers have a rack, placements ignore racks."""
     without = [one.number for one in state.brokers if one.rack is None]
     if len(without) in (0, len(state.brokers)):
         return []
@@ -185,7 +177,7 @@ def _without_rack(state: ClusterState) -> list[Reason]:
 
 
 def _without_store(state: ClusterState) -> list[Reason]:
-    """If no broker that answers reaches ZooKeeper, ZooKeeper itself is the one reason."""
+    """If no answering broker reaches ZooKeeper, ZooKeeper itself is the one reason."""
     answering = [one.number for one in state.brokers if one.answers]
     lost = [number for number in answering if number in state.without_store]
     if lost and lost == answering:
@@ -230,7 +222,6 @@ def cause(state: ClusterState, topics: Collection[str]) -> CliError | None:
 
 
 def _by_broker(state: ClusterState) -> list[Reason]:
-    """Missing brokers, and live ones that are behind."""
     lacking: dict[int, list[PartitionState]] = {}
     for one in state.partitions:
         for broker in set(one.replicas) - set(one.isr):
@@ -271,7 +262,7 @@ def health_page(state: ClusterState, reasons: Sequence[Reason]) -> str:
         what = f"{brokers} · {_count(state.partitions)} · controller {state.controller}"
         rows.insert(0, ("HEALTHY", what))
     else:
-        # Errors come first, then what is degraded.
+        # Errors come first.
         verdict = "NOT SAFE" if reasons[0].severity == "error" else "DEGRADED"
         rows[0] = (verdict, rows[0][1])
     return "".join(f"{mark:<10}{what}\n" for mark, what in rows)
@@ -283,8 +274,6 @@ def _told(reason: Reason) -> str:
 
 @dataclass(frozen=True)
 class Blocker:
-    """A partition that the end of a broker would harm."""
-
     partition: PartitionState
     reason: Literal["leaderless", "below_min_isr"]
 
@@ -301,9 +290,9 @@ class Blocker:
 
 
 def blockers(state: ClusterState, broker: int) -> list[Blocker]:
-    """The partitions that would lose their leader, or refuse acks=all, without this broker.
+    """Partitions that would lose their leader, or refuse acks=all, without this broker.
 
-    A partition with too few in-sync replicas already counts only if this broker is one of them.
+    A partition that already has too few in-sync replicas counts only if this broker is one.
     """
     able = set(state.alive) - {broker, *state.silent}
     found = []

@@ -1,5 +1,3 @@
-"""What ``pyrklog cluster restart-safe`` prints."""
-
 import sys
 from collections.abc import Sequence
 
@@ -27,7 +25,7 @@ def print_restart_safe(
 ) -> None:
     """``yes``, or ``no`` with the partitions; for programs one item with both.
 
-    For the only broker (``is_alone``) people need no list.
+    People get no list for the only broker (``is_alone``).
     """
     rows = [one.item() for one in found]
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):

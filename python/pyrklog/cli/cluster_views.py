@@ -1,8 +1,8 @@
-"""Reads the state of a cluster: what each broker knows of it, and which broker to believe.
+"""Reads each broker's view of the cluster, and chooses one.
 
-A broker that is cut off goes on telling what it knew. So all brokers are asked, and the one that
-most others take for alive is believed. With encryption or authentication, which
-:mod:`.broker_connection` does not have, :mod:`.cluster_reading` asks librdkafka.
+An isolated broker keeps its old view. So all brokers are asked; the one that most others take for
+alive is believed. With encryption or authentication, which :mod:`.broker_connection` lacks,
+:mod:`.cluster_reading` asks librdkafka.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
@@ -39,19 +39,18 @@ ASK_TIMEOUT_S = 3.0
 ASKED_AT_ONCE_MAX = 16
 _METADATA_VERSION = 7
 _CONFIGS_VERSION = 1
-"""The last inflexible version, which Kafka 4 serves as well."""
 _LOG_DIRS_VERSIONS = (4, 1)
-"""The version with the bytes of volumes."""
+"""Version 4 has the bytes of volumes."""
 _TOPIC = 2
-"""Type of a resource."""
+"""A resource type."""
 
+T = TypeVar("T")
+R = TypeVar("R")
 Address = tuple[str, int]
 Matters = Callable[[PartitionState], bool]
 
 
 class BrokerView(NamedTuple):
-    """``number`` is the broker's own, None if unknown."""
-
     number: int | None
     address: Address
     metadata: MetadataResponse
@@ -60,11 +59,11 @@ class BrokerView(NamedTuple):
 def read_plain_state(
     settings: Settings, matters: Matters = lambda _: False, *, log_dirs: bool = False
 ) -> ClusterState:
-    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records,
-    and whether it has lost ZooKeeper.
+    """Asks the cluster; with ``log_dirs`` also each broker for directories that take no records and
+    for lost ZooKeeper sessions.
 
-    ``matters`` selects partitions whose ``min.insync.replicas`` is read; it is 1 for others.
-    Options of thousands of topics would be a large request.
+    ``matters`` selects partitions whose ``min.insync.replicas`` is read (others have 1): options of
+    thousands of topics would be a large request.
     """
     view, silent = newest_view(settings)
     state = _state(view.metadata, silent)
@@ -85,7 +84,7 @@ def is_plain(settings: Settings) -> bool:
 
 
 def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
-    """The view to believe, and the brokers of it that did not answer, with the reason.
+    """The believed view, and its silent brokers with reasons.
 
     Raises :class:`CliError` if no broker answers.
     """
@@ -96,7 +95,7 @@ def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
         raise CliError(Exit.UNREACHABLE, what, "check -b, and that the brokers run")
     known = {one.node_id: (one.host, one.port) for view in first for one in view.metadata.brokers}
     views, reasons = _ask_all(list(known.items()), timeout_s)
-    # If no advertised address is reached, the bootstrap brokers are believed.
+    # If no advertised address answers, the bootstrap brokers are believed.
     view = newest(views or first)
     answered = {one.number for one in views}
     named = {one.node_id for one in view.metadata.brokers}
@@ -104,7 +103,6 @@ def newest_view(settings: Settings) -> tuple[BrokerView, dict[int, str]]:
 
 
 def refuse_unreachable(settings: Settings) -> None:
-    """Raises :class:`CliError` if no advertised address is reached."""
     timeout_s = _timeout_s(settings)
     given = addresses(settings.bootstrap)
     found, _ = _ask_all([(None, one) for one in given], timeout_s, MetadataRequest(topics=[]))
@@ -125,7 +123,7 @@ def newest(views: Sequence[BrokerView]) -> BrokerView:
     """The view of the broker that most take for alive; among several, the one with the newest
     leaders.
 
-    Brokers that are cut off take only each other for alive.
+    Isolated brokers take only each other for alive.
     """
     alive = [{one.node_id for one in view.metadata.brokers} for view in views]
 
@@ -143,7 +141,6 @@ def _ask_all(
     timeout_s: float,
     request: MetadataRequest | None = None,
 ) -> tuple[list[BrokerView], dict[int | None, str]]:
-    """The views of brokers that answer, asked in parallel, and why the others did not."""
     reasons: dict[int | None, str] = {}
 
     def ask(broker: tuple[int | None, Address]) -> BrokerView | None:
@@ -156,15 +153,19 @@ def _ask_all(
             reasons[number] = getattr(error, "strerror", None) or str(error)
             return None
 
+    return [view for view in _in_parallel(ask, brokers) if view is not None], reasons
+
+
+def _in_parallel(ask: Callable[[T], R], brokers: Sequence[T]) -> list[R]:
     with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(brokers)) or 1) as pool:
-        return [view for view in pool.map(ask, brokers) if view is not None], reasons
+        return list(pool.map(ask, brokers))
 
 
 def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
-    """Log directories that take no records, of the brokers that answer.
+    """Log directories of answering brokers that take no records.
 
-    A failed one has KAFKA_STORAGE_ERROR, a full one no usable bytes (version 4, KIP-827). A broker
-    that says neither, or nothing in time, counts as well.
+    A failed one has KAFKA_STORAGE_ERROR, a full one no usable bytes (version 4, KIP-827). Without
+    an answer a broker has none.
     """
 
     def ask(broker: BrokerState) -> list[LogDir]:
@@ -184,16 +185,15 @@ def unable_log_dirs(state: ClusterState, timeout_s: float) -> list[LogDir]:
         return []
 
     asked = [one for one in state.brokers if one.answers]
-    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(asked)) or 1) as pool:
-        return [one for found in pool.map(ask, asked) for one in found]
+    return [one for found in _in_parallel(ask, asked) for one in found]
 
 
 def without_store(state: ClusterState, timeout_s: float) -> list[int]:
-    """The brokers that answer but do not reach ZooKeeper.
+    """Brokers that answer without reaching ZooKeeper.
 
-    Such a broker names no controller in DescribeCluster, but goes on naming the last one in
-    Metadata. Between two controllers neither names one. Metadata is asked for last, so that a
-    broker that hears of a new controller in between names another one.
+    Such a broker names no controller in DescribeCluster, but the last one in Metadata. Between two
+    controllers neither names one. Metadata is asked last, so that a broker that learns of a new
+    controller in between names another one.
     """
 
     def has_lost_it(broker: BrokerState) -> bool:
@@ -210,9 +210,8 @@ def without_store(state: ClusterState, timeout_s: float) -> list[int]:
     if state.controller not in state.alive:
         return []  # there is no live controller, or another reason
     answering = [one for one in state.brokers if one.answers]
-    with ThreadPoolExecutor(min(ASKED_AT_ONCE_MAX, len(answering)) or 1) as pool:
-        lost = pool.map(has_lost_it, answering)
-        return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
+    lost = _in_parallel(has_lost_it, answering)
+    return [broker.number for broker, is_lost in zip(answering, lost, strict=True) if is_lost]
 
 
 def _state(metadata: MetadataResponse, silent: Mapping[int, str]) -> ClusterState:
@@ -242,7 +241,6 @@ def topics_of(state: ClusterState, matters: Matters) -> list[str]:
 
 
 def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
-    """The state with each topic's ``min.insync.replicas``; 1 for topics not in ``limits``."""
     partitions = [
         replace(one, min_insync=limits.get(one.topic, MIN_INSYNC_DEFAULT))
         for one in state.partitions
@@ -251,7 +249,6 @@ def with_limits(state: ClusterState, limits: Mapping[str, int]) -> ClusterState:
 
 
 def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
-    """Options of each existing topic; refused ones are left out."""
     request = DescribeConfigsRequest(
         [DescribeConfigsResource(_TOPIC, name, [MIN_INSYNC]) for name in topics]
     )
@@ -271,7 +268,7 @@ def _min_insync(address: Address, topics: Sequence[str], timeout_s: float) -> di
 
 
 def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
-    """The option's value; Kafka's default if the broker does not tell it."""
+    """The option's value; Kafka's default if unknown."""
     for entry in entries:
         if entry["name"] == MIN_INSYNC and entry["value"] is not None:
             return int(entry["value"])
@@ -279,5 +276,4 @@ def min_insync(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _timeout_s(settings: Settings) -> float:
-    """Limit on the wait for a broker."""
     return min(ASK_TIMEOUT_S, settings.timeout_s)

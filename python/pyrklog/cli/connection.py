@@ -1,4 +1,4 @@
-"""Handles of confluent-kafka, which serve any Kafka, and quick errors if no broker answers."""
+"""Handles of confluent-kafka, for any Kafka, and quick errors if no broker answers."""
 
 import logging
 import socket
@@ -20,13 +20,13 @@ SAID_MAX = 20
 _NO_KAFKA = "Invalid response size"
 _NO_SASL = "SASL Handshake not supported by broker"
 _EXPLAINED = ("KAFKA_STORAGE_ERROR",)
-"""Errors whose cause the cluster may know, beside timeouts and unreachable brokers."""
+"""Errors whose cause the cluster may know, besides timeouts and unreachable brokers."""
 
 
 def probe(settings: Settings) -> None:
     """Fails at once if no bootstrap broker accepts connections and speaks Kafka.
 
-    librdkafka would retry until the timeout, and not say why.
+    librdkafka would retry until the timeout without a reason.
     """
     reasons: list[str] = []
     fix = "start one with `pyrklog serve`, or name another with -b HOST:PORT"
@@ -55,15 +55,13 @@ def _foreign(address: tuple[str, int], settings: Settings) -> str | None:
 
 
 def is_readable(settings: Settings) -> bool:
-    """Whether connections begin unencrypted."""
     return settings.security_protocol in ("plaintext", "sasl_plaintext")
 
 
 class Connection:
-    """One cluster. Remembers the last messages of librdkafka."""
+    """One cluster. Remembers librdkafka's last messages."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connects once as a probe. Raises :class:`CliError`."""
         probe(settings)
         self.settings = settings
         self.is_cut_off = False
@@ -73,7 +71,7 @@ class Connection:
         self._is_checked = False
 
     def configuration(self, **more: Any) -> dict[str, Any]:
-        """Properties of a handle: the user's override ours."""
+        """Properties of a handle; the user's override ours."""
         logger = logging.getLogger("pyrklog.cli.librdkafka")
         logger.propagate = False
         if not logger.handlers:
@@ -94,7 +92,7 @@ class Connection:
             self.is_cut_off = True
 
     def check_cut_off(self) -> bool:
-        """Whether no broker can be reached now; librdkafka does not report their return."""
+        """Whether no broker is reachable now; librdkafka does not report their return."""
         if self.is_cut_off:
             try:
                 probe(self.settings)
@@ -106,12 +104,12 @@ class Connection:
     @property
     def admin(self) -> Any:
         """The ``AdminClient``, made at first use. Raises :class:`CliError` if no advertised address
-        is reached: librdkafka would retry until the timeout, with all the CPU time that it gets."""
+        answers: librdkafka would retry until the timeout with all available CPU time."""
         self.refuse_unreachable()
         return self._handle()
 
     def refuse_unreachable(self) -> None:
-        """Raises :class:`CliError` if no advertised address is reached; checks once, if it can."""
+        """Raises :class:`CliError` if no advertised address answers; checks once, if it can."""
         if self._is_checked:
             return
         from pyrklog.cli.cluster_views import is_plain, refuse_unreachable
@@ -139,7 +137,6 @@ class Connection:
             raise CliError(Exit.USAGE, str(error), "see -X") from None
 
     def admin_result(self, call: Any, about: str, *arguments: Any, **options: Any) -> Any:
-        """The result of a call of the ``AdminClient``, within the timeout."""
         from confluent_kafka import KafkaException
 
         try:
@@ -149,7 +146,7 @@ class Connection:
             raise self.explain(error.args[0], about) from None
 
     def metadata(self) -> Any:
-        """Metadata of all topics."""
+        """Of all topics."""
         from confluent_kafka import KafkaException
 
         try:
@@ -159,8 +156,8 @@ class Connection:
             raise self.explain(error.args[0], "cannot read metadata") from None
 
     def explain(self, kafka_error: Any, about: str, topics: Collection[str] = ()) -> CliError:
-        """An error of librdkafka with its cause: what the cluster says of itself and of these
-        topics, else what librdkafka said meanwhile."""
+        """An error of librdkafka with its cause: from the cluster's state and these topics, else
+        from librdkafka's messages."""
         if self._admin is not None:
             self._admin.poll(0)
         said = [line for line in self._said if line]
@@ -183,7 +180,6 @@ class Connection:
         return error
 
     def cause(self, topics: Collection[str] = ()) -> CliError | None:
-        """Why the cluster does not answer requests; None if unknown."""
         from pyrklog.cli.cluster_state import cause
         from pyrklog.cli.cluster_views import is_plain, read_plain_state
 
@@ -196,8 +192,8 @@ class Connection:
         return cause(state, topics)
 
     def topic_partitions(self, names: list[str], fix: str | None = None) -> dict[str, list[int]]:
-        """Partitions of each topic. Raises :class:`CliError` for a missing one, with this ``fix``
-        unless another topic has a similar name."""
+        """Partitions of each topic. Raises :class:`CliError` for a missing one, with ``fix`` unless
+        a similar name exists."""
         topics = self.metadata().topics
         found: dict[str, list[int]] = {}
         for name in names:
@@ -211,7 +207,7 @@ class Connection:
 
 
 def missing_topic(name: str, names: list[str], fix: str | None = None) -> CliError:
-    """The error for a missing topic; proposes the most similar name."""
+    """The error for a missing topic, with the most similar name."""
     from difflib import get_close_matches
 
     if not name:

@@ -1,4 +1,4 @@
-"""``pyrklog consume``: reads partitions of its own choice, or as a member of a group (-g)."""
+"""``pyrklog consume``: reads chosen partitions, or as a member of a group (-g)."""
 
 import sys
 import time
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+from pyrklog.cli.options import (
+    CONNECTION,
+    INT32_MAX,
+    Settings,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrklog.cli.consumer import RecordConsumer
     from pyrklog.cli.offsets import OffsetRange
-    from pyrklog.cli.options import Settings
     from pyrklog.cli.records import Record
 
 BATCH_RECORDS_MAX = 1000
@@ -84,9 +88,9 @@ ReadCommitted = Annotated[
 ]
 
 
-@guarded
+@with_settings(*CONNECTION, "verbose", "quiet")
 def consume(
-    context: typer.Context,
+    options: Settings,
     topics: Topics,
     partitions: Partitions = None,
     offset: Offsets = None,
@@ -97,11 +101,6 @@ def consume(
     key_delimiter: KeyDelimiter = None,
     null: Null = "",
     read_committed: ReadCommitted = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
 ) -> None:
     """Read records and print them.
 
@@ -112,7 +111,6 @@ def consume(
     from pyrklog.cli.producer import argument_bytes
     from pyrklog.cli.record_format import FormatError
 
-    options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     refuse_empty("TOPIC", "topic", topics)
     try:
         wanted = parse_range(offset or [], time.time_ns() // 1_000_000)
@@ -186,7 +184,7 @@ def _copy(
 ) -> int:
     """Prints records until a reason to stop; returns their number.
 
-    With ``is_bounded`` the records exist already: the wait for them ends at the timeout.
+    ``is_bounded``: the records exist already, so the wait for them ends at the timeout.
     """
     from pyrklog.cli.records import from_message
 
@@ -197,7 +195,7 @@ def _copy(
         messages = reading.read(limit, POLL_S)
         if messages:
             printed = b"".join([write(from_message(message)) for message in messages])
-            with held:  # a reader has seen these: they are to be committed
+            with held:  # the reader has seen these: commit them
                 out.write(printed)
                 out.flush()
                 reading.written(messages)

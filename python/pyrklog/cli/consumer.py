@@ -1,5 +1,3 @@
-"""Shared by both ways of consuming: a consumer of confluent-kafka, its errors, the log's bounds."""
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,7 +20,6 @@ class RecordConsumer(ABC):
     """Reads partitions with a ``confluent_kafka.Consumer``; subclasses choose the partitions."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], *, read_committed: bool) -> None:
-        """Asks the broker nothing yet."""
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._committed = read_committed
@@ -34,13 +31,12 @@ class RecordConsumer(ABC):
         self._heard_at = time.monotonic()
         """When a broker answered last, with records or without."""
         self._is_given_up = False
-        """Whether to wait for no broker any more, at the end neither."""
+        """Whether to stop waiting for brokers, even at the end."""
 
     def _connect(self) -> None:
         self._connection = Connection(self._settings)
 
     def _existing_topics(self) -> dict[str, list[int]]:
-        """The partitions of the topics. Raises :class:`CliError` for a missing topic."""
         fix = "create it with `pyrklog topic create`, or write to it where topics create themselves"
         return self._connection.topic_partitions(self._topics, fix)
 
@@ -64,18 +60,18 @@ class RecordConsumer(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Connects and begins to read. Raises :class:`CliError`."""
+        """Connects and begins to read."""
 
     @abstractmethod
     def finished(self, at_end: bool) -> bool:
-        """Whether nothing more is to be read or, with ``at_end``, nothing more for now."""
+        """Whether all is read, or, with ``at_end``, all for now."""
 
     @abstractmethod
     def read(self, limit: int, wait_s: float) -> list[Any]:
-        """Up to ``limit`` messages. Raises :class:`CliError`."""
+        """Up to ``limit`` messages."""
 
     def _poll(self, limit: int, wait_s: float) -> list[Any]:
-        """Messages and events of the consumer. Says once that no broker can be reached."""
+        """Messages and events of the consumer. Notes unreachable brokers once."""
         with held:
             found: list[Any] = self._consumer.consume(limit, wait_s)
         if any(map(_is_answer, found)):
@@ -94,13 +90,13 @@ class RecordConsumer(ABC):
         return found
 
     def _pace(self, found: Sequence[Any], wait_s: float) -> None:
-        """Waits after errors, which come as fast as librdkafka retries."""
+        """Waits after errors: librdkafka may repeat them quickly."""
         if found:
             with held:
                 time.sleep(wait_s)
 
     def check_progress(self) -> None:
-        """Raises :class:`CliError` if existing records have not come within the timeout. Not for
+        """Raises :class:`CliError` if existing records do not come within the timeout. Not for
         readers that wait for new records."""
         if time.monotonic() - self._heard_at < self._settings.timeout_s:
             return
@@ -115,16 +111,15 @@ class RecordConsumer(ABC):
         self._heard_at = time.monotonic()
 
     def _may_be_kept_waiting(self) -> bool:
-        """Whether silence is in order."""
         return False
 
     @abstractmethod
     def _left(self) -> str:
-        """Names what was not read, as the end of a sentence."""
+        """Names the unread part, as the end of a sentence."""
 
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
-        """Takes note that messages have been printed."""
+        """Notes that messages have been printed."""
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Log start offset, last stable offset and high watermark, at most a second old."""
@@ -153,14 +148,14 @@ class RecordConsumer(ABC):
             self._consumer.close()
 
     def _abandon(self) -> None:
-        """Keeps the consumer until the process ends: when Python frees one, librdkafka waits for
-        silent brokers as long as a session lasts."""
+        """Keeps the consumer until the process ends: freeing it would wait for silent brokers as
+        long as a session lasts."""
         import ctypes
 
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._consumer))
 
     def _on_error(self, error: Any, key: PartitionKey) -> None:
-        """Ignores errors after which librdkafka retries. Raises :class:`CliError` for others."""
+        """Ignores errors that librdkafka retries. Raises :class:`CliError` for others."""
         from confluent_kafka import KafkaError
 
         if error.retriable() or error.code() in (
@@ -175,7 +170,6 @@ class RecordConsumer(ABC):
 
 
 def _is_answer(message: Any) -> bool:
-    """Whether the message came from a broker."""
     from confluent_kafka import KafkaError
 
     error = message.error()

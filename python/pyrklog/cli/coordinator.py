@@ -1,6 +1,6 @@
 """Requests to a group's coordinator that confluent-kafka does not offer.
 
-They have no authentication or encryption; if the user asks for either, the command refuses.
+They have no authentication or encryption; commands refuse such settings.
 """
 
 import time
@@ -37,7 +37,7 @@ Resp = TypeVar("Resp", bound=Message)
 
 
 def no_coordinator(connection: Connection, group: str) -> CliError | None:
-    """Why the group has no coordinator now; None if it has one, or if that is unknown."""
+    """Why the group has no coordinator now; None if it has one, or if unknown."""
     try:
         with CoordinatorConnection(connection, group) as coordinator:
             code = coordinator.look()
@@ -66,7 +66,7 @@ class CoordinatorConnection:
             )
 
     def remove_members(self, members: list[tuple[str, str | None]]) -> dict[str, ErrorCode]:
-        """Makes members (id, instance id) leave; returns an error code for each member id."""
+        """Removes members (id, instance id); returns an error code for each member id."""
         request = LeaveGroupRequest(
             group_id=self._group,
             members=[MemberIdentity(member_id, instance) for member_id, instance in members],
@@ -75,8 +75,7 @@ class CoordinatorConnection:
         return {one.member_id: ErrorCode(one.error_code) for one in response.members}
 
     def delete_offsets(self, places: dict[str, list[int]]) -> dict[tuple[str, int], ErrorCode]:
-        """Removes offsets; returns a code for each. Raises :class:`CliError` if the group
-        refuses."""
+        """Returns a code for each offset. Raises :class:`CliError` if the group refuses."""
         request = OffsetDeleteRequest(
             group_id=self._group,
             topics=[
@@ -94,7 +93,7 @@ class CoordinatorConnection:
         }
 
     def _call(self, api: Api[Req, Resp], version: int, request: Req) -> Any:
-        """Asks the coordinator, again while it moves or loads."""
+        """Asks the coordinator; retries while it moves or loads."""
         while True:
             try:
                 if self._broker is None:
@@ -123,7 +122,6 @@ class CoordinatorConnection:
         return self._exchange(FIND_COORDINATOR, _FIND_VERSION, asked)
 
     def _find(self) -> None:
-        """Connects to the coordinator that a bootstrap broker names."""
         self._connect_to_any()
         while True:
             found = self._ask_for_it()
@@ -168,7 +166,6 @@ class CoordinatorConnection:
 
 
 def refusal(group: str, code: ErrorCode) -> CliError:
-    """The error of a group as a sentence."""
     match code:
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return CliError(Exit.NOT_FOUND, f"group {group} does not exist")

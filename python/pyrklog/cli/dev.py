@@ -1,25 +1,29 @@
-"""``pyrklog dev``: clusters of real brokers on this machine, and faults for them."""
+"""``pyrklog dev``: clusters of real brokers on this machine, with faults."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyrklog.cli.admin_common import say
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat, Quiet, parse_pairs, settings
+from pyrklog.cli.options import (
+    Output,
+    OutputFormat,
+    Settings,
+    command_group,
+    parse_pairs,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrklog.dev.running import Runner
     from pyrklog.dev.state import Cluster, Place
     from pyrklog.protocol.cluster import DescribeClusterResponse
 
-app = typer.Typer(
-    help="Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Run clusters on this machine: real brokers, a real ZooKeeper, faults at will.")
 
 BROKERS_DEFAULT = 3
 LINES_DEFAULT = 50
@@ -40,9 +44,9 @@ DEFAULT = "default"
 
 
 @app.command("start")
-@guarded
+@with_settings("quiet")
 def start(
-    context: typer.Context,
+    options: Settings,
     count: Annotated[
         int | None,
         typer.Option("-n", "--brokers", help="How many brokers; default 3.", show_default=False),
@@ -73,7 +77,6 @@ def start(
         bool, typer.Option("--tmp", help="Data in a temporary directory, removed by `stop`.")
     ] = False,
     output: Output = OutputFormat.TABLE,
-    quiet: Quiet = False,
 ) -> None:
     """Start a cluster, new or stopped. Returns when clients can use it.
 
@@ -111,7 +114,7 @@ def start(
                 temporary=tmp,
             )
         Runner(place, cluster, _environment(), _describe).start()
-    _print_started(context, place, cluster, output, quiet)
+    _print_started(options, place, cluster, output)
 
 
 def _refuse_running(cluster: "Cluster") -> None:
@@ -128,7 +131,7 @@ def _refuse_running(cluster: "Cluster") -> None:
 
 
 def _refuse_changes(name: str, wanted: Mapping[str, tuple[object, object]]) -> None:
-    """Refuses to change what the first start of a cluster has settled.
+    """Refuses to change settings of a cluster's first start.
 
     ``wanted`` has the given value (or None) and the present one.
     """
@@ -203,13 +206,10 @@ def logs(
 
 
 @app.command("stop")
-@guarded
-def stop(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> None:
+@with_settings("quiet")
+def stop(options: Settings, name: Name = DEFAULT) -> None:
     """End a cluster in good order. Its data stays, unless it was started with --tmp."""
-    options = settings(context, quiet=quiet)
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         was_running = bool(runner.cluster.running())
         killed = runner.stop()
         if runner.cluster.is_temporary:
@@ -220,90 +220,73 @@ def stop(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> 
 
 
 @app.command("purge")
-@guarded
-def purge(context: typer.Context, name: Name = DEFAULT, quiet: Quiet = False) -> None:
+@with_settings("quiet")
+def purge(options: Settings, name: Name = DEFAULT) -> None:
     """End a cluster at once and delete all of its data, without asking."""
-    place = _place(name)
-    with place.locked():
-        _runner(place).purge()
-    say(settings(context, quiet=quiet), f"{name} purged")
+    with _locked(name) as runner:
+        runner.purge()
+    say(options, f"{name} purged")
 
 
 @app.command("kill")
-@guarded
-def kill(
-    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def kill(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """End a process without warning (SIGKILL)."""
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         found = runner.cluster.node(node)
         runner.kill(found)
-    say(settings(context, quiet=quiet), f"{found.title} killed")
+    say(options, f"{found.title} killed")
 
 
 @app.command("pause")
-@guarded
-def pause(
-    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def pause(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """Stop a process where it is, with its connections open (SIGSTOP)."""
     _signal(name, node, signal.SIGSTOP)
-    say(settings(context, quiet=quiet), f"{node} paused")
+    say(options, f"{node} paused")
 
 
 @app.command("resume")
-@guarded
-def resume(
-    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def resume(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """Let a paused process go on (SIGCONT)."""
     _signal(name, node, signal.SIGCONT)
-    say(settings(context, quiet=quiet), f"{node} goes on")
+    say(options, f"{node} goes on")
 
 
 @app.command("restart")
-@guarded
-def restart(
-    context: typer.Context, node: NodeName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def restart(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """End a process in good order if it runs, and start it; returns when it serves."""
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         found = runner.cluster.node(node)
         runner.restart(found)
-    say(settings(context, quiet=quiet), f"{found.title} restarted")
+    say(options, f"{found.title} restarted")
 
 
 @app.command("isolate")
-@guarded
-def isolate(
-    context: typer.Context, node: BrokerName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def isolate(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
     """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
 
     Nothing passes; nothing is refused or closed. Clients still reach the broker.
     """
     _cut(name, node, cut_off=True)
-    say(settings(context, quiet=quiet), f"broker {node} is cut off")
+    say(options, f"broker {node} is cut off")
 
 
 @app.command("heal")
-@guarded
-def heal(
-    context: typer.Context, node: BrokerName, name: Name = DEFAULT, quiet: Quiet = False
-) -> None:
+@with_settings("quiet")
+def heal(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
     """Undo `isolate`: what was sent meanwhile arrives now."""
     _cut(name, node, cut_off=False)
-    say(settings(context, quiet=quiet), f"broker {node} is connected")
+    say(options, f"broker {node} is connected")
 
 
 @app.command("add")
-@guarded
+@with_settings("quiet")
 def add(
-    context: typer.Context,
+    options: Settings,
     count: Annotated[int, typer.Option("-n", "--brokers", min=1, help="How many brokers.")] = 1,
     name: Name = DEFAULT,
     racks: Annotated[
@@ -311,27 +294,20 @@ def add(
         typer.Option(metavar="A,B", help="Their racks, dealt out in turn.", show_default=False),
     ] = None,
     output: Output = OutputFormat.TABLE,
-    quiet: Quiet = False,
 ) -> None:
     """Add brokers to a running cluster. They lead nothing until topics are made or moved."""
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         runner.add(count, _racks(racks))
-    _print_started(context, place, runner.cluster, output, quiet)
+    _print_started(options, runner.place, runner.cluster, output)
 
 
 def _signal(name: str, node: str, number: signal.Signals) -> None:
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         runner.signal(runner.cluster.node(node), number)
 
 
 def _cut(name: str, node: str, *, cut_off: bool) -> None:
-    place = _place(name)
-    with place.locked():
-        runner = _runner(place)
+    with _locked(name) as runner:
         runner.isolate(runner.cluster.node(node), cut_off=cut_off)
 
 
@@ -341,10 +317,14 @@ def _place(name: str) -> "Place":
     return Place(dev_root(_environment()), name)
 
 
-def _runner(place: "Place") -> "Runner":
+@contextmanager
+def _locked(name: str) -> Iterator["Runner"]:
+    """The cluster of this name, while no other command changes it."""
     from pyrklog.dev.running import Runner
 
-    return Runner(place, place.load(), _environment(), _describe)
+    place = _place(name)
+    with place.locked():
+        yield Runner(place, place.load(), _environment(), _describe)
 
 
 def _describe(address: tuple[str, int], timeout_s: float) -> "DescribeClusterResponse":
@@ -362,16 +342,11 @@ def _environment() -> dict[str, str]:
 
 
 def _print_started(
-    context: typer.Context,
-    place: "Place",
-    cluster: "Cluster",
-    output: OutputFormat,
-    quiet: bool,
+    options: Settings, place: "Place", cluster: "Cluster", output: OutputFormat
 ) -> None:
     from pyrklog.cli.dev_tables import listing, started_listing
     from pyrklog.cli.output import print_listing
 
-    options = settings(context, quiet=quiet)
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
         print_listing(listing(place, cluster), output)
     elif not options.quiet:

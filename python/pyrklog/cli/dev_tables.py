@@ -1,5 +1,3 @@
-"""What ``pyrklog dev`` prints of a cluster."""
-
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,6 @@ def listing(place: Place, cluster: Cluster) -> Listing:
 
 
 def started_listing(place: Place, cluster: Cluster) -> Listing:
-    """Brokers, then ZooKeepers, for a cluster that has come up."""
     items = [
         {
             "node": node.name,

@@ -1,4 +1,7 @@
-"""How a command ends: exit codes, and errors as one line ``error: what; fix: ...``."""
+"""Ends of commands: exit codes, and errors as one line ``error: what; fix: ...``.
+
+Functions of this package raise :class:`CliError` for what a user can see or fix.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
@@ -6,13 +9,13 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 TRACEBACK = "PYRKLOG_TRACEBACK"
-"""Environment variable that has unexpected exceptions shown whole."""
+"""Environment variable that shows tracebacks of unexpected exceptions."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Exit(IntEnum):
-    """Exit codes of all commands but ``serve``, whose codes are in :mod:`pyrklog.errors`."""
+    """Exit codes of all commands except ``serve`` (:mod:`pyrklog.errors`)."""
 
     OK = 0
     FAILED = 1
@@ -27,11 +30,10 @@ class Exit(IntEnum):
     PARTIAL = 9
     INTERRUPTED = 130
     TERMINATED = 143
-    """SIGTERM, in good order."""
 
 
 class CliError(Exception):
-    """A command cannot go on: exit code, what happened, how to fix it."""
+    """A command cannot continue: exit code, what happened, how to fix it."""
 
     def __init__(self, code: Exit, what: str, fix: str | None = None) -> None:
         super().__init__(what)
@@ -78,7 +80,6 @@ _SPECIAL_FIXES = {
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
     "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }
-"""Fixes by the name of the error."""
 
 _NAME_REFUSED = "TOPIC_EXCEPTION"
 _NAME_FIX = "names have up to 249 letters, digits, dots, underscores and hyphens"
@@ -101,12 +102,11 @@ def cli_error(
 
 
 def _fix_of_name(topic: str, reason: str) -> str | None:
-    """The fix for a refused topic: its name is wrong, or something is in its way."""
     from pyrklog.cluster.topic_names import wrong_with_name
 
     if wrong_with_name(topic) is not None:
         return _NAME_FIX
-    # Without a text from the broker there is librdkafka's, the same for all causes.
+    # Without the broker's text there is librdkafka's, the same for all causes.
     return f"`pyrklog topic create {topic}` tells why" if reason.startswith("Broker: ") else None
 
 
@@ -118,8 +118,17 @@ def worst(codes: Iterable[Exit]) -> Exit:
     return Exit.PARTIAL if Exit.OK in seen else Exit.FAILED
 
 
+def exit_with(codes: Iterable[Exit]) -> None:
+    """Ends the command with :func:`worst` unless that is 0."""
+    import typer
+
+    code = worst(codes)
+    if code:
+        raise typer.Exit(code)
+
+
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Ends a command as this module says, at once at a second Ctrl-C."""
+    """Ends a command by this module's rules, at once at a second Ctrl-C."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -207,7 +216,7 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def unforeseen(error: Exception) -> CliError:
-    """Reports an unexpected exception as one line, or raises it if the user wants that."""
+    """An unexpected exception as one line; raises it if the user wants that."""
     import os
     import sys
 
@@ -221,7 +230,7 @@ def unforeseen(error: Exception) -> CliError:
 
 
 def not_written(error: OSError) -> CliError:
-    """Gives up output that cannot be printed; an error of a file names the file."""
+    """Gives up unprintable output; a file's error names the file."""
     if error.filename is None:
         discard_output()
     where = error.filename or "what was to be printed could not be written"
@@ -239,7 +248,7 @@ def _flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Discards output after a broken pipe: what is buffered must not raise again at the exit."""
+    """Discards output after a broken pipe: buffered output must not raise again at the exit."""
     import os
     import sys
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from pyrklog.cli.admin_common import confirm, connect, report_each, say
-from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
-    Bootstrap,
+    CONNECTION,
     Output,
     OutputFormat,
-    Properties,
-    Quiet,
-    Timeout,
+    Settings,
     Yes,
-    settings,
+    command_group,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -26,11 +25,7 @@ if TYPE_CHECKING:
     from pyrklog.cli.group_state import ConsumerGroup, GroupLag
     from pyrklog.cli.output import Listing
 
-app = typer.Typer(
-    help="List, describe, move and delete consumer groups.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("List, describe, move and delete consumer groups.")
 
 T = TypeVar("T")
 
@@ -46,9 +41,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 
 @app.command("list")
-@guarded
+@with_settings(*CONNECTION)
 def list_groups(
-    context: typer.Context,
+    options: Settings,
     states: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only groups in it; may be repeated."),
@@ -65,15 +60,12 @@ def list_groups(
     ] = None,
     watch: Watch = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """List consumer groups."""
     from pyrklog.cli import group_tables
 
     limits = group_tables.parse_limits(lag_over)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     from pyrklog.cli.output import print_listing
 
     def once(_before: object) -> "Listing":
@@ -85,15 +77,12 @@ def list_groups(
 
 
 @app.command("describe")
-@guarded
+@with_settings(*CONNECTION)
 def describe(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     watch: Watch = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Show a group's members and its progress, partition by partition.
 
@@ -103,7 +92,7 @@ def describe(
     from pyrklog.cli import group_state, group_tables
 
     _refuse_empty(*names)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     wanted = list(dict.fromkeys(names))
 
     def once(before: "list[GroupLag] | None") -> "list[GroupLag]":
@@ -134,9 +123,9 @@ def _repeat(once: "Callable[[T | None], T]", watch: bool) -> None:
 
 
 @app.command("seek")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def seek(
-    context: typer.Context,
+    options: Settings,
     name: Name,
     to: Annotated[
         str,
@@ -164,17 +153,12 @@ def seek(
     ] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Move a group's committed offsets. Refused while the group has members."""
     from pyrklog.cli import group_seek, group_state, group_tables
     from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     group = group_state.describe_group(connection, name)
     if not group.is_idle and not force:
@@ -183,7 +167,7 @@ def seek(
     moves = group_seek.plan(connection, name, to, topics or [], now_ms)
     if not dry_run:
         _move(connection, group, moves)
-    if not quiet:
+    if not options.quiet:
         print_listing(group_tables.moves(moves, connection.metadata().cluster_id), output)
 
 
@@ -198,7 +182,6 @@ def _active(group: "ConsumerGroup") -> CliError:
 
 
 def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]") -> None:
-    """Commits offsets, again while members that were made to leave are still there."""
     from pyrklog.cli import group_seek, group_state
 
     if group.is_idle:
@@ -222,19 +205,16 @@ def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]")
 
 
 @app.command("export")
-@guarded
+@with_settings(*CONNECTION)
 def export(
-    context: typer.Context,
+    options: Settings,
     name: Name,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Print committed offsets as `group seek --to FILE` reads them."""
     from pyrklog.cli import group_seek, group_state
 
     _refuse_empty(name)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     group_state.existing_group(connection, name)
     offsets = group_state.committed_offsets(connection, name)
     found = {key: offset for key, (offset, _) in sorted(offsets.items())}
@@ -242,18 +222,15 @@ def export(
 
 
 @app.command("history")
-@guarded
+@with_settings(*CONNECTION)
 def history(
-    context: typer.Context,
+    options: Settings,
     name: Name,
     count: Annotated[
         int | None,
         typer.Option("-n", "-c", "--count", metavar="N", help="Only the last N.", min=1),
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
     from dataclasses import replace
@@ -262,29 +239,24 @@ def history(
     from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
-    listing = read_history(connect(settings(context, bootstrap, properties, timeout)), name)
+    listing = read_history(connect(options), name)
     if count is not None:
         listing = replace(listing, items=listing.items[-count:])
     print_listing(listing, output)
 
 
 @app.command("delete")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def delete(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     yes: Yes = False,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Delete groups with all their offsets. Refused while a group has members."""
     from pyrklog.cli import group_state
 
     _refuse_empty(*names)
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     wanted = list(dict.fromkeys(names))
     groups = [group_state.existing_group(connection, name) for name in wanted]
@@ -300,9 +272,9 @@ def delete(
 
 
 @app.command("delete-offsets")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def delete_offsets(
-    context: typer.Context,
+    options: Settings,
     name: Name,
     topics: Annotated[
         list[str],
@@ -315,16 +287,11 @@ def delete_offsets(
         ),
     ],
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Forget a group's offsets of topics that no member reads."""
     from pyrklog.cli import group_seek, group_state
 
     _refuse_empty(name)
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     group_state.existing_group(connection, name)
     wanted = group_seek.parse_selection(topics)

@@ -1,8 +1,8 @@
-"""Consumes as a member of a group, which assigns partitions and keeps the offsets.
+"""Consumes as a member of a group, which assigns partitions and keeps offsets.
 
-An offset is committed once the records before it have been printed: about once a second, when a
-partition moves to another member, and at the end. After a kill no record is missing, but the next
-member may print some again.
+An offset is committed after its records have been printed: about once a second, when a partition
+moves to another member, and at the end. After a kill no record is lost, but the next member may
+print some again.
 """
 
 import threading
@@ -35,7 +35,7 @@ class GroupConsumer(RecordConsumer):
         read_committed: bool,
     ) -> None:
         """``start``: BEGINNING or END, for partitions without a committed offset. Raises
-        :class:`CliError` for any other."""
+        :class:`CliError` for others."""
         super().__init__(settings, topics, read_committed=read_committed)
         if start not in (BEGINNING, END):
             raise CliError(
@@ -49,7 +49,7 @@ class GroupConsumer(RecordConsumer):
         self._assigned: set[PartitionKey] = set()
         self._was_assigned = False
         self._next: dict[PartitionKey, int] = {}
-        """The offset after the last printed record of each partition, until it is committed."""
+        """The uncommitted offset after the last printed record of each partition."""
         self._committed_at = time.monotonic()
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class GroupConsumer(RecordConsumer):
         )
 
     def finished(self, at_end: bool) -> bool:
-        """A member without partitions waits for some, unless ``at_end``."""
+        """Without partitions it waits for some, unless ``at_end``."""
         return at_end and self._was_assigned and self._assigned <= self._at_end
 
     def read(self, limit: int, wait_s: float) -> list[Any]:
@@ -92,8 +92,8 @@ class GroupConsumer(RecordConsumer):
         return found
 
     def _may_be_kept_waiting(self) -> bool:
-        """The group assigns no partitions before all members have come back. Raises
-        :class:`CliError` if it has no coordinator."""
+        """The group assigns partitions once all members are back. Raises :class:`CliError` if it
+        has no coordinator."""
         from pyrklog.cli.coordinator import no_coordinator
 
         missing = None if self._was_assigned else no_coordinator(self._connection, self._group)
@@ -112,7 +112,6 @@ class GroupConsumer(RecordConsumer):
                 self._next[key] = message.offset() + 1
 
     def close(self) -> None:
-        """Commits what has been printed, and leaves the group."""
         if self._consumer is None:
             return
         if self._is_given_up:
@@ -137,7 +136,7 @@ class GroupConsumer(RecordConsumer):
             self._commit(self._next, wait=False)
 
     def _commit(self, offsets: dict[PartitionKey, int], *, wait: bool = True) -> None:
-        """Reports failures; the next member prints those records again."""
+        """Notes failures; the next member prints those records again."""
         from confluent_kafka import KafkaException, TopicPartition
 
         if not offsets:
@@ -161,7 +160,6 @@ class GroupConsumer(RecordConsumer):
             self._note(f"offsets not committed: {failed[0].str()}")
 
     def _on_commit(self, error: Any, places: Sequence[Any]) -> None:
-        """After an asynchronous commit: offsets that failed are committed later."""
         for place in places:
             key = (place.topic, place.partition)
             if (error is not None or place.error is not None) and key in self._assigned:

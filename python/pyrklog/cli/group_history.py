@@ -1,7 +1,7 @@
 """A group's rebalances, from the records of ``__consumer_offsets``.
 
-Any Kafka writes a record for each generation; compaction removes old ones. pyrklog's records have
-the reason in a header.
+Any Kafka writes a record for each generation; compaction removes old ones. pyrklog adds the reason
+as a header.
 """
 
 import time
@@ -59,7 +59,7 @@ def read_history(connection: Connection, name: str) -> Listing:
 
 
 def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iterator[Any]:
-    """All records of a partition with this key; each record starts the timeout anew."""
+    """Records of a partition with this key; each restarts the timeout."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -102,8 +102,8 @@ def _records(connection: Connection, place: tuple[str, int], key: bytes) -> Iter
 
 
 def _generations(messages: Iterator[Any]) -> Iterator[Item]:
-    """One item for each generation or end of the group; a static member that comes back writes its
-    generation again."""
+    """One item for each generation or end of the group; a returning static member repeats its
+    generation's record."""
     last: tuple[int, int] | None = None
     for message in messages:
         at = _time(message.timestamp()[1])

@@ -1,7 +1,7 @@
 """``group seek``: targets, plans, and the file of offsets.
 
-The file has a line ``TOPIC,PARTITION,OFFSET`` for each partition, as Kafka's consumer-groups tool
-exports it; a heading and lines that begin with ``#`` are skipped.
+The file has lines ``TOPIC,PARTITION,OFFSET``, as exported by Kafka's consumer-groups tool; a
+heading and lines starting with ``#`` are skipped.
 """
 
 import csv
@@ -22,8 +22,6 @@ _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
 class Move(NamedTuple):
-    """A partition's offset before (None: not committed) and after."""
-
     topic: str
     partition: int
     before: int | None
@@ -32,7 +30,7 @@ class Move(NamedTuple):
 
 
 def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all of a topic."""
+    """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         match = _SELECTION.fullmatch(text)
@@ -49,7 +47,6 @@ def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
-    """The named partitions, or all for which the group has an offset."""
     wanted = parse_selection(texts)
     if not wanted:
         return sorted(known)
@@ -85,7 +82,6 @@ def read_file(path: Path) -> dict[Key, int]:
 
 
 def write_file(offsets: Mapping[Key, int]) -> str:
-    """The text that :func:`read_file` reads."""
     rows = [",".join(HEADING)]
     rows += [f"{topic},{partition},{offsets[topic, partition]}" for topic, partition in offsets]
     return "".join(f"{row}\n" for row in rows)
@@ -133,7 +129,6 @@ def _bounded(key: Key, before: int | None, wanted: int, low: int, high: int) -> 
 
 
 def _given(connection: Connection, target: str) -> dict[Key, int] | None:
-    """Offsets that a file or another group gives."""
     if target.startswith("group:"):
         other = target.removeprefix("group:")
         refuse_empty("--to group:", "group", [other])
@@ -195,7 +190,6 @@ def _at_time(
 
 
 def apply(connection: Connection, group: str, moves: Sequence[Move]) -> None:
-    """Commits the new offsets. Raises :class:`CliError`."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
     wanted = [TopicPartition(move.topic, move.partition, move.after) for move in moves]

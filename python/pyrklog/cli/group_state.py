@@ -1,5 +1,3 @@
-"""Groups: states, members, committed offsets, lag."""
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from pyrklog.cli.topic_details import query_offsets
 LOADING_PAUSE_S = 0.1
 _PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 AGE_WAIT_S = 3.0
-"""Limit on the wait for the first records that groups have not read; later ages stay unknown."""
+"""Longest wait for the first unread records; later ages stay unknown."""
 
 Key = tuple[str, int]
 
@@ -49,14 +47,12 @@ class ConsumerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its offsets may be changed from outside."""
         return self.state in ("Empty", "Dead")
 
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """A partition of a group: committed offset, the log's end, age of the first record that
-    waits."""
+    """A partition of a group: committed offset, the log's end, age of the first unread record."""
 
     topic: str
     partition: int
@@ -68,7 +64,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records that wait; None without a committed offset."""
+        """Unread records; None without a committed offset."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -90,7 +86,6 @@ class GroupLag:
 
 
 def total(values: Iterable[int | None]) -> int | None:
-    """The sum of the known values; None without any."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None
 
@@ -134,13 +129,12 @@ def _state(name: str, states: Any) -> Any:
 
 
 def _words(name: str) -> str:
-    """``PREPARING_REBALANCING`` -> ``PreparingRebalance``, Kafka's own spelling."""
+    """``PREPARING_REBALANCING`` -> ``PreparingRebalance``, Kafka's spelling."""
     joined = "".join(word.capitalize() for word in name.split("_"))
     return joined.replace("Rebalancing", "Rebalance")
 
 
 def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
-    """The result of ``ask`` once the group's coordinator is found and has loaded."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + connection.settings.timeout_s
@@ -154,7 +148,6 @@ def patiently(connection: Connection, ask: Callable[[], Any]) -> Any:
 
 
 def describe_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Describes a group. Raises :class:`CliError` if its coordinator does not answer."""
     from confluent_kafka import KafkaError, KafkaException
 
     def ask() -> Any:
@@ -190,7 +183,6 @@ def describe_group(connection: Connection, name: str) -> ConsumerGroup:
 
 
 def existing_group(connection: Connection, name: str) -> ConsumerGroup:
-    """Describes a group. Raises :class:`CliError` if it does not exist."""
     group = describe_group(connection, name)
     if not group.exists:
         raise CliError(Exit.NOT_FOUND, f"group {name} does not exist", "see `pyrklog group list`")
@@ -198,7 +190,6 @@ def existing_group(connection: Connection, name: str) -> ConsumerGroup:
 
 
 def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int, str]]:
-    """Committed offset and metadata of each partition."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     def ask() -> Any:
@@ -220,7 +211,6 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
 
 
 def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
-    """The partitions that a group owns or has committed offsets for."""
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -258,7 +248,6 @@ def _age(
 
 
 def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
-    """The end of each log; None if the topic is gone."""
     from confluent_kafka.admin import OffsetSpec
 
     topics = connection.metadata().topics if keys else {}
@@ -269,7 +258,7 @@ def _ends(connection: Connection, keys: Sequence[Key]) -> dict[Key, int | None]:
 
 
 def record_ages(connection: Connection, offsets: Mapping[Key, int]) -> dict[Key, float]:
-    """Age in seconds, by its timestamp, of the first record at or behind each offset.
+    """Age in seconds, by its timestamp, of the first record at or after each offset.
 
     Reads one record of each partition; late ones are left out.
     """

@@ -1,5 +1,3 @@
-"""How groups are shown: columns, pages, totals and trends."""
-
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,8 +45,6 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Limits(NamedTuple):
-    """Limits of ``--lag-over``, in records and in seconds of age."""
-
     records: int | None = None
     seconds: float | None = None
 
@@ -163,7 +159,6 @@ def _row(part: PartitionLag, lag_before: int | None) -> dict[str, Any]:
 
 
 def trend(before: int | None, now: int | None) -> str | None:
-    """The change of a lag; None if either is unknown."""
     if before is None or now is None:
         return None
     if now > before:
@@ -191,7 +186,6 @@ def _head(one: GroupLag, item: Mapping[str, Any]) -> str:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Adds a row for each topic of several partitions."""
     for topic in dict.fromkeys(row["topic"] for row in rows):
         own = [row for row in rows if row["topic"] == topic]
         if len(own) > 1:
@@ -222,6 +216,5 @@ def _whole(seconds: float | None) -> int | None:
 
 
 def moves(found: Sequence[Move], cluster_id: str | None) -> Listing:
-    """Rows of ``group seek``, done or planned."""
     items = [move._asdict() for move in found]
     return Listing("pyrklog.group-seek/1", MOVE_COLUMNS, items, cluster_id)

@@ -1,5 +1,3 @@
-"""Replacements for options of Kafka's tools, or of a related command."""
-
 from typing import Any
 
 from typer.core import TyperGroup
@@ -53,7 +51,6 @@ _OF_COMMANDS = {
 
 
 def hint(command: str, option: str) -> str | None:
-    """What to give instead of an unknown option."""
     group = "groups stand behind the command without an option"
     if option == "--group" and command.startswith("group"):
         return group
@@ -61,8 +58,6 @@ def hint(command: str, option: str) -> str | None:
 
 
 class HintingGroup(TyperGroup):
-    """A command group whose errors about unknown options say what to give instead."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)

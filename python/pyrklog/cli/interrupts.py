@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM during calls of librdkafka.
 
 A KeyboardInterrupt in one of our callbacks is lost: the call ends with a SystemError. So a Ctrl-C
-during such a call is kept, and raised after it. The orderly end (sending records, committing,
-leaving a group) may take a while; a second Ctrl-C ends the process at once. SIGTERM is the same
-with another exit code.
+during such a call is raised after it. The orderly end (sending records, committing, leaving a
+group) may take a while; a second Ctrl-C ends the process at once. SIGTERM differs only in the exit
+code.
 """
 
 import signal
@@ -50,7 +50,6 @@ class _Held:
         self._noted: type[KeyboardInterrupt] | None = None
 
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
-        """The handler of both signals."""
         for one in _DEFAULTS:
             if signal.getsignal(one) == self.interrupt:
                 signal.signal(one, signal.SIG_DFL)
@@ -73,7 +72,7 @@ held = _Held()
 
 
 def waited_for(call: Callable[[], T]) -> T:
-    """The result of a call that blocks and ignores signals. Ctrl-C ends the wait for it."""
+    """The result of a blocking call that ignores signals. Ctrl-C ends the wait."""
     results: list[T] = []
     errors: list[BaseException] = []
 

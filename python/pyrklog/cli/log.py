@@ -1,5 +1,4 @@
-"""``pyrklog log``: shows a broker's files or prepares them for Kafka, without a broker; compares
-replicas; shows what controllers did."""
+"""``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,13 +6,17 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Bootstrap, Output, OutputFormat, Properties, Timeout, settings
-
-app = typer.Typer(
-    help="Look into log files, compare replicas, merge state-change logs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+from pyrklog.cli.options import (
+    CONNECTION,
+    Output,
+    OutputFormat,
+    Places,
+    Settings,
+    command_group,
+    with_settings,
 )
+
+app = command_group("Look into log files, compare replicas, merge state-change logs.")
 
 
 @app.callback()
@@ -55,17 +58,10 @@ def dump(
 
 
 @app.command("verify")
-@guarded
+@with_settings(*CONNECTION)
 def verify(
-    context: typer.Context,
-    places: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:P]...]",
-            help="Topics, or single partitions of them; default: all.",
-            show_default=False,
-        ),
-    ] = None,
+    options: Settings,
+    places: Places = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -76,9 +72,6 @@ def verify(
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
 
@@ -93,7 +86,7 @@ def verify(
     from pyrklog.cli.output import print_listing
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     listing, code = compare(connection, places or [], begin)
     print_listing(listing, output)
     for item in listing.items:
@@ -105,9 +98,9 @@ def verify(
 
 
 @app.command("merge-state")
-@guarded
+@with_settings(*CONNECTION)
 def merge_state(
-    context: typer.Context,
+    options: Settings,
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -129,9 +122,6 @@ def merge_state(
         str | None, typer.Option("--until", metavar="@TIME", help="Before then.")
     ] = None,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Merge the state-change logs of several brokers into one timeline.
 
@@ -144,7 +134,6 @@ def merge_state(
     if partition is not None and topic is None:
         raise CliError(Exit.USAGE, "--partition of which topic?", "give --topic")
     wanted = Filter(topic, partition, _time_ms("--since", since), _time_ms("--until", until))
-    options = settings(context, bootstrap, properties, timeout)
     code = merge(options, paths or [], wanted, output)
     if code:
         raise typer.Exit(code)
@@ -190,7 +179,7 @@ def export_kraft(
 
     flags = {"pyrklog.data.dir": str(data)} if data is not None else {}
     if data is None and config is None and not set_:
-        # It changes the directories: never the default one, which the user has not named.
+        # It changes the directories, so never the default one, which the user has not named.
         raise CliError(Exit.USAGE, "whose directories?", "give --data or --config, as to serve")
     try:
         settings = load_config(file=config, overrides=set_ or (), environ=os.environ, flags=flags)

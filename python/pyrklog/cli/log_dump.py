@@ -1,5 +1,3 @@
-"""Prints rows of log files for people or programs."""
-
 import base64
 import json
 import sys
@@ -47,7 +45,6 @@ _NARROW = {
 
 
 def files(paths: list[Path]) -> Iterator[Path]:
-    """The named files, and the log files in the named folders."""
     for path in paths:
         if path.is_dir():
             found = sorted(one for one in path.iterdir() if one.is_file() and _is_ours(one))
@@ -65,7 +62,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def rows(path: Path, *, records: bool, verify: bool) -> Iterator[Row]:
-    """The rows of a file, with JSON's types only. Raises :class:`CliError`."""
+    """The rows of a file, with JSON's types only."""
     from pyrklog.plane.offline import dump_file
 
     try:
@@ -90,8 +87,6 @@ def _json(value: Any) -> Any:
 
 
 class Printer:
-    """Prints rows as they come, if the format allows it, and counts damages."""
-
     def __init__(self, output: OutputFormat, *, lines: bool) -> None:
         """``lines``: each row is a line ``kind name=value ...`` instead of tables."""
         self.damages = 0
@@ -103,7 +98,6 @@ class Printer:
         self._file_damages = 0
 
     def begin(self, path: Path) -> None:
-        """Begins the rows of a file."""
         self._path = path
         self._counts = {}
         self._file_damages = 0

@@ -1,7 +1,7 @@
-"""``pyrklog log verify``: requests to the brokers, and the rows that it prints.
+"""``pyrklog log verify``: requests to brokers, and printed rows.
 
-Each broker digests its own replica. The comparison begins at the highest log start offset and ends
-at the lowest high watermark: later records may still change.
+Each broker digests its own replica. The comparison covers the highest log start offset to the
+lowest high watermark: later records may still change.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FLEETING = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     )
 )
-"""Retention, an election or a reassignment interfered: begin again."""
+"""Retention, an election or a reassignment interfered: start again."""
 
 
 class Since(NamedTuple):
@@ -86,8 +86,6 @@ def parse_since(text: str, now_ms: int) -> Since:
 
 
 class Replicas:
-    """Requests to brokers; each connection is made at first use. A context manager."""
-
     def __init__(self, state: ClusterState, timeout_s: float) -> None:
         self._addresses = {one.number: (one.host, one.port) for one in state.brokers}
         self._timeout_s = timeout_s
@@ -158,7 +156,6 @@ def verify(
 
 
 def exit_of(statuses: Sequence[str]) -> Exit:
-    """Differences win over partitions that could not be compared."""
     if DIFFERS in statuses:
         return Exit.DIFFERS
     if UNKNOWN not in statuses:
@@ -187,7 +184,7 @@ def _chosen(state: ClusterState, texts: Sequence[str]) -> list[PartitionState]:
 def _starts(
     connection: Connection, chosen: Sequence[PartitionState], since: Since | None
 ) -> Mapping[tuple[str, int], int]:
-    """Offsets to begin at; the log end if all records are older than ``since``."""
+    """Offsets to start at; the log end if all records are older than ``since``."""
     places = [(one.topic, one.index) for one in chosen]
     if since is None:
         return {}

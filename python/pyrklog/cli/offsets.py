@@ -1,8 +1,8 @@
-"""The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; the end is left out.
+"""The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; END is exclusive.
 
 Each is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
-``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC by
-default), ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` are taken too.
+``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC by default),
+``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` work too.
 """
 
 import re
@@ -75,7 +75,7 @@ def _place(text: str, now_ms: int) -> OffsetPosition:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Parses a time (a number, a date, or a time ago) to ms. Raises :class:`RangeError`."""
+    """Parses a number, a date, or a time ago to ms. Raises :class:`RangeError`."""
     time_ms = _time_ms(text, now_ms)
     if not 0 <= time_ms <= TIME_MS_MAX:
         raise RangeError(f"-o @{text} is before 1970, or too far away")
@@ -99,8 +99,6 @@ def _time_ms(text: str, now_ms: int) -> int:
 
 
 class ResolvedRange(NamedTuple):
-    """The offsets to read of a partition; ``stop`` is exclusive."""
-
     start: int
     stop: int | None
 
@@ -110,8 +108,8 @@ def resolve(
 ) -> tuple[ResolvedRange, str | None]:
     """The offsets to read of a log from ``low`` to ``high``, and a remark for people.
 
-    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 if there is none.
-    Raises :class:`RangeError`.
+    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 for none. Raises
+    :class:`RangeError`.
     """
 
     def offset(place: OffsetPosition) -> int:

@@ -1,15 +1,18 @@
-"""Options that many commands share, and the settings made of them.
+"""Options of many commands, and their settings.
 
-A shared option may stand before or behind the command; behind wins.
+A shared option may be before or after the command; after wins.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.failures import CliError, Exit, guarded
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
@@ -100,10 +103,18 @@ OnlySaid = Annotated[
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 
+Places = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC[:P]...]",
+        help="Topics, or single partitions of them; default: all.",
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How to reach the cluster and how much to say."""
-
     bootstrap: str = DEFAULT_BOOTSTRAP
     properties: dict[str, str] = field(default_factory=dict)
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -124,7 +135,6 @@ def settings(
     verbose: bool = False,
     quiet: bool = False,
 ) -> Settings:
-    """Combines the options behind the command with those before it."""
     base = context.find_object(Settings) or Settings()
     if timeout_s is not None and not timeout_s <= TIMEOUT_MAX_S:
         what = f"--timeout takes up to {TIMEOUT_MAX_S:g} seconds, not {timeout_s:g}"
@@ -157,7 +167,7 @@ def _tell_unknown_variables() -> None:
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
-    """Parses ``K=V`` texts. Raises :class:`CliError`."""
+    """Parses ``K=V`` texts."""
     found: dict[str, str] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
@@ -165,3 +175,41 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, str]:
             raise CliError(Exit.USAGE, f"{option} takes KEY=VALUE, not {pair!r}")
         found[name.strip()] = value
     return found
+
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "bootstrap": (Bootstrap, None),
+    "properties": (Properties, None),
+    "timeout_s": (Timeout, None),
+    "verbose": (Verbose, False),
+    "quiet": (Quiet, False),
+}
+CONNECTION = ("bootstrap", "properties", "timeout_s")
+
+
+def command_group(about: str) -> typer.Typer:
+    """Commands of one subject."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None)
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Guards a command, and makes its ``options: Settings`` of these shared options, which follow
+    the command's own."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(context: typer.Context, **given: Any) -> None:
+            shared = {name: given.pop(name) for name in names}
+            command(settings(context, **shared), **given)
+
+        _, *own = signature(command, eval_str=True).parameters.values()
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        added = [
+            Parameter(name, kind, annotation=_SHARED[name][0], default=_SHARED[name][1])
+            for name in names
+        ]
+        context = Parameter("context", kind, annotation=typer.Context)
+        run.__signature__ = Signature([context, *own, *added])  # type: ignore[attr-defined]
+        return guarded(run)
+
+    return decorate

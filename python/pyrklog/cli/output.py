@@ -1,7 +1,7 @@
 """Prints lists: tables for people, and stable formats for programs, which only gain fields.
 
-``json`` and ``yaml`` print ``{schema, cluster_id, at, items}``; ``jsonl`` one item for each line;
-``csv`` the columns of the wide table; ``name`` the first column only.
+``json`` and ``yaml`` print ``{schema, cluster_id, at, items}``; ``jsonl`` an item a line; ``csv``
+the columns of the wide table; ``name`` the first column only.
 """
 
 import csv
@@ -21,7 +21,7 @@ _YAML_WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y",
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: the item's key, the heading, and whether only ``wide`` shows it."""
+    """The item's key, the heading, and whether only ``wide`` shows it."""
 
     key: str
     heading: str
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Listing:
-    """A command's list. ``schema`` is ``name/version``; items hold only JSON's types."""
+    """A command's list. ``schema`` is ``name/version``; items hold JSON's types only."""
 
     schema: str
     columns: Sequence[Column]
@@ -66,7 +66,6 @@ def render(listing: Listing, output: OutputFormat) -> str:
 
 
 def envelope(listing: Listing) -> dict[str, Any]:
-    """The listing with its cluster and time."""
     return {
         "schema": listing.schema,
         "cluster_id": listing.cluster_id,
@@ -76,7 +75,6 @@ def envelope(listing: Listing) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """A value in a cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -94,7 +92,6 @@ def cell(value: Any) -> str:
 
 
 def plain_table(columns: Sequence[Column], items: Iterable[Item]) -> str:
-    """Columns separated by two blanks."""
     rows = [[column.heading for column in columns]]
     rows += [[cell(item.get(column.key)) for column in columns] for item in items]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
@@ -145,7 +142,7 @@ def _csv(listing: Listing) -> str:
 
 
 def _yaml(value: Any, depth: int) -> Iterable[str]:
-    """Block style; every text is quoted as in JSON, which YAML reads alike."""
+    """Block style; texts are quoted as in JSON, which YAML reads alike."""
     pad = "  " * depth
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():

@@ -1,5 +1,3 @@
-"""Finds out what speaks at a broker's supposed address."""
-
 import socket
 import struct
 
@@ -44,9 +42,9 @@ def is_without_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def _answers_tls(connection: socket.socket) -> bool:
-    """Whether the peer may speak TLS: it answers the beginning of a handshake, or is silent.
+    """Whether the peer answers the start of a TLS handshake, or is silent.
 
-    The handshake stops there: a broker that wants a certificate would log that there is none.
+    The handshake stops there: a broker that requires a certificate would log a missing one.
     """
     import ssl
 
@@ -100,7 +98,6 @@ def _received(connection: socket.socket, count: int) -> bytes:
 
 
 def _protocol_of(head: bytes) -> str | None:
-    """See :func:`foreign`; ``head`` is the beginning of the answer."""
     if not head:
         return "closes the connection: it speaks TLS, or not Kafka's protocol"
     if head[0] == _TLS_ALERT and head[1:2] == bytes([_TLS_MAJOR]):
@@ -117,7 +114,6 @@ def _protocol_of(head: bytes) -> str | None:
 
 
 def fix_for(foreign: str, security_protocol: str) -> str:
-    """The fix for a user who has given this ``security.protocol``."""
     if foreign == WITHOUT_TLS:
         given = f"-X security.protocol={security_protocol}"
         if security_protocol.lower().startswith("sasl"):

@@ -5,8 +5,13 @@ from typing import Annotated
 
 import typer
 
-from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
-from pyrklog.cli.options import INT32_MAX, Bootstrap, Properties, Quiet, Timeout, Verbose, settings
+from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.options import (
+    CONNECTION,
+    INT32_MAX,
+    Settings,
+    with_settings,
+)
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "1", "0")
@@ -49,9 +54,9 @@ Source = Annotated[
 ]
 
 
-@guarded
+@with_settings(*CONNECTION, "verbose", "quiet")
 def produce(
-    context: typer.Context,
+    options: Settings,
     topic: Topic,
     values: Values = None,
     key: Key = None,
@@ -64,14 +69,8 @@ def produce(
     empty_is_null: EmptyIsNull = False,
     format_: Format = None,
     source: Source = None,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
 ) -> None:
     """Write records, one for each value or line. With -v, print where each one went."""
-    options = settings(context, bootstrap, properties, timeout, verbose, quiet)
     refuse_empty("TOPIC", "topic", [topic])
     if codec not in CODECS:
         raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
@@ -105,8 +104,8 @@ def produce(
         empty_is_null=empty_is_null,
         json_lines=format_ == "jsonl",
     )
-    # During a long stream a connection may break: retries must not duplicate records. For a few
-    # values on the command line an answer half a second earlier is worth more.
+    # During a long stream a connection may break: retries must not duplicate records. A few values
+    # on the command line need the answer half a second earlier more.
     idempotent = not (tombstone or values)
     if tombstone:
         records = iter([template])
@@ -116,5 +115,5 @@ def produce(
         records = reader.records(read_lines(source))
     sender = RecordProducer(options, topic, codec=codec, acks=acks, idempotent=idempotent)
     send_all(sender, records)
-    if not quiet:
+    if not options.quiet:
         sender.sum_up()

@@ -1,5 +1,3 @@
-"""Makes records of lines, and gives them to a ``confluent_kafka.Producer``."""
-
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,7 +16,7 @@ ANY_PARTITION = -1
 DRAIN_S = 0.5
 LINGER_MS = 5
 CREATED_WITHIN_S = 2.0
-"""Limit on the wait for a broker that creates topics."""
+"""Longest wait for a broker that creates topics."""
 LOOK_AGAIN_S = 0.1
 
 
@@ -51,8 +49,6 @@ def read_lines(source: Path | None) -> Iterator[bytes]:
 
 
 class LineReader:
-    """Makes records of lines; the template gives what a line does not."""
-
     def __init__(
         self,
         template: InputRecord,
@@ -67,7 +63,6 @@ class LineReader:
         self._json_lines = json_lines
 
     def records(self, lines: Iterable[bytes]) -> Iterator[InputRecord]:
-        """One record for each line. Raises :class:`CliError` for an invalid line."""
         for number, line in enumerate(lines, start=1):
             if not self._json_lines:
                 yield self._plain(line)
@@ -97,8 +92,7 @@ class LineReader:
 class RecordProducer:
     """A producer, and the results of its records.
 
-    With ``verbose`` each acknowledged record is a line ``topic partition@offset`` on standard
-    output.
+    With ``verbose`` each acknowledged record prints ``topic partition@offset`` on standard output.
     """
 
     def __init__(
@@ -106,7 +100,7 @@ class RecordProducer:
     ) -> None:
         """Raises :class:`CliError` if no broker answers.
 
-        librdkafka takes half a second to get the producer id that an idempotent producer needs.
+        librdkafka takes half a second to get an idempotent producer's id.
         """
         from confluent_kafka import Producer
 
@@ -130,8 +124,8 @@ class RecordProducer:
         self._first_error: Any = None
 
     def _refuse_missing_topic(self, patience_s: float) -> None:
-        """Raises :class:`CliError` if the topic does not exist, and the request does not create it:
-        librdkafka would wait for the topic as long as for an acknowledgement."""
+        """Raises :class:`CliError` if the topic does not exist and the request does not create it:
+        librdkafka would wait for it as long as for an acknowledgement."""
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + patience_s
@@ -158,7 +152,6 @@ class RecordProducer:
                 time.sleep(LOOK_AGAIN_S)
 
     def send(self, record: InputRecord) -> None:
-        """Queues a record; waits while the queue is full."""
         while True:
             try:
                 with held:
@@ -178,7 +171,6 @@ class RecordProducer:
                     self._producer.poll(DRAIN_S)
 
     def finish(self) -> None:
-        """Waits until every record is acknowledged or has failed."""
         waiting = 1
         while waiting > 0:
             with held:
@@ -186,7 +178,6 @@ class RecordProducer:
         sys.stdout.flush()
 
     def failure(self) -> CliError | None:
-        """The error of the command if not every record arrived."""
         if self._first_error is None:
             return None
         about = f"{self._failed} of {self._failed + self._delivered} records not written"
@@ -195,7 +186,6 @@ class RecordProducer:
         return CliError(code, error.what, error.fix)
 
     def with_written(self, problem: CliError) -> CliError:
-        """Adds the number of records that were written to an error."""
         if not self._delivered or self._first_error is not None:
             return problem
         count = self._delivered
@@ -203,7 +193,6 @@ class RecordProducer:
         return CliError(Exit.PARTIAL, f"{problem.what}; {before} written", problem.fix)
 
     def sum_up(self) -> None:
-        """Says to people how many records were written."""
         if sys.stderr.isatty():
             plural = "" if self._delivered == 1 else "s"
             typer.echo(f"{self._delivered} record{plural} written to {self._topic}", err=True)
@@ -220,7 +209,6 @@ class RecordProducer:
 
 
 def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
-    """Sends all records and waits for their acknowledgements. Raises :class:`CliError`."""
     from confluent_kafka import KafkaException
 
     problem: CliError | None = None
@@ -234,7 +222,7 @@ def send_all(sender: RecordProducer, records: Iterator[InputRecord]) -> None:
     except CliError as error:
         problem = error
     except KeyboardInterrupt:
-        sender.finish()  # sends what is queued; a second Ctrl-C does not wait
+        sender.finish()  # sends queued records; a second Ctrl-C does not wait
         raise
     sender.finish()
     problem = sender.failure() or problem

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyrklog.cli.admin_common import connect, say
-from pyrklog.cli.failures import CliError, Exit, guarded, worst
+from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import (
-    Bootstrap,
+    CONNECTION,
     OnlySaid,
     Output,
     OutputFormat,
-    Properties,
-    Quiet,
     Settings,
-    Timeout,
-    settings,
+    command_group,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -27,10 +25,8 @@ if TYPE_CHECKING:
     from pyrklog.cli.output import Listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
 
-app = typer.Typer(
-    help="Move partitions to other brokers. Plans are those of kafka-reassign-partitions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
 )
 
 DEFAULT_RATE = "50MB/s"
@@ -39,8 +35,6 @@ STANDARD_INPUT = "-"
 
 
 class Minimize(StrEnum):
-    """What a plan minimizes."""
-
     BYTES = "bytes"
 
 
@@ -50,9 +44,9 @@ PlanFile = Annotated[
 
 
 @app.command("plan")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def plan(
-    context: typer.Context,
+    options: Settings,
     topics: Annotated[
         list[str] | None,
         typer.Option("-t", "--topics", metavar="T,...", help="Only these; default: all."),
@@ -81,16 +75,11 @@ def plan(
     rate: Annotated[
         str, typer.Option("--rate", metavar="RATE", help="For the estimate of the time.")
     ] = DEFAULT_RATE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import cost, parse_rate, parse_topics, propose, render_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     rate_bytes = parse_rate(rate)
     names = [name for text in topics or [] for name in text.split(",") if name]
     if topics_file is not None:
@@ -121,9 +110,9 @@ def plan(
 
 
 @app.command("apply")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def apply(
-    context: typer.Context,
+    options: Settings,
     file: PlanFile,
     throttle: Annotated[
         str | None,
@@ -145,16 +134,11 @@ def apply(
         bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
     ] = False,
     dry_run: OnlySaid = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Begin the moves of a plan. Partitions that move already get new targets."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import amount, parse_plan, parse_throttle, render_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = parse_plan(_read(file), file)
     rate_bytes = None if throttle is None else parse_throttle(throttle)
     cluster = ReassignmentAdmin(connect(options))
@@ -189,8 +173,7 @@ def apply(
         cluster.unthrottle({topic for topic, _ in wanted})
     if watch and Exit.OK in codes:
         codes.append(_conclude(cluster, options, wanted))
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _say_only(
@@ -209,8 +192,7 @@ def _say_only(
         else:
             say(options, f"{_arrow(place, before, wanted)} (not done)")
         codes.append(Exit.NOT_FOUND if dead else Exit.OK)
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _arrow(
@@ -222,9 +204,9 @@ def _arrow(
 
 
 @app.command("status")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def status(
-    context: typer.Context,
+    options: Settings,
     file: Annotated[
         str | None,
         typer.Argument(
@@ -237,17 +219,12 @@ def status(
         bool, typer.Option("-w", "--watch", help="Print it again until nothing moves.")
     ] = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
     from pyrklog.cli.output import print_listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     wanted = None if file is None else parse_plan(_read(file), file)
     cluster = ReassignmentAdmin(connect(options))
     places = None if wanted is None else set(wanted)
@@ -267,7 +244,6 @@ def status(
 def _conclude(
     cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
 ) -> Exit:
-    """Says how a plan ended once nothing of it moves."""
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -281,23 +257,18 @@ def _conclude(
 
 
 @app.command("cancel")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def cancel(
-    context: typer.Context,
+    options: Settings,
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="A plan.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Whatever moves.")] = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     if everything == (file is not None):
         raise CliError(Exit.USAGE, "a plan or --all says what to cancel")
     named = None if file is None else set(parse_plan(_read(file), file))
@@ -321,8 +292,7 @@ def cancel(
             codes.append(Exit.OK)
             say(options, f"{_name(place)}: cancelled")
     cluster.unthrottle(throttled)
-    if worst(codes):
-        raise typer.Exit(worst(codes))
+    exit_with(codes)
 
 
 def _read(file: str) -> str:
@@ -381,7 +351,7 @@ def _progress(
 ) -> list[dict[str, Any]]:
     moving = cluster.moving()
     chosen = [place for place in sorted(moving) if places is None or place in places]
-    # A broker that has just died is still listed for a moment: its replicas count as not copied.
+    # A broker that has just died stays listed for a moment: its replicas count as not copied.
     sizes = cluster.sizes(without_silent=True) if chosen else {}
     whole = _largest(sizes)
     items = []
@@ -411,7 +381,7 @@ def _watch(
     places: "set[PartitionKey] | None",
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
-    """Prints what moves until nothing does; returns the last list, which is empty."""
+    """Prints moves until none is left; returns the last list, which is empty."""
     from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]

@@ -1,5 +1,3 @@
-"""Requests of reassignments: placements, sizes, moves, throttles."""
-
 from __future__ import annotations
 
 import time
@@ -38,7 +36,6 @@ SILENT_TIMEOUT_S = 3.0
 _LOG_DIRS_VERSION = 2
 _CONFIGS_VERSION = 1
 _TOPIC = 2
-"""The type of a topic's configuration resource."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
@@ -48,8 +45,6 @@ ReplicaSizes = Mapping[tuple[str, int, int], int]
 
 
 class ReassignmentAdmin:
-    """Reads from the brokers, and sends changes to the controller."""
-
     def __init__(self, connection: Connection) -> None:
         protocol = connection.settings.properties.get("security.protocol", "plaintext")
         if protocol.lower() != "plaintext":
@@ -59,7 +54,6 @@ class ReassignmentAdmin:
         self._known: list[tuple[str, int]] = []
 
     def describe(self) -> DescribeClusterResponse:
-        """The live brokers with their racks, and the controller."""
         errors: list[str] = []
         given = addresses(self._connection.settings.bootstrap)
         # Also known brokers: the bootstrap broker may have died.
@@ -75,7 +69,7 @@ class ReassignmentAdmin:
         raise CliError(Exit.UNREACHABLE, "; ".join(errors), "check -b, and that the brokers run")
 
     def placement(self) -> tuple[dict[PartitionKey, tuple[int, ...]], str | None]:
-        """Replicas of all partitions in their order, and the cluster's id."""
+        """Ordered replicas of all partitions, and the cluster's id."""
         metadata = self._connection.metadata()
         found = {
             (name, index): tuple(partition.replicas)
@@ -87,8 +81,8 @@ class ReassignmentAdmin:
     def sizes(self, *, without_silent: bool = False) -> ReplicaSizes:
         """Bytes of each replica on the live brokers.
 
-        Raises :class:`CliError` if one does not answer. ``without_silent`` leaves such brokers out
-        after a shorter wait.
+        Raises :class:`CliError` if one does not answer. ``without_silent`` skips it after a shorter
+        wait.
         """
         timeout_s = min(self._timeout_s, SILENT_TIMEOUT_S) if without_silent else self._timeout_s
         found: dict[tuple[str, int, int], int] = {}
@@ -131,7 +125,6 @@ class ReassignmentAdmin:
         }
 
     def moving(self) -> dict[PartitionKey, OngoingPartitionReassignment]:
-        """All moving partitions."""
         request = ListPartitionReassignmentsRequest(int(self._timeout_s * 1000))
         response = self._of_controller(
             lambda broker: broker.ask(LIST_PARTITION_REASSIGNMENTS, 0, request)
@@ -143,7 +136,7 @@ class ReassignmentAdmin:
         }
 
     def _of_controller(self, ask: Callable[[BrokerConnection], Any]) -> Any:
-        """Asks the controller, again while it moves to another broker."""
+        """Asks the controller; retries while it moves to another broker."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             described = self.describe()
@@ -168,10 +161,8 @@ class ReassignmentAdmin:
                 raise failure
             time.sleep(RETRY_PAUSE_S)
 
-    # --- throttles ---------------------------------------------------------------------------
-
     def throttle(self, before: Placement, plan: Placement, rate_bytes: int) -> None:
-        """Limits the copies of a plan to a rate (KIP-73), and nothing else."""
+        """Limits only the copies of a plan to a rate (KIP-73)."""
         leaders: dict[str, list[str]] = {}
         followers: dict[str, list[str]] = {}
         for (topic, index), replicas in plan.items():
@@ -186,7 +177,6 @@ class ReassignmentAdmin:
             self._set("broker", str(one.broker_id), dict.fromkeys(_RATES, str(rate_bytes)))
 
     def throttled_topics(self) -> set[str]:
-        """Topics whose options name throttled replicas."""
         topics = sorted({topic for topic, _ in self.placement()[0]})
         request = DescribeConfigsRequest(
             [DescribeConfigsResource(_TOPIC, name, [_LEADERS, _FOLLOWERS]) for name in topics]
@@ -207,7 +197,6 @@ class ReassignmentAdmin:
         raise CliError(Exit.UNREACHABLE, "no broker tells options of topics", "try again")
 
     def unthrottle(self, topics: Collection[str]) -> None:
-        """Removes throttles from these topics and from all brokers."""
         for topic in topics:
             self._set("topic", topic, {_LEADERS: None, _FOLLOWERS: None})
         for one in self.describe().brokers:

@@ -11,10 +11,9 @@ from pyrklog.cli.failures import CliError, Exit
 
 Placement = Mapping[PartitionKey, tuple[int, ...]]
 Sizes = Mapping[PartitionKey, int]
-"""Bytes of a replica by partition."""
 
 SKEW_GOOD = 1.05
-"""Up to this skew nothing is moved for balance."""
+"""Up to this skew nothing moves for balance."""
 RATE_MAX = 2**62
 THROTTLE_MIN_BYTES = 10_000
 """Bytes a second; a lower rate lacks its unit, and nothing would ever arrive."""
@@ -36,7 +35,6 @@ class Cost:
     leader_skew: tuple[float, float]
 
     def line(self, rate_bytes: int) -> str:
-        """The cost in words, with the time at a rate."""
         return (
             f"moves {self.moves} of {self.partitions} partitions · copies "
             f"{amount(self.copied_bytes)} · about {duration(self.copied_bytes / rate_bytes)} at "
@@ -46,7 +44,7 @@ class Cost:
 
 
 def parse_rate(text: str) -> int:
-    """Parses ``50MB/s``, ``64Mi``, ``1000000`` to bytes a second. Raises :class:`CliError`."""
+    """Parses ``50MB/s``, ``64Mi``, ``1000000`` to bytes a second."""
     found = _RATE.fullmatch(text.strip())
     factor = {**_FACTORS, **_BINARY}.get(found[2]) if found else None
     value = float(found[1]) * factor if found and factor else 0
@@ -56,7 +54,6 @@ def parse_rate(text: str) -> int:
 
 
 def parse_throttle(text: str) -> int:
-    """Parses a rate of at least THROTTLE_MIN_BYTES. Raises :class:`CliError`."""
     rate_bytes = parse_rate(text)
     if rate_bytes < THROTTLE_MIN_BYTES:
         what = f"--throttle {text} is {rate_bytes} bytes a second: too slow for any copy to arrive"
@@ -82,7 +79,6 @@ def duration(seconds: float) -> str:
 
 
 def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
-    """Parses Kafka's reassignment JSON. Raises :class:`CliError`."""
     found: dict[PartitionKey, tuple[int, ...]] = {}
     for item in _items(text, source, "partitions"):
         try:
@@ -99,7 +95,6 @@ def parse_plan(text: str, source: str) -> dict[PartitionKey, tuple[int, ...]]:
 
 
 def parse_topics(text: str, source: str) -> list[str]:
-    """Parses Kafka's topics-to-move JSON. Raises :class:`CliError`."""
     try:
         return [_text(item["topic"]) for item in _items(text, source, "topics")]
     except (KeyError, TypeError) as error:
@@ -113,7 +108,6 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """Checks the number of a partition or a broker."""
     if type(value) is not int:
         raise TypeError(f"{value!r} is no whole number")
     if not 0 <= value <= INT32_MAX:
@@ -138,7 +132,7 @@ def _no_plan(source: str, why: str) -> CliError:
 
 
 def render_plan(placement: Placement) -> str:
-    """Kafka's reassignment JSON, as its tool reads it."""
+    """Kafka's reassignment JSON."""
     partitions = [
         {
             "topic": topic,
@@ -160,11 +154,11 @@ def propose(
     racks: Mapping[int, str | None] | None = None,
     balance: bool = True,
 ) -> dict[PartitionKey, tuple[int, ...]]:
-    """Places the wanted number of replicas on ``brokers``, and copies as few bytes as possible.
+    """Places the wanted number of replicas on ``brokers``, copying as few bytes as possible.
 
     With ``racks`` two replicas share a rack only if every rack has one. With ``balance`` the
-    fullest brokers give to the emptiest until they are alike; leaders are spread, which copies
-    nothing. Raises :class:`CliError` if there are too few brokers.
+    fullest brokers give to the emptiest; spreading leaders copies nothing. Raises :class:`CliError`
+    if there are too few brokers.
     """
     largest = max([replication_factor or 0, *(map(len, current.values()))], default=0)
     wanted = replication_factor or largest
@@ -202,7 +196,6 @@ class _Plan:
                 self._load[broker] += self._weights[place]
 
     def settle(self, place: PartitionKey, count: int) -> None:
-        """Removes surplus replicas, and adds missing ones."""
         replicas, weight = self._placed[place], self._weights[place]
         while len(replicas) > count:
             # The leader stays.
@@ -216,7 +209,6 @@ class _Plan:
             self._load[chosen] += weight
 
     def _crowd(self, broker: int, replicas: Collection[int]) -> int:
-        """The number of the partition's replicas in the broker's rack."""
         rack = self._racks.get(broker)
         if rack is None:
             return 0
@@ -242,7 +234,7 @@ class _Plan:
         return False
 
     def _best(self, heavy: int, light: int) -> PartitionKey | None:
-        """The partition whose move brings the two closest to each other, if there is one."""
+        """The partition whose move brings the two closest to each other, if any."""
         difference = self._load[heavy] - self._load[light]
         best: PartitionKey | None = None
         for place, replicas in self._placed.items():
@@ -275,7 +267,6 @@ class _Plan:
 
 
 def skew(values: Collection[int]) -> float:
-    """The largest over the mean; 1 without any."""
     total = sum(values)
     return max(values) * len(values) / total if total else 1.0
 

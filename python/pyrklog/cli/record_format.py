@@ -50,7 +50,7 @@ BoundsSource = Callable[[str, int], Bounds]
 
 
 class FormatError(ValueError):
-    """An invalid format; the message says where."""
+    """The message says where."""
 
 
 class RecordFormat:
@@ -79,7 +79,6 @@ class RecordFormat:
             self._writers.append(_literal(literal))
 
     def write(self, record: Record) -> bytes:
-        """The formatted record."""
         return b"".join([writer(record) for writer in self._writers])
 
     def _escape(self, position: int) -> tuple[bytes, int]:

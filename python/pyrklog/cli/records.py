@@ -27,8 +27,6 @@ class Record(NamedTuple):
 
 
 class InputRecord(NamedTuple):
-    """A record to produce; None leaves the partition or the time open."""
-
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
@@ -37,14 +35,13 @@ class InputRecord(NamedTuple):
 
 
 class BadLineError(ValueError):
-    """A line does not match its format; the message is half a sentence."""
+    """The message is half a sentence."""
 
 
 _TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
 
 
 def from_message(message: Any) -> Record:
-    """Converts a ``confluent_kafka.Message`` without an error."""
     timestamp_type, timestamp_ms = message.timestamp()
     return Record(
         topic=message.topic(),
@@ -75,7 +72,6 @@ def to_json(record: Record) -> bytes:
 
 
 def json_value(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as text, or as a base64 object."""
     if data is None:
         return None
     try:

@@ -1,9 +1,8 @@
-"""Where the replicas of a partition differ, found by digests of ranges of offsets.
+"""Finds where the replicas of a partition differ, by digests of ranges of offsets.
 
-Pure: requests to brokers are an argument. A range is compared piece by piece from its start; the
-first piece with different digests is halved until the first differing offset is known. A digest
-covers whole batches, so if the digests of a prefix are equal, those of shorter prefixes are as
-well.
+Pure: requests to brokers are an argument. A range is compared piece by piece; the first differing
+piece is halved until the first differing offset is known. A digest covers whole batches, so equal
+digests of a prefix imply equal digests of shorter prefixes.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ ONE_BATCH_BYTES = 1
 
 
 class BatchDigest(NamedTuple):
-    """Identifies a batch; ``crc`` is that of its bytes."""
-
     base_offset: int
     last_offset: int
     leader_epoch: int
@@ -55,7 +52,6 @@ Ask = Callable[[int, int, int | None], Mapping[int, Digest]]
 
 
 def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference | None:
-    """The first difference in ``[start, end)``; None if there is none."""
     while start < end:
         found = ask(start, end, None)
         if not _alike(found):
@@ -75,8 +71,8 @@ def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Differe
             alike = middle
         else:
             differs = middle
-    # The first differing batch ends here in at least one replica (unless none can be read), and
-    # begins where that batch begins.
+    # The first differing batch ends here in at least one replica (unless none is readable); the
+    # difference starts where that batch does.
     ending = ask(alike, differs, None)
     bases = [one.first.base_offset for one in ending.values() if one.first is not None]
     offset = max(min(bases, default=alike), start)

@@ -1,7 +1,7 @@
 """``pyrklog serve``: reads its options without typer, which loads slowly.
 
-:func:`parse_fast` knows the same options as the command in :mod:`.app`. What it does not
-understand (also ``--help``) goes there.
+:func:`parse_fast` knows the options of the command in :mod:`.app`, and leaves everything else (also
+``--help``) to it.
 """
 
 import gc
@@ -38,8 +38,6 @@ _FLAGS = {
 
 @dataclass
 class ServeOptions:
-    """Options of the command line. ``sets`` are KEY=VALUE texts."""
-
     data: str | None = None
     listen: str | None = None
     config: str | None = None
@@ -56,7 +54,6 @@ class ServeOptions:
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
-    """The options behind ``serve``; None if they need typer."""
     options = ServeOptions()
     rest = list(arguments)
     while rest:
@@ -78,11 +75,10 @@ def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:
 
 
 def serve(options: ServeOptions) -> int:
-    """Runs a broker until it is stopped; returns the exit code."""
     from pyrklog.errors import StartError
 
-    # Start-up makes no garbage, and the collector would take a fifth of its time; the broker turns
-    # it on again when it is up.
+    # Start-up makes no garbage, and the collector would take a fifth of its time; the running
+    # broker enables it again.
     gc.disable()
     try:
         if options.tmp:
@@ -177,7 +173,7 @@ def _one_of(option: str, text: str, known: Sequence[str]) -> str:
 
 
 def _listeners(listen: str) -> str:
-    """``HOST:PORT`` or ``:PORT`` as Kafka's ``listeners``; a full listener stays as it is."""
+    """``HOST:PORT`` or ``:PORT`` as Kafka's ``listeners``; a full listener stays."""
     from pyrklog.errors import ConfigError
 
     if "://" in listen:

@@ -41,7 +41,6 @@ def merge(settings: Settings, paths: Sequence[Path], wanted: Filter, output: Out
 
 
 def _of_brokers(settings: Settings, errors: list[str]) -> tuple[dict[str, bytes], str | None]:
-    """The log of each live broker; failures are added to ``errors``."""
     connection = connect(settings)
     if not is_plain(settings):
         what = "this command reaches brokers over plain text only"
@@ -78,7 +77,7 @@ def _file(broker: BrokerConnection, *, older: bool) -> tuple[int, bytes]:
         if not found:
             first_id = answer.file_id
         elif answer.file_id != first_id:
-            # The file was rotated: what was read of it is in the older file.
+            # The file was rotated: its read part is in the older file.
             found.clear()
             continue
         if not answer.data:

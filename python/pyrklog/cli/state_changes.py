@@ -1,11 +1,3 @@
-"""The state-change logs of several brokers as one timeline; pure, but for reading files.
-
-Lines of one log keep their order: a line whose time is before that of its predecessor gets the
-predecessor's time. Marks say where an epoch changed: the controller's over all lines, the leader's
-over the lines of a partition. An epoch that fell means that an old controller went on; one that
-grew by more than one, that lines are missing. Marks tell both.
-"""
-
 from __future__ import annotations
 
 import heapq
@@ -41,7 +33,7 @@ Fields = Mapping[str, Any]
 
 
 class Change(NamedTuple):
-    """A line. ``time_ms`` is never before that of the line before it."""
+    """A line. ``time_ms`` never falls within a log."""
 
     time_ms: int
     source: str
@@ -69,9 +61,9 @@ class Filter(NamedTuple):
 
 
 def parse(source: str, data: bytes, wrong: list[str]) -> list[Change]:
-    """The lines of one broker, the oldest first; messages about invalid ones go to ``wrong``.
+    """One broker's lines, the oldest first; messages about invalid ones go to ``wrong``.
 
-    A last line without its end is still being written, and left out.
+    An unfinished last line is still being written, and left out.
     """
     found: list[Change] = []
     latest_ms = 0
@@ -131,7 +123,7 @@ def _row(change: Change, marks: list[str]) -> dict[str, Any]:
 
 def read_paths(paths: Sequence[Path]) -> dict[str, bytes]:
     """Logs by path, from files and from folders at any depth. An older file and the current one
-    beside it are one log. Raises :class:`CliError`."""
+    beside it are one log."""
     folders: dict[str, dict[str, Path]] = {}
     for path in paths:
         if not path.exists():

@@ -6,42 +6,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrklog.cli.admin_common import confirm, connect, report_each, say
-from pyrklog.cli.failures import CliError, Exit, guarded, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
-    Bootstrap,
+    CONNECTION,
     DryRun,
     Output,
     OutputFormat,
-    Properties,
-    Quiet,
-    Timeout,
+    Settings,
     Yes,
+    command_group,
     parse_pairs,
-    settings,
+    with_settings,
 )
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
 
-app = typer.Typer(
-    help="Create, list, describe, alter and delete topics.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Create, list, describe, alter and delete topics.")
 
 BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
-"""librdkafka's limits on partitions and replicas."""
+"""librdkafka's limits."""
 INTERNAL_PREFIX = "__"
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 
 
 @app.command("create")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def create(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     partitions: Annotated[
         int,
@@ -63,13 +58,8 @@ def create(
         bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Create topics and wait until they are usable."""
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     _refuse_empty(names)
     configs = parse_pairs(config, "-c")
     _check_count("--partitions", partitions, PARTITIONS_MAX, or_default=True)
@@ -99,9 +89,9 @@ def create(
 
 
 @app.command("list")
-@guarded
+@with_settings(*CONNECTION)
 def list_topics(
-    context: typer.Context,
+    options: Settings,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)
     ] = None,
@@ -112,14 +102,11 @@ def list_topics(
         bool, typer.Option("--internal", help="Internal topics too (__consumer_offsets, ...).")
     ] = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """List topics."""
     _refuse_empty(names or [])
     pattern = _pattern(regex)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     from pyrklog.cli import topic_details
     from pyrklog.cli.output import print_listing
 
@@ -146,31 +133,28 @@ def _pattern(regex: str | None) -> re.Pattern[str] | None:
 
 
 @app.command("describe")
-@guarded
+@with_settings(*CONNECTION)
 def describe(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     configs: Annotated[
         bool, typer.Option("--configs", help="Options too: value and where it comes from.")
     ] = False,
     output: Output = OutputFormat.TABLE,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
 ) -> None:
     """Describe topics: partitions with leader, replicas and offsets, and options."""
     from pyrklog.cli import topic_details
 
     _refuse_empty(names)
-    connection = connect(settings(context, bootstrap, properties, timeout))
+    connection = connect(options)
     described = topic_details.describe_topics(connection, list(dict.fromkeys(names)), configs)
     topic_details.print_described(described, output)
 
 
 @app.command("alter")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def alter(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     set_: Annotated[
         list[str] | None,
@@ -192,10 +176,6 @@ def alter(
         ),
     ] = False,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Change options of topics, or add partitions. Other options stay as they are."""
     _refuse_empty(names)
@@ -206,7 +186,6 @@ def alter(
         _check_count("--partitions", partitions, PARTITIONS_MAX)
     from pyrklog.cli import topic_details
 
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     names = list(dict.fromkeys(names))
     if confirm_adopted:
@@ -224,7 +203,6 @@ def _refuse_empty(names: list[str]) -> None:
 
 
 def _check_count(option: str, count: int, most: int, *, or_default: bool = False) -> None:
-    """Refuses counts that librdkafka would not send."""
     if not (1 <= count <= most or (or_default and count == BROKER_DEFAULT)):
         default = "-1 for the broker's default, or " if or_default else ""
         raise CliError(Exit.USAGE, f"{option} takes {default}1 to {most}, not {count}")
@@ -247,22 +225,17 @@ def _add_partitions(
 
 
 @app.command("delete")
-@guarded
+@with_settings(*CONNECTION, "quiet")
 def delete(
-    context: typer.Context,
+    options: Settings,
     names: Names,
     yes: Yes = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be deleted.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    timeout: Timeout = None,
-    quiet: Quiet = False,
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
     _refuse_empty(names)
-    options = settings(context, bootstrap, properties, timeout, quiet=quiet)
     connection = connect(options)
     names = list(dict.fromkeys(names))
     found = connection.topic_partitions(names)
@@ -277,5 +250,5 @@ def delete(
 
 
 def _time_outs(timeout_s: float) -> dict[str, float]:
-    """Timeouts with which the broker answers before the wait for it ends."""
+    """The broker answers before the client's timeout ends."""
     return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}

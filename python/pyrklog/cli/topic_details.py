@@ -1,4 +1,4 @@
-"""``topic list``, ``topic describe`` and ``topic alter``: reading and changing topics."""
+"""``topic list``, ``topic describe`` and ``topic alter``."""
 
 import sys
 import time
@@ -42,7 +42,6 @@ FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
 
 
 def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
-    """One item for each wanted topic; each of ``names`` must exist."""
     metadata = connection.metadata()
     for name in names:
         if name not in metadata.topics:
@@ -64,7 +63,6 @@ def _listed(topic: Any) -> dict[str, Any]:
 
 
 def describe_topics(connection: Connection, names: list[str], configs: bool) -> Listing:
-    """One item for each topic, with its partitions and, with ``configs``, its options."""
     metadata = connection.metadata()
     connection.topic_partitions(names)
     ids = _topic_ids(connection, names)
@@ -112,7 +110,6 @@ def print_described(listing: Listing, output: OutputFormat) -> None:
 
 
 def _flat_options(item: Any) -> dict[str, Any]:
-    """Values of a topic's options by name, if they were read."""
     if "configs" not in item:
         return {}
     return {"configs": {entry["name"]: entry["value"] for entry in item["configs"]}}
@@ -131,7 +128,6 @@ def _page(item: Any) -> str:
 
 
 def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
-    """Topic ids, if the broker has them."""
     from confluent_kafka import KafkaException, TopicCollection
 
     futures = connection.admin.describe_topics(
@@ -147,7 +143,7 @@ def _topic_ids(connection: Connection, names: list[str]) -> dict[str, str]:
 
 
 def url_safe(uuid: str) -> str:
-    """A topic's id as Kafka's tools and ``partition.metadata`` write it (RFC 4648, section 5)."""
+    """A topic's id as in Kafka's tools and ``partition.metadata`` (RFC 4648, section 5)."""
     return uuid.replace("+", "-").replace("/", "_").rstrip("=")
 
 
@@ -173,7 +169,7 @@ def query_offsets(
 ) -> dict[tuple[str, int], int]:
     """The offset of ``spec`` in each partition; -1 if no record is at or after a time.
 
-    Retries for partitions whose leader moves, which librdkafka does not.
+    Retries while leaders move, which librdkafka does not.
     """
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
@@ -202,9 +198,9 @@ def query_offsets(
 def describe_configs(
     connection: Connection, names: list[str], *, skips_missing: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
-    """Options of each topic by name: value, source, whether it is hidden or read-only.
+    """Options of each topic by name: value, source, whether hidden or read-only.
 
-    A topic that does not exist is an error, unless ``skips_missing``.
+    A missing topic is an error, unless ``skips_missing``.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
@@ -242,16 +238,15 @@ def _source(name: str) -> str:
 
 UNCONFIRMED = "pyrklog.adopted.unconfirmed"
 _KEPT_BY_ADOPTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-"""Options of a topic that was taken over without its own, until it is confirmed."""
+"""Options of a topic adopted without its own, until it is confirmed."""
 
 
 def to_confirm(
     connection: Connection, names: list[str], changes: dict[str, str], unset: list[str]
 ) -> list[str]:
-    """The options to reset so that adopted topics have those of ``changes`` and else the defaults.
+    """The options to reset so that adopted topics get ``changes`` and else the defaults.
 
-    Values that were set since stay. Raises :class:`CliError` for a topic that waits for no
-    confirmation.
+    Values set since stay. Raises :class:`CliError` for a topic that waits for no confirmation.
     """
     connection.topic_partitions(names)
     options = {
@@ -281,7 +276,6 @@ def alter_configs(
     unset: list[str],
     dry_run: bool,
 ) -> list[str]:
-    """Sets and resets options; returns a line ``topic: option before -> after`` for each."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
@@ -339,7 +333,6 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
 
 
 def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
-    """A question about the first unknown name that is similar to an option."""
     from difflib import get_close_matches
 
     for option in given:

@@ -1,1 +1,1 @@
-"""Every option: Kafka's name, type, default, bounds, documentation; and where values come from."""
+"""Every option: Kafka's name, type, default, bounds, documentation; and the sources of values."""

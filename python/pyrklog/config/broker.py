@@ -1,5 +1,3 @@
-"""The broker's options, resolved: each value with its source."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,43 +20,38 @@ from pyrklog.errors import ConfigError
 OPTIONS: Mapping[str, Option] = {
     item.name: item for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *LOG_OPTIONS)
 }
-"""Every broker option that has an effect, by name."""
 
 DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}
-"""Defaults of a broker without ZooKeeper that differ from those of one in a cluster."""
+"""Defaults of a broker without ZooKeeper where they differ."""
 
 NODE_ID_NAMES = ("broker.id", "node.id")
 DEFAULT_DATA_DIR = "~/.local/share/pyrklog/default"
 REQUEST_MAX_BYTES = "socket.request.max.bytes"
 REQUEST_MIN_BYTES = 16 * 2**20
-"""The largest request that is taken in any case, where no option says otherwise."""
+"""Least default of ``socket.request.max.bytes``."""
 SEND_BUFFER_BYTES = "socket.send.buffer.bytes"
 SEND_BUFFER_MIN_BYTES = 102_400
-"""As in Kafka: what unread replies take in the kernel counts where there is little memory."""
+"""Kafka's default, for little memory: unread replies occupy the kernel's buffers."""
 SEND_BUFFER_MEMORY_BYTES = 2 * 2**30
-"""With less than that."""
+"""Below this, memory is little."""
 RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
 
 class Given(NamedTuple):
-    """A value that somebody gave, and where."""
-
     text: str
     origin: str
     """For people: "flag", "environment PYRKLOG_X", "server.properties line 7"."""
 
 
 class Candidate(NamedTuple):
-    """One of the places a broker option may get its value from."""
-
     text: str | None
     source: int
 
 
 class BrokerConfig:
-    """Static options, and over them what was changed at run time for this broker or for all.
+    """Static options, overridden by run-time changes for this broker or for all.
 
-    A key lookup gives the parsed value. Immutable: a change at run time makes a new one.
+    Immutable: a run-time change makes a new one.
     """
 
     def __init__(
@@ -91,7 +84,7 @@ class BrokerConfig:
         return f"{error} ({given.origin})" if given else str(error)
 
     def candidates(self, name: str) -> list[Candidate]:
-        """Where the option gets its value from, the strongest first, the default last."""
+        """The option's values, the strongest first, the default last."""
         found = []
         if name in self.dynamic_broker:
             found.append(Candidate(self.dynamic_broker[name], SOURCE_DYNAMIC_BROKER))
@@ -111,7 +104,6 @@ class BrokerConfig:
     def with_dynamic(
         self, *, default: Mapping[str, str], broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """The same with other run-time changes; what may not change at run time is left out."""
         return BrokerConfig(
             self.given,
             notices=self.notices,
@@ -120,25 +112,22 @@ class BrokerConfig:
         )
 
     def integer(self, name: str) -> int:
-        """The value of an integer option that has a default."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
 
     def boolean(self, name: str) -> bool:
-        """The value of a boolean option."""
         value = self._values[name]
         assert isinstance(value, bool), name
         return value
 
     def string(self, name: str) -> str | None:
-        """The value of a text option; empty counts as unset."""
+        """Empty counts as unset."""
         value = self._values[name]
         assert value is None or isinstance(value, str), name
         return value or None
 
     def value(self, name: str) -> Value:
-        """The value of any option."""
         return self._values[name]
 
     @property
@@ -148,7 +137,7 @@ class BrokerConfig:
 
     @property
     def configured_node_id(self) -> int:
-        """``broker.id`` or ``node.id``; -1 where neither is given."""
+        """``broker.id`` or ``node.id``; -1 for neither."""
         broker_id, node_id = self.integer("broker.id"), self.integer("node.id")
         if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
             raise ConfigError(
@@ -158,18 +147,17 @@ class BrokerConfig:
 
     @property
     def data_dir(self) -> Path:
-        """``pyrklog.data.dir`` or its default."""
         return Path(self.string("pyrklog.data.dir") or DEFAULT_DATA_DIR).expanduser().absolute()
 
     @property
     def _is_foreign_data_dir(self) -> bool:
-        """Whether the data directory itself is a log directory: another broker's ``log.dirs``."""
+        """Whether the data directory is another broker's log directory."""
         path = self.data_dir
         return (path / "meta.properties").is_file() and not (path / "logs").is_dir()
 
     @property
     def log_dirs(self) -> list[Path]:
-        """Absolute log directories, in the order configured, each once."""
+        """Absolute, in the configured order, each once."""
         text = self.string("log.dirs") or self.string("log.dir")
         if text is None:
             return [self.data_dir if self._is_foreign_data_dir else self.data_dir / "logs"]
@@ -180,7 +168,7 @@ class BrokerConfig:
 
     @property
     def meta_dir(self) -> Path:
-        """Where the embedded metadata store lies; never inside a log directory."""
+        """The embedded metadata store's directory; never inside a log directory."""
         explicit = self.string("pyrklog.meta.dir")
         if explicit is not None:
             path = Path(explicit).expanduser().absolute()
@@ -201,7 +189,7 @@ class BrokerConfig:
 
     @property
     def places(self) -> dict[str, Candidate]:
-        """The directories as they act; they follow from one another and from the data directory."""
+        """The directories in force; they depend on one another and on the data directory."""
         everything = ",".join(map(str, self.log_dirs))
         own = self.given.keys() & {"log.dirs", "log.dir", "pyrklog.data.dir", "pyrklog.meta.dir"}
         source = SOURCE_STATIC_BROKER if own else SOURCE_DEFAULT
@@ -213,7 +201,6 @@ class BrokerConfig:
 
     @property
     def listeners(self) -> Listeners:
-        """Listeners and what is advertised for them."""
         return resolve_listeners(
             self.string("listeners") or "",
             self.string("advertised.listeners"),
@@ -223,18 +210,17 @@ class BrokerConfig:
         )
 
     def request_max_bytes(self, memory_bytes: int) -> int:
-        """``socket.request.max.bytes``; its default is less where there is little memory."""
+        """``socket.request.max.bytes``; its default is smaller with little memory."""
         return self._by_memory(REQUEST_MAX_BYTES, memory_bytes)
 
     def send_buffer_bytes(self, memory_bytes: int) -> int:
-        """``socket.send.buffer.bytes``; its default is less where there is little memory."""
         return self._by_memory(SEND_BUFFER_BYTES, memory_bytes)
 
     def _by_memory(self, name: str, memory_bytes: int) -> int:
         return self.integer(name) if name in self.given else defaults_by_memory(memory_bytes)[name]
 
     def receive_buffers_max_bytes(self, memory_bytes: int) -> int:
-        """``queued.max.request.bytes``; its default depends on the machine's memory."""
+        """``queued.max.request.bytes``; its default depends on the memory."""
         given = self.integer("queued.max.request.bytes")
         largest = self.request_max_bytes(memory_bytes)
         if given > 0:
@@ -242,7 +228,7 @@ class BrokerConfig:
         return max(memory_bytes // 8, largest + RECEIVE_BUFFERS_MIN_BYTES)
 
     def explain(self, memory_bytes: int) -> list[tuple[str, str, str]]:
-        """(name, value, origin) of every option, for people; the values are those in force."""
+        """(name, value in force, origin) of every option, for people."""
         rows = []
         settled = {name: place.text for name, place in self.places.items()}
         for name in defaults_by_memory(memory_bytes):
@@ -257,8 +243,8 @@ class BrokerConfig:
 
 
 def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
-    """Of the options whose defaults depend on the memory: the smaller of RAM and the limits of the
-    process's memory groups."""
+    """Defaults that depend on the memory: the smaller of RAM and the limits of the process's memory
+    groups."""
     largest, buffer = OPTIONS[REQUEST_MAX_BYTES].default, OPTIONS[SEND_BUFFER_BYTES].default
     assert isinstance(largest, int)
     assert isinstance(buffer, int)
@@ -270,6 +256,5 @@ def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether the broker option may change at run time."""
     option = OPTIONS.get(name)
     return option is not None and option.update_mode == CLUSTER_WIDE

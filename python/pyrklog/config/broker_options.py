@@ -1,8 +1,10 @@
-"""The broker's own options; those that are defaults of topic options stand in ``log_options``."""
+"""The broker's own options; ``log_options`` has the defaults of topic options."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from pyrklog.config.option import (
     CLUSTER_WIDE,
@@ -17,11 +19,11 @@ from pyrklog.config.option import (
 )
 
 FETCH_READ_PATHS = ("auto", "sendfile", "copy")
-AT_START = MappingProxyType({"update_mode": CLUSTER_WIDE, "at_start": True})
-"""Of options that Kafka changes at run time and that act from the next start on here."""
+AT_START: Mapping[str, Any] = MappingProxyType({"update_mode": CLUSTER_WIDE, "at_start": True})
+"""Kafka changes these options at run time; here they act from the next start on."""
 
 
-def _at_least_or(special: int, minimum: int) -> object:
+def _at_least_or(special: int, minimum: int) -> Callable[[Value], str | None]:
     def check(value: Value) -> str | None:
         if value == special or (isinstance(value, int) and value >= minimum):
             return None
@@ -87,8 +89,7 @@ CLUSTER = (
         in_kafka="Default: zookeeper.session.timeout.ms.",
     ),
     password(
-        "pyrklog.zookeeper.digest",
-        "USER:PASSWORD of this broker at ZooKeeper (digest scheme).",
+        "pyrklog.zookeeper.digest", "USER:PASSWORD of this broker at ZooKeeper (digest scheme)."
     ),
     boolean(
         "zookeeper.set.acl",
@@ -113,11 +114,7 @@ CLUSTER = (
         "all brokers the same value.",
     ),
     boolean("zookeeper.ssl.client.enable", False, "Use TLS with ZooKeeper."),
-    string(
-        "zookeeper.ssl.truststore.location",
-        None,
-        "PEM file of the certificates to trust.",
-    ),
+    string("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust."),
     string(
         "zookeeper.ssl.keystore.location",
         None,
@@ -135,12 +132,7 @@ CLUSTER = (
         True,
         "A new broker of a cluster without broker.id takes the next free number.",
     ),
-    integer(
-        "reserved.broker.max.id",
-        1000,
-        "Such numbers begin after this one.",
-        minimum=0,
-    ),
+    integer("reserved.broker.max.id", 1000, "Such numbers begin after this one.", minimum=0),
 )
 
 REPLICATION = (
@@ -373,8 +365,8 @@ NETWORK = (
         "A connection that is idle for this long is closed; negative = never.",
     ),
     integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0, **AT_START),
-    # Kafka takes 0 where max.connections.per.ip.overrides lets somebody in; those have no effect
-    # here, and 0 would keep everybody out, who wants to change it back among them.
+    # Kafka allows 0 together with max.connections.per.ip.overrides; those have no effect here, so 0
+    # would lock everybody out, also whoever wants to change it back.
     integer(
         "max.connections.per.ip",
         INT_MAX,
@@ -386,12 +378,7 @@ NETWORK = (
 )
 
 READING = (
-    integer(
-        "fetch.max.bytes",
-        57671680,
-        "Most bytes of one Fetch reply.",
-        minimum=1024,
-    ),
+    integer("fetch.max.bytes", 57671680, "Most bytes of one Fetch reply.", minimum=1024),
     integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
@@ -519,12 +506,7 @@ STORAGE = (
 )
 
 TOPICS = (
-    integer(
-        "num.partitions",
-        1,
-        "Partitions of a topic created without a number.",
-        minimum=1,
-    ),
+    integer("num.partitions", 1, "Partitions of a topic created without a number.", minimum=1),
     integer(
         "default.replication.factor",
         1,

@@ -1,8 +1,8 @@
-"""Broker options that Kafka 3.9 changes at run time and that have no effect here.
+"""Broker options that Kafka 3.9 changes at run time, without effect here.
 
-The table is what Kafka's own ``KafkaConfig`` documents: update mode, type, names. They are
-accepted, kept, shown and told, so that tools which set them go on. All other known options without
-effect (:mod:`.known`) are read-only in Kafka, too.
+The table has the update modes, types and names of Kafka's ``KafkaConfig``. Such options are
+accepted, kept and shown, so that tools which set them work. All other options without effect
+(:mod:`.known`) are read-only in Kafka, too.
 """
 
 from __future__ import annotations
@@ -94,20 +94,20 @@ _TABLE = (
 )
 
 DYNAMIC_WITHOUT_EFFECT: Mapping[str, Option] = {
-    name: Option(name, kind, None, DOCUMENTATION, update_mode=mode, effective=False)
+    name: Option(name, None, DOCUMENTATION, kind, update_mode=mode, effective=False)
     for mode, kind, names in _TABLE
     for name in names.split()
 }
 
 OF_EACH_LISTENER: Mapping[str, Option] = {
-    name: Option(name, TYPE_INT, None, DOCUMENTATION, minimum=minimum, effective=False)
+    name: Option(name, None, DOCUMENTATION, TYPE_INT, minimum=minimum, effective=False)
     for name, minimum in (("max.connections", 0), ("num.network.threads", 1))
 }
-"""What acts here for all listeners together, and in Kafka for each behind its prefix, too."""
+"""One value for all listeners here; in Kafka also one for each listener's prefix."""
 
 FOR_ALL_BROKERS = frozenset((*OF_EACH_LISTENER, "max.connection.creation.rate"))
-"""What may stand behind a listener's prefix among the defaults of all brokers (Kafka's
-``ClusterLevelListenerConfigs``); all else behind a prefix is one broker's own."""
+"""Options behind a listener's prefix that may be a default of all brokers (Kafka's
+``ClusterLevelListenerConfigs``); others are per broker."""
 
 _PER_LISTENER_ONLY = """
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
@@ -115,12 +115,12 @@ _PER_LISTENER_ONLY = """
     ssl.truststore.password ssl.truststore.type
 """
 PER_LISTENER_ONLY = frozenset(_PER_LISTENER_ONLY.split())
-"""Those that Kafka changes only under a listener's prefix (its ``DynamicSecurityConfigs``)."""
+"""Options that Kafka changes only under a listener's prefix (``DynamicSecurityConfigs``)."""
 
 
 def without_listener(name: str) -> str | None:
-    """What stands behind ``listener.name.NAME.`` (and, for SASL, the mechanism's name); None where
-    the name has no such prefix."""
+    """The name without ``listener.name.NAME.`` (and, for SASL, the mechanism); None without such a
+    prefix."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
@@ -128,7 +128,6 @@ def without_listener(name: str) -> str | None:
 
 
 def dynamic_without_effect(name: str) -> Option | None:
-    """The option of this name, which may have a listener's prefix; None where there is none."""
     rest = without_listener(name)
     if rest is None:
         return DYNAMIC_WITHOUT_EFFECT.get(name)

@@ -1,11 +1,11 @@
-"""Options as DescribeConfigs tells of them (KIP-133, KIP-226, KIP-569). Pure values."""
+"""Options as DescribeConfigs shows them (KIP-133, KIP-226, KIP-569). Pure values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Where a value comes from (DescribeConfigs v1+).
+# Sources of values (DescribeConfigs v1+).
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2
 SOURCE_DYNAMIC_DEFAULT_BROKER = 3
@@ -26,7 +26,7 @@ TYPE_PASSWORD = 9
 
 
 class Synonym(NamedTuple):
-    """One place a value could come from, the strongest first."""
+    """One source of a value, the strongest first."""
 
     name: str
     value: str | None

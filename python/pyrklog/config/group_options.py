@@ -1,20 +1,10 @@
-"""Options of consumer groups and of ``__consumer_offsets``, which keeps their state."""
-
 from __future__ import annotations
 
 from pyrklog.config.option import INT_MAX, integer, long, short
 
 MEMBERS = (
-    integer(
-        "group.min.session.timeout.ms",
-        6000,
-        "Shortest session timeout of a group member.",
-    ),
-    integer(
-        "group.max.session.timeout.ms",
-        1800000,
-        "Longest session timeout of a group member.",
-    ),
+    integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a group member."),
+    integer("group.max.session.timeout.ms", 1800000, "Longest session timeout of a group member."),
     integer(
         "group.initial.rebalance.delay.ms",
         3000,

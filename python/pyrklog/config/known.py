@@ -1,7 +1,7 @@
-"""Broker options of Kafka 3.9 that are known but do nothing here.
+"""Broker options of Kafka 3.9 without effect here.
 
-A ``server.properties`` made for Kafka is read unchanged: these keys are passed over with one line
-that says so, while a key that nobody knows is an error.
+A ``server.properties`` for Kafka is accepted: these keys give one notice each, unknown keys are
+errors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ _JVM_ONLY = """
     zookeeper.clientCnxnSocket
 """
 JVM_ONLY = frozenset(_JVM_ONLY.split())
-"""Names of Java classes and of the JVM's own reporters."""
 
 _WITHOUT_EFFECT = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -115,7 +114,7 @@ _WITHOUT_EFFECT = """
     zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
-"""Options of parts that pyrklog does without, or does not have yet (skipped.md)."""
+"""Options of features that pyrklog lacks (skipped.md)."""
 
 PREFIXES = ("listener.name.", "confluent.", "log4j.")
-"""Families of keys whose names are free; passed over alike."""
+"""Prefixes of keys with free names; ignored likewise."""

@@ -1,4 +1,4 @@
-"""Listeners and what is advertised for them: ``NAME://HOST:PORT``, comma-separated."""
+"""Listeners and their advertised addresses: ``NAME://HOST:PORT``, comma-separated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
 
 
 class Endpoint(NamedTuple):
-    """One listener. As something to bind, an empty ``host`` is every interface."""
+    """One listener. An empty ``host`` binds every interface."""
 
     name: str
     host: str
@@ -25,9 +25,9 @@ class Endpoint(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """What to bind and what to tell clients, in the same order and with the same names.
+    """Endpoints to bind and to advertise, in the same order, with the same names.
 
-    A port 0 in ``advertised`` is filled in when the port is known.
+    A port 0 in ``advertised`` is filled in later.
     """
 
     bound: Sequence[Endpoint]
@@ -36,10 +36,9 @@ class Listeners(NamedTuple):
     """Security protocol of each listener name."""
     inter_broker: str
     left_out: Sequence[str]
-    """Names of KRaft controller listeners that are not bound."""
+    """KRaft controller listeners, which are not bound."""
 
     def is_for_brokers(self, name: str) -> bool:
-        """Whether brokers come in there, and clients have another one."""
         return name == self.inter_broker and len(self.bound) > 1
 
 
@@ -50,7 +49,7 @@ def resolve_listeners(
     inter_broker_name: str | None,
     controller_names: str | None,
 ) -> Listeners:
-    """Checks the five options against one another; raises :class:`ConfigError`."""
+    """Checks the five options against one another. Raises :class:`ConfigError`."""
     protocols = _parse_protocols(protocol_map)
     controllers = {name.strip() for name in (controller_names or "").split(",") if name.strip()}
     everything = _parse(listeners, "listeners")
@@ -135,7 +134,7 @@ def _check_distinct(bound: Sequence[Endpoint]) -> None:
 
 
 def _default_advertised(item: Endpoint) -> Endpoint:
-    # Clients cannot connect to a wildcard; the machine's name is the best guess there is.
+    # Clients cannot connect to a wildcard; the machine's name is the best guess.
     host = socket.gethostname() if item.host in WILDCARDS else item.host
     return Endpoint(item.name, host, item.port)
 

@@ -1,4 +1,4 @@
-"""Where options come from: --set, then other flags, the environment, the file, the defaults."""
+"""Reads options: --set, other flags, the environment, the file, the defaults, in this order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _REFUSED = {
 }
 
 OF_COMMANDS = ("PYRKLOG_BOOTSTRAP", "PYRKLOG_TRACEBACK")
-"""In the environment for the command line's other commands; nothing to mention."""
 
 
 def load_config(
@@ -31,8 +30,8 @@ def load_config(
 ) -> BrokerConfig:
     """The broker's options.
 
-    ``overrides`` are ``KEY=VALUE`` texts of ``--set``, ``flags`` options that other flags stand
-    for. Raises :class:`ConfigError` with one sentence.
+    ``overrides`` are ``KEY=VALUE`` texts of ``--set``, ``flags`` the options set by other flags.
+    Raises :class:`ConfigError`.
     """
     given: dict[str, Given] = {}
     refused: dict[str, Given] = {}
@@ -67,7 +66,7 @@ def _take(
 
 
 def _check_refused(given: Mapping[str, Given]) -> None:
-    """Only values in force count: an empty ``--set`` takes back what a file says."""
+    """Only values in force count: an empty ``--set`` cancels the file's value."""
     for name, value in given.items():
         if value.text.strip():
             raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
@@ -86,7 +85,6 @@ def _notice_about(name: str, value: Given) -> str | None:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The known name that looks most like ``name``, or None when none does."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, names, n=1, cutoff=0.7)
@@ -140,7 +138,7 @@ def _from_environment(environ: Mapping[str, str], notices: list[str]) -> list[tu
 
 
 def unknown_variables(environ: Iterable[str]) -> list[str]:
-    """What is to be said of variables with our prefix that are neither options nor a command's."""
+    """Notices about variables with our prefix that are neither options nor a command's."""
     known = [*map(environment_name, OPTIONS), *OF_COMMANDS]
     told = []
     for key in sorted(environ):
@@ -163,7 +161,7 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """What only shows when options are taken together; each property raises its own error."""
+    """Checks options against one another; properties raise their own errors."""
     _ = config.configured_node_id
     check_places(config)
     if config.zookeeper is not None and config.string("pyrklog.adopt.zookeeper") is not None:
@@ -198,7 +196,7 @@ def _check_together(config: BrokerConfig) -> None:
 
 
 def _check_retention(config: BrokerConfig) -> None:
-    """The first one that is given counts; hours have a default."""
+    """The first given one counts; hours have a default."""
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     name = next(name for name in names if config.value(name) is not None)
     if config.value(name) == 0:
@@ -206,7 +204,7 @@ def _check_retention(config: BrokerConfig) -> None:
 
 
 def _check_replica_waits(config: BrokerConfig) -> None:
-    """As Kafka: a follower that waits for longer would leave the in-sync replicas for that."""
+    """As Kafka: a follower that waits longer would leave the in-sync replicas."""
     wait, lag = "replica.fetch.wait.max.ms", "replica.lag.time.max.ms"
     if config.integer(wait) > config.integer(lag):
         raise ConfigError(

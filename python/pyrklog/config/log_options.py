@@ -1,8 +1,8 @@
-"""Options of a topic, and the broker options that are their defaults.
+"""Topic options, and the broker options that are their defaults.
 
-Each topic option names the broker options it falls back to, the strongest first, and the factor
-that turns their unit into its own (hours into milliseconds). The first of them may change at run
-time for the whole cluster.
+Each topic option names its fallback broker options, the strongest first, with the factor between
+their units (hours to milliseconds). The first fallback may change at run time for the whole
+cluster.
 """
 
 from __future__ import annotations
@@ -33,19 +33,17 @@ RETENTION_ZERO = "must be -1 (never), or at least 1; 0 would delete the records 
 
 
 class Fallback(NamedTuple):
-    """A broker option that a topic option falls back to."""
-
     name: str
     factor: int = 1
 
 
 class TopicOption(NamedTuple):
-    """A topic option with its fall-backs; without any, nothing a broker is given changes it."""
+    """A topic option and its fallbacks; without any, no broker option changes its default."""
 
     option: Option
-    fallbacks: tuple[Fallback, ...]
+    fallbacks: tuple[Fallback, ...] = ()
     broker_name: str | None = None
-    """Without fall-backs: the name under which Kafka's brokers have its default."""
+    """Without fallbacks: the name of its default in Kafka's brokers."""
 
 
 def _throttled(value: Value) -> str | None:
@@ -64,7 +62,7 @@ def _is_number(text: str) -> bool:
 
 
 def _retention_of_broker(value: Value) -> str | None:
-    """A topic may be given 0; for all topics Kafka takes it for a mistake."""
+    """As in Kafka, 0 is allowed for one topic, but not as the default of all."""
     return RETENTION_ZERO if value == 0 else None
 
 
@@ -72,6 +70,10 @@ def _gzip_level(value: Value) -> str | None:
     if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
         return None
     return "must be between 1 and 9, or -1"
+
+
+def _without_effect(option: Option, broker_name: str | None = None) -> TopicOption:
+    return TopicOption(option._replace(effective=False), (), broker_name)
 
 
 _CLEANUP = (
@@ -88,15 +90,13 @@ _RETENTION_BYTES = (
 _MIN_ISR = "In-sync replicas that a write with acks=all needs."
 _UNCLEAN = "Whether a replica that is not in sync may lead when no other lives."
 
-# Broker option, what it is the default of, and whether it has an effect.
-LOG_OPTIONS = (
+_DEFAULTS = (
     integer(
         "log.segment.bytes",
         1073741824,
         "Size at which a segment is closed and a new one begun.",
         importance="high",
         minimum=14,
-        update_mode=CLUSTER_WIDE,
     ),
     long(
         "log.roll.ms",
@@ -104,7 +104,6 @@ LOG_OPTIONS = (
         "Age at which a segment is closed; default: log.roll.hours.",
         importance="high",
         minimum=1,
-        update_mode=CLUSTER_WIDE,
     ),
     integer(
         "log.roll.hours",
@@ -119,7 +118,6 @@ LOG_OPTIONS = (
         "Random time taken off the age, so that segments do not all close at once.",
         importance="high",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
     integer(
         "log.roll.jitter.hours",
@@ -133,22 +131,14 @@ LOG_OPTIONS = (
         10485760,
         "Size at which a full index closes its segment.",
         minimum=4,
-        update_mode=CLUSTER_WIDE,
     ),
-    integer(
-        "log.index.interval.bytes",
-        4096,
-        "Bytes of log between two index entries.",
-        minimum=0,
-        update_mode=CLUSTER_WIDE,
-    ),
+    integer("log.index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
     long(
         "log.flush.interval.messages",
         LONG_MAX,
         "A log is synced after so many records, before they are acknowledged.",
         importance="high",
         minimum=1,
-        update_mode=CLUSTER_WIDE,
     ),
     long(
         "log.flush.interval.ms",
@@ -156,7 +146,6 @@ LOG_OPTIONS = (
         "Longest time that a record stays unsynced; default: log.flush.scheduler.interval.ms.",
         importance="high",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
     long(
         "log.flush.scheduler.interval.ms",
@@ -165,13 +154,7 @@ LOG_OPTIONS = (
         importance="high",
         minimum=1,
     ),
-    long(
-        "log.retention.bytes",
-        -1,
-        _RETENTION_BYTES,
-        importance="high",
-        update_mode=CLUSTER_WIDE,
-    ),
+    long("log.retention.bytes", -1, _RETENTION_BYTES, importance="high"),
     long(
         "log.retention.ms",
         None,
@@ -179,7 +162,6 @@ LOG_OPTIONS = (
         importance="high",
         check=_retention_of_broker,
         check_allows="not 0",
-        update_mode=CLUSTER_WIDE,
     ),
     integer(
         "log.retention.minutes",
@@ -199,58 +181,36 @@ LOG_OPTIONS = (
         "Largest batch that is accepted.",
         importance="high",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
-    items(
-        "log.cleanup.policy",
-        ("delete",),
-        _CLEANUP,
-        choices=CLEANUP_POLICIES,
-        update_mode=CLUSTER_WIDE,
-    ),
+    items("log.cleanup.policy", ("delete",), _CLEANUP, choices=CLEANUP_POLICIES),
     long(
         "log.segment.delete.delay.ms",
         60000,
         "How long a deleted segment's file is kept.",
         importance="high",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
     string(
-        "compression.type",
-        "producer",
-        _COMPRESSION,
-        importance="high",
-        choices=COMPRESSION_TYPES,
-        update_mode=CLUSTER_WIDE,
+        "compression.type", "producer", _COMPRESSION, importance="high", choices=COMPRESSION_TYPES
     ),
-    string(
-        "log.message.timestamp.type",
-        "CreateTime",
-        _TIMESTAMP_TYPE,
-        choices=TIMESTAMP_TYPES,
-        update_mode=CLUSTER_WIDE,
-    ),
+    string("log.message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
     long(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
         "How far a producer's timestamp may lie in the past.",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
     long(
         "log.message.timestamp.after.max.ms",
         LONG_MAX,
         "How far a producer's timestamp may lie in the future.",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
     long(
         "log.message.timestamp.difference.max.ms",
         LONG_MAX,
         "Older form of the two bounds above, used if they are not given.",
         minimum=0,
-        update_mode=CLUSTER_WIDE,
     ),
 )
 
@@ -263,59 +223,43 @@ TOPIC_OPTIONS = (
         string("compression.type", "producer", _COMPRESSION, choices=COMPRESSION_TYPES),
         (Fallback("compression.type"),),
     ),
-    TopicOption(
+    _without_effect(
         integer(
             "compression.gzip.level",
             -1,
             "Level of gzip where the broker compresses.",
             check=_gzip_level,
             check_allows="-1, 1 to 9",
-            effective=False,
         ),
-        (),
         "compression.gzip.level",
     ),
-    TopicOption(
+    _without_effect(
         integer(
             "compression.lz4.level",
             9,
             "Level of lz4 where the broker compresses.",
             minimum=1,
             maximum=17,
-            effective=False,
         ),
-        (),
         "compression.lz4.level",
     ),
-    TopicOption(
+    _without_effect(
         integer(
             "compression.zstd.level",
             3,
             "Level of zstd where the broker compresses.",
             minimum=-131072,
             maximum=22,
-            effective=False,
         ),
-        (),
         "compression.zstd.level",
     ),
-    TopicOption(
-        long(
-            "delete.retention.ms",
-            86400000,
-            "How long compaction keeps tombstones.",
-            minimum=0,
-            effective=False,
-        ),
-        (),
+    _without_effect(
+        long("delete.retention.ms", 86400000, "How long compaction keeps tombstones.", minimum=0),
         "log.cleaner.delete.retention.ms",
     ),
     TopicOption(
         long(
-            "file.delete.delay.ms",
-            60000,
-            "How long a deleted segment's file is kept.",
-            minimum=0,
+            "file.delete.delay.ms", 60000, "How long a deleted segment's file is kept.", minimum=0
         ),
         (Fallback("log.segment.delete.delay.ms"),),
     ),
@@ -340,8 +284,7 @@ TOPIC_OPTIONS = (
             "follower.replication.throttled.rate of their broker.",
             check=_throttled,
             check_allows="*, PARTITION:BROKER,...",
-        ),
-        (),
+        )
     ),
     TopicOption(
         integer("index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
@@ -355,63 +298,52 @@ TOPIC_OPTIONS = (
             "towards leader.replication.throttled.rate of their broker.",
             check=_throttled,
             check_allows="*, PARTITION:BROKER,...",
-        ),
-        (),
+        )
     ),
-    TopicOption(
+    _without_effect(
         long(
             "local.retention.bytes",
             -2,
             "Size kept here when older segments lie in remote storage.",
             minimum=-2,
-            effective=False,
-        ),
-        (),
+        )
     ),
-    TopicOption(
+    _without_effect(
         long(
             "local.retention.ms",
             -2,
             "Age kept here when older segments lie in remote storage.",
             minimum=-2,
-            effective=False,
-        ),
-        (),
+        )
     ),
-    TopicOption(
+    _without_effect(
         long(
             "max.compaction.lag.ms",
             LONG_MAX,
             "Longest time that a record stays uncompacted.",
             minimum=1,
-            effective=False,
         ),
-        (),
         "log.cleaner.max.compaction.lag.ms",
     ),
     TopicOption(
         integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
         (Fallback("message.max.bytes"),),
     ),
-    TopicOption(
+    _without_effect(
         boolean(
             "message.downconversion.enable",
             True,
             "Whether old fetch versions get converted batches; they are not served here.",
             importance="low",
-            effective=False,
         ),
-        (),
         "log.message.downconversion.enable",
     ),
-    TopicOption(
+    _without_effect(
         string(
             "message.format.version",
             "3.0-IV1",
             "Version of the record format; only the current one exists here.",
-            effective=False,
         ),
-        (),
         "log.message.format.version",
     ),
     TopicOption(
@@ -445,60 +377,42 @@ TOPIC_OPTIONS = (
         string("message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
         (Fallback("log.message.timestamp.type"),),
     ),
-    TopicOption(
+    _without_effect(
         double(
             "min.cleanable.dirty.ratio",
             0.5,
             "Share of a log that must be uncompacted before compaction starts.",
             minimum=0,
             maximum=1,
-            effective=False,
         ),
-        (),
         "log.cleaner.min.cleanable.ratio",
     ),
-    TopicOption(
+    _without_effect(
         long(
-            "min.compaction.lag.ms",
-            0,
-            "Shortest time that a record stays uncompacted.",
-            minimum=0,
-            effective=False,
+            "min.compaction.lag.ms", 0, "Shortest time that a record stays uncompacted.", minimum=0
         ),
-        (),
         "log.cleaner.min.compaction.lag.ms",
     ),
     TopicOption(
-        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1),
-        (Fallback("min.insync.replicas"),),
+        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1), (Fallback("min.insync.replicas"),)
     ),
-    TopicOption(
-        boolean(
-            "preallocate",
-            False,
-            "Whether a segment's file gets its full size at once.",
-            effective=False,
-        ),
-        (),
+    _without_effect(
+        boolean("preallocate", False, "Whether a segment's file gets its full size at once."),
         "log.preallocate",
     ),
-    TopicOption(
+    _without_effect(
         boolean(
             "remote.log.copy.disable",
             False,
             "Whether segments go on being copied to remote storage.",
-            effective=False,
-        ),
-        (),
+        )
     ),
-    TopicOption(
+    _without_effect(
         boolean(
             "remote.log.delete.on.disable",
             False,
             "Whether remote segments go when remote storage is turned off.",
-            effective=False,
-        ),
-        (),
+        )
     ),
     TopicOption(
         boolean(
@@ -506,28 +420,15 @@ TOPIC_OPTIONS = (
             False,
             "The topic was adopted without its options, and keeps everything until they are "
             "confirmed.",
-        ),
-        (),
+        )
     ),
-    TopicOption(
-        boolean(
-            "remote.storage.enable",
-            False,
-            "Whether old segments go to remote storage.",
-            effective=False,
-        ),
-        (),
+    _without_effect(
+        boolean("remote.storage.enable", False, "Whether old segments go to remote storage.")
     ),
-    TopicOption(
-        long("retention.bytes", -1, _RETENTION_BYTES),
-        (Fallback("log.retention.bytes"),),
-    ),
+    TopicOption(long("retention.bytes", -1, _RETENTION_BYTES), (Fallback("log.retention.bytes"),)),
     TopicOption(
         long(
-            "retention.ms",
-            604800000,
-            "Age at which records are deleted; -1 = never.",
-            minimum=-1,
+            "retention.ms", 604800000, "Age at which records are deleted; -1 = never.", minimum=-1
         ),
         (
             Fallback("log.retention.ms"),
@@ -565,4 +466,10 @@ TOPIC_OPTIONS = (
         boolean("unclean.leader.election.enable", False, _UNCLEAN),
         (Fallback("unclean.leader.election.enable"),),
     ),
+)
+
+_AT_RUN_TIME = frozenset(item.fallbacks[0].name for item in TOPIC_OPTIONS if item.fallbacks)
+LOG_OPTIONS = tuple(
+    option._replace(update_mode=CLUSTER_WIDE) if option.name in _AT_RUN_TIME else option
+    for option in _DEFAULTS
 )

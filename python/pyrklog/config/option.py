@@ -1,13 +1,14 @@
-"""One option: its name, type, default, bound and documentation, and how its text is read.
+"""One option: name, type, default, bounds and documentation, and how its text is parsed.
 
-Values are Python's: bool, int, float, str, a tuple of str for lists, None for "unset". Text is what
-stands in a file, a flag or a protocol field, and follows Kafka's rules (``ConfigDef``): numbers
-and booleans are trimmed, lists are split at commas.
+Values are bool, int, float, str, a tuple of str for lists, or None for "unset". Text comes from
+files, flags and protocol fields and follows Kafka's ``ConfigDef``: numbers and booleans are
+trimmed, lists are split at commas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pyrklog.config.entry import (
@@ -49,43 +50,42 @@ _TYPE_NAMES = {
 
 
 class InvalidValueError(Exception):
-    """A text that is not a value of its option; the message is one sentence."""
+    """The message is one sentence."""
 
 
 class Option(NamedTuple):
     """A broker or topic option under Kafka's name."""
 
     name: str
-    type: int
-    """One of the TYPE_ constants of DescribeConfigs."""
     default: Value
     documentation: str
+    type: int
+    """A TYPE_ constant of DescribeConfigs."""
     importance: str = "medium"
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
-    """Allowed values, or allowed items of a list; empty = any."""
+    """Allowed values or list items; empty = any."""
     check: Callable[[Value], str | None] | None = None
     """A further rule: what is wrong with the value, as the end of "NAME ...", or None."""
     check_allows: str = ""
     """What ``check`` allows, for the configuration reference."""
     update_mode: str = READ_ONLY
-    """READ_ONLY, or CLUSTER_WIDE: may change at run time, per broker or for all; or PER_BROKER."""
+    """READ_ONLY, CLUSTER_WIDE (at run time, per broker or for all) or PER_BROKER."""
     effective: bool = True
-    """False: accepted and kept, but without effect yet (skipped.md)."""
+    """False: accepted and kept, without effect yet (skipped.md)."""
     at_start: bool = False
-    """A change at run time is kept and shown, and acts from the broker's next start on."""
+    """A run-time change acts from the broker's next start on."""
     in_kafka: str = ""
     """How Kafka's option of this name differs: a sentence, or empty."""
 
     def parse(self, text: str) -> Value:
-        """The value of ``text``; raises :class:`InvalidValueError`."""
+        """Raises :class:`InvalidValueError`."""
         value = self._read(text)
         self._bound(value, text)
         return value
 
     def format(self, value: Value) -> str | None:
-        """The text of a value, as DescribeConfigs shows it."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -96,17 +96,16 @@ class Option(NamedTuple):
 
     @property
     def is_secret(self) -> bool:
-        """Whether the value is shown to nobody."""
+        """Whether the value is never shown."""
         return self.type == TYPE_PASSWORD
 
     @property
     def type_name(self) -> str:
-        """The type as ``--print-config`` and documentation show it."""
         return _TYPE_NAMES[self.type]
 
     @property
     def valid_values(self) -> str:
-        """The values that are allowed within the type, for documentation; empty = any."""
+        """The allowed values within the type, for documentation; empty = any."""
         if self.check_allows or self.choices:
             return self.check_allows or ", ".join(self.choices)
         if self.minimum is not None and self.maximum is not None:
@@ -161,41 +160,14 @@ class Option(NamedTuple):
         return InvalidValueError(f"Invalid value {text} for configuration {self.name}: {why}.")
 
 
-def boolean(name: str, default: bool, documentation: str, **more: object) -> Option:
-    """A boolean option."""
-    return Option(name, TYPE_BOOLEAN, default, documentation, **more)  # type: ignore[arg-type]
+boolean = partial(Option, type=TYPE_BOOLEAN)
+short = partial(Option, type=TYPE_SHORT)
+integer = partial(Option, type=TYPE_INT)
+long = partial(Option, type=TYPE_LONG)
+double = partial(Option, type=TYPE_DOUBLE)
+string = partial(Option, type=TYPE_STRING)
+items = partial(Option, type=TYPE_LIST)
 
 
-def integer(name: str, default: int | None, documentation: str, **more: object) -> Option:
-    """A 32-bit option."""
-    return Option(name, TYPE_INT, default, documentation, **more)  # type: ignore[arg-type]
-
-
-def short(name: str, default: int, documentation: str, **more: object) -> Option:
-    """A 16-bit option."""
-    return Option(name, TYPE_SHORT, default, documentation, **more)  # type: ignore[arg-type]
-
-
-def long(name: str, default: int | None, documentation: str, **more: object) -> Option:
-    """A 64-bit option."""
-    return Option(name, TYPE_LONG, default, documentation, **more)  # type: ignore[arg-type]
-
-
-def double(name: str, default: float, documentation: str, **more: object) -> Option:
-    """A floating-point option."""
-    return Option(name, TYPE_DOUBLE, default, documentation, **more)  # type: ignore[arg-type]
-
-
-def string(name: str, default: str | None, documentation: str, **more: object) -> Option:
-    """A text option."""
-    return Option(name, TYPE_STRING, default, documentation, **more)  # type: ignore[arg-type]
-
-
-def password(name: str, documentation: str, **more: object) -> Option:
-    """A text that is shown to nobody; unset unless it is given."""
-    return Option(name, TYPE_PASSWORD, None, documentation, **more)  # type: ignore[arg-type]
-
-
-def items(name: str, default: tuple[str, ...], documentation: str, **more: object) -> Option:
-    """A comma-separated list."""
-    return Option(name, TYPE_LIST, default, documentation, **more)  # type: ignore[arg-type]
+def password(name: str, documentation: str) -> Option:
+    return Option(name, None, documentation, TYPE_PASSWORD)

@@ -1,5 +1,3 @@
-"""Whether the directories may be used as they are given: what only the file system can tell."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,12 +15,12 @@ _STORE_NAME = "store.db"
 
 
 def check_places(config: BrokerConfig) -> None:
-    """Refuses nested log directories, and those whose metadata lies in another store than ours."""
+    """Refuses nested log directories, and those whose metadata is in another store than ours."""
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
     own = config.meta_dir
     if config.zookeeper is not None or config.string("pyrklog.meta.dir") is not None:
-        return  # whoever names the store means it
+        return  # an explicitly named store is meant
     for log_dir in log_dirs:
         for other in _other_stores(log_dir, own):
             if _belongs_to(log_dir, other, own):
@@ -30,7 +28,7 @@ def check_places(config: BrokerConfig) -> None:
 
 
 def _refuse_nested(log_dirs: list[Path]) -> None:
-    # Links may hide that one lies in the other.
+    # Links may hide that one contains the other.
     real = [(path, path.resolve()) for path in log_dirs]
     for inner, inner_real in real:
         for outer, outer_real in real:
@@ -49,7 +47,6 @@ def _refuse_nested(log_dirs: list[Path]) -> None:
 
 
 def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
-    """Where a metadata store of the log directory lies by default, if it is not our own."""
     for place in (log_dir.parent / _META_NAME, log_dir.with_name(f"{log_dir.name}-meta")):
         if place != own and (place / _STORE_NAME).is_file():
             yield place
@@ -58,8 +55,8 @@ def _other_stores(log_dir: Path, own: Path) -> Iterator[Path]:
 def _belongs_to(log_dir: Path, other: Path, own: Path) -> bool:
     """Whether the directory was used with the other store.
 
-    Only its cluster's id tells for sure: brokers may lie side by side. A store beside an older one
-    of our own is left alone where that cannot be told, or where it is no data directory's.
+    Only the cluster's id proves it: brokers may lie side by side. A store beside an older one of
+    our own is ignored without proof, or outside a data directory.
     """
     cluster_id = _cluster_of_logs(log_dir)
     if cluster_id is None:
@@ -85,7 +82,7 @@ def _cluster_of_store(file: Path) -> str | None:
     from pyrklog.metastore import znodes
 
     try:
-        # Immutable: neither a lock nor a file beside it is made.
+        # Immutable: makes neither a lock nor a file beside it.
         store = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
         try:
             row = store.execute(

@@ -1,8 +1,8 @@
-"""Java's ``.properties`` syntax, as ``server.properties`` uses it.
+"""Java's ``.properties`` syntax, as in ``server.properties``.
 
 A key ends at the first unescaped ``=``, ``:`` or blank; ``#`` and ``!`` begin comment lines; a
 backslash at the end of a line joins it with the next; ``\\t``, ``\\n``, ``\\r``, ``\\f`` and
-``\\uXXXX`` are escapes, and a backslash before any other character stands for that character.
+``\\uXXXX`` are escapes, and a backslash before another character means that character.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ _BLANK = " \t\f"
 
 
 class Property(NamedTuple):
-    """One key with its value and the number of the line it began on."""
-
     key: str
     value: str
     line: int
 
 
 class PropertiesError(Exception):
-    """A line that cannot be read; the message says which and why."""
+    """A line that cannot be read."""
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All properties in order; a key may appear twice (Java lets the last one win)."""
+    """In order; a key may appear twice (Java takes the last)."""
     found = []
     for line, logical in _logical_lines(text):
         key, value = _split(logical)
@@ -37,7 +35,7 @@ def parse_properties(text: str) -> list[Property]:
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     lines: list[tuple[int, str]] = []
     pending: tuple[int, str] | None = None
-    # str.splitlines would also split at exotic separators that Java keeps.
+    # str.splitlines would also split at separators that Java keeps.
     physical = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, raw in enumerate(physical, start=1):
         stripped = raw.lstrip(_BLANK)

@@ -1,5 +1,3 @@
-"""A topic's options as they act. Pure values."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +5,7 @@ from typing import NamedTuple
 
 
 class LogConfig(NamedTuple):
-    """What the log acts on; each name is Kafka's with dots as underscores."""
+    """The log's options; each name is Kafka's with dots as underscores."""
 
     segment_bytes: int
     segment_ms: int
@@ -29,15 +27,13 @@ class LogConfig(NamedTuple):
 
 
 class Throttled(NamedTuple):
-    """Replicas that the replication rates bound (KIP-73): (partition, broker), None = all."""
+    """Replicas with limited rates (KIP-73): (partition, broker), None = all."""
 
     leading: Sequence[tuple[int, int]] | None = ()
     following: Sequence[tuple[int, int]] | None = ()
 
 
 class ResolvedTopic(NamedTuple):
-    """A topic's options as they act."""
-
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election: bool

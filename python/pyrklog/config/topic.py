@@ -1,5 +1,3 @@
-"""Topic options: checked, resolved over the broker's defaults, and described."""
-
 from __future__ import annotations
 
 import re
@@ -25,7 +23,6 @@ from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
-"""All topic options by name."""
 RUN_TIME_ONLY = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -33,7 +30,7 @@ RUN_TIME_ONLY = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Broker options that Kafka does not know but where they are set at run time: shown only there."""
+"""Broker options that exist in Kafka only once set at run time; shown only then."""
 _OF_REMOTE_STORAGE = (
     "remote.storage.enable",
     "remote.log.copy.disable",
@@ -43,7 +40,7 @@ _METADATA_VERSION = re.compile(
     r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d)(-IV\d+|\.\d+)*"
 )
 OWN_PREFIX = "pyrklog."
-"""Options that Kafka does not have: shown where they are set only."""
+"""Options that Kafka lacks: shown only where set."""
 
 
 def check_topic_options(overrides: Mapping[str, str | None]) -> None:
@@ -90,7 +87,7 @@ class TopicDefaults:
         self._synonyms: dict[str, Sequence[Synonym]] = {}
 
     def resolve(self, overrides: Mapping[str, str]) -> ResolvedTopic:
-        """The options of a topic; overrides that cannot be read fall back to the default."""
+        """The options of a topic; unreadable overrides fall back to the default."""
         if not overrides:
             return self._plain
         parsed: dict[str, Value] = {}
@@ -105,11 +102,10 @@ class TopicDefaults:
         return self._build(parsed)
 
     def value(self, name: str) -> Value:
-        """The default of one topic option."""
         return self._values[name]
 
     def synonyms(self, name: str) -> Sequence[Synonym]:
-        """Where the broker gives the option its default, the strongest first."""
+        """The broker's values of the default, the strongest first."""
         found = self._synonyms.get(name)
         if found is None:
             found = self._synonyms[name] = _broker_synonyms(TOPIC_OPTIONS[name], self.broker)
@@ -154,7 +150,7 @@ class TopicDefaults:
     def _timestamp_bound(
         self, side: str, values: Mapping[str, Value], parsed: Mapping[str, Value]
     ) -> int:
-        # KIP-937: the older single bound counts where the newer one was left at its default.
+        # KIP-937: the older single bound counts if the newer one has its default.
         newer = values[f"message.timestamp.{side}.max.ms"]
         older = values["message.timestamp.difference.max.ms"]
         chosen = newer if newer != LONG_MAX else older
@@ -198,13 +194,13 @@ def describe_topic_options(
     include_synonyms: bool,
     include_documentation: bool,
 ) -> list[ConfigEntry]:
-    """The options as DescribeConfigs shows them; unknown names are left out, as Kafka does."""
+    """The options in DescribeConfigs; unknown names are left out, as in Kafka."""
     entries = []
     for name, item in TOPIC_OPTIONS.items():
         if names is not None and name not in names:
             continue
         if name.startswith(OWN_PREFIX) and name not in overrides:
-            continue  # Kafka's tools need not know it where it says nothing
+            continue  # Kafka's tools need not know an unset one
         synonyms = defaults.synonyms(name)
         override = overrides.get(name)
         if override is not None:
@@ -226,7 +222,7 @@ def describe_topic_options(
 
 
 def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synonym]:
-    """As Kafka lists them: what was given under any name, the default under the first name only."""
+    """As Kafka: given values under every name, the default under the first name only."""
     if item.broker_name is not None:
         default = item.option.format(item.option.default)
         return [Synonym(item.broker_name, default, SOURCE_DEFAULT)]
@@ -237,7 +233,7 @@ def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synony
         if candidate.text is not None
         and (candidate.source != SOURCE_DEFAULT or fallback is item.fallbacks[0])
     ]
-    # All names of one source come before any of the next (the sort is stable).
+    # All names of one source come before those of the next (the sort is stable).
     return sorted(found, key=lambda synonym: synonym.source)
 
 
@@ -250,11 +246,10 @@ def describe_broker_options(
     node_id: int | None = None,
     memory_bytes: int | None = None,
 ) -> list[ConfigEntry]:
-    """All options of this broker as DescribeConfigs shows them.
+    """This broker's options in DescribeConfigs.
 
-    Tools look for the directories under log.dirs and for the number under broker.id, so those show
-    what is in use wherever it comes from (``node_id`` may be remembered instead of given), and so
-    do defaults that follow from ``memory_bytes``.
+    Tools look for directories in log.dirs and for the number in broker.id, so those show what is in
+    use (``node_id`` may come from the disk), and so do defaults that depend on ``memory_bytes``.
     """
     defaults = {}
     if memory_bytes is not None:

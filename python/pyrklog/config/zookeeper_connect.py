@@ -9,7 +9,7 @@ DEFAULT_PORT = 2181
 def parse_connect(
     connect: str, option: str = "zookeeper.connect"
 ) -> tuple[list[tuple[str, int]], str]:
-    """(host, port) of each server, and the chroot without its slash, empty where there is none.
+    """(host, port) of each server, and the chroot without its slash, or "".
 
     Raises :class:`ConfigError`.
     """

@@ -1,5 +1,5 @@
-"""Clusters on one machine, for development: real brokers, a real ZooKeeper, faults at will.
+"""Clusters on one machine, for development: real brokers, a real ZooKeeper, injected faults.
 
-``pyrklog dev`` is the command line of this package. Linux only: processes are told apart by
-``/proc`` and signalled through pidfds.
+The command line is ``pyrklog dev``. Linux only: ``/proc`` tells processes apart, pidfds carry
+signals.
 """

@@ -1,5 +1,3 @@
-"""Brokers of a cluster: their configuration, their command line, and when they are ready."""
-
 from __future__ import annotations
 
 import json
@@ -16,7 +14,8 @@ if TYPE_CHECKING:
     from pyrklog.protocol.cluster import DescribeClusterResponse
 
     DescribeCluster = Callable[[tuple[str, int], float], DescribeClusterResponse]
-    """Asks the broker at an address within so many seconds. Raises :class:`OSError`."""
+    """Asks the broker at an address; the number is a time-out in seconds. Raises
+    :class:`OSError`."""
 
 CONFIG_FILE = "server.properties"
 CHROOT = "/pyrklog"
@@ -27,13 +26,12 @@ _ASK_TIMEOUT_S = 2.0
 
 
 def write_files(place: Place, cluster: Cluster, node: Node) -> None:
-    """The broker's configuration, once: what is changed in it by hand counts from then on."""
     folder = place.node_folder(cluster, node)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / CONFIG_FILE
     if not file.exists():
         lines = settings(cluster, node, folder / "data")
-        # In a file of properties, a backslash begins an escape.
+        # In a properties file, a backslash begins an escape.
         file.write_text("".join(line.replace("\\", "\\\\") + "\n" for line in lines))
 
 
@@ -52,11 +50,11 @@ WIRING = frozenset(
         "zookeeper.connect",
     }
 )
-"""Options by which the brokers of a cluster find themselves and each other."""
 
 
 def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
-    """KEY=VALUE of all that the broker is told; the user's own settings win, but for ``WIRING``."""
+    """KEY=VALUE of all options of the broker; the user's own settings win, except for
+    ``WIRING``."""
     base, number = cluster.base_port, node.number
     clients = f"CLIENTS://{HOST}:{client_port(base, number)}"
     zookeepers = ",".join(
@@ -88,7 +86,7 @@ def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:
 
 
 def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
-    """The broker's own check; :class:`StartError` where it would refuse to start."""
+    """The broker's own check. Raises :class:`StartError` where the broker would refuse to start."""
     from pyrklog.config.load import load_config
     from pyrklog.errors import ConfigError
 
@@ -102,18 +100,17 @@ def check_settings(cluster: Cluster, node: Node, folder: Path) -> None:
 
 
 def command(place: Place, cluster: Cluster, node: Node) -> list[str]:
-    """The broker's command line."""
     config = place.node_folder(cluster, node) / CONFIG_FILE
     return [sys.executable, "-P", "-m", "pyrklog", "serve", "--config", str(config)]
 
 
 def is_ready(output: str) -> bool:
-    """Whether a broker has said that it serves."""
+    """Whether a broker has reported that it serves."""
     return any(_event(line) == "ready" for line in output.splitlines() if '"ready"' in line)
 
 
 def knows(describe: DescribeCluster, cluster: Cluster, node: Node, others: Collection[int]) -> bool:
-    """Whether it tells its clients of all these brokers and of a controller."""
+    """Whether the broker tells clients of all ``others`` and of a controller."""
     address = (HOST, client_port(cluster.base_port, node.number))
     try:
         found = describe(address, _ASK_TIMEOUT_S)
@@ -132,7 +129,6 @@ def _event(line: str) -> object:
 
 
 def cluster_id(data: Path) -> str | None:
-    """The cluster's id, as a broker noted it in its log directory."""
     try:
         lines = (data / "logs" / "meta.properties").read_text().splitlines()
     except OSError:

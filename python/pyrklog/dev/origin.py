@@ -1,4 +1,4 @@
-"""Which process of this machine is at the other end of a TCP connection (Linux, own processes)."""
+"""Finds the process at the other end of a local TCP connection (Linux, own processes)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Address = tuple[str, int]
 def find_origin(
     own: Address, other: Address, pids: Mapping[Key, int], proc: Path = Path("/proc")
 ) -> Key | None:
-    """Whose end ``other`` of an IPv4 connection to ``own`` is, among these processes."""
+    """The key of the process with the end ``other`` of an IPv4 connection to ``own``."""
     inode = _inode(other, own, proc)
     if inode is None:
         return None
@@ -38,7 +38,7 @@ def _inode(local: Address, remote: Address, proc: Path) -> str | None:
 
 
 def _shown(address: Address) -> str:
-    """As the kernel prints it: the address's bytes in the machine's order, then the port."""
+    """The kernel's format: the address's bytes in machine order, then the port."""
     (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
     return f"{number:08X}:{address[1]:04X}"
 

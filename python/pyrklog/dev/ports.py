@@ -1,15 +1,15 @@
-"""Which ports a cluster takes: one block of a thousand, so that they stay the same for its life.
+"""A cluster's ports: one block of a thousand, fixed for its life.
 
-========  ==========================================================================
-from base  what listens there, on 127.0.0.1
-========  ==========================================================================
+========  =========================================================
+from base  listener, on 127.0.0.1
+========  =========================================================
 0          broker 1, 2, ... for clients
-50, 60, 70 ZooKeeper 1, 2, 3 for clients; for its followers; for its elections
+50, 60, 70 ZooKeeper 1, 2, 3 for clients; followers; elections
 100        kept free for the brokers' HTTP
 200        broker 1, 2, ... for other brokers
-250        the network's way to broker 1, 2, ...: what brokers tell one another
-300        the network's way to ZooKeeper 1, 2, 3 for broker 1, then for broker 2, ...
-========  ==========================================================================
+250        the network's route to broker 1, 2, ..., for brokers
+300        the network's routes to ZooKeeper 1, 2, 3 for broker 1, 2, ...
+========  =========================================================
 """
 
 from __future__ import annotations
@@ -28,36 +28,34 @@ USED_PORTS = 450
 BROKERS_MAX = 50
 ZOOKEEPERS_MAX = 3
 _EPHEMERAL_FROM = 32768
-"""Where Linux takes the local ports of outgoing connections from, unless told otherwise."""
+"""Start of Linux's default range of local ports."""
 
 
 def client_port(base: int, broker: int) -> int:
-    """Where clients reach the broker."""
     return base + broker - 1
 
 
 def zookeeper_port(base: int, server: int) -> int:
-    """Where ZooKeeper's own clients reach it; its other two ports are 10 and 20 above."""
+    """Where clients reach ZooKeeper; its other two ports are 10 and 20 above."""
     return base + 49 + server
 
 
 def peer_port(base: int, broker: int) -> int:
-    """Where the broker listens for other brokers."""
     return base + 199 + broker
 
 
 def routed_peer_port(base: int, broker: int) -> int:
-    """Where other brokers connect to: the network's."""
+    """The network's port to this broker, for other brokers."""
     return base + 249 + broker
 
 
 def routed_zookeeper_port(base: int, broker: int, server: int) -> int:
-    """Where this broker connects to for ZooKeeper: the network's."""
+    """The network's port to this ZooKeeper, for this broker."""
     return base + 299 + (broker - 1) * ZOOKEEPERS_MAX + server
 
 
 def check_base(base: int) -> None:
-    """:class:`DevError` where a block does not fit there."""
+    """Raises :class:`DevError` where a block does not fit."""
     if not 1024 <= base <= 65536 - USED_PORTS:
         raise DevError(
             Problem.USAGE, f"--base-port is 1024 to {65536 - USED_PORTS}, not {base}", None
@@ -65,7 +63,6 @@ def check_base(base: int) -> None:
 
 
 def choose_base(others: Collection[int]) -> int:
-    """The first block that no other cluster of ours has; :class:`DevError` where all are taken."""
     for base in range(BASE_PORT, _EPHEMERAL_FROM - USED_PORTS, BLOCK_PORTS):
         if all(not overlaps(base, other) for other in others):
             return base
@@ -77,15 +74,14 @@ def choose_base(others: Collection[int]) -> int:
 
 
 def overlaps(base: int, other: int) -> bool:
-    """Whether two blocks have a port in common."""
     return abs(base - other) < USED_PORTS
 
 
 def check_free(ports: Iterable[int], fix: str) -> None:
-    """:class:`DevError` that names the first port which is taken, by whom, and ``fix``."""
+    """Raises :class:`DevError` for the first taken port, with its holder and ``fix``."""
     for port in ports:
         with socket.socket() as probe:
-            # As whoever will listen there: closed connections of before are no obstacle.
+            # As the later listener: closed connections do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))

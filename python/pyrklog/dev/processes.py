@@ -1,8 +1,7 @@
-"""Processes that outlive the command that started them, found again without mistaking another.
+"""Processes that outlive the command that started them.
 
-A process is known by its pid, the time of its start and the boot of the machine. A pid that now
-belongs to another process is never signalled: the signal goes through a pidfd that was opened
-before the start time was compared.
+A process is known by its pid, its start time and the machine's boot. A reused pid is never
+signalled: the pidfd of a signal is opened before the start time is compared.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import msgspec
 
 PROC = Path("/proc")
 LOG_BYTES_MAX = 16 << 20
-"""A log that is larger at a start becomes ``NAME.1``, in the place of an older one."""
+"""A larger log becomes ``NAME.1`` at a start and replaces an older one."""
 _STOPPED = frozenset("Tt")
 _ENDED = frozenset("ZX")
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """One process, also after its end. ``started_ticks`` is field 22 of ``/proc/PID/stat``."""
+    """A process, also after its end. ``started_ticks`` is field 22 of ``/proc/PID/stat``."""
 
     pid: int
     started_ticks: int
@@ -34,13 +33,11 @@ class ProcessId(msgspec.Struct, frozen=True):
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
-    """The process that has this pid now; None where there is none."""
     found = _stat(pid, proc)
     return None if found is None else ProcessId(pid, found[1], _boot_id(proc))
 
 
 def is_running(process: ProcessId, proc: Path = PROC) -> bool:
-    """Whether the very process still runs, or is paused."""
     found = _stat(process.pid, proc)
     return (
         found is not None
@@ -51,13 +48,11 @@ def is_running(process: ProcessId, proc: Path = PROC) -> bool:
 
 
 def is_paused(process: ProcessId, proc: Path = PROC) -> bool:
-    """Whether SIGSTOP has reached it."""
     found = _stat(process.pid, proc)
     return found is not None and found[0] in _STOPPED and is_running(process, proc)
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Sends a signal; False where the process has ended."""
     with _pidfd(process) as descriptor:
         if descriptor is None or not is_running(process):
             return False
@@ -69,9 +64,9 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def wait_ended(process: ProcessId, timeout_s: float | None = None) -> bool:
-    """Waits for the end of a process; False where it still runs after the time.
+    """Waits for the end of a process; False if it still runs after the time.
 
-    That is the end of its last thread: what it had open is closed, its ports are free.
+    The end is that of its last thread: its files are closed, its ports are free.
     """
     with _pidfd(process) as descriptor:
         if descriptor is None:
@@ -82,9 +77,9 @@ def wait_ended(process: ProcessId, timeout_s: float | None = None) -> bool:
 
 
 def end(process: ProcessId, grace_s: float) -> bool:
-    """SIGTERM, also to one that is paused; SIGKILL when the time is over. Whether it ended itself.
+    """SIGTERM, and SIGKILL after ``grace_s``. True if the process ended by itself.
 
-    Returns when the process is gone.
+    Returns once the process is gone.
     """
     ask_to_end(process)
     if wait_ended(process, grace_s):
@@ -94,37 +89,37 @@ def end(process: ProcessId, grace_s: float) -> bool:
 
 
 def ask_to_end(process: ProcessId) -> None:
-    """SIGTERM; one that is paused goes on, to see it."""
+    """SIGTERM; SIGCONT lets a paused process see it."""
     send(process, signal.SIGTERM)
     send(process, signal.SIGCONT)
 
 
 def kill(process: ProcessId) -> bool:
-    """SIGKILL, and waits for the end; False where it had ended before."""
+    """SIGKILL, and waits for the end; False if the process had ended before."""
     was_running = send(process, signal.SIGKILL)
     wait_ended(process)
     return was_running
 
 
 def children(process: ProcessId, proc: Path = PROC) -> list[ProcessId]:
-    """The processes that this one, whichever of its threads, has started and that still run."""
+    """Running processes that any thread of this process has started."""
     pids: set[int] = set()
     for file in (proc / str(process.pid) / "task").glob("*/children"):
         try:
             pids.update(map(int, file.read_text().split()))
         except OSError:
-            continue  # the thread has ended; its children are another's now
+            continue  # the thread has ended; its children have another parent now
     found = [identify(pid, proc) for pid in sorted(pids)]
     return [one for one in found if one is not None] if is_running(process, proc) else []
 
 
 class Daemon:
-    """A process that was just started, in a session of its own, with its output in a file."""
+    """A new process in its own session, with its output in a file."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, log: Path, environment: Mapping[str, str]
     ) -> None:
-        """Raises :class:`OSError` where the command or the folder is not there."""
+        """Raises :class:`OSError` where the command or the folder is missing."""
         _turn_over(log)
         self.log = log
         self.log_start = log.stat().st_size if log.exists() else 0
@@ -147,17 +142,16 @@ class Daemon:
         return self._child.poll()
 
     def output(self) -> str:
-        """What it has written to its log since it was started."""
         with self.log.open("rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
 
 def daemon_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What processes of a cluster inherit.
+    """The environment of a cluster's processes.
 
-    Python's search path is made absolute, since they run in folders of their own. Options of
-    brokers (``PYRKLOG_...``) are left out: what is meant for one broker would meet all of them.
+    Python's search path becomes absolute, since they run in other folders. Broker options
+    (``PYRKLOG_...``) are left out: they would reach all brokers.
     """
     from pyrklog.config.load import ENVIRONMENT_PREFIX
 
@@ -173,7 +167,7 @@ def daemon_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def wait_for(seconds: float, pause_s: float = 0.01) -> Iterator[None]:
-    """Yields at once, and again after each pause, until the time is over."""
+    """Yields at once, and after each pause, until the time is over."""
     deadline = time.monotonic() + seconds
     yield
     while time.monotonic() < deadline:
@@ -188,26 +182,24 @@ def _turn_over(log: Path) -> None:
 
 @contextmanager
 def _pidfd(process: ProcessId) -> Iterator[int | None]:
-    """A handle on the very process; None where nothing is left of it."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         yield None
         return
     try:
-        # The handle holds whatever has the pid by now; that it is ours is seen behind it.
+        # The handle belongs to the pid's current process; this check follows the opening.
         yield descriptor if identify(process.pid) == process else None
     finally:
         os.close(descriptor)
 
 
 def _stat(pid: int, proc: Path) -> tuple[str, int] | None:
-    """State and start time of whatever has the pid."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = text.rpartition(")")[2].split()  # the name before it may contain anything
     return fields[0], int(fields[19])
 
 

@@ -1,9 +1,8 @@
-"""What the network of a cluster connects with what, in ``network.json``.
+"""The routes of a cluster's network, in ``network.json``.
 
-A broker reaches ZooKeeper, and brokers reach each other, through ports of the network alone. Each
-route leads from one such port to the port behind it; a broker that is cut off has none that works,
-to it or from it. The file is written by commands and read at SIGHUP; the network answers by writing
-the revision that it has taken over to ``network.applied``.
+Brokers reach ZooKeeper and each other only through ports of the network; a route leads from such a
+port to the port behind it. All routes to and from an isolated broker are cut. Commands write the
+file and send SIGHUP; the network answers by writing the revision to ``network.applied``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ APPLIED_FILE = "network.applied"
 
 
 class Route(msgspec.Struct, frozen=True):
-    """``broker`` is whose port it leads to, or, of a route to ZooKeeper, who uses it."""
+    """``broker`` is the target; for a route to ZooKeeper, its user."""
 
     port: int
     target: int
@@ -29,15 +28,12 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Routes(msgspec.Struct):
-    """The whole file."""
-
     revision: int
     routes: list[Route]
     isolated: list[int]
 
 
 def routes_of(base: int, brokers: Sequence[int], zookeepers: Sequence[int]) -> list[Route]:
-    """All routes of a cluster."""
     found: list[Route] = []
     for broker in brokers:
         port, target = ports.routed_peer_port(base, broker), ports.peer_port(base, broker)
@@ -55,7 +51,7 @@ def read_routes(folder: Path) -> Routes:
 
 
 def applied_revision(folder: Path) -> int:
-    """What the network has taken over last; -1 where it never has."""
+    """The revision that the network has applied last; -1 for none."""
     try:
         return int((folder / APPLIED_FILE).read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Bringing clusters up and down, and doing to their processes what machines and networks do."""
+"""Starts and stops clusters, and injects faults into their processes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ STOP_S = 20.0
 APPLIED_S = 10.0
 PAUSE_S = 0.02
 _ARENA_MARKER = ".pyrklog-arena"
-"""In a log directory: where in shared memory its broker keeps its block cache."""
+"""In a log directory: the path of the broker's block cache in shared memory."""
 
 
 class Runner:
-    """What can be done to one cluster. ``environment`` is what its processes inherit.
+    """Operations on one cluster. ``environment`` is that of its processes.
 
     Methods raise :class:`DevError`. The caller holds the lock of the place.
     """
@@ -44,7 +44,6 @@ class Runner:
         environment: Mapping[str, str],
         describe: brokers.DescribeCluster,
     ) -> None:
-        """``describe``: how to ask a broker which others it knows."""
         self._describe = describe
         self.place = place
         self.cluster = cluster
@@ -52,13 +51,9 @@ class Runner:
         self._daemons: dict[str, Daemon] = {}
         self._deadline = time.monotonic() + START_S
 
-    # --- up --------------------------------------------------------------------------------------
-
     def start(self) -> None:
-        """Starts everything, and waits until clients can use it; what fails leaves no process.
-
-        What can be known before leaves nothing at all.
-        """
+        """Starts everything and waits until clients can use it. A failed start leaves no process,
+        and no file if the failure was foreseeable."""
         java.require(self._environment)
         is_new = not self.place.exists()
         fix = "give another --base-port" if is_new else "end that, or purge the cluster"
@@ -81,7 +76,6 @@ class Runner:
             raise
 
     def add(self, count: int, racks: Sequence[str]) -> list[Node]:
-        """More brokers for a cluster that runs."""
         first = self.cluster.brokers[-1].number + 1
         if first + count - 1 > ports.BROKERS_MAX:
             raise DevError(Problem.USAGE, f"a cluster has at most {ports.BROKERS_MAX} brokers")
@@ -104,7 +98,6 @@ class Runner:
         return added
 
     def restart(self, node: Node) -> None:
-        """An orderly end where it runs, then a start."""
         if node.role == "broker" and node.number in self.cluster.isolated:
             fix = dev_command(self.cluster.name, "heal", node.name)
             raise DevError(Problem.FAILED, f"{node.title} is cut off and could not come back", fix)
@@ -115,7 +108,7 @@ class Runner:
         if node.role == "network":
             (self.place.folder / APPLIED_FILE).unlink(missing_ok=True)
         else:
-            self._apply_routes()  # it looks out for those who come back
+            self._apply_routes()  # the network watches for returning targets
         self._launch([node])
         match node.role:
             case "broker":
@@ -164,9 +157,9 @@ class Runner:
         return [sys.executable, "-P", "-m", "pyrklog.dev.network", str(self.place.folder)]
 
     def _await_zookeeper(self, used_by: Sequence[Node]) -> None:
-        """Until ZooKeeper serves these brokers on the ways by which they reach it.
+        """Waits until ZooKeeper serves these brokers on their routes.
 
-        Whoever connects earlier only learns that it is too early, and tries again later.
+        A broker that connects earlier is refused and retries only later.
         """
         servers = [one.number for one in self.cluster.zookeepers if one.is_running]
         waiting = {
@@ -183,7 +176,7 @@ class Runner:
         self._await(serves, "zookeeper does not serve")
 
     def _await_brokers(self, nodes: Sequence[Node]) -> None:
-        """Until each serves, and knows every broker that is to be there."""
+        """Waits until each broker serves and knows all the others."""
         waiting = list(nodes)
 
         def are_ready() -> bool:
@@ -223,12 +216,11 @@ class Runner:
                 raise DevError(Problem.FAILED, what, f"see {daemon.log}")
 
     def _abandon(self, nodes: Sequence[Node]) -> None:
-        """A start that failed, or was interrupted: nothing of it goes on."""
         self._kill(nodes)
         self.place.save(self.cluster)
 
     def _kill(self, nodes: Sequence[Node]) -> None:
-        """Also what the processes have started, which outlives them otherwise."""
+        """Also kills children, which would outlive their parents."""
         for node in nodes:
             if node.process is not None:
                 started = processes.children(node.process)
@@ -248,14 +240,12 @@ class Runner:
         fix = dev_command(self.cluster.name, "restart", node.name)
         return DevError(Problem.FAILED, f"{node.title} does not run", fix)
 
-    # --- down ------------------------------------------------------------------------------------
-
     def stop(self) -> list[Node]:
-        """Ends everything in good order, data kept; returns those that had to be killed."""
+        """Ends everything in order and keeps the data; returns the nodes that had to be killed."""
         if self.cluster.isolated and self.cluster.network.is_running:
             self.cluster.isolated = []
             self._apply_routes()
-        # ZooKeeper first wakes, where it was paused: brokers leave through it.
+        # Wakes a paused ZooKeeper first: brokers need it to leave.
         for node in [*self.cluster.zookeepers, self.cluster.network]:
             if node.process is not None:
                 processes.send(node.process, signal.SIGCONT)
@@ -279,15 +269,12 @@ class Runner:
         return killed
 
     def purge(self) -> None:
-        """Ends everything at once and removes all that there is of it."""
         self._kill(self.cluster.nodes)
         for node in self.cluster.brokers:
             _remove_arenas(self.place.node_folder(self.cluster, node))
         if self.cluster.temporary is not None:
             shutil.rmtree(self.cluster.temporary, ignore_errors=True)
         shutil.rmtree(self.place.folder)
-
-    # --- faults ----------------------------------------------------------------------------------
 
     def kill(self, node: Node) -> None:
         """SIGKILL."""
@@ -300,7 +287,6 @@ class Runner:
             raise self._not_running(node)
 
     def isolate(self, node: Node, *, cut_off: bool) -> None:
-        """Cuts a broker off from the other brokers and from ZooKeeper, or undoes that."""
         if node.role != "broker":
             fix = dev_command(self.cluster.name, "pause", node.name)
             raise DevError(Problem.USAGE, f"{node.title} is no broker", fix)
@@ -314,7 +300,7 @@ class Runner:
     def _write_routes(self) -> Routes:
         try:
             revision = read_routes(self.place.folder).revision + 1
-        except (OSError, ValueError):  # none yet, or damaged: it holds nothing that is not here
+        except (OSError, ValueError):  # none yet, or damaged: all its contents are known here
             revision = 1
         numbers = [one.number for one in self.cluster.brokers]
         servers = [one.number for one in self.cluster.zookeepers]
@@ -326,7 +312,7 @@ class Runner:
         return routes
 
     def _apply_routes(self) -> None:
-        """Has the network take over what has changed."""
+        """Writes the routes and waits until the network has applied them."""
         wanted = self._write_routes().revision
         network = self.cluster.network
         if network.process is None or not processes.send(network.process, signal.SIGHUP):
@@ -348,7 +334,7 @@ def new_cluster(
     settings: Sequence[str],
     temporary: bool,
 ) -> Cluster:
-    """A cluster of which nothing is there yet. :class:`DevError` for bad values."""
+    """A cluster that has no files yet. Raises :class:`DevError` for bad values."""
     if not 1 <= count <= ports.BROKERS_MAX:
         raise DevError(Problem.USAGE, f"-n is 1 to {ports.BROKERS_MAX}, not {count}")
     if zookeepers not in (1, ports.ZOOKEEPERS_MAX):
@@ -369,7 +355,6 @@ def new_cluster(
 
 
 def _remove_arenas(folder: Path) -> None:
-    """What brokers that were killed left in shared memory for their next start."""
     from pyrklog.plane.offline import remove_arena
 
     for marker in folder.glob(f"data/**/{_ARENA_MARKER}"):

@@ -1,15 +1,15 @@
-"""What is kept of a cluster: ``~/.local/share/pyrklog/dev/NAME/state.json``, and where the rest is.
+"""The state of a cluster: ``~/.local/share/pyrklog/dev/NAME/state.json``, and its other files.
 
 ::
 
-    NAME/state.json             this module's
+NAME/state.json             this module's
     NAME/network.json           see :mod:`pyrklog.dev.routes`
     NAME/network.log
     NAME/broker-1/              server.properties, broker.log, data/
     NAME/zookeeper-1/           zoo.cfg, zookeeper.log, data/
 
-The folders of brokers and ZooKeepers of a cluster with ``--tmp`` are in a temporary folder.
-Commands that change a cluster hold one lock a user, so that no two choose the same ports.
+With ``--tmp``, the folders of brokers and ZooKeepers are in a temporary folder. Commands that
+change a cluster hold one lock a user, so that no two choose the same ports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ State = Literal["running", "paused", "isolated", "dead", "stopped"]
 
 
 class Node(msgspec.Struct):
-    """One process of a cluster. ``process`` stays after an end that nobody ordered."""
+    """One process of a cluster. ``process`` stays after an unexpected end."""
 
     role: Role
     number: int
@@ -49,34 +49,23 @@ class Node(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """What commands call it: ``1``, ``zk1``, ``network``."""
-        match self.role:
-            case "broker":
-                return str(self.number)
-            case "zookeeper":
-                return f"zk{self.number}"
-        return NETWORK
+        """Its name in commands: ``1``, ``zk1``, ``network``."""
+        names = {"broker": str(self.number), "zookeeper": f"zk{self.number}"}
+        return names.get(self.role, NETWORK)
 
     @property
     def title(self) -> str:
-        """The same in a sentence."""
-        match self.role:
-            case "broker":
-                return f"broker {self.number}"
-            case "zookeeper":
-                return f"zookeeper {self.number}"
-        return "the network"
+        return "the network" if self.role == "network" else f"{self.role} {self.number}"
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there, paused or not."""
         return self.process is not None and processes.is_running(self.process)
 
 
 class Cluster(msgspec.Struct):
-    """A cluster as ``state.json`` has it. ``settings`` are KEY=VALUE of all brokers.
+    """A cluster as in ``state.json``. ``settings`` are KEY=VALUE of all brokers.
 
-    ``temporary`` is the folder of one that ``is_temporary``, once it was started.
+    ``temporary`` is the folder of an ``is_temporary`` cluster, once started.
     """
 
     name: str
@@ -89,7 +78,7 @@ class Cluster(msgspec.Struct):
     version: int = VERSION
 
     def of(self, role: Role) -> list[Node]:
-        """The nodes of a kind, by number."""
+        """By number."""
         return sorted((one for one in self.nodes if one.role == role), key=lambda one: one.number)
 
     @property
@@ -104,11 +93,10 @@ class Cluster(msgspec.Struct):
 
     @property
     def network(self) -> Node:
-        """The one process that passes on what brokers send."""
         return self.of("network")[0]
 
     def node(self, name: str) -> Node:
-        """The node of this name; :class:`DevError` where there is none."""
+        """Raises :class:`DevError` where there is none."""
         for one in self.nodes:
             if one.name == name:
                 return one
@@ -116,11 +104,9 @@ class Cluster(msgspec.Struct):
         raise DevError(Problem.NOT_FOUND, f"{self.name} has no node {name}", f"one of {known}")
 
     def running(self) -> list[Node]:
-        """The nodes whose processes are there."""
         return [one for one in self.nodes if one.is_running]
 
     def state_of(self, node: Node) -> State:
-        """As ``status`` shows it."""
         if node.process is None:
             return "stopped"
         if not processes.is_running(node.process):
@@ -131,7 +117,6 @@ class Cluster(msgspec.Struct):
         return "isolated" if is_cut_off else "running"
 
     def address_of(self, node: Node) -> str:
-        """Where clients reach it."""
         match node.role:
             case "broker":
                 return f"{HOST}:{client_port(self.base_port, node.number)}"
@@ -146,10 +131,8 @@ class Cluster(msgspec.Struct):
 
 
 class Place:
-    """The folder of one cluster."""
-
     def __init__(self, root: Path, name: str) -> None:
-        """:class:`DevError` where the name is none."""
+        """Raises :class:`DevError` for an invalid name."""
         if not _NAME.fullmatch(name):
             raise DevError(
                 Problem.USAGE,
@@ -162,7 +145,7 @@ class Place:
         self.state_file = self.folder / STATE_FILE
 
     def load(self) -> Cluster:
-        """:class:`DevError` where there is no such cluster, or its file cannot be read."""
+        """Raises :class:`DevError` where there is no such cluster, or its file is unreadable."""
         try:
             content = self.state_file.read_bytes()
         except FileNotFoundError:
@@ -176,26 +159,21 @@ class Place:
         return cluster
 
     def exists(self) -> bool:
-        """Whether there is such a cluster."""
         return self.state_file.exists()
 
     def save(self, cluster: Cluster) -> None:
-        """Writes the file as a whole."""
         write_whole(self.state_file, msgspec.json.format(msgspec.json.encode(cluster)))
 
     def node_folder(self, cluster: Cluster, node: Node) -> Path:
-        """Where a broker or a ZooKeeper keeps everything; the network has the cluster's own."""
         if node.role == "network":
             return self.folder
         parent = Path(cluster.temporary) if cluster.temporary is not None else self.folder
         return parent / f"{node.role}-{node.number}"
 
     def log_of(self, cluster: Cluster, node: Node) -> Path:
-        """What its process writes to standard output and error."""
         return self.node_folder(cluster, node) / f"{node.role}.log"
 
     def others(self) -> list[Cluster]:
-        """The user's other clusters, but for those whose files cannot be read."""
         found = []
         for file in sorted(self.root.glob(f"*/{STATE_FILE}")):
             if file.parent != self.folder:
@@ -207,7 +185,7 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Waits for other commands that change clusters of the user."""
+        """Excludes other commands that change clusters of the user."""
         self.root.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -228,20 +206,19 @@ class Place:
 
 
 def dev_command(name: str, *words: str) -> str:
-    """The command for the cluster of this name, as a user types it."""
+    """The command for this cluster, as a user types it."""
     named = () if name == DEFAULT_NAME else ("--name", name)
     return " ".join(("pyrklog dev", *words, *named))
 
 
 def dev_root(environment: Mapping[str, str]) -> Path:
-    """Where the clusters of a user are: XDG's place for data."""
     given = environment.get("XDG_DATA_HOME", "")
     home = Path(given) if given.startswith("/") else Path.home() / ".local" / "share"
     return home / "pyrklog" / "dev"
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Who reads it sees all of the old content or all of the new."""
+    """Replaces the file atomically."""
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_bytes(content)
     fresh.replace(file)

@@ -1,4 +1,4 @@
-"""ZooKeeper's servers of a cluster: their files, their command line, and whether they serve."""
+"""ZooKeeper's servers of a cluster: files, command line, readiness."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyrklog.dev.state import Cluster, Node, Place
 TICK_MS = 500
 """Sessions last 2 to 20 ticks."""
 SESSION_TIMEOUT_MS = 3000
-"""Of brokers: how long a broker that is silent still counts as alive."""
+"""Of brokers: how long a silent broker counts as alive."""
 SERVING_MODES = ("standalone", "leader", "follower")
 _ALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# It lives as long as the cluster, but what a developer waits for is its start: one compiler, no
-# threads for garbage, classes from the JVM's own archive.
+# A developer waits for the start: one compiler, no garbage collector threads, classes from the
+# JVM's own archive.
 _FLAGS = (
     "-Xms16m",
     "-Xmx256m",
@@ -43,7 +43,6 @@ logger.asked.level = error
 
 
 def write_files(place: Place, cluster: Cluster, node: Node) -> None:
-    """What the server reads at its start."""
     folder = place.node_folder(cluster, node)
     (folder / "data").mkdir(parents=True, exist_ok=True)
     (folder / "log4j2.properties").write_text(_LOGGING)
@@ -76,7 +75,6 @@ def settings(data: Path, base_port: int, number: int, numbers: Sequence[int]) ->
 def command(
     place: Place, cluster: Cluster, node: Node, environment: Mapping[str, str]
 ) -> list[str]:
-    """The server's command line."""
     folder = place.node_folder(cluster, node)
     logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
     main = _ALONE if len(cluster.zookeepers) == 1 else _QUORUM
@@ -86,7 +84,7 @@ def command(
 
 
 def serves(port: int, timeout_s: float = 2.0) -> bool:
-    """Whether a server that serves clients answers there, by the command ``srvr``."""
+    """Whether a serving server answers the command ``srvr`` there."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
             connection.sendall(b"srvr")

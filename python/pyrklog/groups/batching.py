@@ -1,7 +1,7 @@
-"""Puts appends that wait for the log into shared batches. Pure.
+"""Puts waiting appends into shared batches. Pure.
 
-Simultaneous commits of many groups go into one batch of their partition. The order stays; records
-of a transaction and large appends get batches of their own.
+Simultaneous commits of many groups share a batch of their partition, in order; transactional and
+large appends get their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class QueuedAppend(NamedTuple):
 
 
 class AppendBatch(NamedTuple):
-    """Appends that go into the log as one batch, in this order."""
+    """Appends of one batch, in this order."""
 
     appends: list[QueuedAppend]
     producer: Producer | None
@@ -57,16 +57,16 @@ def _size_bytes(append: Append) -> int:
 
 
 def shared_bytes_max(message_bytes_max: int) -> int:
-    """Limit on a shared batch where a batch may have ``message_bytes_max``: no append may fail
-    because of others in its batch."""
+    """Limit of a shared batch below ``message_bytes_max``: no append may fail because of others in
+    its batch."""
     return max(0, min(SHARED_BATCH_BYTES_MAX, message_bytes_max - BATCH_HEADER_BYTES))
 
 
 def make_batches(
     queue: Sequence[Queued], shared_max: int = SHARED_BATCH_BYTES_MAX
 ) -> list[AppendBatch | list[OffsetCommit]]:
-    """Puts neighbours into batches of up to ``shared_max`` bytes. Commits that the data plane takes
-    whole share batches among themselves."""
+    """Puts neighbours into batches of up to ``shared_max`` bytes. Commits for the data plane share
+    batches among themselves."""
     batches: list[AppendBatch | list[OffsetCommit]] = []
     room_bytes = 0
     for item in queue:

@@ -11,7 +11,7 @@ CompletingRebalance REBALANCE_IN_PROGRESS      UNKNOWN_MEMBER_ID
 Stable              kept                       UNKNOWN_MEMBER_ID
 ==================  =========================  ==================================================
 
-A transaction's offsets are kept in any state, and need no member: older producers name none.
+A transaction's offsets are kept in any state and need no member: older producers name none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def commit(transition: Transition, request: CommitRequest, token: int) -> None:
-    """Writes offsets; the answer comes when they are committed."""
+    """Writes offsets; answers once they are committed."""
     group = transition.group
     error = _check(group, request)
     if error is not ErrorCode.NONE:
@@ -58,8 +58,8 @@ def commit(transition: Transition, request: CommitRequest, token: int) -> None:
 
 
 def commit_as_member(transition: Transition, commit: OffsetCommit) -> bool:
-    """Takes a commit of a member of the current generation, as nearly all are; False for any
-    other, which :func:`commit` judges."""
+    """Takes a commit of a member of the current generation, the common case; False for others,
+    which go to :func:`commit`."""
     group = transition.group
     if group.state is not GroupState.STABLE and group.state is not GroupState.PREPARING:
         return False
@@ -95,7 +95,7 @@ def _check(group: Group, request: CommitRequest) -> ErrorCode:
 
 
 def _utf16_units(text: str) -> int:
-    # As Java's String.length() counts, which Kafka's limit is in.
+    # As Java's String.length(), the unit of Kafka's limit.
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
@@ -144,16 +144,13 @@ def _append_transactional(
     transition.append(persistence.offset_records(group.group_id, kept), written, producer)
 
 
-# --- reading -------------------------------------------------------------------------------------
-
-
 def fetch(
     group: Group, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> dict[TopicPartition, FetchedOffset]:
-    """Committed offsets of these partitions; None: of all (see :func:`fetch_page`).
+    """Committed offsets of these partitions; None: all (see :func:`fetch_page`).
 
-    With ``require_stable`` a partition with a pending commit gets UNSTABLE_OFFSET_COMMIT, after
-    which clients retry (KIP-447).
+    With ``require_stable`` a partition with a pending commit gets UNSTABLE_OFFSET_COMMIT, and
+    clients retry (KIP-447).
     """
     offsets = group.offsets
     if partitions is None:
@@ -172,7 +169,7 @@ def fetch(
 def fetch_page(
     group: Group, after: TopicPartition | None, size: int, *, require_stable: bool
 ) -> dict[TopicPartition, FetchedOffset]:
-    """Up to ``size`` committed offsets behind a partition, in order of topic and partition."""
+    """Up to ``size`` committed offsets after a partition, in order of topic and partition."""
     page = group.offsets.page(after, size)
     if require_stable:
         return fetch(group, [partition for partition, _ in page], require_stable=True)

@@ -1,4 +1,4 @@
-"""Types of the data plane that the groups use. They decide nothing and do no I/O."""
+"""The data plane's types for groups. They decide nothing and do no I/O."""
 
 from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit, OffsetTable
 

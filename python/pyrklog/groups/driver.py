@@ -1,9 +1,8 @@
-"""The group coordinator: carries out what the groups decide.
+"""The group coordinator: carries out the groups' effects.
 
-One task ends timers, one hands appends to the log, one times out commits, one follows which
-partitions of ``__consumer_offsets`` this broker leads, one lets offsets expire; each load and each
-append under way has a task of its own. All run on Trio's thread: an event is handled to its end
-before the next one begins, and long work pauses at checkpoints.
+Tasks end timers, hand appends to the log, time out commits, follow the led partitions of
+``__consumer_offsets``, and expire offsets; each load and each append has its own. All run on Trio's
+thread: an event ends before the next begins, and long work has checkpoints.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ from pyrklog.groups.timers import TimerQueue
 from pyrklog.plane.internal_log import AppendResult
 
 CREATION_WAIT_SECONDS = 5.0
-"""How long a FindCoordinator waits for ``__consumer_offsets`` to be created."""
+"""How long FindCoordinator waits for the creation of ``__consumer_offsets``."""
 CREATION_RETRY_SECONDS = 1.0
 LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
 FOLLOW_RETRY_SECONDS = 1.0
 STALL_SECONDS = 0.5
-"""A timer that is seen so late shows that the process stood still."""
+"""A timer seen so late shows that the process was stopped."""
 CATCH_UP_SECONDS = 1.0
 CATCH_UP_ROUNDS_MAX = 5
-"""How long, and how often in a row, the driver waits for requests after a stall."""
+"""Waits for requests after a stall, and their number in a row."""
 COMMIT_LOOK_SECONDS = 0.25
 NO_EPOCH = -1
 RECORDS_BETWEEN_CHECKPOINTS = 200
@@ -76,7 +75,7 @@ _TimerKey = tuple[GroupMachine, Timer, str]
 
 
 class _Signal:
-    """Wakes one task; a signal that nobody awaits is kept."""
+    """Wakes one task; a signal without a waiter is kept."""
 
     def __init__(self) -> None:
         self._event = trio.Event()
@@ -118,19 +117,18 @@ class GroupCoordinator(GroupRequests):
         self._timer_look_at = float("inf")
         self._queues: dict[int, list[Queued]] = {}
         self._commits: deque[tuple[float, CommitBatch]] = deque()
-        """Commits at the data plane, and when they time out."""
+        """Commits at the data plane, and their deadlines."""
         self._commits_begun = _Signal()
         self._appends_queued = _Signal()
         self._loads: dict[int, trio.CancelScope] = {}
         self._deleted: dict[str, set[int]] = {}
-        """Deleted partitions whose offsets are still to be removed."""
+        """Deleted partitions with offsets still to remove."""
         self._being_forgotten: dict[str, set[int]] = {}
         self._forgetting = trio.Lock()
         self._creating: trio.Event | None = None
         self._creation_failed_at = float("-inf")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Coordinates until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._run_timers)
@@ -139,8 +137,6 @@ class GroupCoordinator(GroupRequests):
             nursery.start_soon(self._run_expiry)
             nursery.start_soon(self._follow_leadership)
             task_status.started()
-
-    # --- effects ---------------------------------------------------------------------------------
 
     def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
         token = next(self._tokens)
@@ -164,7 +160,7 @@ class GroupCoordinator(GroupRequests):
             self._set_aside(group_id, error)
 
     def _tell(self, machine: GroupMachine, event: Callable[[], Effects]) -> None:
-        """The same for a group that may have ended, moved or been loaded again since."""
+        """The same for a group that may have ended, moved or been reloaded since."""
         try:
             self._carry_out(GroupEffects(machine, event()))
         except Exception as error:
@@ -226,8 +222,6 @@ class GroupCoordinator(GroupRequests):
             case Notice(event, fields, level):
                 log.log(level, event, fields)
 
-    # --- timers ----------------------------------------------------------------------------------
-
     async def _run_timers(self) -> None:
         while True:
             deadline = self._timers.next_deadline()
@@ -246,15 +240,13 @@ class GroupCoordinator(GroupRequests):
                     await trio.lowlevel.checkpoint()
 
     async def _catch_up(self, due: float) -> None:
-        """After a stall (a stopped process, a long task) lets waiting heartbeats be handled before
+        """After a stall (a stopped process, a long task), handles waiting heartbeats before
         sessions end."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             if trio.current_time() - due < STALL_SECONDS:
                 return
             due = trio.current_time() + CATCH_UP_SECONDS
             await trio.sleep_until(due)
-
-    # --- appends ---------------------------------------------------------------------------------
 
     async def _run_appends(self) -> None:
         while True:
@@ -308,7 +300,7 @@ class GroupCoordinator(GroupRequests):
                 self._commits_begun.set()
 
     def _give_up_commits(self, commits: list[OffsetCommit], error: Exception) -> None:
-        """Sets the groups of staged commits aside, since it is unknown how far these got."""
+        """Sets the groups of staged commits aside: their state is unknown."""
         for group_id in dict.fromkeys(commit.group_id for commit in commits):
             self._set_aside(group_id, error)
         for commit in commits:
@@ -343,8 +335,6 @@ class GroupCoordinator(GroupRequests):
             finish = partial(machine.append_finished, append.ticket, own, self._wall_ms())
             self._tell(machine, finish)
 
-    # --- leadership and loading ------------------------------------------------------------------
-
     async def _follow_leadership(self) -> None:
         while True:
             try:
@@ -361,14 +351,14 @@ class GroupCoordinator(GroupRequests):
             if led.get(partition) != owned.epoch:
                 self._unload(partition)
         if count is not None and not self.manager.partitions():
-            # A topic that grows later must not move groups between partitions.
+            # A growing topic must not move groups between partitions.
             self.manager.partition_count = count
         self.manager.forget_unassigned()
         for partition, epoch in led.items():
             if self.manager.begin_load(partition, epoch):
                 scope = self._loads[partition] = trio.CancelScope()
                 self._nursery.start_soon(self._load, partition, scope)
-                # These may have been noted before the partition was known here.
+                # Deletions may have been noted before the partition was known here.
                 self.manager.note_deleted(self._being_forgotten)
         return followed
 
@@ -423,7 +413,7 @@ class GroupCoordinator(GroupRequests):
             self._tell(machine, partial(list, effects))
 
     async def _read_groups(self, partition: int) -> PartitionLoader:
-        """Reads the partition's log, again and again until it can be read."""
+        """Retries until the partition's log is readable."""
         while True:
             try:
                 return await self._read(partition)
@@ -439,7 +429,7 @@ class GroupCoordinator(GroupRequests):
                 OFFSETS_TOPIC, partition, offset, max_bytes=self._options.load_buffer_bytes
             )
             if read.error is not ErrorCode.NONE:
-                # It passes, or this broker is told that it leads the partition no more.
+                # The error passes, or this broker learns that it no longer leads the partition.
                 log.warning("offsets_load_retried", partition=partition, error=read.error.name)
                 await trio.sleep(LOAD_RETRY_SECONDS)
                 continue
@@ -452,16 +442,14 @@ class GroupCoordinator(GroupRequests):
                 return loader
             offset = read.next_offset
 
-    # --- housekeeping ----------------------------------------------------------------------------
-
     async def _run_expiry(self) -> None:
         while True:
             await trio.sleep(self._options.expiry_interval_ms / 1000)
             await self._for_each_group(lambda name: self.manager.expire(name, self._wall_ms()))
 
     def note_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Notes deleted partitions. Until :meth:`forget_deleted` has removed their offsets, no
-        offsets of new partitions with these names are committed."""
+        """Until :meth:`forget_deleted` has removed their offsets, new partitions with these names
+        get no commits."""
         noted: dict[str, set[int]] = {}
         for topic, index in partitions:
             noted.setdefault(topic, set()).add(index)
@@ -470,7 +458,7 @@ class GroupCoordinator(GroupRequests):
 
     async def forget_deleted(self) -> None:
         async with self._forgetting:
-            # One walk over the groups for all that was deleted while this waited.
+            # One walk over the groups for all deletions meanwhile.
             deleted, self._deleted = self._deleted, {}
             self.manager.note_deleted(deleted)
             self._being_forgotten = deleted
@@ -505,14 +493,12 @@ class GroupCoordinator(GroupRequests):
     def transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, commit: bool
     ) -> None:
-        """A transaction's marker has been written to these partitions of the offsets topic."""
+        """Takes a marker written to these partitions of the offsets topic."""
         self.manager.transaction_completed(producer_id, partitions, commit=commit)
 
-    # --- requests --------------------------------------------------------------------------------
-
     async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
-        """The coordinator of a group as advertised on a listener; creates ``__consumer_offsets`` if
-        it is missing. COORDINATOR_NOT_AVAILABLE: try again."""
+        """A group's coordinator as advertised on a listener; creates a missing
+        ``__consumer_offsets``. COORDINATOR_NOT_AVAILABLE: try again."""
         if self._topic.partition_count() is None:
             with trio.move_on_after(CREATION_WAIT_SECONDS):
                 await self._create_topic()
@@ -528,7 +514,7 @@ class GroupCoordinator(GroupRequests):
         return ErrorCode.NONE, endpoint
 
     async def _create_topic(self) -> None:
-        """Creates the topic once for all that ask; after a failure not again at once."""
+        """Creates the topic once for all callers; waits after a failure."""
         if self._creating is not None:
             await self._creating.wait()
             return

@@ -1,4 +1,4 @@
-"""What a group asks its driver to do."""
+"""Effects of a group's events."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyrklog.plane.internal_log import NewRecord, Producer
 
 class Timer(Enum):
     SESSION = auto()
-    """A member's session; for a new member, how long its JoinGroup may wait."""
+    """A member's session; for a new member, the limit of its JoinGroup."""
     PENDING_MEMBER = auto()
-    """A member id that was handed out may come back until then."""
+    """A given member id may come back until then."""
     INITIAL_DELAY = auto()
     REBALANCE = auto()
     """Members may join again until then."""
@@ -24,7 +24,7 @@ class Timer(Enum):
 
 
 class Reply(NamedTuple):
-    """Answers the request of this token; each token is answered once."""
+    """Answers the request of this token, once."""
 
     token: int
     result: Result
@@ -43,14 +43,14 @@ class Append(NamedTuple):
 
 
 class AppendCommit(NamedTuple):
-    """A staged commit for the group's partition of ``__consumer_offsets``. The data plane answers
-    it and puts it into the group's offset table."""
+    """A staged commit for ``__consumer_offsets``. The data plane answers it and puts it into the
+    group's offset table."""
 
     commit: OffsetCommit
 
 
 class SetTimer(NamedTuple):
-    """Starts a timer, or starts it anew; ``member_id`` is empty for a timer of the group."""
+    """Starts or restarts a timer; ``member_id`` is empty for the group's."""
 
     timer: Timer
     member_id: str

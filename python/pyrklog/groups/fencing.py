@@ -1,4 +1,4 @@
-"""Checks that a request comes from a member: member id, instance id, generation."""
+"""Checks a request's member id, instance id and generation."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ REASON_CHARACTERS_MAX = 512
 
 
 class InitialDelay(NamedTuple):
-    """The wait for the first members: the part that runs now, and the rest that may follow."""
+    """The wait for the first members: the running part, and the possible rest."""
 
     running_ms: int
     remaining_ms: int
 
 
 class Group:
-    """A group; created empty, in generation 0."""
+    """Created empty, in generation 0."""
 
     def __init__(
         self,
@@ -44,32 +44,32 @@ class Group:
         self.settings = settings
         self.state = GroupState.EMPTY
         self.state_since_ms: int | None = now_ms
-        """None if an old record does not say."""
+        """None if an old record does not tell."""
         self.generation = 0
         self.protocol_type: str | None = None
         """None before the first member."""
         self.protocol_name: str | None = None
         self.members = Members(self.memory)
         self.pending_ids: dict[str, str] = {}
-        """Member ids that were handed out and have not come back, with their clients' hosts."""
+        """Given member ids that have not come back, with their clients' hosts."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup."""
         self.assigned_generation = 0
-        """The last generation whose assignment the leader has handed in."""
+        """The last generation with the leader's assignment."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None if unknown: no consumers, unreadable metadata, or too many topics for the memory
-        left."""
+        """None if unknown: no consumers, unreadable metadata, or too many topics for the free
+        memory."""
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
         self.rebalance_reason = ""
         self.checked_state = self.state
         self.checked_generation = 0
-        """The state and the generation that :mod:`.invariants` saw last."""
+        """The last checked state and generation (:mod:`.invariants`)."""
         self._next_ticket = 0
 
     def take_ticket(self) -> int:
-        """A number that no append and no staged commit of the group has had."""
+        """A number unique among the group's appends and staged commits."""
         self._next_ticket += 1
         return self._next_ticket
 
@@ -84,23 +84,22 @@ class Group:
         self.protocol_type = protocol_type
 
     def protocol_type_bytes_more(self, protocol_type: str) -> int:
-        """The bytes that this protocol type takes more."""
+        """Additional bytes of this protocol type."""
         return text_bytes(protocol_type) - text_bytes(self.protocol_type or "")
 
     def set_rebalance_reason(self, reason: str) -> None:
-        """Keeps why a rebalance begins, for the record of the next generation."""
+        """Keeps the reason for the next generation's record."""
         reason = reason[:REASON_CHARACTERS_MAX]
         self.memory.change(text_bytes(reason) - text_bytes(self.rebalance_reason))
         self.rebalance_reason = reason
 
     def add_pending_id(self, member_id: str, host: str) -> None:
-        """Waits for a member id that is handed out."""
         self.pending_ids[member_id] = host
         self.memory.change(PENDING_BYTES + text_bytes(member_id), host)
         self.members.touched_ids.append(member_id)
 
     def remove_pending_id(self, member_id: str) -> bool:
-        """Stops waiting for a member id; False if the group did not wait for it."""
+        """False if the group did not wait for it."""
         host = self.pending_ids.pop(member_id, None)
         if host is None:
             return False
@@ -109,13 +108,13 @@ class Group:
 
     @property
     def is_unused(self) -> bool:
-        """Whether the group holds nothing and nobody is about to join it."""
+        """Whether the group has no members, offsets or pending ids."""
         is_empty = self.state is GroupState.EMPTY and not self.pending_ids
         return is_empty and self.offsets.is_empty
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member has joined and every pending id has come back."""
+        """Whether all members have joined and all pending ids have come back."""
         return self.members.awaiting_count == len(self.members) and not self.pending_ids
 
     def accepts_protocols(
@@ -127,7 +126,7 @@ class Group:
         return protocol_type == self.protocol_type and self.members.all_support_one_of(protocols)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Begins the next generation; a group without members becomes Empty."""
+        """A group without members becomes Empty."""
         self.generation += 1
         if len(self.members):
             self.protocol_name = self.members.select_protocol()
@@ -154,7 +153,7 @@ class Group:
         self.subscribed_topics = topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic, or may read it."""
+        """Whether members may read the topic."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
 

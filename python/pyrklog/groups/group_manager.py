@@ -1,10 +1,9 @@
 """The groups that this broker coordinates. Pure.
 
-A partition is *loading* from the moment this broker leads it until all groups of its log serve,
-then *owned* until this broker stops leading it. :attr:`GroupManager.groups` holds only groups of
-led partitions, so that the common case costs one look-up.
-
-Each event returns the machine that it went to, if any, and that machine's effects.
+A partition is *loading* from this broker's leadership until all groups of its log serve, then
+*owned* until the leadership ends. :attr:`GroupManager.groups` has only groups of led partitions, so
+that the common case is one look-up. Each event returns the machine that handled it, if any, and its
+effects.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from pyrklog.groups.partitioner import partition_for
 from pyrklog.groups.states import GroupState
 
 SET_ASIDE_MAX = 10_000
-"""Limit on the names of groups that are set aside."""
+"""Most names of groups that are set aside."""
 CLASSIC = "classic"
 """The type of every group here (ListGroups v5+)."""
 
 
 class GroupEffects(NamedTuple):
-    """``group`` is None if no group was asked."""
+    """``group`` None: no group handled the event."""
 
     group: GroupMachine | None
     effects: Effects
 
 
 class Loaded(NamedTuple):
-    """Groups that serve after a load; ``failed``: groups that are set aside, and why."""
+    """Groups that serve after a load; ``failed``: groups set aside, with reasons."""
 
     served: list[tuple[GroupMachine, Effects]]
     failed: list[tuple[str, Exception]]
@@ -66,8 +65,8 @@ class OwnedPartition(NamedTuple):
 
 
 def _host_of(loaded: LoadedGroup) -> str:
-    """The host that a loaded group counts for: its leader's. Without a leader, its first member's
-    host counts later."""
+    """The leader's host, which pays for a loaded group. Without a leader, the first member's host
+    pays later."""
     members = () if loaded.value is None else loaded.value.members
     leaders = (one for one in members if loaded.value and one.member_id == loaded.value.leader)
     return next((one.client_host for one in leaders), NO_HOST)
@@ -84,8 +83,7 @@ class GroupManager:
         partition_count: int,
         assigned: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """``assigned`` gives the partitions that this broker is to lead, including those that it
-        has not opened yet."""
+        """``assigned`` gives the partitions that this broker is to lead, opened or not."""
         self.settings = settings
         self.memory_pool = MemoryPool(settings.memory_max_bytes)
         self._assigned = assigned
@@ -93,11 +91,9 @@ class GroupManager:
         self.groups: dict[str, GroupMachine] = {}
         self._partitions: dict[int, OwnedPartition] = {}
         self._aside: dict[str, None] = {}
-        """Groups that are not served until the next load of their partition, oldest first."""
+        """Groups not served until the next load of their partition, oldest first."""
         self._deleted: dict[int, dict[str, set[int]]] = {}
-        """Partitions that were deleted before a partition of the offsets topic was loaded."""
-
-    # --- partitions ------------------------------------------------------------------------------
+        """Partitions deleted before a partition of the offsets topic was loaded."""
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count)
@@ -111,7 +107,7 @@ class GroupManager:
         return dict(self._partitions)
 
     def begin_load(self, partition: int, epoch: int) -> bool:
-        """This broker leads the partition since ``epoch``. False: its log need not be read."""
+        """False: the log need not be read again."""
         if partition in self._partitions:
             return False
         for name in [name for name in self._aside if self.partition_for(name) == partition]:
@@ -120,8 +116,8 @@ class GroupManager:
         return True
 
     def take_loaded(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """Lets some of the log's groups serve. Groups of other partitions, from a time when the
-        topic had fewer, are left out."""
+        """Lets some of the log's groups serve. Skips groups of other partitions, from a time when
+        the topic had fewer."""
         done = Loaded([], [])
         if not self._is_loading(partition):
             return done
@@ -144,7 +140,7 @@ class GroupManager:
         return done
 
     def finish_load(self, partition: int, groups: Iterable[LoadedGroup], now_ms: int) -> Loaded:
-        """Takes the last groups of the log. From now on an unknown group does not exist."""
+        """Takes the last groups of the log; from now on unknown groups do not exist."""
         done = self.take_loaded(partition, groups, now_ms)
         if self._is_loading(partition):
             known = self._partitions[partition]
@@ -157,8 +153,7 @@ class GroupManager:
         return known is not None and known.is_loading
 
     def unload(self, partition: int) -> list[GroupMachine]:
-        """Gives up a partition. Returns the groups that were served; the caller has each run
-        :meth:`.machine.GroupMachine.unload`."""
+        """Returns the served groups; the caller runs their :meth:`.machine.GroupMachine.unload`."""
         if self._partitions.pop(partition, None) is None:
             return []
         self._deleted.pop(partition, None)
@@ -168,8 +163,8 @@ class GroupManager:
         return moved
 
     def set_aside(self, group_id: str) -> None:
-        """Stops serving a group whose state cannot be relied on. Clients are told to retry until
-        the next load of its partition brings it back."""
+        """Stops serving a group with unreliable state. Clients retry until the next load of its
+        partition."""
         machine = self.groups.get(group_id)
         if machine is not None:
             self._forget(machine)
@@ -178,8 +173,8 @@ class GroupManager:
             del self._aside[next(iter(self._aside))]
 
     def note_deleted(self, deleted: Deleted) -> None:
-        """Notes deleted partitions for groups that are still to be loaded.
-        :meth:`partitions_deleted` tells those that serve."""
+        """Notes deletions for groups still to be loaded; :meth:`partitions_deleted` is for serving
+        ones."""
         to_load = {number for number, one in self._partitions.items() if one.is_loading}
         to_load |= set(self._assigned()) - self._partitions.keys()
         for number in to_load:
@@ -188,18 +183,18 @@ class GroupManager:
                 noted.setdefault(topic, set()).update(partitions)
 
     def forget_unassigned(self) -> None:
-        """Drops the notes for partitions that this broker will not load."""
+        """Drops notes for partitions that this broker will not load."""
         kept = self._partitions.keys() | set(self._assigned())
         self._deleted = {number: gone for number, gone in self._deleted.items() if number in kept}
 
     @property
     def is_loading(self) -> bool:
-        """Whether some partition is being loaded, or is about to be."""
+        """Whether some partition is loading, or about to."""
         reading = any(partition.is_loading for partition in self._partitions.values())
         return reading or any(one not in self._partitions for one in self._assigned())
 
     def _refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Why this broker cannot answer for an unknown group; NONE: it coordinates the group."""
+        """The error for an unknown group; NONE: this broker coordinates it."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         number = self.partition_for(group_id)
@@ -207,8 +202,8 @@ class GroupManager:
         if partition is None and number not in self._assigned():
             return ErrorCode.NOT_COORDINATOR
         if partition is None or partition.is_loading:
-            # A broker that has just started knows its partitions before it has opened them.
-            # NOT_COORDINATOR would be wrong, and librdkafka passes that code on to its user.
+            # A starting broker knows its partitions before it has opened them. NOT_COORDINATOR
+            # would be wrong, and librdkafka passes that code on to its user.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if group_id in self._aside:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -220,13 +215,13 @@ class GroupManager:
         return machine
 
     def _has_room(self, group_id: str, host: str) -> bool:
-        """Whether a client of this host may found a group of this name."""
+        """Whether this host's client may found a group of this name."""
         return self.memory_pool.has_room(host, GROUP_BYTES + text_bytes(group_id))
 
     def _found(
         self, group_id: str, host: str, now_ms: int, event: Callable[[GroupMachine], Effects]
     ) -> GroupEffects:
-        """Founds a group with its first event; nothing is left if that is refused."""
+        """Founds a group with its first event; nothing is left after a refusal."""
         machine = self._create(group_id, now_ms, host)
         effects = event(machine)
         if machine.is_unused:
@@ -240,8 +235,6 @@ class GroupManager:
     def _forget(self, machine: GroupMachine) -> None:
         del self.groups[machine.group_id]
         machine.forget_memory()
-
-    # --- members ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupEffects:
         """JoinGroup; a member without an id may found a group."""
@@ -267,8 +260,8 @@ class GroupManager:
         return GroupEffects(machine, machine.join(request, token, now_ms))
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupEffects:
-        """SyncGroup. During a load the member is told to join again, which it does without looking
-        for another coordinator: its generation is lost."""
+        """SyncGroup. During a load the member is told to rejoin, without searching another
+        coordinator: its generation is lost."""
         machine = self.groups.get(request.group_id) if request.group_id else None
         if machine is not None:
             return GroupEffects(machine, machine.sync(request, token, now_ms))
@@ -299,8 +292,6 @@ class GroupManager:
         unknown = [(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in members]
         return _no_group(token, LeaveResult(ErrorCode.NONE, unknown))
 
-    # --- offsets ---------------------------------------------------------------------------------
-
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> GroupEffects:
         """OffsetCommit and TxnOffsetCommit; a consumer without a generation may found a group."""
         machine = self.groups.get(request.group_id)
@@ -323,7 +314,7 @@ class GroupManager:
         *,
         require_stable: bool,
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        """OffsetFetch; None: all offsets of the group."""
+        """OffsetFetch; None: all offsets."""
         machine = self.groups.get(group_id)
         if machine is not None:
             found = machine.fetch_offsets(partitions, require_stable=require_stable)
@@ -334,14 +325,14 @@ class GroupManager:
         return error, dict.fromkeys(partitions or (), FetchedOffset(ErrorCode.NONE))
 
     def committed_count(self, group_id: str) -> int:
-        """The number of offsets that a group has committed; 0 for an unknown group."""
+        """0 for an unknown group."""
         machine = self.groups.get(group_id)
         return 0 if machine is None else machine.committed_count
 
     def fetch_page(
         self, group_id: str, after: TopicPartition | None, size: int, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset] | None:
-        """Up to ``size`` offsets behind ``after``; None for an unknown group."""
+        """Up to ``size`` offsets after ``after``; None for an unknown group."""
         machine = self.groups.get(group_id)
         if machine is None:
             return None
@@ -370,12 +361,10 @@ class GroupManager:
             ):
                 machine.transaction_completed(producer_id, commit=commit)
 
-    # --- administration --------------------------------------------------------------------------
-
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups; during a load with an error and the groups known so far."""
+        """ListGroups; during a load, an error and the groups known so far."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading else ErrorCode.NONE
         wanted_states = {name.lower() for name in states}
         wanted_types = {name.lower() for name in types}
@@ -403,8 +392,6 @@ class GroupManager:
         effects = machine.delete(token, now_ms)
         self._forget_if_dead(machine)
         return GroupEffects(machine, effects)
-
-    # --- housekeeping ----------------------------------------------------------------------------
 
     def expire(self, group_id: str, now_ms: int) -> GroupEffects:
         """Removes what has expired of a group, or the whole group."""

@@ -1,8 +1,8 @@
-"""What the coordinator needs of the rest of the broker.
+"""The coordinator's view of the rest of the broker.
 
-:class:`InternalLog` leads to the data plane, which builds, checks and compresses record batches;
-here a record is a key and a value. :class:`OffsetsTopic` is the cluster's view of
-``__consumer_offsets``. Tests have an implementation of their own of each.
+The data plane behind :class:`InternalLog` builds, checks and compresses batches; here a record is a
+key and a value. :class:`OffsetsTopic` is the cluster's view of ``__consumer_offsets``. Tests
+implement both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Pr
 
 
 class InternalLog(Protocol):
-    """The logs of internal topics that this broker leads."""
+    """Logs of internal topics that this broker leads."""
 
     def append_internal(
         self,
@@ -31,12 +31,11 @@ class InternalLog(Protocol):
     ) -> Awaitable[AppendResult]:
         """Appends one batch; the result comes once the high watermark has passed it.
 
-        The call itself hands the batch on, so that appends of a partition enter the log in the
-        order of the calls. Errors, after which other replicas may have the batch all the same:
-        NOT_LEADER_OR_FOLLOWER (this broker has not led on since ``expected_epoch``),
-        NOT_ENOUGH_REPLICAS(_AFTER_APPEND), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        KAFKA_STORAGE_ERROR. The caller sets the time limit; a caller that stops waiting does not
-        take the batch back.
+        The call itself passes the batch on: appends of a partition enter the log in call order.
+        After an error other replicas may still have the batch: NOT_LEADER_OR_FOLLOWER (not leader
+        since ``expected_epoch``), NOT_ENOUGH_REPLICAS(_AFTER_APPEND), MESSAGE_TOO_LARGE,
+        RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR. The caller limits its wait, which does not take
+        the batch back.
         """
 
     def append_commits(
@@ -49,14 +48,14 @@ class InternalLog(Protocol):
         codec: int,
         expected_epoch: int,
     ) -> CommitBatch | None:
-        """Appends staged commits as one batch, and answers them after the append, with an error if
-        it fails. None: the broker is ending."""
+        """Appends staged commits as one batch, then answers them, also with errors. None: the
+        broker is ending."""
 
     def time_out_commits(self, commits: CommitBatch) -> None:
-        """Answers the commits that still wait with REQUEST_TIMED_OUT."""
+        """Answers waiting commits with REQUEST_TIMED_OUT."""
 
     def close_request(self, request_id: int) -> None:
-        """Ends the connection of a commit that cannot be answered; its client retries."""
+        """Closes the connection of a commit without an answer; its client retries."""
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
@@ -74,17 +73,17 @@ class BrokerEndpoint(NamedTuple):
 
 
 class OffsetsTopic(Protocol):
-    """The partitions of ``__consumer_offsets`` in this broker's view of the cluster."""
+    """The partitions of ``__consumer_offsets`` in this broker's view."""
 
     def partition_count(self) -> int | None:
         """None while the topic does not exist."""
 
     def led_partitions(self) -> Mapping[int, int]:
-        """Partitions that this broker leads and serves, with the epoch since which it has led them.
-        Another epoch: another broker has led in between."""
+        """Partitions led and served here, with the epoch of the leadership. Another epoch: another
+        broker has led in between."""
 
     def assigned_partitions(self) -> Collection[int]:
-        """Partitions that this broker is to lead, whether it serves them yet or not."""
+        """Partitions that this broker is to lead, served or not."""
 
     def leader_endpoint(self, partition: int, listener: str) -> BrokerEndpoint | None:
         """The partition's leader as advertised on a listener; None without a live one."""

@@ -1,8 +1,8 @@
-"""What always holds for the state of a group, checked after every transition.
+"""Invariants of a group's state, checked after every transition.
 
-A check costs as much as the transition that it follows. Heartbeats and commits change neither
-members nor state, so nothing is checked. Of a JoinGroup the member that it touched is checked. A
-change of the group's state visits all members anyway; after it everything is checked.
+A check costs as much as its transition. Heartbeats and commits change neither members nor state:
+nothing is checked. A JoinGroup checks its member. A change of state visits all members anyway and
+checks everything.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _JOINS_WAIT = (_PREPARING, GroupState.STABLE)
 
 
 class InvariantError(Exception):
-    """A group's state contradicts itself, which is a bug: the driver sets the group aside."""
+    """A group's state contradicts itself: a bug. The driver sets the group aside."""
 
 
 def check(group: Group) -> None:
-    """Checks what has changed since the last check. Raises :class:`InvariantError`."""
+    """Checks changes since the last check. Raises :class:`InvariantError`."""
     touched_ids = group.members.touched_ids
     if group.state is not group.checked_state:
         check_whole(group)
@@ -37,7 +37,7 @@ def check(group: Group) -> None:
 def check_whole(group: Group) -> None:
     """Checks everything. Raises :class:`InvariantError`.
 
-    A dead group passes: it keeps the members that it had.
+    A dead group passes: it keeps its members.
     """
     group.members.touched_ids = []
     group.checked_state = group.state
@@ -53,7 +53,7 @@ def _refuse(group: Group, problem: str | None) -> None:
 
 
 def _count_problem(group: Group) -> str | None:
-    """Looks at what costs the same for any number of members."""
+    """Checks whose cost is independent of the number of members."""
     members, state, memory = group.members, group.state, group.memory
     count = len(members)
     if count == 0:

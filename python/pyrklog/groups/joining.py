@@ -13,14 +13,14 @@ from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
 
 MEMBER_ID_BYTES_MAX = 0x7FFF
-"""The longest string of the protocol and of the group's record, which both hold the ids."""
+"""The longest string of the protocol and of the group's record."""
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Limit on a new member's wait: its client has no id yet, and may be gone."""
+"""Longest wait of a new member: its client has no id yet, and may be gone."""
 
 
 def join(transition: Transition, request: JoinRequest, token: int) -> None:
-    """A member joins; the next generation answers it unless something is wrong."""
+    """The next generation answers, unless something is wrong."""
     group = transition.group
     if group.state is GroupState.DEAD:
         result = JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
@@ -32,7 +32,7 @@ def join(transition: Transition, request: JoinRequest, token: int) -> None:
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         transition.reply(token, JoinResult(error, request.member_id))
     elif not _has_memory(group, request):
-        # Clients look for the coordinator and try again.
+        # Clients search the coordinator and retry.
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         transition.reply(token, JoinResult(error, request.member_id))
     elif not request.member_id:
@@ -44,7 +44,7 @@ def join(transition: Transition, request: JoinRequest, token: int) -> None:
 
 def _has_room(group: Group, member_id: str) -> bool:
     """Whether another member may join. During a rebalance the joined members count: the last ones
-    of a group that is too large are turned away."""
+    of a too large group are turned away."""
     limit = group.settings.members_max
     member = group.members.get(member_id)
     match group.state:
@@ -58,7 +58,7 @@ def _has_room(group: Group, member_id: str) -> bool:
 
 
 def _has_memory(group: Group, request: JoinRequest) -> bool:
-    """Whether there is memory for the member. A known member may draw on the group's reserve."""
+    """Whether the member has memory. A known one may use the group's reserve."""
     known_id = request.member_id
     if not known_id and request.instance_id is not None:
         known_id = group.members.ids_by_instance.get(request.instance_id) or ""
@@ -101,8 +101,8 @@ def _join_new(transition: Transition, request: JoinRequest, token: int) -> None:
         else:
             _add(transition, request, token, member_id)
     elif request.member_id_required:
-        # The member counts once its id comes back, so that a lost answer leaves no member without
-        # a client (KIP-394).
+        # The member counts once its id comes back: a lost answer leaves no member without a client
+        # (KIP-394).
         group.add_pending_id(member_id, request.client_host)
         transition.set_timer(Timer.PENDING_MEMBER, request.session_timeout_ms, member_id)
         transition.reply(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -124,7 +124,7 @@ def _join_known(transition: Transition, request: JoinRequest, token: int) -> Non
     member = group.members[member_id]
     reason = _reason_to_rebalance(group, member, request)
     if reason is None:
-        # Its answer was lost, or it asks again: the generation goes on.
+        # Its answer was lost, or it asks again: the generation continues.
         transition.reply(token, rebalance.current_generation(transition, member))
         return
     group.members.update_member(
@@ -142,7 +142,7 @@ def _reason_to_rebalance(group: Group, member: Member, request: JoinRequest) -> 
     if group.state is GroupState.PREPARING:
         return f"member {member.member_id} joins; {client}"
     if group.state is GroupState.STABLE and group.members.is_leader(member.member_id):
-        # The leader tells of a change that it alone sees, such as a topic with more partitions.
+        # The leader may know of changes such as more partitions of a topic.
         return f"leader {member.member_id} joins again; {client}"
     if not member.has_exactly(request.protocols):
         return f"member {member.member_id} joins with other metadata; {client}"

@@ -1,11 +1,9 @@
-"""From the records of one partition of ``__consumer_offsets`` to its groups.
+"""Groups from the records of a partition of ``__consumer_offsets``.
 
-A later record replaces earlier ones with the same key. Offsets of a transaction are pending until
-its marker is read. A record that cannot be read is skipped and counted, so that a damaged record
-does not cost the groups of a partition.
-
-Offsets go straight into the tables that will serve them: no second copy, and no long work at the
-end.
+A later record replaces earlier ones with the same key. A transaction's offsets are pending until
+its marker. Unreadable records are skipped and counted: a damaged record must not cost a partition's
+groups. Offsets go straight into the tables that will serve them: no second copy, no long work at
+the end.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ _Offsets = dict[tuple[str, TopicPartition], CommittedOffset]
 
 
 class LoadedGroup(NamedTuple):
-    """A group as the log has it; ``value`` is None if it has committed offsets only."""
+    """``value`` None: the group has only offsets."""
 
     group_id: str
     value: GroupValue | None
@@ -55,7 +53,7 @@ class PartitionLoader:
         """Producer id -> offsets of its open transaction."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
-        """Takes in a batch; yields after each record, so that others can run in between."""
+        """Yields after each record, so that others can run in between."""
         if batch.damage is not None:
             self._skip(batch.base_offset, batch.damage)
             return
@@ -144,6 +142,6 @@ def _offset(value: OffsetValue) -> Offset:
 
 
 def _control_type(record: InternalRecord) -> int:
-    """KIP-98: the key of a control record is its version and its type, two bytes each."""
+    """KIP-98: a control record's key is its version and its type, two bytes each."""
     key = record.key or b""
     return int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1

@@ -1,12 +1,12 @@
 """One group: events in, effects out.
 
-Each method up to the questions is one event, and returns its effects in order. A request comes with
-a token, and each token is answered by exactly one ``Reply``, now or later. The driver answers an
-``Append`` with :meth:`GroupMachine.append_finished`, also when the group has died meanwhile, and
-the end of a timer with :meth:`GroupMachine.timer_fired`.
+Each method up to the questions is an event and returns its effects in order. One ``Reply`` answers
+each request's token, now or later. The driver answers an ``Append`` with
+:meth:`GroupMachine.append_finished`, even if the group has died, and a timer's end with
+:meth:`GroupMachine.timer_fired`.
 
-``now_ms`` is the wall clock: it stamps commits and states, and decides what has expired. Timers are
-given as delays, so that setting the clock ends no session.
+``now_ms`` is the wall clock: it stamps commits and states, and decides about expiry. Timers are
+delays, so that setting the clock ends no session.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GroupMachine:
         memory_pool: MemoryPool,
         host: str = NO_HOST,
     ) -> None:
-        """``host`` is that of the client that founds the group."""
+        """``host`` is that of the founding client."""
         self.group = Group(group_id, settings, now_ms, memory_pool, host)
         self.appends: dict[int, AppendDone] = {}
         """The next step after the append of a ticket."""
@@ -71,10 +71,8 @@ class GroupMachine:
         invariants.check(self.group)
         return transition.effects
 
-    # --- loading ---------------------------------------------------------------------------------
-
     def restore(self, value: GroupValue | None, offsets: GroupOffsets) -> None:
-        """Takes in what the log says; only for a group that was just made."""
+        """Takes the log's contents; only for a new group."""
         group = self.group
         group.offsets = offsets
         if value is None:
@@ -97,28 +95,26 @@ class GroupMachine:
         invariants.check_whole(group)
 
     def loaded(self, now_ms: int) -> Effects:
-        """The group serves: the sessions of its members begin."""
+        """The group serves: its members' sessions begin."""
         return self._run(now_ms, rebalance.loaded)
 
-    # --- requests --------------------------------------------------------------------------------
-
     def join(self, request: JoinRequest, token: int, now_ms: int) -> Effects:
-        """JoinGroup. The reply is a ``JoinResult``."""
+        """The reply is a ``JoinResult``."""
         return self._run(now_ms, joining.join, request, token)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> Effects:
-        """SyncGroup. The reply is a ``SyncResult``."""
+        """The reply is a ``SyncResult``."""
         return self._run(now_ms, syncing.sync, request, token)
 
     def heartbeat(self, request: MemberHeartbeat, token: int, now_ms: int) -> Effects:
-        """Heartbeat. The reply is a code, at once."""
+        """The reply is a code, at once."""
         transition = Transition(self.group, self.appends, now_ms)
         sessions.heartbeat(transition, request, token)
         invariants.check(self.group)
         return transition.effects
 
     def leave(self, members: Sequence[LeavingMember], token: int, now_ms: int) -> Effects:
-        """LeaveGroup. The reply is a ``LeaveResult``, at once."""
+        """The reply is a ``LeaveResult``, at once."""
         return self._run(now_ms, sessions.leave, members, token)
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> Effects:
@@ -126,8 +122,8 @@ class GroupMachine:
         return self._run(now_ms, committing.commit, request, token)
 
     def commit_as_member(self, commit: OffsetCommit, now_ms: int) -> Effects | None:
-        """OffsetCommit of a member of the current generation, which the data plane answers. None,
-        without any effect, for other commits: those go to :meth:`commit`."""
+        """OffsetCommit of a member of the current generation; the data plane answers it. None,
+        without effects, for other commits: those go to :meth:`commit`."""
         transition = Transition(self.group, self.appends, now_ms)
         is_taken = committing.commit_as_member(transition, commit)
         invariants.check(self.group)
@@ -136,14 +132,12 @@ class GroupMachine:
     def delete_offsets(
         self, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> Effects:
-        """OffsetDelete. The reply is a ``DeleteOffsetsResult``."""
+        """The reply is a ``DeleteOffsetsResult``."""
         return self._run(now_ms, removal.delete_offsets, partitions, token)
 
     def delete(self, token: int, now_ms: int) -> Effects:
-        """DeleteGroups. The reply is a code."""
+        """The reply is a code."""
         return self._run(now_ms, removal.delete, token)
-
-    # --- other events ----------------------------------------------------------------------------
 
     def timer_fired(self, timer: Timer, member_id: str, now_ms: int) -> Effects:
         match timer:
@@ -162,15 +156,15 @@ class GroupMachine:
         return self._run(now_ms, self.appends.pop(ticket), result)
 
     def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a transaction has been written to the group's partition."""
+        """A transaction's marker has been written to the group's partition."""
         self.group.offsets.complete_transaction(producer_id, commit=commit)
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
-        """Partitions are gone, and their offsets with them."""
+        """Removes the offsets of deleted partitions."""
         return self._run(now_ms, removal.forget_deleted, deleted)
 
     def expire(self, now_ms: int) -> Effects:
-        """Removes offsets that have expired, then the group if it is not used."""
+        """Removes expired offsets, then the group if unused."""
         return self._run(now_ms, removal.expire)
 
     def unload(self, now_ms: int) -> Effects:
@@ -178,14 +172,12 @@ class GroupMachine:
         return self._run(now_ms, removal.unload)
 
     def abandon(self) -> None:
-        """The group's rules have failed: from now on it answers appends only."""
+        """The group's rules have failed: from now on it only answers appends."""
         self.group.state = GroupState.DEAD
 
     def forget_memory(self) -> None:
-        """The group has ended or moved: its memory counts no more."""
+        """The group has ended or moved."""
         self.group.memory.close()
-
-    # --- questions -------------------------------------------------------------------------------
 
     @property
     def group_id(self) -> str:
@@ -193,18 +185,18 @@ class GroupMachine:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group has ended; appends under way are still answered."""
+        """Running appends are still answered."""
         return self.group.state is GroupState.DEAD
 
     @property
     def is_unused(self) -> bool:
-        """Whether the group holds nothing and nobody is about to join it."""
+        """Whether the group has no members, offsets, pending ids or appends."""
         return self.group.is_unused and not self.appends
 
     def fetch_offsets(
         self, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """OffsetFetch; None = all."""
+        """None = all."""
         return committing.fetch(self.group, partitions, require_stable=require_stable)
 
     def fetch_page(
@@ -217,12 +209,11 @@ class GroupMachine:
         return len(self.group.offsets)
 
     def overview(self) -> GroupOverview:
-        """ListGroups."""
         group = self.group
         return GroupOverview(group.group_id, group.protocol_type or "", group.state.value)
 
     def describe(self) -> GroupDescription:
-        """DescribeGroups: metadata and assignments only while the group is stable."""
+        """Metadata and assignments only while the group is stable."""
         group = self.group
         stable = group.state is GroupState.STABLE
         protocol = (group.protocol_name or "") if stable else ""
@@ -248,7 +239,7 @@ class GroupMachine:
 
 
 def _restore_member(group: Group, value: MemberValue, protocol: str) -> None:
-    """Takes in a member; a damaged record may name one twice, and the first counts."""
+    """The first of several entries of a member counts, as in a damaged record."""
     instance_id = value.group_instance_id
     if value.member_id in group.members or instance_id in group.members.ids_by_instance:
         return

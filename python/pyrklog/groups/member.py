@@ -1,5 +1,3 @@
-"""A member of a group."""
-
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -10,9 +8,9 @@ from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES, t
 class Member:
     """A member and its parked requests.
 
-    ``protocols`` are (name, metadata) in its order of preference, each name once.
-    ``awaiting_join`` and ``awaiting_sync`` are the tokens of its parked requests, which
-    :class:`.members.Members` counts and changes.
+    ``protocols`` are (name, metadata) in order of preference, each name once. ``awaiting_join`` and
+    ``awaiting_sync`` are tokens of parked requests, which :class:`.members.Members` counts and
+    changes.
     """
 
     __slots__ = (
@@ -58,7 +56,7 @@ class Member:
         """It has been in no generation yet, and so cannot send heartbeats."""
 
     def metadata(self, protocol: str) -> bytes:
-        """Its metadata for a protocol; empty if it does not support the protocol."""
+        """Empty for an unsupported protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -66,7 +64,7 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """Its size (:mod:`.memory`) without the reserve for its assignment."""
+        """Its size (:mod:`.memory`) without its assignment's reserve."""
         ids = (self.member_id, self.instance_id or "", self.client_id)
         return MEMBER_BYTES + sum(map(text_bytes, ids)) + protocols_bytes(self.protocols)
 
@@ -76,7 +74,7 @@ class Member:
         return max(RESERVE_BYTES, 2 * len(self.assignment))
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it prefers; it supports all of them."""
+        """Its preferred candidate; it supports all."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def has_exactly(self, protocols: Sequence[tuple[str, bytes]]) -> bool:

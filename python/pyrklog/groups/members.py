@@ -1,7 +1,7 @@
-"""The members of a group, their instance ids, the leader, and the protocols that all support.
+"""A group's members, instance ids, leader, and common protocols.
 
-Counters make each question of the hot path cost the same for ten members and for ten thousand.
-:mod:`.invariants` says what always holds.
+Counters keep questions of the hot path independent of the number of members. See
+:mod:`.invariants`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyrklog.groups.messages import JoinedMember
 
 
 class Members(dict[str, Member]):
-    """Members by id, in the order in which they came; changed by the methods below only."""
+    """By id, in order of arrival; only the methods below change it."""
 
     def __init__(self, memory: GroupMemory) -> None:
         super().__init__()
@@ -27,22 +27,20 @@ class Members(dict[str, Member]):
         self.protocol_counts: Counter[str] = Counter()
         """How many members support each protocol."""
         self.touched_ids: list[str] = []
-        """Ids whose members have changed since :mod:`.invariants` looked last."""
+        """Ids of members changed since the last check (:mod:`.invariants`)."""
         self._settled_reserve_bytes = 0
-        """The reserve that the last assignment left for each member."""
+        """Each member's reserve after the last assignment."""
 
     @property
     def leader(self) -> str:
-        """The leader's id; empty without one."""
+        """The leader's id, or ""."""
         return self.leader_id or ""
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id
 
-    # --- changes ---------------------------------------------------------------------------------
-
     def add(self, member: Member) -> None:
-        """Adds a member whose id and instance id are new. The first member leads."""
+        """Both ids must be new. The first member leads."""
         assert member.member_id not in self
         if member.instance_id is not None:
             assert member.instance_id not in self.ids_by_instance
@@ -58,7 +56,7 @@ class Members(dict[str, Member]):
         self.touched_ids.append(member.member_id)
 
     def remove(self, member: Member) -> None:
-        """Removes a member without parked requests. If it led, the oldest of the others leads. Its
+        """Requires that no request is parked. The oldest of the others follows a leader. The
         assignment stays in reserve: others will get it."""
         assert member.awaiting_join is None
         assert member.awaiting_sync is None
@@ -93,7 +91,7 @@ class Members(dict[str, Member]):
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Takes over what a member says when it joins again."""
+        """Updates a member that joins again."""
         self._count_protocols(member, -1)
         before_bytes = protocols_bytes(member.protocols)
         member.protocols = distinct(protocols)
@@ -104,7 +102,7 @@ class Members(dict[str, Member]):
         self.touched_ids.append(member.member_id)
 
     def park_join(self, member: Member, token: int) -> int | None:
-        """Parks the member's JoinGroup; returns the token of an earlier one that it replaces."""
+        """Returns the token of a replaced JoinGroup."""
         replaced = member.awaiting_join
         member.awaiting_join = token
         self.awaiting_count += replaced is None
@@ -112,7 +110,7 @@ class Members(dict[str, Member]):
         return replaced
 
     def take_join(self, member: Member) -> int | None:
-        """Takes the member's parked JoinGroup, to answer it."""
+        """Takes the parked JoinGroup, to answer it."""
         token = member.awaiting_join
         if token is not None:
             member.awaiting_join = None
@@ -121,14 +119,14 @@ class Members(dict[str, Member]):
         return token
 
     def park_sync(self, member: Member, token: int) -> int | None:
-        """Parks the member's SyncGroup; returns the token of an earlier one that it replaces."""
+        """Returns the token of a replaced SyncGroup."""
         replaced = member.awaiting_sync
         member.awaiting_sync = token
         self.touched_ids.append(member.member_id)
         return replaced
 
     def take_sync(self, member: Member) -> int | None:
-        """Takes the member's parked SyncGroup, to answer it."""
+        """Takes the parked SyncGroup, to answer it."""
         token = member.awaiting_sync
         if token is not None:
             member.awaiting_sync = None
@@ -136,7 +134,7 @@ class Members(dict[str, Member]):
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member that has joined the leader; False if no member has joined."""
+        """Makes a joined member the leader; False if none has joined."""
         leader = self.get(self.leader)
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -146,27 +144,25 @@ class Members(dict[str, Member]):
                 return True
         return False
 
-    # --- memory ----------------------------------------------------------------------------------
-
     @property
     def reserve_for_one_more(self) -> int:
-        """The bytes to set aside for the assignment of one more member: as much as each had in the
-        last generation, less what departed members left. The present reserve is no measure: it
-        would multiply when most members leave and come back."""
+        """Bytes to reserve for one more member's assignment: each member's share of the last
+        generation, less what departed members left. The present reserve is no measure: it would
+        multiply when most members leave and come back."""
         each_bytes = max(RESERVE_BYTES, self._settled_reserve_bytes)
         lacking_bytes = each_bytes * (len(self) + 1) - self._memory.reserved_bytes
         return max(0, min(each_bytes, lacking_bytes))
 
     def take_memory_for(self, assignments: Mapping[str, bytes]) -> bool:
-        """Takes the memory for the assignments of all members; False if there is too little."""
+        """Takes the memory for all assignments; False if there is too little."""
         by_host: Counter[str] = Counter()
         for member in self.values():
             by_host[member.client_host] += len(assignments[member.member_id])
         return self._memory.take_assignment(by_host)
 
     def settle_memory(self, *, anyway: bool = False) -> None:
-        """Fits the reserve to the assignments that the members have; ``anyway``: even where memory
-        is short, since the members had them before they came here."""
+        """Fits the reserve to the members' assignments; ``anyway``: even without room, since they
+        existed before."""
         by_host: dict[str, tuple[int, int]] = {}
         for member in self.values():
             taken, wanted = by_host.get(member.client_host, (0, 0))
@@ -175,13 +171,11 @@ class Members(dict[str, Member]):
         self._memory.settle(by_host, anyway=anyway)
         self._settled_reserve_bytes = self._memory.reserved_bytes // max(1, len(self))
 
-    # --- protocols -------------------------------------------------------------------------------
-
     def all_support_one_of(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
         return any(self.protocol_counts[name] == len(self) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes; among several, the one that was voted for first."""
+        """The protocol with the most votes; at a tie, the first voted for."""
         total = len(self)
         candidates = {name for name, count in self.protocol_counts.items() if count == total}
         votes = Counter(member.vote(candidates) for member in self.values())
@@ -196,7 +190,7 @@ class Members(dict[str, Member]):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members; 0 without members."""
+        """The longest of all members; 0 without any."""
         return max((m.rebalance_timeout_ms for m in self.values()), default=0)
 
     def _count_protocols(self, member: Member, step: int) -> None:

@@ -1,16 +1,15 @@
-"""The limit on the memory of all groups and members of a coordinator. Pure.
+"""The memory limit of a coordinator's groups and members. Pure.
 
-Groups count, members with their metadata and assignments, pending member ids, and topics that
-members subscribe to. Committed offsets do not: the log keeps them, and they expire. Each byte
-counts for the host of the client that caused it. A group counts for the host that founded it; a
-group from the log counts for no host until a member comes.
+Groups count, members with metadata and assignments, pending ids, and subscribed topics. Committed
+offsets do not: the log keeps them, and they expire. Each byte counts for the host of the client
+that caused it, a group for its founder's; a loaded group counts for no host until a member comes.
 
-A host may take at most as much as it leaves free, so that no host takes all: the first one gets a
-half, the next one a quarter. Beyond that requests are refused. What the log holds is always taken
-in, but the part of a host beyond a half, and the part of no host, take no room from others.
+A host may take at most as much as it leaves free: the first a half, the next a quarter. Requests
+beyond that are refused. The log's contents are always accepted, but a host's part beyond a half,
+and the part of no host, take no room from others.
 
-Members that are in stay in: a group keeps a *reserve* (:class:`GroupMemory`) for its next
-assignment and for metadata that grows, until the next generation has its assignment.
+Accepted members stay: a group keeps a *reserve* (:class:`GroupMemory`) for its next assignment and
+growing metadata, until the next generation has its assignment.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ TOPIC_BYTES = 128
 RESERVE_BYTES = 1024
 """The reserve for a member's first assignment."""
 NO_HOST = ""
-"""The host of groups from the log without members. They take no room from others: the log bounds
-their number."""
+"""The host of loaded groups without members. They take no room from others: the log bounds their
+number."""
 
 
 def text_bytes(text: str) -> int:
-    """The size of a string: one wide character makes all of them wide."""
+    """One wide character makes all characters wide."""
     return len(text) if text.isascii() else 4 * len(text)
 
 
@@ -48,8 +47,8 @@ class MemoryPool:
         """Bytes that take room from others: at most a half for each host, none of NO_HOST."""
 
     def has_room(self, host: str, more_bytes: int, total_bytes: int | None = None) -> bool:
-        """Whether the host may take ``more_bytes`` while all hosts together take ``total_bytes``
-        more; always, if it takes nothing more."""
+        """Whether the host may take ``more_bytes`` while all hosts take ``total_bytes`` more;
+        taking nothing is always allowed."""
         if more_bytes <= 0:
             return True
         free_bytes = self.max_bytes - self._counted_bytes - (total_bytes or more_bytes)
@@ -59,7 +58,6 @@ class MemoryPool:
         return self._by_host.get(host, 0)
 
     def change(self, host: str, bytes_more: int) -> None:
-        """The host takes more, or less."""
         self._counted_bytes -= self._counted(host)
         _add(self._by_host, host, bytes_more)
         self._counted_bytes += self._counted(host)
@@ -70,17 +68,17 @@ class MemoryPool:
 
 
 class GroupMemory:
-    """The memory of one group, as long as the group lives.
+    """One group's memory, for its life.
 
-    The *reserve* holds what the members' assignments take or may take. The leader's assignment
-    comes out of it, and so does metadata that grows, as when members name there what they own. The
-    bytes of the last assignment stay for the next one.
+    The *reserve* is for current and later assignments. The leader's assignment comes out of it, and
+    so does growing metadata, for example when members name what they own. The last assignment's
+    bytes stay for the next one.
     """
 
     def __init__(self, pool: MemoryPool, host: str, name: str) -> None:
         self._pool: MemoryPool | None = pool
         self.host = host
-        """The host that the group itself counts for."""
+        """The host that pays for the group itself."""
         self._own_bytes = 0
         """The group without its members."""
         self.used_bytes = 0
@@ -91,7 +89,6 @@ class GroupMemory:
         self.change(GROUP_BYTES + text_bytes(name))
 
     def change(self, bytes_more: int, host: str | None = None) -> None:
-        """The group takes more, or less."""
         if self._pool is None:
             return
         if host is None:
@@ -108,11 +105,11 @@ class GroupMemory:
 
     @property
     def unfounded_bytes(self) -> int:
-        """The bytes that count for no host until the first member comes."""
+        """Bytes that count for no host until the first member comes."""
         return self._own_bytes if self.host == NO_HOST else 0
 
     def found(self, host: str) -> None:
-        """A member comes: a group of no host counts for this one from now on."""
+        """The first member's host pays for a group of no host."""
         unfounded_bytes = self.unfounded_bytes
         self.change(-unfounded_bytes, NO_HOST)
         self.change(unfounded_bytes, host)
@@ -123,14 +120,12 @@ class GroupMemory:
         return self._by_host.keys() | self._reserved.keys()
 
     def close(self) -> None:
-        """The group has ended or moved: it counts no more."""
+        """The group has ended or moved."""
         for host, used_bytes in list(self._by_host.items()):
             self.change(-used_bytes, host)
         self._reserved.clear()
         self.reserved_bytes = 0
         self._pool = None
-
-    # --- the reserve -----------------------------------------------------------------------------
 
     @property
     def _spare_bytes(self) -> int:
@@ -138,8 +133,8 @@ class GroupMemory:
         return max(0, self.reserved_bytes - self._assigned_bytes)
 
     def reserve(self, bytes_more: int, host: str) -> None:
-        """Reserves the part of a new member; negative: returns the part of one that leaves without
-        an assignment, as far as it is still there."""
+        """Reserves a new member's part; negative: returns what is left of the part of one that
+        leaves without an assignment."""
         if bytes_more < 0:
             there = min(self._reserved.get(host, 0), self._spare_bytes)
             bytes_more = -min(-bytes_more, there)
@@ -153,12 +148,12 @@ class GroupMemory:
         self.change(bytes_more, host)
 
     def has_room_to_grow(self, more_bytes: int, host: str) -> bool:
-        """Whether a member's metadata may take so much more."""
+        """Whether a member's metadata may grow so much."""
         return self.has_room(more_bytes - self._spare_bytes, host)
 
     def grow(self, bytes_more: int, host: str) -> None:
-        """A member's metadata grows: out of the reserve first, of its own host before others. When
-        it shrinks, the bytes go to the reserve until the next assignment."""
+        """A member's metadata grows out of the reserve, its own host's first. When it shrinks, the
+        bytes go to the reserve until the next assignment."""
         if bytes_more < 0:
             self.change(bytes_more, host)
             self._set_aside(-bytes_more, host)
@@ -173,8 +168,8 @@ class GroupMemory:
         self.change(bytes_more, host)
 
     def take_assignment(self, assigned: Mapping[str, int]) -> bool:
-        """Takes the memory for an assignment, whose bytes are given by host; False if there is too
-        little. An assignment within the reserve always has room."""
+        """Takes the memory for an assignment (bytes by host); False if there is too little. An
+        assignment within the reserve always fits."""
         lacking = sum(assigned.values()) - self.reserved_bytes
         if self._pool is None or lacking <= 0:
             return True
@@ -191,9 +186,8 @@ class GroupMemory:
 
     def settle(self, assigned: Mapping[str, tuple[int, int]], *, anyway: bool = False) -> None:
         """Fits the reserve to the current assignment, if any: its bytes, and as much again for
-        metadata that may name it. Where memory is short the reserve does not grow. ``assigned``:
-        bytes and wanted bytes by host.
-        """
+        metadata that may name it. Without room the reserve does not grow. ``assigned``: bytes and
+        wanted bytes by host."""
         if self._pool is None:
             return
         before = self.reserved_bytes

@@ -17,11 +17,8 @@ NO_TIMESTAMP = -1
 TopicPartition = tuple[str, int]
 
 
-# --- requests ------------------------------------------------------------------------------------
-
-
 class JoinRequest(NamedTuple):
-    """``protocols``: (name, metadata) in the member's order of preference."""
+    """``protocols``: (name, metadata) in order of preference."""
 
     group_id: str
     member_id: str
@@ -34,11 +31,11 @@ class JoinRequest(NamedTuple):
     protocols: Sequence[tuple[str, bytes]]
     reason: str | None = None
     member_id_required: bool = False
-    """The client can be told to come back with the id that it is given (JoinGroup v4+)."""
+    """The client can come back with its new id (JoinGroup v4+)."""
     can_skip_assignment: bool = False
     """The client knows leaders that must not assign (JoinGroup v9+)."""
     fresh_id: str = ""
-    """The end of a new member id; never used before."""
+    """The unique end of a new member id."""
 
 
 class SyncRequest(NamedTuple):
@@ -69,7 +66,7 @@ class LeavingMember(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """A committed offset; ``expire_ms`` is -1 if the broker's retention counts."""
+    """``expire_ms`` -1: the broker's retention counts."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -79,7 +76,7 @@ class Offset(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """Offsets to commit; ``producer`` if they belong to a transaction."""
+    """``producer`` is set for a transaction."""
 
     group_id: str
     generation: int
@@ -88,9 +85,6 @@ class CommitRequest(NamedTuple):
     offsets: Mapping[TopicPartition, Offset]
     producer: Producer | None = None
     client_host: str = ""
-
-
-# --- results -------------------------------------------------------------------------------------
 
 
 class JoinedMember(NamedTuple):
@@ -120,7 +114,7 @@ class SyncResult(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """One code for each leaving member, in order; none with an error of the group."""
+    """A code for each leaving member, in order; none with an error of the group."""
 
     error: ErrorCode
     members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
@@ -131,18 +125,18 @@ class CommitResult(NamedTuple):
 
 
 class DeleteOffsetsResult(NamedTuple):
-    """One code for each partition; none with an error of the group."""
+    """A code for each partition; none with an error of the group."""
 
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode] = {}
 
 
 Result = JoinResult | SyncResult | LeaveResult | CommitResult | DeleteOffsetsResult | ErrorCode
-"""What a reply carries; Heartbeat and DeleteGroups get a bare code."""
+"""Heartbeat and DeleteGroups get a bare code."""
 
 
 class FetchedOffset(NamedTuple):
-    """An offset as OffsetFetch shows it; -1 for none."""
+    """For OffsetFetch; -1: none."""
 
     error: ErrorCode
     offset: int = NO_OFFSET

@@ -1,13 +1,11 @@
-"""The committed and the pending offsets of a group.
+"""A group's committed and pending offsets.
 
-An offset is *pending* until the high watermark has passed its record, and clients that ask for
-stable offsets wait (KIP-447). Offsets of a transaction are pending until its marker is written.
+An offset is *pending* until the high watermark has passed its record, a transaction's until its
+marker; clients that require stable offsets wait (KIP-447). Commits may finish out of order, and a
+transaction's offset may be older than a later plain one: the higher log offset wins, as at a load.
 
-Commits may finish in another order than that of their records, and a transaction's offset may be
-older than a later plain one. The record with the higher log offset wins, as it does at a load.
-
-Plain commits lie in a table of the data plane, which itself fills in the commits that it takes
-whole (:meth:`GroupOffsets.stage_commit`).
+Plain commits are in a table of the data plane, which adds its own commits
+(:meth:`GroupOffsets.stage_commit`).
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ NOT_APPENDED = -1
 
 
 class CommittedOffset(NamedTuple):
-    """An offset and the log offset of its record, which may be :data:`NOT_APPENDED` yet."""
+    """An offset and its record's log offset, or :data:`NOT_APPENDED`."""
 
     record_offset: int
     value: Offset
@@ -49,7 +47,7 @@ class GroupOffsets:
     def restore_transaction(
         self, producer_id: int, partition: TopicPartition, committed: CommittedOffset
     ) -> None:
-        """Takes an offset of a transaction that is open at the end of the log."""
+        """Takes an offset of a transaction still open at the end of the log."""
         self._transactions.setdefault(producer_id, {})[partition] = committed
 
     @property
@@ -64,11 +62,11 @@ class GroupOffsets:
         return None if found is None else Offset(*found[1:])
 
     def items(self) -> list[tuple[TopicPartition, Offset]]:
-        """All committed offsets, in order of topic and partition."""
+        """In order of topic and partition."""
         return [(key, Offset(*found[1:])) for key, found in self._table.items()]
 
     def page(self, after: TopicPartition | None, size: int) -> list[tuple[TopicPartition, Offset]]:
-        """Up to ``size`` of them behind a partition, or from the first one."""
+        """Up to ``size`` of them after a partition, or from the first."""
         return [(key, Offset(*found[1:])) for key, found in self._table.page(after, size)]
 
     def is_pending(self, partition: TopicPartition) -> bool:
@@ -77,8 +75,6 @@ class GroupOffsets:
     def _is_in_transaction(self, partition: TopicPartition) -> bool:
         return any(partition in offsets for offsets in self._transactions.values())
 
-    # --- plain commits ---------------------------------------------------------------------------
-
     def stage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
         """An append with these offsets has begun."""
         self._table.stage(ticket, list(partitions))
@@ -86,8 +82,8 @@ class GroupOffsets:
     def commit(
         self, ticket: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """The append has succeeded; its records lie in the order of ``offsets``. Offsets that were
-        removed meanwhile stay removed."""
+        """The append has succeeded; its records are in the order of ``offsets``. Offsets removed
+        meanwhile stay removed."""
         numbered = enumerate(offsets.items(), first_record)
         self._table.finish(ticket, [(key, (record, *value)) for record, (key, value) in numbered])
 
@@ -95,17 +91,15 @@ class GroupOffsets:
         self._table.finish(ticket, [(partition, None) for partition in partitions])
 
     def stage_commit(self, ticket: int, commit: OffsetCommit) -> bool:
-        """The data plane will append this commit and put it into the table. False: one of its
-        partitions has ceased to exist."""
+        """The data plane will append the commit and put it into the table. False: one of its
+        partitions no longer exists."""
         return self._table.stage_commit(ticket, commit)
 
     def _keep(self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
         self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
 
-    # --- transactions ----------------------------------------------------------------------------
-
     def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """An append with offsets of a transaction has begun."""
+        """An append with a transaction's offsets has begun."""
         open_offsets = self._transactions.setdefault(producer_id, {})
         for partition, value in offsets.items():
             open_offsets[partition] = CommittedOffset(NOT_APPENDED, value)
@@ -113,7 +107,7 @@ class GroupOffsets:
     def append_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """That append has succeeded; the transaction goes on."""
+        """That append has succeeded; the transaction continues."""
         open_offsets = self._transactions.get(producer_id, {})
         for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
             known = open_offsets.get(partition)
@@ -139,13 +133,11 @@ class GroupOffsets:
 
     @property
     def open_producers(self) -> frozenset[int]:
-        """Producers whose open transactions hold offsets of this group."""
+        """Producers with open transactions in this group."""
         return frozenset(self._transactions)
 
-    # --- forgetting ------------------------------------------------------------------------------
-
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Removes offsets, pending ones too. Returns the partitions that need a tombstone: their
+        """Removes offsets, also pending ones. Returns the partitions that need a tombstone: their
         offsets are in the log, or about to be."""
         forgotten = list(partitions)
         for offsets in self._transactions.values():
@@ -155,13 +147,13 @@ class GroupOffsets:
         return self._table.remove(forgotten)
 
     def remove_all(self) -> list[TopicPartition]:
-        """Removes all offsets; returns what :meth:`remove` would."""
+        """Returns what :meth:`remove` would."""
         self._transactions.clear()
         return self._table.clear()
 
     def remove_deleted(self, deleted: Deleted) -> list[TopicPartition]:
-        """Like :meth:`remove`, for deleted partitions; the cost depends on the group's offsets, not
-        on the number of deleted partitions."""
+        """Like :meth:`remove`; the cost depends on the group's offsets, not on the number of
+        deleted partitions."""
         topics = set(self._table.topics())
         for offsets in self._transactions.values():
             topics.update(topic for topic, _ in offsets)
@@ -184,8 +176,8 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Removes expired offsets, except of ``kept_topics`` and pending ones.
 
-        The retention counts from ``since_ms``; None: from each commit. An offset with an expiry
-        time of its own goes by that alone.
+        The retention counts from ``since_ms``; None: from each commit. An offset's own expiry time
+        overrides it.
         """
         pending = {key for offsets in self._transactions.values() for key in offsets}
         return self._table.remove_expired(now_ms, retention_ms, since_ms, kept_topics, pending)

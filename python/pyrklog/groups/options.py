@@ -1,4 +1,4 @@
-"""The options of the groups and of their driver, read from the broker's options."""
+"""Options of the groups and their driver, from the broker's options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 CODEC_NONE = 0
 MINUTE_MS = 60_000
 MEMORY_SHARE = 16
-"""The part of the memory that groups may take (isolation.md)."""
+"""The part of the memory for groups (isolation.md)."""
 
 
 class GroupSettings(NamedTuple):
@@ -24,14 +24,14 @@ class GroupSettings(NamedTuple):
     """UTF-16 units of a committed offset's metadata."""
     retention_ms: int = 7 * 24 * 3_600_000
     memory_max_bytes: int = 2**30
-    """Limit on what all groups together take (:mod:`.memory`)."""
+    """Limit of all groups together (:mod:`.memory`)."""
 
 
 class GroupOptions(NamedTuple):
     """Options of the driver; Kafka's names are in ``config/group_options.py``."""
 
     partition_count: int = 50
-    """Partitions of ``__consumer_offsets`` while it does not exist."""
+    """Partitions of ``__consumer_offsets`` before its creation."""
     codec: int = CODEC_NONE
     load_buffer_bytes: int = 5_242_880
     message_bytes_max: int = 1_048_588
@@ -41,7 +41,6 @@ class GroupOptions(NamedTuple):
 
 
 def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
-    """The options of the groups of a broker with so much memory."""
     number = config.integer
     return GroupSettings(
         session_timeout_min_ms=number("group.min.session.timeout.ms"),

@@ -1,4 +1,4 @@
-"""The partition of ``__consumer_offsets`` that holds a group: Java's hash of the group's name."""
+"""A group's partition of ``__consumer_offsets``, by Java's hash of its name."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Kafka takes the absolute value, and 0 for the one number without an absolute value."""
+    """Kafka takes the absolute value, and 0 for the one number without it."""
     value = java_hash(group_id)
     return (0 if value == INT_MIN else abs(value)) % partition_count

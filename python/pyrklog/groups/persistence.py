@@ -1,4 +1,4 @@
-"""Groups and offsets as records of ``__consumer_offsets``, and the codes of failed appends."""
+"""Groups and offsets as records of ``__consumer_offsets``, and codes of failed appends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from pyrklog.protocol.group_records import (
 )
 
 REASON_HEADER = b"pyrklog.rebalance.reason"
-"""Header of a generation's record: why the group rebalanced. Kafka's readers ignore headers
-there."""
+"""Header of a generation's record: why the group rebalanced. Kafka's readers ignore it."""
 
 
 def group_record(
@@ -63,7 +62,7 @@ def group_tombstone(group_id: str) -> NewRecord:
 
 
 def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> list[NewRecord]:
-    """One record for each committed offset, in order."""
+    """In order."""
     return [
         NewRecord(
             encode_offset_key(OffsetKey(group_id, *partition)),

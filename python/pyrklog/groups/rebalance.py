@@ -1,4 +1,4 @@
-"""From one generation to the next: which members the group waits for, and how long."""
+"""From one generation to the next: whom the group waits for, and how long."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyrklog.groups.transition import Transition
 from pyrklog.plane.internal_log import AppendResult
 
 RETRY_DELAY_MIN_MS = 1_000
-"""Shortest wait before the group looks again while no member has joined."""
+"""Shortest wait before the next look while no member has joined."""
 
 
 def loaded(transition: Transition) -> None:
-    """The group serves: its members' sessions begin."""
+    """Starts the members' sessions."""
     group = transition.group
     for member in group.members.values():
         transition.refresh_session(member)
@@ -27,7 +27,7 @@ def loaded(transition: Transition) -> None:
 
 
 def prepare_if_possible(transition: Transition, reason: str) -> None:
-    """Begins a rebalance unless one has begun."""
+    """Starts a rebalance unless one runs."""
     if GroupState.PREPARING in TRANSITIONS[transition.group.state]:
         prepare(transition, reason)
 
@@ -35,8 +35,8 @@ def prepare_if_possible(transition: Transition, reason: str) -> None:
 def prepare(transition: Transition, reason: str) -> None:
     """Asks everybody to join again.
 
-    An empty group waits ``group.initial.rebalance.delay.ms`` for more members. Any other group
-    waits until all members have joined, at most the longest of their rebalance timeouts.
+    An empty group waits ``group.initial.rebalance.delay.ms`` for more members, others until all
+    members have joined, at most the longest rebalance timeout.
     """
     group = transition.group
     was_empty = group.state is GroupState.EMPTY
@@ -97,7 +97,7 @@ def _complete(transition: Transition) -> None:
             transition.remove_member(member)
             transition.notice("group_member_late", member=member.member_id)
     if len(group.members) and not group.members.elect_joined_leader():
-        # Only static members are left, and none has joined: they will, or their sessions end.
+        # Only static members are left, none has joined: they will, or their sessions end.
         transition.notice("group_rebalance_without_members", "warning", members=len(group.members))
         timeout_ms = group.members.rebalance_timeout_ms
         transition.set_timer(Timer.REBALANCE, max(timeout_ms, RETRY_DELAY_MIN_MS))
@@ -118,14 +118,14 @@ def _complete(transition: Transition) -> None:
 
 
 def _empty_generation_written(transition: Transition, result: AppendResult) -> None:
-    # Without that record the previous generation comes back at the next load, and its members'
-    # sessions end: nothing is lost.
+    # Without that record the previous generation comes back at the next load, and its sessions end:
+    # nothing is lost.
     if result.error is not ErrorCode.NONE:
         transition.notice("group_not_written", "warning", error=result.error.name)
 
 
 def current_generation(transition: Transition, member: Member) -> JoinResult:
-    """The answer to a member's JoinGroup; the leader gets the list of members."""
+    """The answer to a member's JoinGroup; the leader gets the members."""
     group = transition.group
     leads = group.members.is_leader(member.member_id)
     return JoinResult(

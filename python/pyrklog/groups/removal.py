@@ -1,4 +1,4 @@
-"""How groups and their offsets go: deleted, expired, or coordinated by another broker."""
+"""Deletes or expires groups and offsets, or hands groups to another broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from pyrklog.groups.subscription import CONSUMER
 from pyrklog.groups.transition import Transition
 from pyrklog.plane.internal_log import AppendResult, NewRecord
 
-# --- groups --------------------------------------------------------------------------------------
-
 
 def delete(transition: Transition, token: int) -> None:
     """DeleteGroups: only a group without members (KIP-229).
 
-    Departure from Kafka, which answers before the tombstones are written: here the answer waits for
-    them, so that a deleted group stays deleted whatever happens next.
+    Departure from Kafka: the answer waits for the tombstones, so that a deleted group stays
+    deleted.
     """
     group = transition.group
     if group.state is GroupState.DEAD:
@@ -45,7 +43,7 @@ def delete(transition: Transition, token: int) -> None:
 
 
 def unload(transition: Transition) -> None:
-    """Another broker coordinates the group: clients that wait look for it."""
+    """Waiting clients look for the new coordinator."""
     group = transition.group
     if group.state is GroupState.DEAD:
         return
@@ -56,7 +54,7 @@ def unload(transition: Transition) -> None:
 
 
 def _end_if_unused(transition: Transition) -> None:
-    """Removes a group without members and offsets, unless a client is about to join it."""
+    """Removes a group without members, offsets and pending ids."""
     group = transition.group
     if group.is_unused:
         tombstone = _own_tombstone(transition)
@@ -85,16 +83,12 @@ def _die(transition: Transition) -> None:
     group.move_to(GroupState.DEAD, transition.now_ms)
 
 
-# --- offsets -------------------------------------------------------------------------------------
-
-
 def delete_offsets(
     transition: Transition, partitions: Sequence[TopicPartition], token: int
 ) -> None:
-    """OffsetDelete: an administrator removes offsets of topics that no member reads (KIP-496). A
-    group that holds nothing then ends.
+    """OffsetDelete of topics that no member reads (KIP-496). A group without anything left ends.
 
-    Departure from Kafka, which answers before the tombstones are written: here the answer waits.
+    Departure from Kafka: the answer waits for the tombstones.
     """
     _delete_offsets(transition, partitions, token)
     _end_if_unused(transition)
@@ -130,18 +124,18 @@ def _delete_offsets(
 
 
 def forget_deleted(transition: Transition, deleted: Deleted) -> None:
-    """Partitions are gone: removes their offsets, then the group if it is not used."""
+    """Removes the offsets of deleted partitions, then the group if unused."""
     if transition.group.state is not GroupState.DEAD:
         _write_tombstones(transition, transition.group.offsets.remove_deleted(deleted))
     _end_if_unused(transition)
 
 
 def expire(transition: Transition) -> None:
-    """Removes offsets whose retention time is over (KIP-211), then the group if it is not used.
+    """Removes offsets after their retention (KIP-211), then the group if unused.
 
-    The time counts since the group became empty; since the commit for consumers without a group,
-    and in a stable group of consumers for topics that they no longer read. Offsets with a pending
-    commit stay, and a group that rebalances keeps everything.
+    The retention counts since the group became empty; since the commit for consumers without a
+    group, and in a stable group of consumers for topics that they no longer read. Pending offsets
+    stay, and a rebalancing group keeps everything.
     """
     group = transition.group
     retention_ms = group.settings.retention_ms
@@ -166,7 +160,7 @@ def expire(transition: Transition) -> None:
 
 
 def _write_tombstones(transition: Transition, partitions: Sequence[TopicPartition]) -> None:
-    """Nobody waits for these: an offset whose tombstone is lost expires again after a load."""
+    """Without a wait: an offset whose tombstone is lost expires again after a load."""
     if partitions:
         tombstones = persistence.offset_tombstones(transition.group.group_id, partitions)
         transition.append(tombstones, _tombstones_written)

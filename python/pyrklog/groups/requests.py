@@ -1,8 +1,7 @@
-"""The requests of handlers as events of groups; questions go to :attr:`GroupRequests.manager`.
+"""Handlers' requests as events of groups; questions go to :attr:`GroupRequests.manager`.
 
-Requests and results are those of :mod:`.messages`. A request that returns a ``Pending`` has been
-acted on when the call returns, in the order of the calls; only its answer may wait, for other
-members or for replication.
+Requests and results are in :mod:`.messages`. A request with a ``Pending`` has been acted on when
+the call returns, in call order; only its answer may wait, for other members or replication.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from pyrklog.groups.messages import (
 )
 
 NO_TOKEN = 0
-"""The token of a request whose answer is among the effects of its event."""
+"""For a request answered among its event's effects."""
 
 
 def not_served(group_id: str) -> ApiError:
@@ -50,11 +49,9 @@ class GroupRequests(ABC):
         self._wall_ms = wall_ms
         self._fresh_id = fresh_id
 
-    # --- what the driver does --------------------------------------------------------------------
-
     @abstractmethod
     def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
-        """Runs an event with a fresh token, whose reply answers what is returned.
+        """Runs an event with a fresh token; its reply answers the returned ``Pending``.
 
         Raises COORDINATOR_NOT_AVAILABLE if the event fails, which sets the group aside.
         """
@@ -65,7 +62,7 @@ class GroupRequests(ABC):
 
     @abstractmethod
     def _set_aside(self, group_id: str, error: Exception) -> None:
-        """Stops serving a group whose rules have failed; all others go on."""
+        """Stops serving a group whose rules have failed."""
 
     @abstractmethod
     def _is_forgetting(self) -> bool:
@@ -73,12 +70,10 @@ class GroupRequests(ABC):
 
     @abstractmethod
     def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
-        """Whether some of these partitions bear the names of such deleted ones."""
-
-    # --- members ---------------------------------------------------------------------------------
+        """Whether some of these partitions have the names of such deleted ones."""
 
     def join(self, request: JoinRequest) -> Pending[JoinResult]:
-        """JoinGroup; fills in ``request.fresh_id``."""
+        """Fills in ``request.fresh_id``."""
         request = request._replace(fresh_id=self._fresh_id())
         return self._begin(
             request.group_id, lambda token: self.manager.join(request, token, self._wall_ms())
@@ -109,10 +104,8 @@ class GroupRequests(ABC):
             group_id, lambda token: self.manager.leave(group_id, members, token, self._wall_ms())
         )
 
-    # --- offsets ---------------------------------------------------------------------------------
-
     def commit(self, request: CommitRequest) -> Pending[CommitResult]:
-        """OffsetCommit, for partitions that exist."""
+        """OffsetCommit, for existing partitions."""
         if self._waits_to_be_forgotten(request.offsets):
             # These offsets would be removed as well. Clients retry after this code.
             refused: Pending[CommitResult] = Pending(lambda: None)
@@ -125,7 +118,7 @@ class GroupRequests(ABC):
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
         """OffsetCommit of a member of the current generation; the data plane answers it. False for
-        any other commit: :meth:`commit` takes those."""
+        others: call :meth:`commit`."""
         machine = self.manager.groups.get(commit.group_id)
         if machine is None or self._is_forgetting():
             return False
@@ -139,7 +132,7 @@ class GroupRequests(ABC):
         return effects is not None
 
     def now_ms(self) -> int:
-        """The wall clock that commits are stamped with."""
+        """The wall clock of commits."""
         return self._wall_ms()
 
     async def delete_offsets(
@@ -150,8 +143,6 @@ class GroupRequests(ABC):
             lambda token: self.manager.delete_offsets(group_id, partitions, token, self._wall_ms()),
         )
         return await pending.wait()
-
-    # --- administration --------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         pending: Pending[ErrorCode] = self._begin(

@@ -12,7 +12,7 @@ from pyrklog.groups.transition import Transition
 
 
 def heartbeat(transition: Transition, request: MemberHeartbeat, token: int) -> None:
-    """A member lives; the answer says whether it must join again."""
+    """The answer tells whether the member must join again."""
     group = transition.group
     if group.state is GroupState.DEAD:
         transition.reply(token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -60,13 +60,13 @@ def _leave_one(transition: Transition, leaving: LeavingMember) -> ErrorCode:
 
 
 def session_over(transition: Transition, member_id: str) -> None:
-    """A member has been silent for too long, unless the group lets it wait."""
+    """Removes a silent member, unless the group lets it wait."""
     member = transition.group.members.get(member_id)
     if member is None:
         return
     waits = member.awaiting_join is not None or member.awaiting_sync is not None
     if waits and not member.is_new:
-        return  # the answer starts its session anew
+        return  # the answer restarts its session
     transition.remove_member(member)
     transition.notice("group_member_expired", member=member_id)
     rebalance.member_removed(transition, f"session of member {member_id} expired")

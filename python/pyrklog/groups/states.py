@@ -1,4 +1,4 @@
-"""The states of a group and the transitions between them."""
+"""The states of a group and their transitions."""
 
 from collections.abc import Mapping
 from enum import Enum

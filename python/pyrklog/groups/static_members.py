@@ -1,4 +1,4 @@
-"""A static member comes back without a member id, but with a known instance id (KIP-345)."""
+"""A static member returns without a member id, but with a known instance id (KIP-345)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def replace(
 ) -> None:
     """Gives the member a new id and fences the old one.
 
-    A stable group whose protocol stays the same does not rebalance: the member gets its old
-    assignment once its new id has been written.
+    A stable group with the same protocol does not rebalance: the member gets its old assignment
+    once its new id has been written.
     """
     group = transition.group
     old_leader = group.members.leader
@@ -93,7 +93,7 @@ def _undo(
     before: tuple[tuple[tuple[str, bytes], ...], int, int],
     error: ErrorCode,
 ) -> None:
-    """The new id could not be written: the member has its old one again."""
+    """The new id could not be written: restores the old one."""
     group = transition.group
     transition.notice("group_not_written", "warning", error=error.name, member=member.member_id)
     result = rebalance.current_generation(transition, member)._replace(

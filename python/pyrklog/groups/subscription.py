@@ -1,4 +1,4 @@
-"""The topics that a consumer's metadata subscribes to.
+"""The topics of a consumer's subscription.
 
 Metadata of the protocol type "consumer" begins, in every version, with an int16 (the version) and
 an array of strings (the topics): ``Subscription`` of the consumer protocol.
@@ -18,7 +18,7 @@ _read_string = string_reader(flexible=False, nullable=False)
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics; None if the bytes are no subscription, or one to too many."""
+    """None if the bytes are no subscription, or have too many topics."""
     if len(metadata) < _PREFIX_BYTES:
         return None
     version = int.from_bytes(metadata[:2], "big", signed=True)
@@ -38,7 +38,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def all_subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all members; None if one cannot be read, or the topics are too many."""
+    """The topics of all members; None if one is unreadable, or they are too many."""
     found: set[str] = set()
     seen: set[bytes] = set()
     for one in metadata:

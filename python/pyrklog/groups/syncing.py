@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, and each member gets its part."""
+"""SyncGroup: the leader's assignment, and each member's part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrklog.plane.internal_log import AppendResult
 
 
 def sync(transition: Transition, request: SyncRequest, token: int) -> None:
-    """A member asks for its assignment, and waits until the leader's has been written."""
+    """The member waits until the leader's assignment has been written."""
     group = transition.group
     error = _check(group, request)
     if error is not ErrorCode.NONE:
@@ -56,8 +56,8 @@ def _synced(transition: Transition, member_id: str) -> None:
 
 def _take_assignment(transition: Transition, request: SyncRequest) -> None:
     group = transition.group
-    # Departure from Kafka, which writes an assignment that comes twice: members would have the
-    # first one and the log, after a failover, the second.
+    # Departure from Kafka, which writes a repeated assignment: members would have the first one and
+    # the log, after a failover, the second.
     group.assigned_generation = group.generation
     assignments = {m: request.assignments.get(m, b"") for m in group.members}
     missing = len(assignments.keys() - request.assignments.keys())

@@ -1,7 +1,7 @@
-"""Deadlines, most of them put off again and again.
+"""Deadlines, most of them postponed repeatedly.
 
-A heartbeat puts off its member's deadline. A later deadline for a known key therefore only changes
-a number; the heap is corrected when the old entry comes up.
+A heartbeat postpones its member's deadline. A later deadline of a known key only changes a number;
+the heap is corrected when the old entry comes up.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 STALE_ENTRIES_MIN = 64
-"""So many stale entries are kept for any number of timers."""
+"""Stale entries kept for any number of timers."""
 
 
 class TimerQueue(Generic[Key]):
-    """Timers by key; all times have one unit, of the caller's choice."""
+    """Timers by key, in one unit of the caller's choice."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Key, float] = {}
@@ -43,7 +43,7 @@ class TimerQueue(Generic[Key]):
 
     def cancel(self, key: Key) -> None:
         if self._deadlines.pop(key, None) is not None:
-            # Its entry in the heap is passed over later.
+            # Its heap entry is skipped later.
             self._shrink()
 
     def next_deadline(self) -> float | None:
@@ -52,7 +52,7 @@ class TimerQueue(Generic[Key]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Key | None:
-        """The earliest timer that has ended, if any."""
+        """The earliest ended timer, if any."""
         while True:
             self._drop_stale()
             if not self._heap or self._heap[0][0] > now:
@@ -72,7 +72,7 @@ class TimerQueue(Generic[Key]):
         self._shrink()
 
     def _drop_stale(self) -> None:
-        """Removes entries at the top whose timer is gone or has an earlier entry."""
+        """Removes top entries whose timer is gone or has an earlier entry."""
         while self._heap:
             at, _, key = self._heap[0]
             if key in self._deadlines and self._queued.get(key) == at:

@@ -1,4 +1,4 @@
-"""One event: the group that it happens to, the time, and the effects so far."""
+"""One event: its group, the time, and the effects so far."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Transition:
     __slots__ = ("appends", "effects", "group", "now_ms")
 
     def __init__(self, group: Group, appends: dict[int, AppendDone], now_ms: int) -> None:
-        """``appends``: what follows when the append of a ticket is over."""
+        """``appends``: the next step after the append of a ticket."""
         self.group = group
         self.appends = appends
         self.now_ms = now_ms
@@ -42,7 +42,7 @@ class Transition:
         self.effects.append(Reply(token, result))
 
     def set_timer(self, timer: Timer, delay_ms: int, member_id: str = GROUP_ITSELF) -> None:
-        """Starts a timer, or starts it anew; a negative delay counts as 0."""
+        """Starts or restarts a timer; a negative delay counts as 0."""
         self.effects.append(SetTimer(timer, member_id, max(0, delay_ms)))
 
     def cancel_timer(self, timer: Timer, member_id: str = GROUP_ITSELF) -> None:
@@ -57,42 +57,39 @@ class Transition:
         done: AppendDone,
         producer: Producer | None = None,
     ) -> int:
-        """Writes records and returns a ticket; ``done`` is called once the append has succeeded or
-        failed."""
+        """Writes records and returns a ticket; ``done`` runs after success or failure."""
         ticket = self.group.take_ticket()
         self.appends[ticket] = done
         self.effects.append(Append(ticket, records, producer))
         return ticket
 
     def append_commit(self, commit: OffsetCommit) -> bool:
-        """Hands a commit to the data plane, which answers it. False, without any effect, if the
-        data plane cannot take it."""
+        """Hands a commit to the data plane, which answers it. False, without effects, if the data
+        plane cannot take it."""
         if not self.group.offsets.stage_commit(self.group.take_ticket(), commit):
             return False
         self.effects.append(AppendCommit(commit))
         return True
-
-    # --- members ---------------------------------------------------------------------------------
 
     def refresh_session(self, member: Member) -> None:
         delay_ms = max(0, member.session_timeout_ms)
         self.effects.append(SetTimer(Timer.SESSION, member.member_id, delay_ms))
 
     def park_join(self, member: Member, token: int) -> None:
-        """Lets the member's JoinGroup wait, and answers the one that waited before: its client has
-        gone, or asked twice."""
+        """Parks the member's JoinGroup; answers the one before: its client has gone, or asked
+        twice."""
         replaced = self.group.members.park_join(member, token)
         if replaced is not None:
             self.reply(replaced, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
     def park_sync(self, member: Member, token: int) -> None:
-        """Lets the member's SyncGroup wait; see :meth:`park_join`."""
+        """Parks the member's SyncGroup; see :meth:`park_join`."""
         replaced = self.group.members.park_sync(member, token)
         if replaced is not None:
             self.reply(replaced, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def answer_join(self, member: Member, result: JoinResult) -> bool:
-        """Answers the member's parked JoinGroup, if there is one."""
+        """Answers the member's parked JoinGroup, if any."""
         token = self.group.members.take_join(member)
         if token is not None:
             self.reply(token, result)
@@ -105,8 +102,7 @@ class Transition:
         return token is not None
 
     def remove_member(self, member: Member) -> None:
-        """Takes a member out. Its parked requests get UNKNOWN_MEMBER_ID, so that a client that
-        still lives joins afresh."""
+        """Answers parked requests with UNKNOWN_MEMBER_ID, so that a live client joins afresh."""
         self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER_ID))
         self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.group.members.remove(member)

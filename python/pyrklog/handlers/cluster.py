@@ -26,13 +26,13 @@ CLUSTER_OPERATIONS = sum(
         IDEMPOTENT_WRITE,
     )
 )
-"""All operations on the cluster, as bits (KIP-430). Without rules, everyone may do all of them."""
+"""All operations on the cluster, as bits (KIP-430); without ACLs, everyone may do all."""
 
 
 async def describe_cluster(
     context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The live brokers, each with its endpoint of the listener that was asked."""
+    """Brokers have their endpoints of the listener that was asked."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         raise _wrong_endpoint(request.endpoint_type)
     cluster = context.service.describe_cluster(context.session.listener)
@@ -46,13 +46,6 @@ async def describe_cluster(
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
     )
-
-
-def describe_cluster_error(
-    _request: DescribeClusterRequest, code: ErrorCode, message: str | None
-) -> DescribeClusterResponse:
-    """No description, and why."""
-    return DescribeClusterResponse(error_code=code, error_message=message)
 
 
 def _wrong_endpoint(endpoint_type: int) -> ApiError:

@@ -28,16 +28,16 @@ from pyrklog.protocol.errors import ApiError, ErrorCode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 RESOURCE_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
-"""All types of Kafka 3.9; which of them exist here is the control plane's to say."""
+"""All types of Kafka 3.9; the control plane knows those that exist here."""
 
 
 async def describe_configs(
     context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Options of topics and brokers. Both null and an empty list of names ask for all of them. A
-    resource that is given several times is described once, with all that is asked of it.
+    """Options of topics and brokers. Null and empty lists of names mean all. A resource given
+    several times is described once, with all names asked.
 
-    A resource type that the protocol does not know fails the whole request, as in Kafka.
+    As in Kafka, a resource type that the protocol lacks fails the whole request.
     """
     for one in request.resources:
         if one.resource_type not in RESOURCE_TYPES:
@@ -53,7 +53,7 @@ async def describe_configs(
 
 
 def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, Set[str] | None]:
-    """Resources and the names of their options; None: all."""
+    """Resources and option names; None: all."""
     wanted: dict[ConfigResource, dict[str, None] | None] = {}
     for one in request.resources:
         resource = ConfigResource(one.resource_type, one.resource_name)
@@ -68,7 +68,6 @@ def _wanted(request: DescribeConfigsRequest) -> dict[ConfigResource, Set[str] | 
 def describe_configs_error(
     request: DescribeConfigsRequest, code: ErrorCode, message: str | None
 ) -> DescribeConfigsResponse:
-    """Each resource failed with ``code``."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(code, message, resource.type, resource.name)
@@ -130,12 +129,11 @@ async def incremental_alter_configs(
 def incremental_alter_configs_error(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
 ) -> AlterConfigsResponse:
-    """Each resource failed with ``code``."""
     return _all_failed(request.resources, code, message)
 
 
 async def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replaces all options of each resource: those not named go back to their defaults."""
+    """Replaces all options of each resource: those not named are reset."""
     repeating = [one for one in request.resources if _repeats(one.configs)]
     accepted = [one for one in request.resources if not _repeats(one.configs)]
     altered = await context.service.alter_configs(
@@ -158,7 +156,6 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Alter
 def alter_configs_error(
     request: AlterConfigsRequest, code: ErrorCode, message: str | None
 ) -> AlterConfigsResponse:
-    """Each resource failed with ``code``."""
     return _all_failed(request.resources, code, message)
 
 

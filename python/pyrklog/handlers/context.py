@@ -1,5 +1,3 @@
-"""What a handler is given beside the request."""
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -17,24 +15,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings of one request."""
-
     service: ClusterService
     groups: "GroupCoordinator"
     control_requests: BrokerChannel
     """Takes the controller's requests."""
     controller: ControllerAdmin
-    """What this broker is asked as the controller."""
+    """Serves requests to the controller."""
     session: Session
     api_version: int
     elements_max: int
-    """What an answer may consist of where nobody names it in the request."""
+    """Most elements of an answer to a request that does not name them."""
     large_answers: trio.Lock
     """Held while a large answer is made: one at a time."""
 
 
 STEP_ITEMS = 1_000
-"""What of a request is looked at before others have their turn: some milliseconds."""
+"""Items of a request handled before a checkpoint: some milliseconds."""
 
 Answer = TypeVar("Answer", covariant=True)
 Result = TypeVar("Result")
@@ -42,18 +38,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[Answer]):
-    """The answer to a request that is not there yet."""
+    """A deferred answer."""
 
     wait: Callable[[], Awaitable[Answer]]
     """To be called once."""
     waits: bool
-    """Whether it is known to wait for something: the request has been acted on."""
+    """Whether it waits for an event, since the request has been acted on."""
     is_large: bool = False
-    """It takes long to encode: that is done beside the loop."""
+    """Encoding takes long: a thread does it."""
 
 
 async def step(count: int) -> None:
-    """Lets others have their turn after each thousand items of a request."""
+    """A checkpoint after each thousand items of a request."""
     if count % STEP_ITEMS == 0:
         await trio.lowlevel.checkpoint()
 
@@ -61,7 +57,7 @@ async def step(count: int) -> None:
 def now_or_later(
     pending: Pending[Result], convert: Callable[[Result], Answer]
 ) -> Answer | Later[Answer]:
-    """The answer that ``convert`` makes of a result which may still have to come."""
+    """The answer that ``convert`` makes of the result, deferred if the result is pending."""
     if pending.result is not None:
         return convert(pending.result)
 

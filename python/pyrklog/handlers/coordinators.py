@@ -1,6 +1,6 @@
-"""FindCoordinator: where a group's coordinator is.
+"""FindCoordinator for groups.
 
-Transactions have none yet; the code that says so is one that no client tries again.
+Transactions have no coordinator yet; clients do not retry their error code.
 """
 
 from pyrklog.handlers.context import Context, step
@@ -15,13 +15,13 @@ from pyrklog.protocol.coordinators import (
 from pyrklog.protocol.errors import ApiError, ErrorCode
 
 SEVERAL_KEYS_SINCE = 4
-"""First version that asks for several keys (KIP-699)."""
+"""First version with several keys (KIP-699)."""
 
 
 async def find_coordinator(
     context: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """One answer a key; before version 4 the one answer is the response itself."""
+    """One answer a key; before version 4 the response is the one answer."""
     if request.key_type == KEY_TRANSACTION:
         keys = request.coordinator_keys or [request.key]
         raise refusal(context, keys[0])
@@ -55,7 +55,6 @@ async def _find(context: Context, group_id: str) -> Coordinator:
 def find_coordinator_error(
     request: FindCoordinatorRequest, code: ErrorCode, message: str | None
 ) -> FindCoordinatorResponse:
-    """The same code for each key."""
     return FindCoordinatorResponse(
         error_code=code,
         error_message=message,

@@ -1,8 +1,7 @@
-"""How many decoded requests there may be at a time.
+"""Limits the memory of decoded requests.
 
-A request takes some thirty times its bytes once it is decoded. Those of the control plane that are
-worked on by tasks are decoded in turn, by the task, and together they are as large as this allows;
-the others wait as the bytes that they came as.
+A decoded request takes some thirty times its bytes. Control-plane requests that tasks handle are
+decoded by their task, one after the other, within a common limit; others wait undecoded.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ Result = TypeVar("Result")
 EXPANSION = 32
 """Bytes of memory for each byte of a body, at worst: an array of two-letter names."""
 SMALL_BYTES = 1024
-"""Bodies up to here are decoded at once and not counted."""
+"""Smaller bodies are decoded at once and not counted."""
 MEMORY_SHARE = 64
 ROOM_SECONDS = 20.0
-"""How long a request waits for its turn; then there is no answer, and its connection is closed."""
+"""Longest wait of a request for memory; then its connection is closed without an answer."""
 DECODED_MAX_BYTES = 50 << 20
-"""What is decoded at a time of clients, and of brokers, takes a share of the machine's memory, up
-to this much (isolation.md)."""
+"""Most memory of clients' decoded requests, and of brokers'; a share of the machine's memory if
+that is less (isolation.md)."""
 
 
 class Decoding:
@@ -38,14 +37,14 @@ class Decoding:
     async def decode(
         self, body_bytes: int, decode: Callable[[], Result]
     ) -> tuple[Result, int] | None:
-        """What ``decode`` returns, in the order of the calls, when there is room; and its size for
-        :meth:`give_back`, in bytes. None when there was no room for so long. Raises what ``decode``
-        does."""
+        """Calls ``decode`` once there is room, in the order of the calls. Returns its result and
+        the size in bytes for :meth:`give_back`, or None without room for too long. Raises what
+        ``decode`` raises."""
         if body_bytes <= SMALL_BYTES:
             return decode(), 0
         size = min(body_bytes * EXPANSION, self._max_bytes)
         with trio.move_on_after(ROOM_SECONDS):
-            # To take the lock lets the loop turn to others, between any two of these.
+            # Taking the lock is a checkpoint between any two of these.
             async with self._turn:
                 while self._held_bytes + size > self._max_bytes:
                     self._given_back = trio.Event()
@@ -56,6 +55,6 @@ class Decoding:
         return None
 
     def give_back(self, size: int) -> None:
-        """A decoded request is gone."""
+        """The decoded request is freed."""
         self._held_bytes -= size
         self._given_back.set()

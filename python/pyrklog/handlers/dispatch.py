@@ -19,6 +19,7 @@ from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.plane.dataplane import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.fields import Message
 from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import ROWS, find_api
 
@@ -30,41 +31,40 @@ HandlerNow = Callable[[Context, Any], Any]
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 
 LARGE_BYTES = 16 << 10
-"""Bodies beyond that name thousands of elements: they are decoded in turn, and their answers are
-encoded beside the loop."""
+"""Larger bodies name thousands of elements: they are decoded in turn, and a thread encodes their
+answers."""
 IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
-"""Of what is acted on at once, the requests that name many elements: OffsetCommit, OffsetFetch and
-LeaveGroup. (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
+"""Requests handled at once that may name many elements: OffsetCommit, OffsetFetch, LeaveGroup.
+(JoinGroup and SyncGroup are large by the bytes of single elements.)"""
 BETWEEN_BROKERS = frozenset(("inter_broker", "to_controller"))
-"""Modules of what brokers ask each other; those who ask have time-outs of their own."""
+"""Modules of requests between brokers; their senders have time-outs of their own."""
 GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
 ELEMENTS_MAX, ELEMENTS_MIN = 400_000, 10_000
 ELEMENT_BYTES = 4096
 """A client's request may name one element for so much memory of the machine, within bounds."""
 WHOLE_PLANS = frozenset((45,))
 PLAN_FACTOR = 4
-"""Kafka's tool sends a plan for all partitions at once, with every broker id an element."""
+"""Kafka's tool sends a plan for all partitions at once; each broker id is an element."""
 CONTROL_ELEMENTS_MAX = 8 * ELEMENTS_MAX
 """A controller may name all replicas of a cluster at once; no valid request of 16 MiB names more.
 With less memory the bound is that of plans."""
 LIMIT_SECONDS = 20.0
-"""How long an answer may take; shorter than the clients' request time-outs."""
+"""Longest time of an answer; shorter than clients' request time-outs."""
 LIMIT_LEAST_SECONDS = 5.0
 LIMIT_MOST_SECONDS = 600.0
 LIMIT_GRACE_SECONDS = 2.0
-"""The same for requests that bring a time-out, which is how long they wait for the replicas; the
-metadata store is asked before."""
+"""The same for requests with a time-out, which covers the wait for replicas; the metadata store is
+asked before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """Codec, handler and error answer of one API.
 
-    ``handler`` is a coroutine. ``handler_now``, in place of it, is for what is acted on at once, in
-    the order of the requests: a function ``name_now`` that returns the answer, or a :class:`Later`.
-    It spares a task, which for a heartbeat costs more than the answer. ``late`` is the code of an
-    answer that could not be waited for, ``expired`` that of one whose session with the metadata
-    store has ended: clients try both again.
+    ``handler`` is a coroutine. ``handler_now`` replaces it for requests handled at once, in their
+    order: a function ``name_now`` that returns the answer or a :class:`Later`. It saves a task,
+    which costs more than a heartbeat's answer. ``late`` is the code after the time limit,
+    ``expired`` the code after the end of the metadata store's session: clients retry both.
     """
 
     api: Api[Any, Any]
@@ -76,7 +76,7 @@ class Route:
     is_between_brokers: bool
 
     def limit_seconds(self, decoded: Any) -> float | None:
-        """How long the answer to this request may take; None = as long as it takes."""
+        """Longest time of this answer; None = unlimited."""
         if self.is_between_brokers:
             return None
         timeout_ms: int | None = getattr(decoded, "timeout_ms", None)
@@ -87,7 +87,6 @@ class Route:
 
 
 def load_route(api_key: int) -> Route:
-    """Imports what serves this API; ``KeyError`` where Python does not."""
     module_name, name = ROWS[api_key]
     name = name.lower()
     module = import_module(f"pyrklog.handlers.{module_name}")
@@ -96,13 +95,14 @@ def load_route(api_key: int) -> Route:
     if is_of_groups:
         late = expired = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif module_name == "producer_ids":
-        # Java producers up to 3.2 end at any other code (KAFKA-14417).
+        # Java producers up to 3.2 stop at any other code (KAFKA-14417).
         late = expired = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     handler_now = getattr(module, f"{name}_now", None)
     handler = None if handler_now else getattr(module, name)
-    error_answer = getattr(module, f"{name}_error")
+    api = find_api(api_key)
+    error_answer = getattr(module, f"{name}_error", None) or partial(_error_alone, api.response)
     return Route(
-        find_api(api_key),
+        api,
         handler,
         handler_now,
         error_answer,
@@ -112,9 +112,17 @@ def load_route(api_key: int) -> Route:
     )
 
 
-class Handlers:
-    """Answers requests; modules are imported at the first request that needs them."""
+def _error_alone(
+    response: Callable[..., Message], _request: Any, code: ErrorCode, message: str | None
+) -> Message:
+    """The error answer of APIs whose response has a code of its own, perhaps with a message."""
+    answer = response(error_code=code)
+    if hasattr(answer, "error_message"):
+        answer.error_message = message
+    return answer
 
+
+class Handlers:
     def __init__(
         self,
         service: ClusterService,
@@ -125,8 +133,8 @@ class Handlers:
         control_elements_max: int = CONTROL_ELEMENTS_MAX,
         decoded_max_bytes: int = DECODED_MAX_BYTES,
     ) -> None:
-        """``elements_max``: what a client's request may name in all its arrays together;
-        ``control_elements_max``: another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
+        """``elements_max``: limit over all arrays of a client's request; ``control_elements_max``:
+        of another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
         self._decoding = Decoding(decoded_max_bytes)
         self._control_decoding = Decoding(decoded_max_bytes)
         self._elements_max = elements_max
@@ -140,17 +148,16 @@ class Handlers:
 
     async def handle(self, request: Request) -> bytes | None:
         """The body of the answer; None where Python does not serve the API, or had no room to
-        decode the request.
+        decode.
 
-        Raises :class:`DecodeError` for a body that is not what its header says: the caller then
-        closes the connection.
+        Raises :class:`DecodeError` for a malformed body: the caller closes the connection.
         """
         begun = self.begin(request)
         return await begun.wait() if isinstance(begun, Later) else begun
 
     def begin(self, request: Request) -> bytes | Later[bytes | None] | None:
-        """Acts on a request as far as nothing has to be waited for: the body of its answer, or what
-        is left to do. None where Python does not serve the API. Raises what :meth:`handle` does."""
+        """Acts on a request up to its first wait. Returns the answer's body or the deferred rest;
+        None where Python does not serve the API. Raises as :meth:`handle`."""
         route = self._route(request.api_key)
         if route is None:
             return None
@@ -189,7 +196,6 @@ class Handlers:
         return route.api.encode_response(late, context.api_version)
 
     def heartbeat(self, heartbeat: Heartbeat) -> ErrorCode:
-        """The coordinator's code for a heartbeat that is decoded already."""
         return self._groups.heartbeat(
             MemberHeartbeat(
                 heartbeat.group_id,
@@ -200,8 +206,8 @@ class Handlers:
         )
 
     def commit_as_member(self, commit: OffsetCommit) -> bool:
-        """Whether the coordinator has taken the commit, which the data plane then answers; False:
-        :meth:`begin` is to be asked."""
+        """Whether the coordinator has taken the commit; the data plane then answers it. If False,
+        call :meth:`begin`."""
         return self._groups.commit_as_member(commit)
 
     def _context(self, request: Request) -> Context:
@@ -217,8 +223,8 @@ class Handlers:
         )
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
-        """The answer in which everything asked for failed with ``code``; None where there is no
-        such answer (an API that Python does not serve, a body that cannot be read)."""
+        """The answer in which every part failed with ``code``; None for an API that Python does not
+        serve, or a malformed body."""
         route = self._route(request.api_key)
         if route is None:
             return None
@@ -230,7 +236,6 @@ class Handlers:
         return route.api.encode_response(response, request.api_version)
 
     def late_reply(self, request: Request) -> bytes | None:
-        """The answer to a request whose result cannot be waited for; None as above."""
         route = self._route(request.api_key)
         return None if route is None else self.error_reply(request, route.late)
 
@@ -258,7 +263,6 @@ def build_handlers(
     controller: ControllerAdmin,
     memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
 ) -> Handlers:
-    """The handlers of a broker whose control plane these are, and which has so much memory."""
     affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
     elements_max = min(ELEMENTS_MAX, affordable)
     control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)
@@ -300,6 +304,6 @@ async def _answer(route: Route, context: Context, decoded: Any, *, is_large: boo
     except ApiError as error:
         response = route.error_answer(decoded, error.code, error.message)
     except SessionExpiredError:
-        # Whether a write has happened is not known: whoever asks again finds out.
+        # The write may have happened; a retry finds out.
         response = route.error_answer(decoded, route.expired, STORE_AWAY)
     return await _encode(route, context, response, is_large=is_large)

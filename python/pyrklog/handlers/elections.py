@@ -1,5 +1,3 @@
-"""ElectLeaders: answered by the controller only."""
-
 from collections.abc import Mapping
 
 from pyrklog.cluster.requests import ElectionKind, Refusal, TopicPartition
@@ -14,9 +12,9 @@ from pyrklog.protocol.errors import ApiError, ErrorCode
 
 
 async def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Preferred or unclean elections; done when this broker tells clients of the new leaders.
+    """Preferred or unclean elections; done when this broker shows clients the new leaders.
 
-    Where all partitions are asked for, those with the right leader are left out, as in Kafka.
+    If all partitions are asked, those with the right leader are left out, as in Kafka.
     """
     try:
         kind = ElectionKind(request.election_type)
@@ -34,7 +32,7 @@ async def elect_leaders(context: Context, request: ElectLeadersRequest) -> Elect
                 for index in range(topic.partition_count)
             ]
         refused = Refusal(ErrorCode.NOT_CONTROLLER)
-        # As in Kafka, of each partition only: Java's client gives all up at an error of the whole.
+        # As in Kafka, on each partition only: Java's client gives up at a top-level error.
         return _response(dict.fromkeys(keys, refused))
     leaders = {key: one.leader for key, one in results.items() if not one.refusal.error}
     late = await context.service.wait_for_leaders(leaders, timeout_ms=request.timeout_ms)
@@ -49,7 +47,7 @@ async def elect_leaders(context: Context, request: ElectLeadersRequest) -> Elect
 def elect_leaders_error(
     request: ElectLeadersRequest, code: ErrorCode, message: str | None
 ) -> ElectLeadersResponse:
-    """Each partition failed with ``code``, which older versions cannot say of the whole."""
+    """Older versions have no top-level code."""
     return _response(dict.fromkeys(_keys(request) or [], Refusal(code, message)), code)
 
 

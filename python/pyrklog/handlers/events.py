@@ -1,5 +1,3 @@
-"""What this broker does with the plane's events."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 Event = TypeVar("Event")
 
 LATE_REPLY_MAX_BYTES = 16 << 10
-"""Where there is no memory for more that wait, a larger request is not decoded for an answer that
-says so: its connection is closed."""
+"""Without memory for more waiting requests, a larger request is not decoded for an error answer:
+its connection is closed."""
 
 log = get_logger("broker")
 plane_log = get_logger("plane")
@@ -36,9 +34,9 @@ plane_log = get_logger("plane")
 class EventHandler:
     """Implements ``PlaneListener``.
 
-    A request is acted on when it comes, in the order of arrival; what has to wait gets a task
-    (:mod:`.requests_waiting`). An exception is the end of its own event only: it is logged, and the
-    request gets an error.
+    Requests are handled in the order of arrival; a waiting one gets a task
+    (:mod:`.requests_waiting`). An exception ends its own event only: it is logged, and the request
+    gets an error.
     """
 
     def __init__(
@@ -66,13 +64,12 @@ class EventHandler:
         self._nursery = nursery
         self._waiting = WaitingRequests(plane, nursery)
         self._early: deque[Callable[[], None]] = deque()
-        """What came before the handlers were there."""
 
     def on_request(self, request: Request) -> None:
         self._when_loaded(self._begin, request)
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        # Without detours: a broker has tens of thousands of these and of commits a second.
+        # A direct path: a broker gets tens of thousands of heartbeats and commits a second.
         handlers = self._handlers
         if handlers is None or self._early:
             self._when_loaded(self._heartbeat, heartbeat)
@@ -124,15 +121,12 @@ class EventHandler:
         self._act(partial(plane_log.log, level, event, fields))
 
     def preload(self) -> Handlers:
-        """Imports the handlers, so that the first request need not wait for that."""
         if self._handlers is None:
             self._handlers = self._load_handlers()
         return self._handlers
 
-    # --- requests --------------------------------------------------------------------------------
-
     def _when_loaded(self, act: Callable[[Event], None], event: Event) -> None:
-        """In the order of the calls, also while the handlers are not there yet."""
+        """Keeps the order of events, also before the handlers are loaded."""
         if self._handlers is not None and not self._early:
             try:
                 act(event)
@@ -144,7 +138,7 @@ class EventHandler:
             self._nursery.start_soon(self._load_and_begin)
 
     async def _load_and_begin(self) -> None:
-        # Loading takes a while, and what hands in events must not wait for it.
+        # Loading takes a while; the sender of events must not wait for it.
         await trio.lowlevel.checkpoint()
         self.preload()
         while self._early:
@@ -188,7 +182,7 @@ class EventHandler:
         try:
             is_taken = self.preload().commit_as_member(commit)
         except Exception as error:
-            # Not the other way instead: half of it may have happened.
+            # No retry on the other path: half of the commit may have happened.
             self._reply(commit.id, self._answer_failure(commit, error))
             return
         if not is_taken:
@@ -239,7 +233,7 @@ class EventHandler:
     ) -> None:
         try:
             if not self._service.knows_brokers:
-                # What ends this wait is a request, too, and must find a place.
+                # The request that ends this wait needs a free place, too.
                 self._waiting.park(request_id)
             await self._service.wait_for_brokers()
             errors = await self._service.auto_create_topics(topics)
@@ -256,7 +250,7 @@ class EventHandler:
         self._plane.resume(request_id, {name: int(code) for name, code in errors.items()})
 
     async def _announce_failure(self) -> None:
-        """The controller looks at this broker's replicas when it sees this node."""
+        """The controller checks this broker's replicas when it sees this node."""
         data = znodes.encode_log_dir_event(self._node_id)
         try:
             await self._store.create(znodes.LOG_DIR_EVENT_PREFIX, data, sequence=True)

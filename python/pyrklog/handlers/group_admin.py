@@ -22,11 +22,10 @@ READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
 GROUP_OPERATIONS = sum(
     1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 )
-"""All operations on a group, as bits (KIP-430). Without rules, everyone may do all of them."""
+"""All operations on a group, as bits (KIP-430); without ACLs, everyone may do all."""
 
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    """The groups that this broker coordinates."""
     error, groups = context.groups.manager.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         error_code=error,
@@ -34,17 +33,10 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> ListGroup
     )
 
 
-def list_groups_error(
-    _request: ListGroupsRequest, code: ErrorCode, _message: str | None
-) -> ListGroupsResponse:
-    """No list, and why."""
-    return ListGroupsResponse(error_code=code)
-
-
 async def describe_groups(
     context: Context, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Each group asked for, once; one that does not exist is dead."""
+    """Each group once; a missing one is dead."""
     asked = request.include_authorized_operations
     groups = []
     for count, name in enumerate(dict.fromkeys(request.groups), 1):
@@ -58,7 +50,6 @@ async def describe_groups(
 def describe_groups_error(
     request: DescribeGroupsRequest, code: ErrorCode, _message: str | None
 ) -> DescribeGroupsResponse:
-    """The same code for each group."""
     names = dict.fromkeys(request.groups)
     return DescribeGroupsResponse(groups=[DescribedGroup(code, name) for name in names])
 
@@ -87,7 +78,7 @@ def _described(group: GroupDescription, *, with_operations: bool) -> DescribedGr
 
 
 async def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Each group named; a name given twice gets one result, as in Kafka."""
+    """A name given twice gets one result, as in Kafka."""
     results = []
     for count, name in enumerate(dict.fromkeys(request.groups_names), 1):
         results.append(DeletableGroupResult(name, await context.groups.delete_group(name)))
@@ -98,7 +89,6 @@ async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Delet
 def delete_groups_error(
     request: DeleteGroupsRequest, code: ErrorCode, _message: str | None
 ) -> DeleteGroupsResponse:
-    """The same code for each group."""
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(name, code) for name in dict.fromkeys(request.groups_names)]
     )

@@ -1,10 +1,10 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 =========  =====================================================================================
-JoinGroup  v0 has no rebalance time-out; v4 can be asked to come back with the member id it gets;
-           v7 may be answered without a protocol name; v9 knows a leader that shall not assign
+JoinGroup  v0 has no rebalance time-out; from v4 on, a client may be told to retry with its member
+           id; v7 allows a null protocol name; v9 allows a leader that skips the assignment
 SyncGroup  v5 must name the protocol
-LeaveGroup v3 names several members, and each has its own code; before, the one code is the answer's
+LeaveGroup v3 has several members with a code each; before, the response has the one code
 =========  =====================================================================================
 """
 
@@ -91,14 +91,12 @@ def _joined(version: int, result: JoinResult) -> JoinGroupResponse:
 def join_group_error(
     request: JoinGroupRequest, code: ErrorCode, _message: str | None
 ) -> JoinGroupResponse:
-    """Not joined."""
     return JoinGroupResponse(error_code=code, member_id=request.member_id)
 
 
 def sync_group_now(
     context: Context, request: SyncGroupRequest
 ) -> SyncGroupResponse | Later[SyncGroupResponse]:
-    """Waits until the leader has assigned."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if context.api_version >= PROTOCOL_MANDATORY_SINCE and unnamed:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -125,15 +123,7 @@ def _synced(result: SyncResult) -> SyncGroupResponse:
     )
 
 
-def sync_group_error(
-    _request: SyncGroupRequest, code: ErrorCode, _message: str | None
-) -> SyncGroupResponse:
-    """No assignment."""
-    return SyncGroupResponse(error_code=code)
-
-
 def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Tells the member whether it may go on."""
     error = context.groups.heartbeat(
         MemberHeartbeat(
             request.group_id,
@@ -145,17 +135,9 @@ def heartbeat_now(context: Context, request: HeartbeatRequest) -> HeartbeatRespo
     return HeartbeatResponse(error_code=error)
 
 
-def heartbeat_error(
-    _request: HeartbeatRequest, code: ErrorCode, _message: str | None
-) -> HeartbeatResponse:
-    """Not known to live."""
-    return HeartbeatResponse(error_code=code)
-
-
 def leave_group_now(
     context: Context, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
-    """Takes members out."""
     several = context.api_version >= SEVERAL_LEAVE_SINCE
     members = [LeavingMember(request.member_id)]
     if several:
@@ -180,10 +162,3 @@ def _all_left(result: LeaveResult) -> LeaveGroupResponse:
             for member, code in result.members
         ],
     )
-
-
-def leave_group_error(
-    _request: LeaveGroupRequest, code: ErrorCode, _message: str | None
-) -> LeaveGroupResponse:
-    """Nobody left."""
-    return LeaveGroupResponse(error_code=code)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr, UpdateMetadata, StopReplica: what a controller tells brokers."""
+"""LeaderAndIsr, UpdateMetadata, StopReplica: the controller's requests to brokers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,10 @@ from pyrklog.handlers.context import Context
 from pyrklog.protocol.inter_broker import (
     LeaderAndIsrRequest as LeaderAndIsrMessage,
 )
-from pyrklog.protocol.inter_broker import (
-    StopReplicaRequest as StopReplicaMessage,
-)
-from pyrklog.protocol.inter_broker import (
-    UpdateMetadataRequest as UpdateMetadataMessage,
-)
 
 
 async def _carried_out(context: Context, message: Any) -> Any:
-    """Hands the request to the replicas, in the order of arrival, and waits for their answer."""
+    """Passes the request to the replicas, in the order of arrival, and waits for the result."""
     request = wire.request_of(message)
     wrong = wrong_with_request(request)
     if wrong is not None:
@@ -45,7 +39,7 @@ async def _carried_out(context: Context, message: Any) -> Any:
     return wire.response_message(request, answers[0])
 
 
-def _refused(message: Any, code: ErrorCode) -> Any:
+def _refused(message: Any, code: ErrorCode, _text: str | None) -> Any:
     request = wire.request_of(message)
     response: ControlResponse
     if isinstance(request, UpdateMetadataRequest):
@@ -57,33 +51,5 @@ def _refused(message: Any, code: ErrorCode) -> Any:
     return wire.response_message(request, response)
 
 
-async def leader_and_isr(context: Context, message: LeaderAndIsrMessage) -> Any:
-    """Lead or follow."""
-    return await _carried_out(context, message)
-
-
-def leader_and_isr_error(message: LeaderAndIsrMessage, code: ErrorCode, _text: str | None) -> Any:
-    """Nothing is led or followed anew."""
-    return _refused(message, code)
-
-
-async def update_metadata(context: Context, message: UpdateMetadataMessage) -> Any:
-    """What clients shall be told."""
-    return await _carried_out(context, message)
-
-
-def update_metadata_error(
-    message: UpdateMetadataMessage, code: ErrorCode, _text: str | None
-) -> Any:
-    """Clients are told what they were told before."""
-    return _refused(message, code)
-
-
-async def stop_replica(context: Context, message: StopReplicaMessage) -> Any:
-    """Stop serving, and perhaps delete."""
-    return await _carried_out(context, message)
-
-
-def stop_replica_error(message: StopReplicaMessage, code: ErrorCode, _text: str | None) -> Any:
-    """Everything goes on."""
-    return _refused(message, code)
+leader_and_isr = update_metadata = stop_replica = _carried_out
+leader_and_isr_error = update_metadata_error = stop_replica_error = _refused

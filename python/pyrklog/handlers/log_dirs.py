@@ -2,7 +2,6 @@
 
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.service import LogDirInfo
-from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -15,19 +14,12 @@ from pyrklog.protocol.log_dirs import (
 async def describe_log_dirs(
     context: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """All log directories of this broker, with the partitions asked for; null is all of them."""
+    """All log directories of this broker with the given partitions; null means all."""
     wanted = None
     if request.topics is not None:
         wanted = [(topic.topic, topic.partitions) for topic in request.topics]
     described = await context.service.describe_log_dirs(wanted)
     return DescribeLogDirsResponse(results=[_result(one) for one in described])
-
-
-def describe_log_dirs_error(
-    _request: DescribeLogDirsRequest, code: ErrorCode, _message: str | None
-) -> DescribeLogDirsResponse:
-    """Nothing to show; versions before 3 have no place for the code."""
-    return DescribeLogDirsResponse(error_code=code)
 
 
 def _result(info: LogDirInfo) -> DescribeLogDirsResult:

@@ -1,18 +1,7 @@
-"""ObserveBroker: what this broker sees of another one."""
-
 from pyrklog.handlers.context import Context
-from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse
 
 
 async def observe_broker(context: Context, request: ObserveBrokerRequest) -> ObserveBrokerResponse:
-    """Asks the broker, and waits for its answer as long as the request says."""
     outcome = await context.service.observe(request.broker_id, request.timeout_ms / 1000)
     return ObserveBrokerResponse(outcome=outcome)
-
-
-def observe_broker_error(
-    _request: ObserveBrokerRequest, code: ErrorCode, _message: str | None
-) -> ObserveBrokerResponse:
-    """Nothing is known."""
-    return ObserveBrokerResponse(error_code=code)

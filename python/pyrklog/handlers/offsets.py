@@ -30,30 +30,23 @@ from pyrklog.protocol.offsets import (
 )
 
 SEVERAL_GROUPS_SINCE = 8
-"""OffsetFetch: first version that asks for several groups (KIP-709)."""
+"""OffsetFetch: first version with several groups (KIP-709)."""
 GROUP_ERROR_SINCE = 2
-"""OffsetFetch: first version whose answer has an error of its own."""
+"""OffsetFetch: first version with a top-level error."""
 INT64_MAX = 2**63 - 1
 FETCHED_AT_ONCE_MAX = 1_000
-"""Offsets that are fetched, and made an answer, before others have their turn: some
-milliseconds."""
+"""Offsets fetched and encoded before a checkpoint: some milliseconds."""
 LARGE_WAITING_MAX = 2
-"""Requests for more that wait for their turn; others are told to try again."""
+"""Larger requests waiting for their turn; others are told to retry."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
-
-
-# --- commit --------------------------------------------------------------------------------------
 
 
 def offset_commit_now(
     context: Context, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
-    """Keeps the offsets of partitions that exist; each has its own code."""
-    errors = dict.fromkeys(
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
+    """Keeps offsets of existing partitions; each has its own code."""
+    errors = _each(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     existing = _existing(context, errors)
     offsets = _stamped(context, request, existing)
     if not offsets:
@@ -76,19 +69,16 @@ def offset_commit_now(
 def offset_commit_error(
     request: OffsetCommitRequest, code: ErrorCode, _message: str | None
 ) -> OffsetCommitResponse:
-    """The same code on each partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                [
-                    OffsetCommitResponsePartition(one.partition_index, code)
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    return _commit_response(request, _each(request, code))
+
+
+def _each(
+    request: OffsetCommitRequest | OffsetDeleteRequest, code: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    keys = (
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
     )
+    return dict.fromkeys(keys, code)
 
 
 def _existing(context: Context, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -106,7 +96,6 @@ def _existing(context: Context, partitions: Iterable[TopicPartition]) -> set[Top
 def _stamped(
     context: Context, request: OffsetCommitRequest, existing: set[TopicPartition]
 ) -> dict[TopicPartition, Offset]:
-    """The offsets as they are kept. Versions 2 to 4 may give them their own time to live."""
     now_ms = context.groups.now_ms()
     expires = request.retention_time_ms != NO_RETENTION
     expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX) if expires else -1
@@ -141,18 +130,14 @@ def _commit_response(request: OffsetCommitRequest, errors: Errors) -> OffsetComm
     )
 
 
-# --- fetch ---------------------------------------------------------------------------------------
-
-
 def offset_fetch_now(
     context: Context, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
-    """Committed offsets of one group, or of several from version 8 on; of a group that is named
-    again the last word counts.
+    """Committed offsets of one group, of several since version 8; the last entry of a group counts.
 
-    Who asks for all offsets of groups may mean very many. These are gathered in steps, for one
-    request at a time, and no more of them than a request may name: a group that comes behind those
-    is answered with UNKNOWN_SERVER_ERROR. Those that a request names are gathered in steps, too.
+    A request for all offsets of groups may mean very many. These are gathered in steps, for one
+    request at a time, and limited to a request's most elements: a group beyond that gets
+    UNKNOWN_SERVER_ERROR. Many named offsets are gathered in steps, too.
     """
     asked = {group.group_id: group for group in _asked_groups(context, request)}
     if sum(_count(context, group) for group in asked.values()) <= FETCHED_AT_ONCE_MAX:
@@ -202,7 +187,6 @@ def _fetch_response(
 
 
 def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
-    """How many offsets the answer has."""
     if group.topics is None:
         return context.groups.manager.committed_count(group.group_id)
     return sum(len(topic.partition_indexes) for topic in group.topics)
@@ -211,8 +195,8 @@ def _count(context: Context, group: OffsetFetchRequestGroup) -> int:
 def offset_fetch_error(
     request: OffsetFetchRequest, code: ErrorCode, _message: str | None
 ) -> OffsetFetchResponse:
-    """The code wherever a version looks for it: on each group, on the whole, and on each partition
-    for version 1, which knows no other place (Kafka forgot it there: KAFKA-19439)."""
+    """The code is where each version looks: on each group, on the whole, and on each partition for
+    version 1, which has no other place (Kafka omits it there: KAFKA-19439)."""
     return OffsetFetchResponse(
         topics=[_failed_topic(topic, code) for topic in request.topics or []],
         error_code=code,
@@ -246,7 +230,7 @@ def _fetch_group(
 async def _fetch_in_steps(
     context: Context, group: OffsetFetchRequestGroup, require_stable: bool, left: int
 ) -> OffsetFetchResponseGroup:
-    """Others have their turn in between: each offset is one that the group had meanwhile."""
+    """Other tasks run in between: each offset is as of its step."""
     await trio.lowlevel.checkpoint()
     count = _count(context, group)
     if count == 0:
@@ -262,7 +246,6 @@ async def _fetch_in_steps(
             group.group_id, after, FETCHED_AT_ONCE_MAX, require_stable=require_stable
         )
         if page is None:
-            # The group has moved, or ended, meanwhile.
             return _fetch_group(context, group, require_stable)
         _add_fetched(by_name, page)
         if len(page) < FETCHED_AT_ONCE_MAX:
@@ -312,15 +295,9 @@ def _add_fetched(
         )
 
 
-# --- delete --------------------------------------------------------------------------------------
-
-
 async def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forgets offsets of partitions that exist; each has its own code."""
-    errors = dict.fromkeys(
-        ((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions),
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
+    """Deletes offsets of existing partitions; each has its own code."""
+    errors = _each(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     existing = _existing(context, errors)
     result = await context.groups.delete_offsets(
         request.group_id, [partition for partition in errors if partition in existing]
@@ -342,10 +319,3 @@ async def offset_delete(context: Context, request: OffsetDeleteRequest) -> Offse
             for topic in request.topics
         ]
     )
-
-
-def offset_delete_error(
-    _request: OffsetDeleteRequest, code: ErrorCode, _message: str | None
-) -> OffsetDeleteResponse:
-    """The group's code; no partitions with it."""
-    return OffsetDeleteResponse(error_code=code)

@@ -1,5 +1,3 @@
-"""InitProducerId: ids for idempotent producers."""
-
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -14,11 +12,11 @@ from pyrklog.protocol.producer_ids import (
 async def init_producer_id(
     context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A new producer id with epoch 0, whatever id and epoch the producer had before.
+    """A new producer id with epoch 0, whatever the producer had before.
 
-    Kafka does the same for a producer without a transactional id: the client starts its sequences
-    anew. A transactional id is refused with a code that no client retries, since this broker does
-    not coordinate transactions.
+    Kafka does the same without a transactional id: the client restarts its sequences. A
+    transactional id gets an error that no client retries, since this broker does not coordinate
+    transactions.
     """
     if request.transactional_id is not None:
         if not request.transactional_id:
@@ -35,7 +33,6 @@ async def init_producer_id(
 def init_producer_id_error(
     _request: InitProducerIdRequest, code: ErrorCode, _message: str | None
 ) -> InitProducerIdResponse:
-    """No id, and why."""
     return InitProducerIdResponse(
         error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
     )

@@ -1,5 +1,3 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: answered by the controller only."""
-
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import TopicPartition
@@ -20,9 +18,9 @@ from pyrklog.protocol.reassignments import (
 async def alter_partition_reassignments(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begins, replaces or cancels reassignments; the answer does not wait for their ends.
+    """Begins, replaces or cancels reassignments; does not wait for their ends.
 
-    Of a partition that is named twice the last word counts, as in Kafka.
+    A partition's last entry counts, as in Kafka.
     """
     wanted: dict[TopicPartition, Sequence[int] | None] = {
         (topic.name, item.partition_index): item.replicas
@@ -41,17 +39,10 @@ async def alter_partition_reassignments(
     )
 
 
-def alter_partition_reassignments_error(
-    _request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-) -> AlterPartitionReassignmentsResponse:
-    """Nothing is changed, and why."""
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
-
-
 async def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """What is on the move; a partition that is not there is on no move."""
+    """Running reassignments; missing partitions have none."""
     keys = None
     if request.topics is not None:
         keys = [
@@ -73,10 +64,3 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(
         topics=[OngoingTopicReassignment(topic, partitions) for topic, partitions in topics.items()]
     )
-
-
-def list_partition_reassignments_error(
-    _request: ListPartitionReassignmentsRequest, code: ErrorCode, message: str | None
-) -> ListPartitionReassignmentsResponse:
-    """No list, and why."""
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=message)

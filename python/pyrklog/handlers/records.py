@@ -13,9 +13,9 @@ from pyrklog.protocol.records import (
 
 
 async def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Moves log start offsets. Of a partition given twice, the last offset counts, as in Kafka.
+    """Moves log start offsets. A partition's last offset counts, as in Kafka.
 
-    The time-out is for the wait for followers.
+    The time-out limits the wait for followers.
     """
     offsets = {
         (topic.name, partition.partition_index): partition.offset
@@ -40,7 +40,6 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Del
 def delete_records_error(
     request: DeleteRecordsRequest, code: ErrorCode, _message: str | None
 ) -> DeleteRecordsResponse:
-    """Each partition failed with ``code``."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -1,8 +1,8 @@
-"""The requests whose answers have to wait.
+"""Requests whose answers have to wait.
 
-Each has a task. It gives up its place in the data plane's queue as soon as it waits (``parks``), or
-when it has taken :data:`PLACE_SECONDS`, whatever for: requests that wait keep nobody else out. It
-ends with its answer, when its client has gone, or when there is no memory for more that wait.
+Each has a task. It gives up its place in the data plane's queue once it waits (``parks``), or after
+:data:`PLACE_SECONDS`, so that waiting requests block no others. It ends with its answer, when its
+client disconnects, or without memory for more waiting requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyrklog.base.logs import get_logger
 from pyrklog.plane.dataplane import Plane
 
 PLACE_SECONDS = 0.1
-"""How long a request may keep its place, and how long it goes on when its client has gone."""
+"""How long a request may keep its place, and run on after its client has disconnected."""
 
 log = get_logger("broker")
 
@@ -52,7 +52,7 @@ class WaitingRequests:
         self._nursery = nursery
         self._waiting: dict[int, _Waiting] = {}
         self._with_place: deque[_Waiting] = deque()
-        """In the order in which they began; some of them have ended."""
+        """In the order of their starts; some have ended."""
         self._is_looking = False
 
     def __len__(self) -> int:
@@ -66,8 +66,8 @@ class WaitingRequests:
         *,
         parks: bool = False,
     ) -> None:
-        """``work`` ends in the answer; ``no_room`` gives another one where it was cut short because
-        too much waits. With ``parks`` it is known to wait."""
+        """``work`` sends the answer; ``no_room`` sends another one if too many wait. ``parks``: it
+        is known to wait."""
         waiting = self._waiting[request_id] = _Waiting(request_id)
         self._nursery.start_soon(self._run, waiting, work, no_room)
         if parks:
@@ -76,7 +76,6 @@ class WaitingRequests:
         self._look_at(waiting)
 
     def client_gone(self, request_id: int) -> None:
-        """Nobody hears the answer: what waits for it ends."""
         waiting = self._waiting.get(request_id)
         if waiting is None:
             waiting = _Waiting(request_id, is_elsewhere=True)
@@ -129,7 +128,6 @@ class WaitingRequests:
                 self._plane.close_request(waiting.request_id)
 
     async def _look(self) -> None:
-        """Parks those that take long, as long as there are any with a place."""
         while self._with_place:
             await trio.sleep_until(self._with_place[0].began + PLACE_SECONDS)
             now = trio.current_time()

@@ -1,11 +1,11 @@
-"""What the handlers may ask of the control plane: signatures and values, no logic.
+"""The control plane's interface to the handlers: signatures and values, no logic.
 
-One object, :class:`ClusterService`, stands between the protocol and the rest: handlers decode a
-request, call it, and encode the answer. Its implementation is put together in ``broker.py``.
-Every method returns one result per item, in the order asked, with an :class:`ErrorCode`; it
-raises only for bugs. ``message`` is one sentence for the client, or None.
+Handlers decode a request, call :class:`ClusterService`, and encode the answer. ``broker.py`` puts
+the implementation together.
 
-Topic ids are 16 bytes, all zero where there is none. Times are milliseconds.
+Methods return one result per item, in the order asked, with an :class:`ErrorCode`; they raise only
+for bugs. ``message`` is one sentence for the client, or None. Topic ids are 16 bytes, all zero for
+none. Times are milliseconds.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OP_APPEND = 2
 OP_SUBTRACT = 3
 
 STORE_AWAY = "This broker's session with the metadata store has ended; try again."
-"""The message of whatever the metadata store may, or may not, have carried out."""
+"""The message where the metadata store may, or may not, have acted."""
 
 
 class TopicSpec(NamedTuple):
-    """A topic to create; -1 asks for ``num.partitions`` / ``default.replication.factor``.
+    """A topic to create; -1 means ``num.partitions`` / ``default.replication.factor``.
 
-    ``assignments`` (partition -> brokers) excludes counts (both must then be -1).
+    ``assignments`` (partition -> brokers) requires both counts to be -1.
     """
 
     name: str
@@ -49,7 +49,7 @@ class TopicSpec(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """Counts are -1 and configs empty where the topic was refused."""
+    """A refused topic has counts of -1 and no configs."""
 
     name: str
     error: ErrorCode
@@ -61,14 +61,12 @@ class TopicResult(NamedTuple):
 
 
 class TopicRef(NamedTuple):
-    """A topic by name or by id; exactly one is given."""
-
     name: str | None = None
     topic_id: bytes = NO_TOPIC_ID
 
 
 class DeletedTopic(NamedTuple):
-    """``name`` is None where an unknown id was asked for."""
+    """``name`` None: the id is unknown."""
 
     name: str | None
     topic_id: bytes
@@ -85,8 +83,6 @@ class PartitionsSpec(NamedTuple):
 
 
 class NamedResult(NamedTuple):
-    """A result for one topic."""
-
     name: str
     error: ErrorCode
     message: str | None = None
@@ -100,8 +96,6 @@ class ConfigResource(NamedTuple):
 
 
 class DescribedConfigs(NamedTuple):
-    """Answer to one resource of DescribeConfigs."""
-
     resource: ConfigResource
     error: ErrorCode
     message: str | None
@@ -117,16 +111,12 @@ class ConfigAlteration(NamedTuple):
 
 
 class AlteredConfigs(NamedTuple):
-    """Answer to one resource of AlterConfigs and IncrementalAlterConfigs."""
-
     resource: ConfigResource
     error: ErrorCode
     message: str | None = None
 
 
 class ClusterBroker(NamedTuple):
-    """One live broker as seen through one listener."""
-
     id: int
     host: str
     port: int
@@ -134,7 +124,7 @@ class ClusterBroker(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """``controller_id`` is -1 while there is none."""
+    """``controller_id`` -1: none."""
 
     cluster_id: str
     controller_id: int
@@ -150,8 +140,8 @@ class DeleteRecordsTarget(NamedTuple):
 
 
 class DeletedRecords(NamedTuple):
-    """``low_watermark`` is the least log start offset of the live replicas; -1 with an error, but
-    for REQUEST_TIMED_OUT."""
+    """``low_watermark``: the least log start offset of the live replicas; -1 with an error other
+    than REQUEST_TIMED_OUT."""
 
     topic: str
     partition: int
@@ -160,8 +150,6 @@ class DeletedRecords(NamedTuple):
 
 
 class LogDirPartition(NamedTuple):
-    """One partition in a log directory."""
-
     topic: str
     partition: int
     size_bytes: int
@@ -169,7 +157,7 @@ class LogDirPartition(NamedTuple):
 
 
 class LogDirInfo(NamedTuple):
-    """One log directory; sizes of the volume are -1 where unknown."""
+    """Sizes of the volume are -1 where unknown."""
 
     path: str
     error: ErrorCode
@@ -179,8 +167,6 @@ class LogDirInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic that exists."""
-
     name: str
     topic_id: bytes
     partition_count: int
@@ -188,44 +174,40 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterService(Protocol):
-    """The control plane as the handlers see it."""
-
     node_id: int
 
     async def create_topics(
         self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[TopicResult]:
-        """Creates topics; done when every partition leader serves (or REQUEST_TIMED_OUT).
-
-        NOT_CONTROLLER where another broker is the controller.
-        """
+        """Done when every partition leader serves (or REQUEST_TIMED_OUT). NOT_CONTROLLER where
+        another broker is the controller."""
 
     async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
-        """Creates a topic that this broker needs for itself, controller or not."""
+        """Creates a topic for this broker's own use, controller or not."""
 
     @property
     def knows_brokers(self) -> bool:
-        """Whether this broker knows of the cluster."""
+        """Whether this broker knows the cluster."""
 
     async def wait_for_brokers(self) -> None:
-        """Waits until this broker knows of the cluster, but not for ever."""
+        """Waits, with a limit, until this broker knows the cluster."""
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Creates missing topics with the broker's defaults, for a Metadata request.
 
-        Returns the names that cannot be answered from the image now, with their codes
+        Returns the names that the image cannot answer now, with their codes
         (INVALID_TOPIC_EXCEPTION, or a retriable LEADER_NOT_AVAILABLE).
         """
 
     async def delete_topics(
         self, topics: Sequence[TopicRef], *, timeout_ms: int
     ) -> list[DeletedTopic]:
-        """Deletes topics; done when they are gone from the metadata."""
+        """Done when the topics are gone from the metadata."""
 
     async def create_partitions(
         self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
     ) -> list[NamedResult]:
-        """Raises the number of partitions; done when the added leaders serve."""
+        """Done when the added leaders serve."""
 
     async def describe_configs(
         self,
@@ -234,7 +216,7 @@ class ClusterService(Protocol):
         include_synonyms: bool,
         include_documentation: bool,
     ) -> list[DescribedConfigs]:
-        """Options of each resource, all of them where the names are None."""
+        """Options of each resource; names of None mean all."""
 
     async def incremental_alter_configs(
         self,
@@ -250,7 +232,7 @@ class ClusterService(Protocol):
         *,
         validate_only: bool,
     ) -> list[AlteredConfigs]:
-        """Replaces all options of each resource; what is not named goes back to its default."""
+        """Replaces all options of each resource; others are reset."""
 
     def describe_cluster(self, listener: str) -> ClusterDescription:
         """Live brokers as advertised on ``listener``."""
@@ -265,30 +247,30 @@ class ClusterService(Protocol):
         self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
     ) -> list[DeletedRecords]:
         """Moves log start offsets of partitions that this broker leads, each named once; done when
-        all live replicas have followed (or REQUEST_TIMED_OUT). What waits is bounded by ``host``,
-        the address that asks."""
+        all live replicas have followed (or REQUEST_TIMED_OUT). Waiting requests are limited by
+        ``host``, the client's address."""
 
     def log_start_moved(self, topic: str, partition: int) -> None:
-        """A follower of this broker has told where its log starts now."""
+        """A follower has reported its new log start offset."""
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[LogDirInfo]:
-        """This broker's log directories; None = all partitions, else only those named."""
+        """This broker's log directories; None = all partitions."""
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
-        """Of this broker's replica; NOT_LEADER_OR_FOLLOWER where it has none."""
+        """Of this broker's replica; NOT_LEADER_OR_FOLLOWER for none."""
 
     async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
         """Of this broker's state-change log. Raises :class:`OSError`."""
 
     async def observe(self, broker: int, seconds: float) -> Outcome:
-        """Whether another broker of the cluster answers this one within so many seconds."""
+        """Whether another broker answers this one within the time."""
 
     async def wait_for_leaders(
         self, leaders: Mapping[tuple[str, int], int], *, timeout_ms: int
     ) -> set[tuple[str, int]]:
-        """Waits until clients of this broker are told of these leaders; who is not in time."""
+        """Waits until clients of this broker see these leaders; returns the late partitions."""
 
     async def next_producer_id(self) -> int:
-        """A producer id that was never handed out before and never will be again."""
+        """A producer id that is never given out again."""

@@ -1,5 +1,3 @@
-"""AlterPartition, ControlledShutdown, AllocateProducerIds: what brokers ask the controller."""
-
 from __future__ import annotations
 
 from pyrklog.cluster.requests import (
@@ -37,14 +35,13 @@ async def alter_partition(
 def alter_partition_error(
     _message: wire.AlterPartitionRequest, code: ErrorCode, _text: str | None
 ) -> wire.AlterPartitionResponse:
-    """Nothing is changed."""
     return altered_message(AlterPartitionResponse(code, []))
 
 
 async def controlled_shutdown(
     context: Context, message: wire.ControlledShutdownRequest
 ) -> wire.ControlledShutdownResponse:
-    """Others lead what the asking broker leads."""
+    """Others lead the asking broker's partitions."""
     response = await context.controller.shut_down(message.broker_id, message.broker_epoch)
     return left_message(response)
 
@@ -52,14 +49,12 @@ async def controlled_shutdown(
 def controlled_shutdown_error(
     _message: wire.ControlledShutdownRequest, code: ErrorCode, _text: str | None
 ) -> wire.ControlledShutdownResponse:
-    """Everything stays as it is."""
     return left_message(ControlledShutdownResponse(code, []))
 
 
 async def allocate_producer_ids(
     context: Context, message: wire.AllocateProducerIdsRequest
 ) -> wire.AllocateProducerIdsResponse:
-    """The next block of producer ids."""
     response = await context.controller.allocate_producer_ids(
         message.broker_id, message.broker_epoch
     )
@@ -69,5 +64,4 @@ async def allocate_producer_ids(
 def allocate_producer_ids_error(
     _message: wire.AllocateProducerIdsRequest, code: ErrorCode, _text: str | None
 ) -> wire.AllocateProducerIdsResponse:
-    """No ids, and why."""
     return allocated_message(ProducerIdsResponse(code, None))

@@ -25,13 +25,13 @@ from pyrklog.protocol.topics import (
 )
 
 BY_ID_SINCE = 6
-"""DeleteTopics: first version whose topics are named or given by id (KIP-516)."""
+"""DeleteTopics: first version with ids (KIP-516)."""
 DELETION_DISABLED_SINCE = 3
 """DeleteTopics: first version whose clients know TOPIC_DELETION_DISABLED (KIP-322)."""
 
 
 async def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Creates topics; a name given twice gets one result, as in Kafka."""
+    """A name given twice gets one result, as in Kafka."""
     results = await context.service.create_topics(
         [_topic_spec(topic) for topic in request.topics],
         validate_only=request.validate_only,
@@ -46,7 +46,6 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Creat
 def create_topics_error(
     request: CreateTopicsRequest, code: ErrorCode, message: str | None
 ) -> CreateTopicsResponse:
-    """Each topic failed with ``code``."""
     names = _unique(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=[
@@ -88,10 +87,10 @@ def _created_config(entry: ConfigEntry) -> CreatableTopicConfigs:
 
 
 async def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Deletes topics by name or, from version 6 on, by id.
+    """Deletes topics by name or, since version 6, by id.
 
-    A topic that is given twice, or by both name and id, or by neither, is refused; the others are
-    deleted. Those refused come last in the answer.
+    A topic given twice, with both name and id, or with neither is refused; others are deleted.
+    Refusals come last in the answer.
     """
     states = _states(context.api_version, request)
     given = Counter((state.name, state.topic_id) for state in states)
@@ -111,7 +110,6 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Delet
 
 
 def _complaint(name: str | None, topic_id: bytes, times: int) -> str | None:
-    """What is wrong with a topic as it was given; None where nothing is."""
     if name is not None and topic_id != NO_TOPIC_ID:
         return "Give a topic's name or its id, not both."
     if name is None and topic_id == NO_TOPIC_ID:
@@ -122,7 +120,6 @@ def _complaint(name: str | None, topic_id: bytes, times: int) -> str | None:
 def delete_topics_error(
     request: DeleteTopicsRequest, code: ErrorCode, message: str | None
 ) -> DeleteTopicsResponse:
-    """Each topic failed with ``code``."""
     states = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     return DeleteTopicsResponse(
         responses=[
@@ -155,7 +152,7 @@ def _deleted_result(deleted: DeletedTopic, version: int) -> DeletableTopicResult
 async def create_partitions(
     context: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Adds partitions; a name given twice gets one result, as in Kafka."""
+    """A name given twice gets one result, as in Kafka."""
     results = await context.service.create_partitions(
         [_partitions_spec(topic) for topic in request.topics],
         validate_only=request.validate_only,
@@ -173,7 +170,6 @@ async def create_partitions(
 def create_partitions_error(
     request: CreatePartitionsRequest, code: ErrorCode, message: str | None
 ) -> CreatePartitionsResponse:
-    """Each topic failed with ``code``."""
     names = _unique(topic.name for topic in request.topics)
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, code, message) for name in names]

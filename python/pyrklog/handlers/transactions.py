@@ -1,5 +1,3 @@
-"""Transactions are not served yet (skipped.md): clients are refused, and operators told."""
-
 from pyrklog.base.logs import get_logger
 from pyrklog.base.told import Told
 from pyrklog.handlers.context import Context
@@ -7,7 +5,7 @@ from pyrklog.protocol.errors import ApiError, ErrorCode
 
 TELL_SECONDS = 3600.0
 CLIENTS_MAX = 100
-"""So many are told of within that time; there may be no end of client ids."""
+"""Most clients to log in that time: client ids may be endless."""
 SHOWN_CHARACTERS_MAX = 200
 
 log = get_logger("transactions")
@@ -15,9 +13,9 @@ _told = Told(TELL_SECONDS, CLIENTS_MAX)
 
 
 def refusal(context: Context, transactional_id: str) -> ApiError:
-    """What a client is answered: a code that no client tries again.
+    """An error that no client retries.
 
-    Some libraries show their user a time-out all the same, so the broker's log says what it was.
+    Some libraries report a time-out all the same, so the broker's log names the reason.
     """
     client_id = (context.session.client_id or "")[:SHOWN_CHARACTERS_MAX]
     if _told.is_due(client_id):

@@ -1,5 +1,3 @@
-"""What only our own tools ask: digests of replicas, and the state-change log."""
-
 from pyrklog.handlers.context import Context
 from pyrklog.plane.dataplane import DigestRange
 from pyrklog.protocol.errors import ApiError, ErrorCode
@@ -12,12 +10,12 @@ from pyrklog.protocol.verification import (
 )
 
 DIGEST_BYTES_MAX = 32 * 2**20
-"""Of one request, so that others come in between; what is asked beyond that is not an error."""
+"""Of one request, so that others come in between; asking for more is allowed."""
 PIECE_BYTES_MAX = 2**20
 
 
 async def replica_digest(context: Context, request: ReplicaDigestRequest) -> ReplicaDigestResponse:
-    """A digest of this broker's own replica, whether it leads or follows."""
+    """A digest of this broker's own replica, leader or follower."""
     if request.max_bytes <= 0 or request.start_offset < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     max_bytes = min(request.max_bytes, DIGEST_BYTES_MAX)
@@ -37,15 +35,7 @@ async def replica_digest(context: Context, request: ReplicaDigestRequest) -> Rep
     )
 
 
-def replica_digest_error(
-    _request: ReplicaDigestRequest, code: ErrorCode, _message: str | None
-) -> ReplicaDigestResponse:
-    """No digest."""
-    return ReplicaDigestResponse(error_code=code)
-
-
 async def state_changes(context: Context, request: StateChangesRequest) -> StateChangesResponse:
-    """A piece of this broker's state-change log."""
     if request.max_bytes <= 0 or request.position < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     try:
@@ -57,10 +47,3 @@ async def state_changes(context: Context, request: StateChangesRequest) -> State
     except OSError:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     return StateChangesResponse(file_id=found.file_id, data=found.data)
-
-
-def state_changes_error(
-    _request: StateChangesRequest, code: ErrorCode, _message: str | None
-) -> StateChangesResponse:
-    """No piece."""
-    return StateChangesResponse(error_code=code)

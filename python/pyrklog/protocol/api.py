@@ -1,4 +1,4 @@
-"""One API: its key, its versions and its two messages, with their codecs."""
+"""One API: its key, versions, and two messages with their codecs."""
 
 import struct
 import sys
@@ -18,10 +18,9 @@ Resp = TypeVar("Resp", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Req, Resp]):
-    """A row of Kafka's API table with the codecs of its bodies (what follows the header)."""
+    """A row of Kafka's API table, with codecs of its bodies (without headers)."""
 
     key: int
-    name: str
     request: type[Req]
     response: type[Resp]
     versions: tuple[int, int]
@@ -29,24 +28,29 @@ class Api(Generic[Req, Resp]):
     flexible_since: int
     """First flexible version (KIP-482)."""
 
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API."""
+        return self.request.__name__.removesuffix("Request")
+
     def decode_request(self, body: bytes, version: int, *, elements_max: int = sys.maxsize) -> Req:
-        """Reads a request body, whose arrays have at most so many elements in all. Raises
-        :class:`DecodeError`."""
-        if len(body) > elements_max:  # else it cannot hold as many
+        """Raises :class:`DecodeError`, also if the arrays have more than ``elements_max`` elements
+        in all."""
+        if len(body) > elements_max:  # a shorter body cannot hold as many
             body = Bounded(body)
             body.elements_left = elements_max
         return cast(Req, self._decode(self.request, body, version))
 
     def decode_response(self, body: bytes, version: int) -> Resp:
-        """Reads a response body. Raises :class:`DecodeError`."""
+        """Raises :class:`DecodeError`."""
         return cast(Resp, self._decode(self.response, body, version))
 
     def encode_request(self, message: Req, version: int) -> bytes:
-        """Writes a request body. Raises :class:`EncodeError`."""
+        """Raises :class:`EncodeError`."""
         return self._encode(self.request, message, version)
 
     def encode_response(self, message: Resp, version: int) -> bytes:
-        """Writes a response body. Raises :class:`EncodeError`."""
+        """Raises :class:`EncodeError`."""
         return self._encode(self.response, message, version)
 
     def _decode(self, kind: type[Message], body: bytes, version: int) -> object:

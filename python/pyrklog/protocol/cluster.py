@@ -19,7 +19,7 @@ class DescribeClusterRequest(Message):
 
 
 class DescribeClusterBroker(Message):
-    """A live broker's endpoint of the listener that was asked."""
+    """An endpoint of a live broker, of the listener asked."""
 
     broker_id: Int32
     host: Str
@@ -28,7 +28,7 @@ class DescribeClusterBroker(Message):
 
 
 class DescribeClusterResponse(Message):
-    """``cluster_authorized_operations`` is a bit set, or -2^31 where it was not asked for."""
+    """``cluster_authorized_operations`` is a bit set, or -2^31 if not asked for."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -41,10 +41,5 @@ class DescribeClusterResponse(Message):
 
 
 DESCRIBE_CLUSTER = Api(
-    60,
-    "DescribeCluster",
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    versions=(0, 1),
-    flexible_since=0,
+    60, DescribeClusterRequest, DescribeClusterResponse, versions=(0, 1), flexible_since=0
 )

@@ -1,8 +1,8 @@
 """Compiles a field table into closures, once for each message and version.
 
-Runs of fixed-width fields become one :class:`struct.Struct`; everything else is one closure a
-field. An array's element count is checked against the bytes that remain, divided by the least size
-of an element, before anything is allocated; :class:`Bounded` bounds all arrays together.
+A run of fixed-width fields becomes one :class:`struct.Struct`; any other field is one closure.
+Before an array is allocated, its count is checked against the remaining bytes divided by the least
+size of an element; :class:`Bounded` bounds all arrays together.
 """
 
 import struct
@@ -42,12 +42,12 @@ TAGS_MAX = 4096
 
 
 class Bounded(bytes):
-    """A message whose arrays may have so many elements in all (``elements_left``)."""
+    """A message whose arrays may have ``elements_left`` elements in all."""
 
     elements_left: int
 
     def take(self, elements: int) -> None:
-        """An array begins. Raises :class:`DecodeError` where that is one too many."""
+        """Counts an array. Raises :class:`DecodeError` if the message has too many elements."""
         self.elements_left -= elements
         if self.elements_left < 0:
             raise DecodeError("more elements than a request may have")
@@ -55,7 +55,7 @@ class Bounded(bytes):
 
 @cache
 def message_reader(message: type[Message], version: int, flexible: bool) -> Reader:
-    """The decoder of one message in one version."""
+    """The decoder of a message in one version."""
     table = field_table(message)
     plain = [spec for spec in table if spec.tag is None]
     tags = {
@@ -197,7 +197,7 @@ def _array_reader(element: WireType, version: int, flexible: bool, nullable: boo
 
 
 def least_size_bytes(wire: WireType, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this type takes; never less than one."""
+    """The fewest bytes of a value of this type; at least one."""
     match wire:
         case Fixed(_, size_bytes):
             return size_bytes
@@ -216,7 +216,7 @@ def least_size_bytes(wire: WireType, version: int, flexible: bool) -> int:
 
 @cache
 def message_writer(message: type[Message], version: int, flexible: bool) -> Writer:
-    """The encoder of one message in one version."""
+    """The encoder of a message in one version."""
     table = field_table(message)
     plain = [spec for spec in table if spec.tag is None and spec.in_version(version)]
     tags: list[_TagStep] = [

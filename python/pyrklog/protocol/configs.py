@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-133, 226, 339, 569).
 
-Resource types, sources, value types and operations are numbers here;
-:mod:`pyrklog.handlers.service` names them.
+:mod:`pyrklog.handlers.service` names the numbers of resource types, sources, value types and
+operations.
 """
 
 from typing import Annotated
@@ -19,15 +19,13 @@ class DescribeConfigsResource(Message):
 
 
 class DescribeConfigsRequest(Message):
-    """What to describe."""
-
     resources: list[DescribeConfigsResource]
     include_synonyms: Annotated[Bool, since(1)] = False
     include_documentation: Annotated[Bool, since(3)] = False
 
 
 class DescribeConfigsSynonym(Message):
-    """A place that also gives the option a value, nearest first."""
+    """Another place that sets the option; nearest first."""
 
     name: Str
     value: Str | None
@@ -35,7 +33,7 @@ class DescribeConfigsSynonym(Message):
 
 
 class DescribeConfigsResourceResult(Message):
-    """One option; a sensitive one has a null value."""
+    """One option; the value of a sensitive one is null."""
 
     name: Str
     value: Str | None
@@ -49,8 +47,6 @@ class DescribeConfigsResourceResult(Message):
 
 
 class DescribeConfigsResult(Message):
-    """One resource."""
-
     error_code: Int16
     error_message: Str | None
     resource_type: Int8
@@ -59,21 +55,17 @@ class DescribeConfigsResult(Message):
 
 
 class DescribeConfigsResponse(Message):
-    """One result a resource."""
-
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult] = empty_list()
 
 
 class AlterableConfig(Message):
-    """An option and its new value."""
-
     name: Str
     value: Str | None
 
 
 class AlterConfigsResource(Message):
-    """All dynamic options that the resource shall have: those not named are reset."""
+    """All dynamic options of the resource: those not named are reset."""
 
     resource_type: Int8
     resource_name: Str
@@ -81,22 +73,18 @@ class AlterConfigsResource(Message):
 
 
 class AlterConfigsRequest(Message):
-    """Replaces the dynamic options of resources."""
-
     resources: list[AlterConfigsResource]
     validate_only: Bool = False
 
 
 class IncrementalConfig(Message):
-    """An option, what to do to it and with which value."""
-
     name: Str
     config_operation: Int8
     value: Str | None
 
 
 class IncrementalAlterConfigsResource(Message):
-    """Options not named stay as they are."""
+    """Options not named stay."""
 
     resource_type: Int8
     resource_name: Str
@@ -104,15 +92,11 @@ class IncrementalAlterConfigsResource(Message):
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """Changes dynamic options of resources."""
-
     resources: list[IncrementalAlterConfigsResource]
     validate_only: Bool = False
 
 
 class AlterConfigsResourceResponse(Message):
-    """What became of one resource."""
-
     error_code: Int16
     error_message: Str | None
     resource_type: Int8
@@ -120,28 +104,18 @@ class AlterConfigsResourceResponse(Message):
 
 
 class AlterConfigsResponse(Message):
-    """One result a resource; the same for both ways of altering."""
+    """Also the response of IncrementalAlterConfigs."""
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = empty_list()
 
 
 DESCRIBE_CONFIGS = Api(
-    32,
-    "DescribeConfigs",
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    versions=(0, 4),
-    flexible_since=4,
+    32, DescribeConfigsRequest, DescribeConfigsResponse, versions=(0, 4), flexible_since=4
 )
 ALTER_CONFIGS = Api(
-    33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2), flexible_since=2
+    33, AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2), flexible_since=2
 )
 INCREMENTAL_ALTER_CONFIGS = Api(
-    44,
-    "IncrementalAlterConfigs",
-    IncrementalAlterConfigsRequest,
-    AlterConfigsResponse,
-    versions=(0, 1),
-    flexible_since=1,
+    44, IncrementalAlterConfigsRequest, AlterConfigsResponse, versions=(0, 1), flexible_since=1
 )

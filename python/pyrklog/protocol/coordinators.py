@@ -12,7 +12,7 @@ KEY_TRANSACTION = 1
 
 
 class FindCoordinatorRequest(Message):
-    """One ``key`` before version 4, ``coordinator_keys`` from then on."""
+    """``key`` before version 4, ``coordinator_keys`` since."""
 
     key: Annotated[Str, until(3)] = ""
     key_type: Annotated[Int8, since(1)] = KEY_GROUP
@@ -20,8 +20,6 @@ class FindCoordinatorRequest(Message):
 
 
 class Coordinator(Message):
-    """The coordinator of one key."""
-
     key: Str
     node_id: Int32 = NO_NODE_ID
     host: Str = ""
@@ -31,7 +29,7 @@ class Coordinator(Message):
 
 
 class FindCoordinatorResponse(Message):
-    """The fields of one coordinator before version 4, a list of them from then on."""
+    """The fields of one coordinator before version 4, a list since."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Annotated[Int16, until(3)] = 0
@@ -43,10 +41,5 @@ class FindCoordinatorResponse(Message):
 
 
 FIND_COORDINATOR = Api(
-    10,
-    "FindCoordinator",
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    versions=(0, 6),
-    flexible_since=3,
+    10, FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6), flexible_since=3
 )

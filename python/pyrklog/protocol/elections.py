@@ -7,14 +7,12 @@ from pyrklog.protocol.fields import Int8, Int16, Int32, Message, Str, empty_list
 
 
 class ElectedTopic(Message):
-    """Partitions of one topic."""
-
     topic: Str
     partitions: list[Int32]
 
 
 class ElectLeadersRequest(Message):
-    """``topic_partitions`` null: all of them."""
+    """``topic_partitions`` null: all."""
 
     election_type: Annotated[Int8, since(1)] = 0
     topic_partitions: list[ElectedTopic] | None = None
@@ -22,33 +20,22 @@ class ElectLeadersRequest(Message):
 
 
 class PartitionResult(Message):
-    """Whether the partition has the leader that was asked for."""
-
     partition_id: Int32
     error_code: Int16 = 0
     error_message: Str | None = None
 
 
 class ReplicaElectionResult(Message):
-    """Partitions of one topic."""
-
     topic: Str
     partition_result: list[PartitionResult]
 
 
 class ElectLeadersResponse(Message):
-    """One answer for each partition asked for."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
     replica_election_results: list[ReplicaElectionResult] = empty_list()
 
 
 ELECT_LEADERS = Api(
-    43,
-    "ElectLeaders",
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    versions=(0, 2),
-    flexible_since=2,
+    43, ElectLeadersRequest, ElectLeadersResponse, versions=(0, 2), flexible_since=2
 )

@@ -1,4 +1,4 @@
-"""Kafka's error codes: number, name, whether a client may simply try again, and what it means.
+"""Kafka's error codes: number, name, whether a client may retry, and meaning.
 
 Numbers, names and the retriable flag are those of Kafka 3.9; the sentences are ours.
 """
@@ -8,8 +8,6 @@ from typing import Self
 
 
 class ErrorCode(IntEnum):
-    """An error code on the wire."""
-
     retriable: bool
     message: str
 
@@ -152,7 +150,7 @@ class ErrorCode(IntEnum):
 
 
 class ApiError(Exception):
-    """An error that a handler answers with: a code and one sentence for people."""
+    """A handler answers with this error: a code and one sentence for people."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)

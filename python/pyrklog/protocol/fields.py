@@ -1,17 +1,16 @@
 """The vocabulary of the field tables.
 
-A message class lists its fields in wire order; each annotation says both what Python sees and what
-is on the wire::
+A message class lists its fields in wire order; each annotation gives the Python type and the wire
+type::
 
-    class CreatePartitionsTopic(Message):
+class CreatePartitionsTopic(Message):
         name: Str
         count: Int32
         assignments: list[CreatePartitionsAssignment] | None = None
 
 ``X | None`` is nullable in every version, unless :func:`nullable` names the first. :func:`since`
-and :func:`until` bound the versions that carry a field; where a version lacks it, decoding yields
-the default and encoding drops the value. :func:`tagged` makes a tagged field of the flexible
-versions (KIP-482).
+and :func:`until` bound the versions with the field; in others, decoding yields the default and
+encoding drops the value. :func:`tagged` makes a tagged field of the flexible versions (KIP-482).
 """
 
 import types
@@ -26,7 +25,7 @@ VERSION_MAX = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A fixed-width value: its :mod:`struct` code and its size in bytes."""
+    """A fixed-width value: its :mod:`struct` code and its size."""
 
     code: str
     size_bytes: int
@@ -58,18 +57,16 @@ NO_UUID = bytes(16)
 
 
 class Message(msgspec.Struct):
-    """The base of every request, response and structure inside them."""
+    """Base of requests, responses and their structures."""
 
 
 def empty_list() -> Any:
-    """The default of a list field: a new list for each message."""
+    """The default of a list field."""
     return msgspec.field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list of elements of one wire type."""
-
     element: "WireType"
 
 
@@ -85,22 +82,22 @@ class _Mark:
 
 
 def since(version: int, *, until: int = VERSION_MAX) -> _Mark:
-    """The first version that carries the field."""
+    """The first version with the field."""
     return _Mark(since=version, until=until)
 
 
 def until(version: int) -> _Mark:
-    """The last version that carries the field."""
+    """The last version with the field."""
     return _Mark(until=version)
 
 
 def nullable(version: int) -> _Mark:
-    """The first version in which the field may be null; the type says ``| None``."""
+    """The first version in which the field may be null."""
     return _Mark(nullable_since=version)
 
 
 def tagged(tag: int, *, since: int) -> _Mark:
-    """A tagged field, present from version ``since`` where its value is not the default."""
+    """A tagged field; written only if its value is not the default."""
     return _Mark(since=since, tag=tag)
 
 
@@ -113,17 +110,15 @@ class FieldSpec:
     since: int
     until: int
     nullable_since: int
-    """``VERSION_MAX + 1`` where the field is never null."""
+    """``VERSION_MAX + 1``: never null."""
     tag: int | None
     default: Any
-    """:data:`REQUIRED` where the field has none."""
+    """:data:`REQUIRED`: none."""
 
     def in_version(self, version: int) -> bool:
-        """Whether this version carries the field, tagged or not."""
         return self.since <= version <= self.until
 
     def null_in(self, version: int) -> bool:
-        """Whether the field may be null in this version."""
         return version >= self.nullable_since
 
 
@@ -131,7 +126,7 @@ REQUIRED: Any = msgspec.NODEFAULT
 
 
 def field_table(message: type[Message]) -> list[FieldSpec]:
-    """The field table of a message class, in wire order."""
+    """In wire order."""
     hints = typing.get_type_hints(message, include_extras=True)
     return [
         _field(info.name, hints[info.name], _default(info))
@@ -166,7 +161,7 @@ def _field(name: str, hint: Any, default: Any) -> FieldSpec:
 
 
 def _split(hint: Any) -> tuple[Any, list[_Mark]]:
-    """Takes the marks off an annotation and leaves the wire type on it."""
+    """Separates the marks of an annotation from its wire type."""
     if typing.get_origin(hint) is not Annotated:
         return hint, []
     base, *extras = typing.get_args(hint)

@@ -1,7 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups.
-
-State and type filters came with KIP-518 and KIP-848, deletion with KIP-229.
-"""
+"""ListGroups (filters: KIP-518, KIP-848), DescribeGroups, DeleteGroups (KIP-229)."""
 
 from typing import Annotated
 
@@ -11,15 +8,13 @@ from pyrklog.protocol.fields import Bool, Bytes, Int16, Int32, Message, Str, emp
 
 
 class ListGroupsRequest(Message):
-    """Empty filters let everything pass; neither minds upper and lower case."""
+    """An empty filter passes everything; filters ignore case."""
 
     states_filter: Annotated[list[Str], since(4)] = empty_list()
     types_filter: Annotated[list[Str], since(5)] = empty_list()
 
 
 class ListedGroup(Message):
-    """A group of this coordinator."""
-
     group_id: Str
     protocol_type: Str
     group_state: Annotated[Str, since(4)] = ""
@@ -35,14 +30,12 @@ class ListGroupsResponse(Message):
 
 
 class DescribeGroupsRequest(Message):
-    """Groups to describe."""
-
     groups: list[Str]
     include_authorized_operations: Annotated[Bool, since(3)] = False
 
 
 class DescribedGroupMember(Message):
-    """A member; metadata and assignment are filled while the group is stable."""
+    """Metadata and assignment are filled while the group is stable."""
 
     member_id: Str
     group_instance_id: Annotated[Str | None, since(4)] = None
@@ -53,7 +46,7 @@ class DescribedGroupMember(Message):
 
 
 class DescribedGroup(Message):
-    """A group; ``protocol_data`` is the protocol's name."""
+    """``protocol_data`` is the protocol's name."""
 
     error_code: Int16
     group_id: Str
@@ -65,48 +58,30 @@ class DescribedGroup(Message):
 
 
 class DescribeGroupsResponse(Message):
-    """One description a group, in the order asked."""
+    """In the order asked."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     groups: list[DescribedGroup] = empty_list()
 
 
 class DeleteGroupsRequest(Message):
-    """Groups to delete."""
-
     groups_names: list[Str]
 
 
 class DeletableGroupResult(Message):
-    """What became of one group."""
-
     group_id: Str
     error_code: Int16 = 0
 
 
 class DeleteGroupsResponse(Message):
-    """One result a name."""
-
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult] = empty_list()
 
 
 DESCRIBE_GROUPS = Api(
-    15,
-    "DescribeGroups",
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    versions=(0, 5),
-    flexible_since=5,
+    15, DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5), flexible_since=5
 )
-LIST_GROUPS = Api(
-    16, "ListGroups", ListGroupsRequest, ListGroupsResponse, versions=(0, 5), flexible_since=3
-)
+LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, versions=(0, 5), flexible_since=3)
 DELETE_GROUPS = Api(
-    42,
-    "DeleteGroups",
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    versions=(0, 2),
-    flexible_since=2,
+    42, DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2), flexible_since=2
 )

@@ -1,20 +1,19 @@
 """The records of ``__consumer_offsets``, byte for byte Kafka's.
 
-Each key and each value begins with a version of two bytes; the key's version says what the record
-is about:
+Keys and values begin with a version of two bytes; the key's version tells what the record is about:
 
-======  ===================  ==============================  ==========================
-key     fields               value versions read             written
-======  ===================  ==============================  ==========================
-0, 1    an offset            0 to 4 (4 is flexible)          key 1, value 3; value 1
-                                                             where the client gave a time to live
-2       a group's metadata   0 to 4 (4 is flexible)          key 2, value 3
-others  of other parts       skipped                         never
-======  ===================  ==============================  ==========================
+======  ===================  ===================  ==================================
+key     fields               value versions read  written
+======  ===================  ===================  ==================================
+0, 1    an offset            0 to 4 (4 flexible)  key 1, value 3; value 1 if the
+                                                  client gave a time to live
+2       a group's metadata   0 to 4 (4 flexible)  key 2, value 3
+others  of other parts       skipped              never
+======  ===================  ===================  ==================================
 
-A null value is a tombstone: the offset or the group is gone. Bytes after the last field are
-ignored, as Kafka does. Source: Kafka 3.9's message definitions OffsetCommitKey, OffsetCommitValue,
-GroupMetadataKey, GroupMetadataValue.
+A null value is a tombstone: the offset or the group is deleted. Bytes after the last field are
+ignored, as in Kafka. Source: Kafka 3.9's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
+GroupMetadataValue.
 """
 
 import struct
@@ -33,22 +32,20 @@ GROUP_KEY_VERSION = 2
 OFFSET_KEY_WRITTEN = 1
 OFFSET_VALUE_WRITTEN = 3
 OFFSET_VALUE_WITH_EXPIRY = 1
-"""The only value version that carries a time to live."""
+"""The only value version with a time to live."""
 GROUP_VALUE_WRITTEN = 3
 VALUE_VERSION_MAX = 4
 VALUE_FLEXIBLE_SINCE = 4
 
 
 class OffsetKey(Message):
-    """A partition's offset in a group."""
-
     group: Str
     topic: Str
     partition: Int32
 
 
 class OffsetValue(Message):
-    """A committed offset. ``expire_timestamp`` is -1 where the broker's retention counts."""
+    """``expire_timestamp`` -1: the broker's retention counts."""
 
     offset: Int64
     leader_epoch: Annotated[Int32, since(3)] = NO_LEADER_EPOCH
@@ -58,7 +55,7 @@ class OffsetValue(Message):
 
 
 class GroupKey(Message):
-    """A group."""
+    """A group's metadata."""
 
     group: Str
 
@@ -77,7 +74,7 @@ class MemberValue(Message):
 
 
 class GroupValue(Message):
-    """A generation of a group. ``current_state_timestamp`` is -1 where unknown."""
+    """A generation of a group. ``current_state_timestamp`` -1: unknown."""
 
     protocol_type: Str
     generation: Int32
@@ -88,7 +85,7 @@ class GroupValue(Message):
 
 
 class UnknownKey(NamedTuple):
-    """A record of a part that this broker does not know."""
+    """The record's kind is unknown to this broker."""
 
     version: int
 
@@ -97,29 +94,26 @@ Key = OffsetKey | GroupKey | UnknownKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
-    """The key of a committed offset."""
     return _encode(OffsetKey, OFFSET_KEY_WRITTEN, key)
 
 
 def encode_group_key(key: GroupKey) -> bytes:
-    """The key of a group's metadata."""
     return _encode(GroupKey, GROUP_KEY_VERSION, key)
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """A committed offset; one with its own time to live loses the leader epoch, as in Kafka."""
+    """A value with a time to live loses the leader epoch, as in Kafka."""
     expires = value.expire_timestamp != NO_TIMESTAMP
     version = OFFSET_VALUE_WITH_EXPIRY if expires else OFFSET_VALUE_WRITTEN
     return _encode(OffsetValue, version, value)
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """A generation of a group."""
     return _encode(GroupValue, GROUP_VALUE_WRITTEN, value)
 
 
 def decode_key(data: bytes) -> Key:
-    """What a record is about. Raises :class:`DecodeError`."""
+    """Raises :class:`DecodeError`."""
     version = _version(data)
     if OFFSET_KEY_VERSIONS[0] <= version <= OFFSET_KEY_VERSIONS[1]:
         key: Key = _decode(OffsetKey, version, data)
@@ -131,14 +125,14 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:
-    """A committed offset of any version. Raises :class:`DecodeError`."""
+    """Reads any version. Raises :class:`DecodeError`."""
     value: OffsetValue = _decode(OffsetValue, _value_version(data), data)
     return value
 
 
 def decode_group_value(data: bytes) -> GroupValue:
-    """A generation of any version; where version 0 has no rebalance time-out, the session's stands
-    for it. Raises :class:`DecodeError`."""
+    """Reads any version; version 0 gets the session time-out as its rebalance time-out. Raises
+    :class:`DecodeError`."""
     version = _value_version(data)
     value: GroupValue = _decode(GroupValue, version, data)
     if version == 0:
@@ -157,7 +151,7 @@ def _encode(kind: type[Message], version: int, message: Message) -> bytes:
 
 
 def _decode(kind: type[Message], version: int, data: bytes) -> Any:
-    # Keys have no flexible version; their numbers stay below that of the values' first one.
+    # Keys have no flexible version; their versions are below the values' first flexible one.
     try:
         message, _ = message_reader(kind, version, version >= VALUE_FLEXIBLE_SINCE)(data, 2)
     except (IndexError, struct.error):

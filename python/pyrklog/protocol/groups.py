@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic group protocol (KIP-62).
 
-Static members (``group_instance_id``) came with KIP-345, the demand for a member id with KIP-394,
-protocol type and name with KIP-559, reasons with KIP-800, ``skip_assignment`` with KIP-814.
+Later: static members (KIP-345), required member ids (KIP-394), protocol type and name (KIP-559),
+reasons (KIP-800), ``skip_assignment`` (KIP-814).
 """
 
 from typing import Annotated
@@ -25,14 +25,14 @@ NO_MEMBER_ID = ""
 
 
 class JoinGroupRequestProtocol(Message):
-    """One way of assigning partitions that the member knows; its metadata is the client's."""
+    """A protocol of the member; the metadata is the client's."""
 
     name: Str
     metadata: Bytes
 
 
 class JoinGroupRequest(Message):
-    """``protocols`` stand in the order of the member's preference.
+    """``protocols`` are in the member's order of preference.
 
     Version 0 has no rebalance time-out: the session time-out stands for it.
     """
@@ -48,15 +48,13 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Message):
-    """A member as the leader sees it."""
-
     member_id: Str
     group_instance_id: Annotated[Str | None, since(5)] = None
     metadata: Bytes = b""
 
 
 class JoinGroupResponse(Message):
-    """``members`` is for the leader only; ``protocol_name`` may be null from version 7 on."""
+    """``members`` is for the leader only."""
 
     throttle_time_ms: Annotated[Int32, since(2)] = 0
     error_code: Int16 = 0
@@ -70,14 +68,12 @@ class JoinGroupResponse(Message):
 
 
 class SyncGroupRequestAssignment(Message):
-    """What the leader gives to one member."""
-
     member_id: Str
     assignment: Bytes
 
 
 class SyncGroupRequest(Message):
-    """``assignments`` counts in the leader's request only."""
+    """``assignments`` is the leader's only."""
 
     group_id: Str
     generation_id: Int32
@@ -99,8 +95,6 @@ class SyncGroupResponse(Message):
 
 
 class HeartbeatRequest(Message):
-    """A member lives."""
-
     group_id: Str
     generation_id: Int32
     member_id: Str
@@ -108,7 +102,7 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """An error says what the member shall do next."""
+    """The error tells the member what to do next."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Int16 = 0
@@ -123,7 +117,7 @@ class MemberIdentity(Message):
 
 
 class LeaveGroupRequest(Message):
-    """One ``member_id`` before version 3, ``members`` from then on."""
+    """``member_id`` before version 3, ``members`` since."""
 
     group_id: Str
     member_id: Annotated[Str, until(2)] = NO_MEMBER_ID
@@ -131,30 +125,20 @@ class LeaveGroupRequest(Message):
 
 
 class MemberResponse(Message):
-    """What became of one member."""
-
     member_id: Str
     group_instance_id: Str | None
     error_code: Int16
 
 
 class LeaveGroupResponse(Message):
-    """Before version 3, ``error_code`` is the one member's."""
+    """Before version 3, ``error_code`` is the member's."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Int16 = 0
     members: Annotated[list[MemberResponse], since(3)] = empty_list()
 
 
-JOIN_GROUP = Api(
-    11, "JoinGroup", JoinGroupRequest, JoinGroupResponse, versions=(0, 9), flexible_since=6
-)
-HEARTBEAT = Api(
-    12, "Heartbeat", HeartbeatRequest, HeartbeatResponse, versions=(0, 4), flexible_since=4
-)
-LEAVE_GROUP = Api(
-    13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5), flexible_since=4
-)
-SYNC_GROUP = Api(
-    14, "SyncGroup", SyncGroupRequest, SyncGroupResponse, versions=(0, 5), flexible_since=4
-)
+JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, versions=(0, 9), flexible_since=6)
+HEARTBEAT = Api(12, HeartbeatRequest, HeartbeatResponse, versions=(0, 4), flexible_since=4)
+LEAVE_GROUP = Api(13, LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5), flexible_since=4)
+SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, versions=(0, 5), flexible_since=4)

@@ -1,6 +1,6 @@
-"""What the controller tells brokers, in the versions of Kafka 3.9 (ZooKeeper mode).
+"""What the controller tells brokers: one version each, of Kafka 3.9 (ZooKeeper mode).
 
-LeaderAndIsr, StopReplica and UpdateMetadata, in one version each.
+Tags from 10,000 on are ours, far from Kafka's, which count from 0. Other brokers skip unknown tags.
 """
 
 from typing import Annotated
@@ -21,27 +21,24 @@ from pyrklog.protocol.fields import (
 )
 
 ELIGIBLE_TAG = 10_000
-"""Our own, far from Kafka's tags, which are counted from 0; unknown tags are passed over."""
 TOPIC_ID_TAG = 10_001
-"""Our own, too: StopReplica names topics only, and the next one may have the same name."""
+"""StopReplica has names only; the next topic may have the same name."""
 NUMBER_TAG = 10_003
-"""And this one: which UpdateMetadata of its term a message is."""
+"""Number of an UpdateMetadata in its controller epoch."""
 FULL_TAG = 10_004
-"""And this one: an UpdateMetadata that names every topic says so."""
+"""Set if an UpdateMetadata names every topic."""
 LOG_END_TAG = 10_005
-"""And this one: how far a replica reaches that nobody leads."""
+"""How far a replica without a leader reaches."""
 UNCLEAN_TAG = 10_006
-"""And this one: replicas that may lack records, in UpdateMetadata."""
+"""Replicas that may lack records, in UpdateMetadata."""
 
 UNKNOWN_REQUEST = 0
 INCREMENTAL_REQUEST = 1
 FULL_REQUEST = 2
-"""A request's ``type``: what a partition that is not in it means (KIP-866)."""
+"""``type`` of a request: what a partition's absence means (KIP-866)."""
 
 
 class LeaderAndIsrPartitionState(Message):
-    """Who leads one partition."""
-
     partition_index: Int32
     controller_epoch: Int32
     leader: Int32
@@ -57,8 +54,6 @@ class LeaderAndIsrPartitionState(Message):
 
 
 class LeaderAndIsrTopicState(Message):
-    """Partitions of one topic."""
-
     topic_name: Str
     topic_id: Uuid
     partition_states: list[LeaderAndIsrPartitionState]
@@ -85,17 +80,13 @@ class LeaderAndIsrRequest(Message):
 
 
 class LeaderAndIsrPartitionError(Message):
-    """What became of one partition."""
-
     partition_index: Int32
     error_code: Int16
     log_end: Annotated[list[Int64], tagged(LOG_END_TAG, since=7)] = empty_list()
-    """The order's leader epoch, the last record's, log end offset."""
+    """The request's leader epoch, the last record's, log end offset."""
 
 
 class LeaderAndIsrTopicError(Message):
-    """Partitions of one topic, which goes by its id."""
-
     topic_id: Uuid
     partition_errors: list[LeaderAndIsrPartitionError]
 
@@ -108,33 +99,24 @@ class LeaderAndIsrResponse(Message):
 
 
 LEADER_AND_ISR = Api(
-    4,
-    "LeaderAndIsr",
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    versions=(7, 7),
-    flexible_since=4,
+    4, LeaderAndIsrRequest, LeaderAndIsrResponse, versions=(7, 7), flexible_since=4
 )
 
 
 class StopReplicaPartitionState(Message):
-    """One replica to stop."""
-
     partition_index: Int32
     leader_epoch: Int32 = -1
     delete_partition: Bool = False
 
 
 class StopReplicaTopicState(Message):
-    """Replicas of one topic."""
-
     topic_name: Str
     partition_states: list[StopReplicaPartitionState]
     topic_id: Annotated[Uuid, tagged(TOPIC_ID_TAG, since=4)] = NO_UUID
 
 
 class StopReplicaRequest(Message):
-    """Stop serving, and perhaps delete, these replicas."""
+    """Stop, and perhaps delete, these replicas."""
 
     controller_id: Int32
     is_kraft_controller: Bool = False
@@ -144,8 +126,6 @@ class StopReplicaRequest(Message):
 
 
 class StopReplicaPartitionError(Message):
-    """What became of one replica."""
-
     topic_name: Str
     partition_index: Int32
     error_code: Int16
@@ -158,13 +138,11 @@ class StopReplicaResponse(Message):
     partition_errors: list[StopReplicaPartitionError] = empty_list()
 
 
-STOP_REPLICA = Api(
-    5, "StopReplica", StopReplicaRequest, StopReplicaResponse, versions=(4, 4), flexible_since=2
-)
+STOP_REPLICA = Api(5, StopReplicaRequest, StopReplicaResponse, versions=(4, 4), flexible_since=2)
 
 
 class UpdateMetadataPartitionState(Message):
-    """What clients shall be told of one partition."""
+    """One partition, as clients see it."""
 
     partition_index: Int32
     controller_epoch: Int32
@@ -179,15 +157,13 @@ class UpdateMetadataPartitionState(Message):
 
 
 class UpdateMetadataTopicState(Message):
-    """Partitions of one topic."""
-
     topic_name: Str
     topic_id: Uuid
     partition_states: list[UpdateMetadataPartitionState]
 
 
 class UpdateMetadataEndpoint(Message):
-    """One listener of a broker; ``security_protocol`` is Kafka's number for it."""
+    """``security_protocol`` is Kafka's number of it."""
 
     port: Int32
     host: Str
@@ -196,7 +172,7 @@ class UpdateMetadataEndpoint(Message):
 
 
 class UpdateMetadataBroker(Message):
-    """A broker that lives."""
+    """A live broker."""
 
     id: Int32
     endpoints: list[UpdateMetadataEndpoint]
@@ -204,7 +180,7 @@ class UpdateMetadataBroker(Message):
 
 
 class UpdateMetadataRequest(Message):
-    """All live brokers, and the partitions that have changed."""
+    """All live brokers and the changed partitions."""
 
     controller_id: Int32
     is_kraft_controller: Bool = False
@@ -218,16 +194,9 @@ class UpdateMetadataRequest(Message):
 
 
 class UpdateMetadataResponse(Message):
-    """Whether it counts."""
-
     error_code: Int16 = 0
 
 
 UPDATE_METADATA = Api(
-    6,
-    "UpdateMetadata",
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-    versions=(8, 8),
-    flexible_since=6,
+    6, UpdateMetadataRequest, UpdateMetadataResponse, versions=(8, 8), flexible_since=6
 )

@@ -9,21 +9,19 @@ UNKNOWN_BYTES = -1
 
 
 class DescribableLogDirTopic(Message):
-    """Partitions of one topic."""
-
     topic: Str
     partitions: list[Int32]
 
 
 class DescribeLogDirsRequest(Message):
-    """``topics`` null: all of them."""
+    """``topics`` null: all."""
 
     topics: list[DescribableLogDirTopic] | None = None
 
 
 class DescribeLogDirsPartition(Message):
-    """``offset_lag`` is how far a future replica is behind the current one, or, of a current
-    one, how far its end is behind the high watermark."""
+    """``offset_lag``: how far a future replica is behind the current one, or a current one's end
+    behind the high watermark."""
 
     partition_index: Int32
     partition_size: Int64
@@ -32,14 +30,12 @@ class DescribeLogDirsPartition(Message):
 
 
 class DescribeLogDirsTopic(Message):
-    """Partitions of one topic in one directory."""
-
     name: Str
     partitions: list[DescribeLogDirsPartition]
 
 
 class DescribeLogDirsResult(Message):
-    """One log directory; the byte counts are those of its volume."""
+    """The byte counts are of the directory's volume."""
 
     error_code: Int16
     log_dir: Str
@@ -49,7 +45,7 @@ class DescribeLogDirsResult(Message):
 
 
 class DescribeLogDirsResponse(Message):
-    """All log directories of the broker that answers."""
+    """All log directories of the answering broker."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3)] = 0
@@ -57,10 +53,5 @@ class DescribeLogDirsResponse(Message):
 
 
 DESCRIBE_LOG_DIRS = Api(
-    35,
-    "DescribeLogDirs",
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    versions=(0, 4),
-    flexible_since=2,
+    35, DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4), flexible_since=2
 )

@@ -1,4 +1,4 @@
-"""Metadata as a client asks for it. Brokers answer it in Rust (``rust/dataplane``)."""
+"""Metadata as a client asks for it. Brokers answer it in Rust (``rust/requests``)."""
 
 from pyrklog.protocol.api import NEVER_FLEXIBLE, Api
 from pyrklog.protocol.fields import Bool, Int16, Int32, Message, Str, empty_list
@@ -7,20 +7,18 @@ NO_LEADER = -1
 
 
 class MetadataRequestTopic(Message):
-    """A topic by name."""
-
     name: Str
 
 
 class MetadataRequest(Message):
-    """``topics`` null: all of them."""
+    """``topics`` null: all."""
 
     topics: list[MetadataRequestTopic] | None = None
     allow_auto_topic_creation: Bool = False
 
 
 class MetadataBroker(Message):
-    """A live broker's endpoint of the listener that was asked."""
+    """An endpoint of a live broker, of the listener asked."""
 
     node_id: Int32
     host: Str
@@ -29,7 +27,7 @@ class MetadataBroker(Message):
 
 
 class MetadataPartition(Message):
-    """``leader_id`` is -1 where there is none."""
+    """``leader_id`` -1: none."""
 
     error_code: Int16
     partition_index: Int32
@@ -41,8 +39,6 @@ class MetadataPartition(Message):
 
 
 class MetadataTopic(Message):
-    """A topic with all its partitions."""
-
     error_code: Int16
     name: Str
     is_internal: Bool
@@ -50,7 +46,7 @@ class MetadataTopic(Message):
 
 
 class MetadataResponse(Message):
-    """The cluster as the broker that answers knows it."""
+    """The answering broker's view of the cluster."""
 
     throttle_time_ms: Int32
     brokers: list[MetadataBroker]
@@ -59,12 +55,5 @@ class MetadataResponse(Message):
     topics: list[MetadataTopic] = empty_list()
 
 
-METADATA = Api(
-    3,
-    "Metadata",
-    MetadataRequest,
-    MetadataResponse,
-    versions=(7, 7),
-    flexible_since=NEVER_FLEXIBLE,
-)
-"""Version 7 (Kafka 2.1 to 4.x) is the first one with leader epochs."""
+METADATA = Api(3, MetadataRequest, MetadataResponse, versions=(7, 7), flexible_since=NEVER_FLEXIBLE)
+"""Version 7 (Kafka 2.1 to 4.x) is the first with leader epochs."""

@@ -1,7 +1,6 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: the offsets that groups keep with the broker.
+"""OffsetCommit, OffsetFetch (several groups: KIP-709), OffsetDelete (KIP-496).
 
-Leader epochs came with KIP-320, ``require_stable`` with KIP-447, several groups in one fetch with
-KIP-709, deletion with KIP-496.
+Later: leader epochs (KIP-320), ``require_stable`` (KIP-447).
 """
 
 from typing import Annotated
@@ -27,7 +26,7 @@ NO_LEADER_EPOCH = -1
 
 
 class OffsetCommitRequestPartition(Message):
-    """An offset to keep; ``committed_metadata`` is the client's own note."""
+    """``committed_metadata`` is the client's own note."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -36,14 +35,12 @@ class OffsetCommitRequestPartition(Message):
 
 
 class OffsetCommitRequestTopic(Message):
-    """A topic and its partitions."""
-
     name: Str
     partitions: list[OffsetCommitRequestPartition]
 
 
 class OffsetCommitRequest(Message):
-    """Generation -1 without a member id is an administrator's or a standalone consumer's commit."""
+    """Generation -1 without a member id: an administrator or a standalone consumer commits."""
 
     group_id: Str
     generation_id_or_member_epoch: Int32 = NO_GENERATION
@@ -54,35 +51,29 @@ class OffsetCommitRequest(Message):
 
 
 class OffsetCommitResponsePartition(Message):
-    """What became of one offset."""
-
     partition_index: Int32
     error_code: Int16
 
 
 class OffsetCommitResponseTopic(Message):
-    """A topic and its partitions."""
-
     name: Str
     partitions: list[OffsetCommitResponsePartition]
 
 
 class OffsetCommitResponse(Message):
-    """No error of its own: it is repeated on each partition."""
+    """An error of the group is repeated on each partition."""
 
     throttle_time_ms: Annotated[Int32, since(3)] = 0
     topics: list[OffsetCommitResponseTopic] = empty_list()
 
 
 class OffsetFetchRequestTopic(Message):
-    """Partitions asked for."""
-
     name: Str
     partition_indexes: list[Int32]
 
 
 class OffsetFetchRequestGroup(Message):
-    """A group and what is asked of it; null topics = all that it has."""
+    """``topics`` null: all."""
 
     group_id: Str
     member_id: Annotated[Str | None, since(9)] = None
@@ -91,7 +82,7 @@ class OffsetFetchRequestGroup(Message):
 
 
 class OffsetFetchRequest(Message):
-    """One group before version 8, ``groups`` from then on."""
+    """One group before version 8, ``groups`` since."""
 
     group_id: Annotated[Str, until(7)] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, until(7), nullable(2)] = empty_list()
@@ -100,7 +91,7 @@ class OffsetFetchRequest(Message):
 
 
 class OffsetFetchResponsePartition(Message):
-    """A committed offset, -1 where there is none."""
+    """``committed_offset`` -1: none."""
 
     partition_index: Int32
     committed_offset: Int64 = NO_OFFSET
@@ -110,22 +101,18 @@ class OffsetFetchResponsePartition(Message):
 
 
 class OffsetFetchResponseTopic(Message):
-    """A topic and its partitions."""
-
     name: Str
     partitions: list[OffsetFetchResponsePartition]
 
 
 class OffsetFetchResponseGroup(Message):
-    """The offsets of one group."""
-
     group_id: Str
     topics: list[OffsetFetchResponseTopic] = empty_list()
     error_code: Int16 = 0
 
 
 class OffsetFetchResponse(Message):
-    """Version 1 has no error of its own: it is repeated on each partition."""
+    """Version 1 repeats an error of the group on each partition."""
 
     throttle_time_ms: Annotated[Int32, since(3)] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], until(7)] = empty_list()
@@ -134,35 +121,25 @@ class OffsetFetchResponse(Message):
 
 
 class OffsetDeleteRequestPartition(Message):
-    """A partition whose offset shall be forgotten."""
-
     partition_index: Int32
 
 
 class OffsetDeleteRequestTopic(Message):
-    """A topic and its partitions."""
-
     name: Str
     partitions: list[OffsetDeleteRequestPartition]
 
 
 class OffsetDeleteRequest(Message):
-    """Offsets of one group to forget."""
-
     group_id: Str
     topics: list[OffsetDeleteRequestTopic]
 
 
 class OffsetDeleteResponsePartition(Message):
-    """What became of one offset."""
-
     partition_index: Int32
     error_code: Int16
 
 
 class OffsetDeleteResponseTopic(Message):
-    """A topic and its partitions."""
-
     name: Str
     partitions: list[OffsetDeleteResponsePartition]
 
@@ -175,17 +152,8 @@ class OffsetDeleteResponse(Message):
     topics: list[OffsetDeleteResponseTopic] = empty_list()
 
 
-OFFSET_COMMIT = Api(
-    8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, versions=(2, 9), flexible_since=8
-)
-OFFSET_FETCH = Api(
-    9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, versions=(1, 9), flexible_since=6
-)
+OFFSET_COMMIT = Api(8, OffsetCommitRequest, OffsetCommitResponse, versions=(2, 9), flexible_since=8)
+OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, versions=(1, 9), flexible_since=6)
 OFFSET_DELETE = Api(
-    47,
-    "OffsetDelete",
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    versions=(0, 0),
-    flexible_since=NEVER_FLEXIBLE,
+    47, OffsetDeleteRequest, OffsetDeleteResponse, versions=(0, 0), flexible_since=NEVER_FLEXIBLE
 )

@@ -1,11 +1,11 @@
-"""Kafka's primitive wire types: one reader and one writer each.
+"""Kafka's primitive wire types: a reader and a writer each.
 
 A reader takes ``(buffer, position)`` and returns ``(value, next position)``; a writer appends to a
 ``bytearray``. Readers of fixed-width values may raise ``IndexError`` or ``struct.error`` on a short
-buffer; :class:`pyrklog.protocol.api.Api` turns these into :class:`DecodeError`. Readers of
-variable-length values check the length against what remains before they take anything.
+buffer; :class:`pyrklog.protocol.api.Api` turns them into :class:`DecodeError`. Readers of
+variable-length values check the length against the remaining bytes first.
 
-Source: Kafka protocol guide, "Protocol Primitive Types"; KIP-482 for the compact forms.
+Source: Kafka protocol guide, "Protocol Primitive Types"; KIP-482 (compact forms).
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ VARINT_BYTES_MAX = 5
 
 
 class DecodeError(ValueError):
-    """The bytes are not a message of the API and version that they claim to be."""
+    """The bytes are not a message of the API and version."""
 
 
 class EncodeError(ValueError):
-    """The object cannot be written in the version asked for."""
+    """The object cannot be written in this version."""
 
 
 def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Little-endian base-128, at most 32 bits in at most five bytes."""
+    """Little-endian base-128: at most 32 bits, in at most five bytes."""
     byte = buffer[position]
     if byte < 0x80:
         return byte, position + 1
@@ -43,7 +43,6 @@ def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
-    """The inverse of :func:`read_unsigned_varint`."""
     while value >= 0x80:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
@@ -84,7 +83,7 @@ def _compact_length(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def length_reader(flexible: bool, wide: bool) -> Callable[[bytes, int], tuple[int, int]]:
-    """Reads a length; -1 means null. Compact where flexible, else 32 bits (wide) or 16."""
+    """Reads a length; -1 means null. Compact if flexible, else 32 bits (wide) or 16."""
     if flexible:
         return _compact_length
     return _length32 if wide else _length16
@@ -112,7 +111,7 @@ def length_writer(flexible: bool, wide: bool) -> Callable[[bytearray, int], None
 
 
 def check_length(length: int, nullable: bool) -> None:
-    """Refuses the negative lengths that have no meaning here (``length`` < 0)."""
+    """Refuses invalid negative lengths; requires ``length`` < 0."""
     if length < -1:
         raise DecodeError(f"a length of {length}")
     if not nullable:
@@ -137,7 +136,6 @@ def string_reader(flexible: bool, nullable: bool) -> Reader:
 
 
 def string_writer(flexible: bool, nullable: bool) -> Writer:
-    """The inverse of :func:`string_reader`."""
     write_length = length_writer(flexible, wide=False)
 
     def write(out: bytearray, value: str | None) -> None:
@@ -168,7 +166,6 @@ def bytes_reader(flexible: bool, nullable: bool) -> Reader:
 
 
 def bytes_writer(flexible: bool, nullable: bool) -> Writer:
-    """The inverse of :func:`bytes_reader`."""
     write_length = length_writer(flexible, wide=True)
 
     def write(out: bytearray, value: bytes | None) -> None:
@@ -184,7 +181,7 @@ def bytes_writer(flexible: bool, nullable: bool) -> Writer:
 def write_null(
     out: bytearray, write_length: Callable[[bytearray, int], None], nullable: bool
 ) -> None:
-    """Writes null where the version has one."""
+    """Raises :class:`EncodeError` if the version has no null."""
     if not nullable:
         raise EncodeError("null where this version requires a value")
     write_length(out, -1)

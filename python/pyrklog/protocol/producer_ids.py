@@ -19,8 +19,6 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """A producer id of this cluster with its first epoch."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id: Int64 = NO_PRODUCER_ID
@@ -28,10 +26,5 @@ class InitProducerIdResponse(Message):
 
 
 INIT_PRODUCER_ID = Api(
-    22,
-    "InitProducerId",
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    versions=(0, 5),
-    flexible_since=2,
+    22, InitProducerIdRequest, InitProducerIdResponse, versions=(0, 5), flexible_since=2
 )

@@ -5,43 +5,35 @@ from pyrklog.protocol.fields import Int16, Int32, Message, Str, empty_list
 
 
 class ReassignablePartition(Message):
-    """``replicas`` null: the running reassignment is cancelled."""
+    """``replicas`` null cancels the running reassignment."""
 
     partition_index: Int32
     replicas: list[Int32] | None = None
 
 
 class ReassignableTopic(Message):
-    """Partitions of one topic."""
-
     name: Str
     partitions: list[ReassignablePartition]
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """Other replicas for partitions."""
-
     timeout_ms: Int32 = 60_000
     topics: list[ReassignableTopic] = empty_list()
 
 
 class ReassignedPartition(Message):
-    """Whether its reassignment has begun."""
-
     partition_index: Int32
     error_code: Int16 = 0
     error_message: Str | None = None
 
 
 class ReassignedTopic(Message):
-    """Partitions of one topic."""
-
     name: Str
     partitions: list[ReassignedPartition]
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """One answer for each partition, unless the whole request was refused."""
+    """One result for each partition, unless the whole request is refused."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -51,7 +43,6 @@ class AlterPartitionReassignmentsResponse(Message):
 
 ALTER_PARTITION_REASSIGNMENTS = Api(
     45,
-    "AlterPartitionReassignments",
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     versions=(0, 0),
@@ -60,22 +51,18 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
 
 
 class ListPartitionReassignmentsTopics(Message):
-    """Partitions of one topic."""
-
     name: Str
     partition_indexes: list[Int32]
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """``topics`` null: all of them."""
+    """``topics`` null: all."""
 
     timeout_ms: Int32 = 60_000
     topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
 class OngoingPartitionReassignment(Message):
-    """A partition on the move."""
-
     partition_index: Int32
     replicas: list[Int32]
     adding_replicas: list[Int32]
@@ -83,14 +70,12 @@ class OngoingPartitionReassignment(Message):
 
 
 class OngoingTopicReassignment(Message):
-    """Partitions of one topic on the move."""
-
     name: Str
     partitions: list[OngoingPartitionReassignment]
 
 
 class ListPartitionReassignmentsResponse(Message):
-    """Only what is on the move."""
+    """Running reassignments only."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -100,7 +85,6 @@ class ListPartitionReassignmentsResponse(Message):
 
 LIST_PARTITION_REASSIGNMENTS = Api(
     46,
-    "ListPartitionReassignments",
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     versions=(0, 0),

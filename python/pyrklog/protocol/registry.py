@@ -1,4 +1,4 @@
-"""The APIs that Python serves: one row each, and their codecs, imported at first use."""
+"""The APIs that Python serves, and their codecs, imported at first use."""
 
 from importlib import import_module
 from typing import Any
@@ -40,14 +40,14 @@ ROWS: dict[int, tuple[str, str]] = {
     20_002: ("verification", "STATE_CHANGES"),
     20_003: ("observation", "OBSERVE_BROKER"),
 }
-"""API key -> (module, name) of its :class:`Api` in this package. The handler has the same place in
-``pyrklog.handlers``: a module of the same name, with a function of the name in small letters."""
+"""API key -> (module, name) of its :class:`Api`. The handler is in the module of the same name in
+``pyrklog.handlers``; its name is the lower-case name."""
 
 API_KEYS = tuple(sorted(ROWS))
 
 
 def find_api(key: int) -> Api[Any, Any]:
-    """The API with this key; ``KeyError`` where Python has no codec for it."""
+    """Raises ``KeyError`` where Python has no codec."""
     module, name = ROWS[key]
     api: Api[Any, Any] = getattr(import_module(f"pyrklog.protocol.{module}"), name)
     return api

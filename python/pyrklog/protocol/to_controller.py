@@ -1,7 +1,6 @@
 """What brokers ask the controller, in the versions of Kafka 3.9 (ZooKeeper mode).
 
-ControlledShutdown, AlterPartition (KIP-497, KIP-704, KIP-841, KIP-903) and AllocateProducerIds
-(KIP-730).
+ControlledShutdown, AlterPartition (KIP-497, 704, 841, 903), AllocateProducerIds (KIP-730).
 """
 
 from typing import Annotated
@@ -25,7 +24,7 @@ from pyrklog.protocol.inter_broker import ELIGIBLE_TAG
 
 
 class ControlledShutdownRequest(Message):
-    """A broker wants to end: others shall lead what it leads."""
+    """The broker wants others to lead its partitions."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1
@@ -39,31 +38,26 @@ class RemainingPartition(Message):
 
 
 class ControlledShutdownResponse(Message):
-    """What is left: the broker asks again while there is something."""
+    """The broker asks again until nothing remains."""
 
     error_code: Int16 = 0
     remaining_partitions: list[RemainingPartition] = empty_list()
 
 
 CONTROLLED_SHUTDOWN = Api(
-    7,
-    "ControlledShutdown",
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    versions=(3, 3),
-    flexible_since=3,
+    7, ControlledShutdownRequest, ControlledShutdownResponse, versions=(3, 3), flexible_since=3
 )
 
 
 class BrokerState(Message):
-    """A member of an ISR, as its leader knows it; an epoch of -1 is not checked."""
+    """An ISR member as its leader knows it; epoch -1 is not checked."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1
 
 
 class AlterPartitionPartition(Message):
-    """The ISR that a leader wants, on top of the partition epoch that it knows."""
+    """The leader's wanted ISR, on top of the partition epoch that it knows."""
 
     partition_index: Int32
     leader_epoch: Int32
@@ -74,23 +68,19 @@ class AlterPartitionPartition(Message):
 
 
 class AlterPartitionTopic(Message):
-    """Partitions of one topic."""
-
     topic_name: Annotated[Str, until(1)] = ""
     topic_id: Annotated[Uuid, since(2)] = NO_UUID
     partitions: list[AlterPartitionPartition] = empty_list()
 
 
 class AlterPartitionRequest(Message):
-    """A leader asks for other ISRs."""
-
     broker_id: Int32
     broker_epoch: Int64 = -1
     topics: list[AlterPartitionTopic] = empty_list()
 
 
 class AlteredPartition(Message):
-    """What holds of the partition now."""
+    """The partition's state now."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -103,8 +93,6 @@ class AlteredPartition(Message):
 
 
 class AlteredTopic(Message):
-    """Partitions of one topic."""
-
     topic_name: Annotated[Str, until(1)] = ""
     topic_id: Annotated[Uuid, since(2)] = NO_UUID
     partitions: list[AlteredPartition] = empty_list()
@@ -119,24 +107,17 @@ class AlterPartitionResponse(Message):
 
 
 ALTER_PARTITION = Api(
-    56,
-    "AlterPartition",
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    versions=(0, 3),
-    flexible_since=0,
+    56, AlterPartitionRequest, AlterPartitionResponse, versions=(0, 3), flexible_since=0
 )
 
 
 class AllocateProducerIdsRequest(Message):
-    """A broker wants a block of producer ids."""
-
     broker_id: Int32
     broker_epoch: Int64 = -1
 
 
 class AllocateProducerIdsResponse(Message):
-    """``producer_id_len`` ids from ``producer_id_start`` on are the broker's."""
+    """The broker gets ``producer_id_len`` ids from ``producer_id_start`` on."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -145,10 +126,5 @@ class AllocateProducerIdsResponse(Message):
 
 
 ALLOCATE_PRODUCER_IDS = Api(
-    67,
-    "AllocateProducerIds",
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    versions=(0, 0),
-    flexible_since=0,
+    67, AllocateProducerIdsRequest, AllocateProducerIdsResponse, versions=(0, 0), flexible_since=0
 )

@@ -24,21 +24,21 @@ NO_COUNT = -1
 
 
 class CreatableReplicaAssignment(Message):
-    """The brokers of one partition, the preferred leader first."""
+    """The brokers of a partition, the preferred leader first."""
 
     partition_index: Int32
     broker_ids: list[Int32]
 
 
 class CreatableTopicConfig(Message):
-    """A topic option to set; null is refused by the broker."""
+    """An option to set; the broker refuses null."""
 
     name: Str
     value: Str | None
 
 
 class CreatableTopic(Message):
-    """A topic to create. With ``assignments``, both counts are -1."""
+    """With ``assignments``, both counts are -1."""
 
     name: Str
     num_partitions: Int32 = NO_COUNT
@@ -48,7 +48,7 @@ class CreatableTopic(Message):
 
 
 class CreateTopicsRequest(Message):
-    """``timeout_ms`` is how long the answer may wait for the topics to be usable."""
+    """``timeout_ms``: how long the answer may wait for the topics to be usable."""
 
     topics: list[CreatableTopic]
     timeout_ms: Int32 = 60_000
@@ -56,7 +56,7 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopicConfigs(Message):
-    """An option of the topic as created (KIP-525)."""
+    """An option of the created topic (KIP-525)."""
 
     name: Str
     value: Str | None
@@ -66,7 +66,7 @@ class CreatableTopicConfigs(Message):
 
 
 class CreatableTopicResult(Message):
-    """``configs`` is null where the caller may not describe them."""
+    """``configs`` null: the caller may not describe them."""
 
     name: Str
     topic_id: Annotated[Uuid, since(7)] = NO_UUID
@@ -79,7 +79,7 @@ class CreatableTopicResult(Message):
 
 
 class CreateTopicsResponse(Message):
-    """One result a topic name, in the order of the request."""
+    """In the order of the request."""
 
     throttle_time_ms: Annotated[Int32, since(2)] = 0
     topics: list[CreatableTopicResult] = empty_list()
@@ -93,7 +93,7 @@ class DeleteTopicState(Message):
 
 
 class DeleteTopicsRequest(Message):
-    """``topics`` from version 6 on, ``topic_names`` before."""
+    """``topics`` since version 6, ``topic_names`` before."""
 
     topics: Annotated[list[DeleteTopicState], since(6)] = empty_list()
     topic_names: Annotated[list[Str], until(5)] = empty_list()
@@ -101,7 +101,7 @@ class DeleteTopicsRequest(Message):
 
 
 class DeletableTopicResult(Message):
-    """``name`` is null where an unknown id was given."""
+    """``name`` null: the id is unknown."""
 
     name: Annotated[Str | None, nullable(6)]
     topic_id: Annotated[Uuid, since(6)] = NO_UUID
@@ -110,20 +110,16 @@ class DeletableTopicResult(Message):
 
 
 class DeleteTopicsResponse(Message):
-    """One result a topic."""
-
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     responses: list[DeletableTopicResult] = empty_list()
 
 
 class CreatePartitionsAssignment(Message):
-    """The brokers of one new partition."""
-
     broker_ids: list[Int32]
 
 
 class CreatePartitionsTopic(Message):
-    """``count`` is the new total; ``assignments`` covers only the partitions that are added."""
+    """``count`` is the new total; ``assignments`` covers only the new partitions."""
 
     name: Str
     count: Int32
@@ -131,39 +127,28 @@ class CreatePartitionsTopic(Message):
 
 
 class CreatePartitionsRequest(Message):
-    """``timeout_ms`` as in CreateTopics."""
-
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32 = 60_000
     validate_only: Bool = False
 
 
 class CreatePartitionsTopicResult(Message):
-    """What became of one topic."""
-
     name: Str
     error_code: Int16 = 0
     error_message: Str | None = None
 
 
 class CreatePartitionsResponse(Message):
-    """One result a topic name."""
-
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult] = empty_list()
 
 
 CREATE_TOPICS = Api(
-    19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7), flexible_since=5
+    19, CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7), flexible_since=5
 )
 DELETE_TOPICS = Api(
-    20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6), flexible_since=4
+    20, DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6), flexible_since=4
 )
 CREATE_PARTITIONS = Api(
-    37,
-    "CreatePartitions",
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    versions=(0, 3),
-    flexible_since=2,
+    37, CreatePartitionsRequest, CreatePartitionsResponse, versions=(0, 3), flexible_since=2
 )

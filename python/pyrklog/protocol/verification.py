@@ -1,7 +1,7 @@
-"""Requests of our own tools, which Kafka has not: what each broker knows of itself alone.
+"""Requests of our own tools, about one broker's own knowledge.
 
-Their keys lie far above Kafka's, and ApiVersions does not tell of them. A broker that does not
-serve them (Apache's) closes the connection.
+Their keys are far above Kafka's; ApiVersions omits them. A broker that does not serve them
+(Apache's) closes the connection.
 """
 
 from pyrklog.protocol.api import Api
@@ -21,9 +21,9 @@ NO_OFFSET = -1
 
 
 class ReplicaDigestRequest(Message):
-    """A digest of the whole batches in ``[start_offset, end_offset)`` of the replica of the broker
-    that is asked; an empty range asks for its offsets only. The batch with which their sizes reach
-    ``max_bytes`` is the last one."""
+    """A digest of the whole batches in ``[start_offset, end_offset)`` of the asked broker's
+    replica; an empty range asks for its offsets only. The digest ends with the batch that brings it
+    to ``max_bytes``."""
 
     topic: Str
     partition_index: Int32
@@ -33,7 +33,7 @@ class ReplicaDigestRequest(Message):
 
 
 class DigestedBatch(Message):
-    """``crc`` is the CRC-32C of the bytes that are there, whatever the batch says of itself."""
+    """``crc`` is the CRC-32C of the bytes found, whatever the batch's own field says."""
 
     base_offset: Int64
     last_offset: Int64
@@ -42,11 +42,11 @@ class DigestedBatch(Message):
 
 
 class ReplicaDigestResponse(Message):
-    """``next_offset`` is where to go on: the range's end when all of it is in the digest.
+    """``next_offset`` is where to continue: the range's end when the digest covers all of it.
 
-    ``damaged_offset`` is where the first batch that is damaged begins, -1 for none; a broker that
-    cannot find the next batch stops there. ``first`` has the first batch of the digest, if there
-    is one. The digest is described in rust/storage/src/replica_digest.rs.
+    ``damaged_offset`` is where the first damaged batch begins, -1 for none; a broker that cannot
+    find the next batch stops there. ``first`` has the digest's first batch, if any. The digest is
+    described in rust/storage/src/replica_digest.rs.
     """
 
     error_code: Int16 = 0
@@ -62,8 +62,8 @@ class ReplicaDigestResponse(Message):
 
 
 class StateChangesRequest(Message):
-    """A piece of the broker's state-change log: of the file that is written, or of the ``older``
-    one, from a position in bytes on."""
+    """A piece of the broker's state-change log, from a position in bytes: of the current file or
+    the ``older`` one."""
 
     older: Bool
     position: Int64
@@ -71,8 +71,8 @@ class StateChangesRequest(Message):
 
 
 class StateChangesResponse(Message):
-    """``data`` is empty at the file's end, and where there is none. ``file_id`` tells files apart:
-    the one that was written may be the older one by now."""
+    """``data`` is empty at the file's end, and without a file. ``file_id`` tells files apart, since
+    the current one may become the older one."""
 
     error_code: Int16 = 0
     file_id: Int64 = 0
@@ -80,19 +80,9 @@ class StateChangesResponse(Message):
 
 
 REPLICA_DIGEST = Api(
-    20_001,
-    "ReplicaDigest",
-    ReplicaDigestRequest,
-    ReplicaDigestResponse,
-    versions=(0, 0),
-    flexible_since=0,
+    20_001, ReplicaDigestRequest, ReplicaDigestResponse, versions=(0, 0), flexible_since=0
 )
 
 STATE_CHANGES = Api(
-    20_002,
-    "StateChanges",
-    StateChangesRequest,
-    StateChangesResponse,
-    versions=(0, 0),
-    flexible_since=0,
+    20_002, StateChangesRequest, StateChangesResponse, versions=(0, 0), flexible_since=0
 )

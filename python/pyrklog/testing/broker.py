@@ -1,5 +1,3 @@
-"""A real broker in a process of its own, for tests: started, killed and restarted at will."""
-
 import json
 import os
 import random
@@ -18,9 +16,8 @@ from typing import IO, Self
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 CACHE_KEEP = "pyrklog.cache.keep"
 _LOG_LINES_MAX = 5_000
-# Below the range from which Linux takes the local ports of outgoing connections: a client that
-# keeps trying a dead broker's port can otherwise connect to itself and hold the port.
-# Several workers of pytest-xdist each have ports of their own.
+# Below Linux's range of local ports: a client that retries a dead broker's port could otherwise
+# connect to itself and hold the port. Each worker of pytest-xdist has its own ports.
 _PORTS = range(
     12_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")),
     32_000,
@@ -30,18 +27,18 @@ _handed_out: set[int] = set()
 
 
 class BrokerExited(Exception):
-    """The broker ended before it listened; the message holds its exit code and its output."""
+    """The broker ended before it listened; the message has its exit code and output."""
 
 
 class TestBroker:
     """`pyrklog serve` on the loopback interface, with the same data and port across restarts.
 
-    Attributes: `bootstrap` is `"127.0.0.1:PORT"`; `data` the data directory; `log` all output lines
-    of all starts (the last 5,000). As a context manager it starts on entry, stops on exit and then
+    Attributes: `bootstrap` is `"127.0.0.1:PORT"`; `data` the data directory; `log` the output lines
+    of all starts (the last 5,000). As a context manager it starts on entry, stops on exit, and then
     removes `data`, unless it was given.
     """
 
-    __test__ = False  # not a test class, whatever its name
+    __test__ = False
 
     def __init__(
         self,
@@ -56,11 +53,10 @@ class TestBroker:
     ) -> None:
         """Nothing starts yet.
 
-        `port` None picks a free one; `options` are Kafka's broker options (`--set`), of which
-        `group.initial.rebalance.delay.ms` is 0 unless it is given; `arguments` go to
-        `pyrklog serve` as they are; `environment` replaces the inherited one; `wrapper` is put
-        before the command and must exec it, for example `["prlimit", "--fsize=1000000"]`;
-        `python` is the interpreter that has pyrklog installed.
+        `port` None picks a free one; `options` are Kafka's broker options (`--set`), with
+        `group.initial.rebalance.delay.ms` 0 by default; `arguments` go to `pyrklog serve`;
+        `environment` replaces the inherited one; `wrapper` precedes the command and must exec it,
+        for example `["prlimit", "--fsize=1000000"]`; `python` is the interpreter with pyrklog.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="pyrklog-") if data is None else None
         self.data = Path(self._temporary.name if self._temporary else str(data))
@@ -81,25 +77,22 @@ class TestBroker:
 
     @property
     def pid(self) -> int:
-        """The process id of the running broker."""
         if self._process is None:
             raise RuntimeError("the broker is not running")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
     def _defaults(self) -> dict[str, str | int | bool]:
-        """A test's first consumer does not wait for others, in a cluster neither. Nothing stays in
-        memory behind it.
-        """
+        """A first consumer does not wait for others, not even in a cluster. No cache stays in
+        memory."""
         kept: dict[str, str | int | bool] = {CACHE_KEEP: False}
         return {REBALANCE_DELAY: 0, **kept} if "--zookeeper" in self._arguments else kept
 
     def start(self, timeout_s: float = 30.0) -> Self:
-        """Starts the process and waits until it listens; `BrokerExited` when it ends instead."""
+        """Starts the process and waits until it listens. Raises `BrokerExited` if it ends."""
         if self.running:
             raise RuntimeError("the broker runs already")
         command = [*self._command, "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
@@ -132,13 +125,12 @@ class TestBroker:
         raise BrokerExited(f"not listening within {timeout_s} s; exit code {code}\n{output}")
 
     def kill(self) -> None:
-        """SIGKILL, and waits for the end."""
         if self._process is not None:
             self._process.kill()
             self.wait()
 
     def stop(self, timeout_s: float = 30.0) -> int:
-        """SIGTERM, and waits for the end; the exit code. One that hangs is killed: TimeoutError."""
+        """SIGTERM, waits, returns the exit code. Kills a hanging broker and raises TimeoutError."""
         if self._process is None:
             raise RuntimeError("the broker is not running")
         self._process.send_signal(signal.SIGTERM)
@@ -149,7 +141,7 @@ class TestBroker:
             raise TimeoutError(f"the broker did not stop within {timeout_s} s") from None
 
     def restart(self) -> Self:
-        """Kills the broker where it runs, and starts it again on the same data and port."""
+        """Kills a running broker and starts it on the same data and port."""
         self.kill()
         return self.start()
 
@@ -160,7 +152,7 @@ class TestBroker:
         self._process.send_signal(number)
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Waits for the end of the process; its exit code, negative for a signal."""
+        """Waits for the end; returns the exit code, negative for a signal."""
         if self._process is None:
             raise RuntimeError("the broker is not running")
         code = self._process.wait(timeout_s)
@@ -169,29 +161,25 @@ class TestBroker:
         return code
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise RuntimeError("the broker is not running")
 
     def close(self) -> None:
-        """Stops the broker, by force where needed; removes its own temporary directory, and what a
-        killed one left in shared memory.
-        """
+        """Stops the broker, by force if needed; removes its own temporary directory and its shared
+        memory."""
         if self.running:
             try:
                 self.stop()
             except TimeoutError:
-                pass  # it is dead now; the test that cares calls stop() itself
+                pass  # it is dead now; a test of stopping calls stop() itself
         self._remove_arenas()
         if self._temporary is not None:
             self._temporary.cleanup()
 
     def _remove_arenas(self) -> None:
-        """A broker that was killed leaves its block cache in shared memory for its next start, and
-        its reserve on the disk.
-        """
+        """A killed broker leaves its block cache in shared memory and its reserve on the disk."""
         for reserve in self.data.glob("**/.pyrklog-reserve"):
             reserve.unlink(missing_ok=True)
         for marker in self.data.glob("**/.pyrklog-arena"):
@@ -211,7 +199,7 @@ class TestBroker:
         self.close()
 
     def _read(self, output: IO[str], start: "_Start") -> None:
-        """Drains the process's output, so that it never blocks, and notes when it is ready."""
+        """Drains the output, so that the process never blocks, and notes when it is ready."""
         with output:
             for line in output:
                 self.log.append(line.rstrip("\n"))
@@ -228,8 +216,6 @@ class TestBroker:
 
 
 class _Start:
-    """What is known of one start of the process."""
-
     def __init__(self) -> None:
         self.port = 0
         self.is_ready = False
@@ -238,7 +224,7 @@ class _Start:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface on which nothing listens; each is handed out once."""
+    """A free TCP port of the loopback interface; each is given out once."""
     for port in random.sample(sorted(set(_PORTS) - _handed_out), 200):
         with socket.socket() as probe:
             try:
@@ -255,7 +241,7 @@ def _setting(name: str, value: str | int | bool) -> str:
 
 
 def _listening_port(line: str) -> int:
-    """The port in a line that says that the broker listens, else 0."""
+    """The port in a line of the event "listening", else 0."""
     if '"listening"' not in line:
         return 0
     try:

@@ -1,7 +1,7 @@
 """``__consumer_offsets`` in memory, for tests of the group coordinator.
 
-:class:`FakeLog` keeps what is appended and lets a test hold appends back or make them fail;
-:class:`FakeTopic` says which partitions this broker leads.
+:class:`FakeLog` keeps appended records and can hold appends back or fail them; :class:`FakeTopic`
+has the partitions that this broker leads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_PRODUCER_ID = -1
 
 
 class FakeLog:
-    """Implements ``InternalLog`` for partitions of one topic.
+    """Implements ``InternalLog`` for one topic.
 
     ``epoch_of`` gives a partition's leader epoch, None where this broker does not lead it.
     """
@@ -35,33 +35,29 @@ class FakeLog:
     def __init__(self, epoch_of: Callable[[int], int | None]) -> None:
         self.batches: dict[int, list[InternalBatch]] = {}
         self.failing: list[ErrorCode] = []
-        """Codes of the next appends; the records of one that fails are not kept."""
+        """Codes of the next appends, whose records are dropped."""
         self.reads_failing: list[ErrorCode] = []
         self.codecs: list[int] = []
         self.closed: list[int] = []
-        """Requests whose connections were to end."""
         self.headers: list[dict[bytes, bytes]] = []
-        """Of each record that was to be appended."""
+        """Of each record passed to an append."""
         self.changes = Changes()
         self._epoch_of = epoch_of
         self._open = trio.Event()
         self._open.set()
 
     def hold(self) -> None:
-        """Appends get into the log, but the high watermark does not move, and reads wait."""
+        """Appends get into the log, but the high watermark stays, and reads wait."""
         self._open = trio.Event()
 
     def release(self) -> None:
-        """What was held goes on."""
         self._open.set()
 
     def end_offset(self, partition: int) -> int:
-        """The log end offset."""
         batches = self.batches.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
     def records(self, partition: int) -> list[InternalRecord]:
-        """Everything in the log."""
         return [record for batch in self.batches.get(partition, []) for record in batch.records]
 
     def append_internal(
@@ -158,7 +154,7 @@ class FakeTopic:
         self.count = partition_count
         self.led = dict(led)
         self.opening: set[int] = set()
-        """Partitions that this broker is to lead and does not serve yet."""
+        """Partitions assigned to this broker but not served yet."""
         self.created = 0
         self.creation: ErrorCode = ErrorCode.NONE
         self.changes = Changes()
@@ -169,7 +165,6 @@ class FakeTopic:
         self.changes.notify()
 
     def resign(self, partition: int) -> None:
-        """Another broker leads the partition."""
         del self.led[partition]
         self.changes.notify()
 

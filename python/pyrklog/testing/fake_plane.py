@@ -1,15 +1,15 @@
-"""A data plane in memory, for tests of what drives one. It moves no bytes and opens no sockets.
+"""A data plane in memory, for tests of its drivers. It moves no bytes and opens no sockets.
 
-It keeps what it was told (image, led partitions, folders), holds its callers to the contract of
-``dataplane.Plane`` by assertions, and lets a test hand in events, hold back tickets and make
-partitions and directories fail.
+It keeps what it is given (image, led partitions, folders) and asserts the contract of
+``dataplane.Plane``. Tests can inject events, hold back tickets, and fail partitions and
+directories.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -28,7 +28,7 @@ from pyrklog.plane.dataplane import (
     Request,
     Session,
 )
-from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord, Producer
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
 
@@ -37,8 +37,6 @@ HEARTBEAT = 12
 
 
 class FakeSession(NamedTuple):
-    """Who a fake request comes from."""
-
     connection: int = 1
     principal: str = "User:ANONYMOUS"
     host: str = "127.0.0.1"
@@ -47,8 +45,6 @@ class FakeSession(NamedTuple):
 
 
 class FakeRequest(NamedTuple):
-    """A request to hand in."""
-
     id: int
     api_key: int
     api_version: int
@@ -68,37 +64,33 @@ class FakePlane:
         self.led: dict[tuple[str, int], LeaderSpec] = {}
         self.followed: dict[tuple[str, int], FollowerSpec] = {}
         self.isrs: dict[tuple[str, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        """Members and written in-sync replicas, where they were set."""
+        """Last members and in-sync replicas set."""
         self.held: dict[tuple[str, int], bool] = {}
         """Whether the high watermark was to stand still then."""
         self.lagging: list[LaggingFollowers] = []
-        """What ``lagging_followers`` shall answer."""
         self.ends: dict[tuple[str, int], tuple[int, int]] = {}
-        """What ``log_ends`` shall answer."""
         self.refuses_isrs = False
-        """Whether those who would join lack something by now."""
+        """Whether set_isr refuses, since joining replicas lack something by now."""
         self.broker_epoch = -1
         self.replication_rates: tuple[int | None, int | None] = (None, None)
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
         self.follower_starts: dict[tuple[str, int], dict[int, int]] = {}
-        """Where logs of followers start that have not followed."""
+        """Log starts of followers that have not followed."""
         self.ports: dict[str, int] = {}
         self.ports_taken: set[int] = set()
         self.replies: dict[int, bytes] = {}
         self.resumed: dict[int, dict[str, int]] = {}
         self.closed: list[int] = []
         self.failing: dict[tuple[str, int], ErrorCode] = {}
-        """Errors that become_leaders and stop_partitions shall answer."""
         self.refused_topics: set[str] = set()
-        """Topics that no image may have, whatever is wrong with them."""
+        """Topics that images may not contain."""
         self.raising: set[tuple[str, int]] = set()
-        """Partitions with which commands raise."""
         self.parked: list[int] = []
         self.waiting_room: float = float("inf")
-        """How many requests there is memory for among those that are parked."""
+        """Memory for parked requests, in requests."""
         self.places: float = float("inf")
-        """``queued.max.requests``; beyond it requests do not arrive, but heartbeats do."""
+        """``queued.max.requests``; beyond it only heartbeats arrive."""
         self._in_flight: set[int] = set()
         self._held_back: deque[Request] = deque()
         self.is_shut_down = False
@@ -110,14 +102,11 @@ class FakePlane:
         self._inject: trio.MemorySendChannel[Callable[[PlaneListener], None]]
         self._inject, self._events = trio.open_memory_channel(10_000)
 
-    # --- what a test does ------------------------------------------------------------------------
-
     def hold_tickets(self) -> None:
         """Slow commands do not complete until :meth:`release_tickets`."""
         self._answering = trio.Event()
 
     def release_tickets(self) -> None:
-        """Held commands complete."""
         self._answering.set()
 
     def request(self, request: Request) -> None:
@@ -130,7 +119,7 @@ class FakePlane:
         self._inject.send_nowait(lambda listener: listener.on_request(request))
 
     def client_gone(self, request_id: int) -> None:
-        """The client of a request that is not answered yet closes its connection."""
+        """The client of an unanswered request disconnects."""
         held = [one for one in self._held_back if one.id == request_id]
         if held:
             self._held_back.remove(held[0])
@@ -159,7 +148,6 @@ class FakePlane:
         )
 
     def fail_log_dir(self, path: str, partitions: Sequence[tuple[str, int]]) -> None:
-        """A log directory fails."""
         for key in partitions:
             self.failing[key] = ErrorCode.KAFKA_STORAGE_ERROR
             self.led.pop(key, None)
@@ -168,23 +156,18 @@ class FakePlane:
         )
 
     def notice(self, event: str, fields: Mapping[str, str], level: str = "info") -> None:
-        """The plane has something to say."""
         self._inject.send_nowait(lambda listener: listener.on_notice(event, fields, level))
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition over this plane holds."""
         while not condition():
             await self._changed.wait()
 
     def partition(self, topic: str, index: int) -> PartitionImage:
-        """A partition of the image."""
         return self.topics[topic].partitions[index]
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-    # --- Plane -----------------------------------------------------------------------------------
 
     def found_partitions(self) -> Sequence[FoundPartition]:
         return list(self._found)
@@ -216,7 +199,7 @@ class FakePlane:
         self._notify()
 
     def _refuse(self, delta: ImageDelta) -> None:
-        """What the real one does not take; it raises before anything has changed."""
+        """Raises like the real plane, before anything has changed."""
         for broker in delta.brokers:
             for _, _, port in broker.endpoints:
                 if not 0 <= port < 1 << 16:
@@ -232,7 +215,7 @@ class FakePlane:
         assert specs
         self._raise_for(specs)
         for spec in specs:
-            # The contract: a topic is in the image before anything of it is led.
+            # The contract: a topic is in the image before its partitions are led.
             assert spec.partition < len(self.topics[spec.topic].partitions)
         await self._answering.wait()
         codes = [self._lead(spec) for spec in specs]
@@ -326,7 +309,7 @@ class FakePlane:
         return [(ErrorCode.NONE, max(0, offset)) for _, _, offset in targets]
 
     def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
-        """Of preferred leaders, whose followers have followed but for ``follower_starts``."""
+        """Of preferred leaders; followers have followed except ``follower_starts``."""
         found = []
         for key in partitions:
             spec = self.led.get(key)
@@ -347,7 +330,7 @@ class FakePlane:
         return [LogDirUsage(path, 0, 1000, 500, partitions) for path in paths[:1]]
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
-        """Of logs that hold nothing."""
+        """Of empty logs."""
         await self._answering.wait()
         key = (topic, partition)
         if key not in self.led and key not in self.followed:
@@ -383,7 +366,6 @@ class FakePlane:
         return True
 
     def internal_log(self, topic: str) -> FakeLog:
-        """The log of an internal topic."""
 
         def epoch_of(partition: int) -> int | None:
             spec = self.led.get((topic, partition))
@@ -392,44 +374,15 @@ class FakePlane:
         return self._internal.setdefault(topic, FakeLog(epoch_of))
 
     def append_internal(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[NewRecord],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
-        producer: Producer | None = None,
+        self, topic: str, partition: int, records: Sequence[NewRecord], **options: Any
     ) -> Awaitable[AppendResult]:
-        return self.internal_log(topic).append_internal(
-            topic,
-            partition,
-            records,
-            timestamp_ms=timestamp_ms,
-            codec=codec,
-            expected_epoch=expected_epoch,
-            producer=producer,
-        )
+        log = self.internal_log(topic)
+        return log.append_internal(topic, partition, records, **options)
 
     def append_commits(
-        self,
-        topic: str,
-        partition: int,
-        commits: Sequence[OffsetCommit],
-        *,
-        timestamp_ms: int,
-        codec: int,
-        expected_epoch: int,
+        self, topic: str, partition: int, commits: Sequence[OffsetCommit], **options: Any
     ) -> None:
-        return self.internal_log(topic).append_commits(
-            topic,
-            partition,
-            commits,
-            timestamp_ms=timestamp_ms,
-            codec=codec,
-            expected_epoch=expected_epoch,
-        )
+        return self.internal_log(topic).append_commits(topic, partition, commits, **options)
 
     def time_out_commits(self, commits: object) -> None:
         raise AssertionError("only a real plane has such commits")

@@ -33,7 +33,7 @@ class Pair(Message):
     numbers: list[Int32] = empty_list()
 
 
-PAIR = Api(999, "Pair", Pair, Pair, versions=(0, 1), flexible_since=1)
+PAIR = Api(999, Pair, Pair, versions=(0, 1), flexible_since=1)
 
 
 def test_the_layout_of_a_plain_version() -> None:
