@@ -1,4 +1,4 @@
-"""What brokers and administrators ask of a controller in this process."""
+"""The controller's interface for brokers and administrators, in the same process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from pyrklog.metastore.znodes import ProducerIdBlock
 
 
 class ControllerApi:
-    """Requests take their turn among the controller's events."""
-
     def __init__(self, driver: ControllerDriver) -> None:
         self._driver = driver
 

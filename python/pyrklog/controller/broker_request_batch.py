@@ -1,4 +1,4 @@
-"""Requests to brokers, gathered while states change and sent together, one of a kind a broker."""
+"""Collects requests to brokers while states change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyrklog.controller.state import ControllerState, Partition
 
 
 class _Topics:
-    """Partitions by topic, in the order in which topics come first."""
+    """Groups partitions by topic, in order of first appearance."""
 
     def __init__(self) -> None:
         self._found: dict[str, TopicPartitions] = {}
@@ -31,7 +31,7 @@ class _Topics:
     def add(self, partition: Partition, info: PartitionInfo) -> None:
         topic = partition.topic
         if topic.name != self._topic:
-            # Those of one topic mostly come one after another.
+            # Partitions of one topic mostly follow each other.
             self._topic, self._partitions = topic.name, []
             found = TopicPartitions(topic.name, topic.id, self._partitions)
             known = self._found.setdefault(topic.name, found)
@@ -45,8 +45,6 @@ class _Topics:
 
 
 class RequestBatch:
-    """What is to be sent at the end of a procedure."""
-
     def __init__(self, state: ControllerState, numbers: Iterator[int]) -> None:
         self._state = state
         self._numbers = numbers
@@ -62,7 +60,6 @@ class RequestBatch:
     def leader_and_isr(
         self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False
     ) -> None:
-        """The brokers (the live ones of them) shall lead or follow; all others learn of it."""
         for broker in brokers:
             if broker in self._state.brokers:
                 wanted = self._lead.setdefault(broker, {})
@@ -70,17 +67,15 @@ class RequestBatch:
         self.update_metadata(self._state.brokers, [partition])
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
-        """The brokers shall know these partitions, and all live brokers."""
         self._metadata_brokers.update(brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
     def tell_all(self, brokers: Iterable[int]) -> None:
-        """The brokers shall know all partitions, and that there are no other topics."""
+        """Tells ``brokers`` all partitions, and that no other topics exist."""
         self.update_metadata(brokers, self._state.partitions())
         self._is_full = True
 
     def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
-        """The broker, if it lives, shall stop the replica."""
         if broker not in self._state.brokers:
             return
         leadership = partition.leadership
@@ -92,7 +87,7 @@ class RequestBatch:
         self._stop.setdefault(broker, []).append(item)
 
     def flush(self) -> Steps:
-        """Sends everything: to each broker what it must know before what it must do."""
+        """Sends all requests; a broker gets UpdateMetadata before the others."""
         state = self._state
         infos: dict[Partition, PartitionInfo] = {}
         told = _Topics()
@@ -103,7 +98,7 @@ class RequestBatch:
             if turn.is_over():
                 yield Pause()
         topics = told.partitions()
-        # Nobody may take a topic for deleted because its znode cannot be read.
+        # A topic whose znode cannot be read must not seem deleted.
         is_full = self._is_full and not state.unreadable
         if is_full:
             topics += self._without_partitions({topic.topic for topic in topics})
@@ -148,7 +143,7 @@ class RequestBatch:
         self._clear()
 
     def _without_partitions(self, named: Collection[str]) -> list[TopicPartitions]:
-        """Topics of which there is nothing to tell, and which are there nevertheless."""
+        """Existing topics that are not in ``named``."""
         return [
             TopicPartitions(topic.name, topic.id, [])
             for topic in self._state.topics.values()

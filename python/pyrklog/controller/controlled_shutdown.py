@@ -1,4 +1,4 @@
-"""A broker that ends in good order: others lead what it leads, and it leaves all ISRs. Pure."""
+"""Controlled shutdown: others take over leadership, the broker leaves all ISRs. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pyrklog.controller.state import ControllerState, Partition
 
 
 class ControlledShutdown:
-    """Procedures over brokers that are about to end."""
-
     def __init__(
         self,
         state: ControllerState,
@@ -25,7 +23,7 @@ class ControlledShutdown:
         self._partitions = partitions
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
-        """``remaining`` gets the partitions that it still leads although others could."""
+        """``remaining`` gets the partitions that it still leads although other replicas exist."""
         state = self._state
         state.shutting_down.add(broker)
         yield StateChange("broker_leaves", {"broker": broker, "controller_epoch": state.epoch})
@@ -38,11 +36,11 @@ class ControlledShutdown:
         ]
         led = [partition for partition in shared if self._leads(broker, partition)]
         followed = [partition for partition in shared if not self._leads(broker, partition)]
-        # In pieces, whose requests are sent at once: the broker sees that it goes on, and waits.
+        # Each piece's requests are sent at once: the broker sees progress and waits.
         for some in pieces(led):
             yield from self._partitions.to_online(some, shutdown_election)
             yield from self._batch.flush()
-        # It goes on following until it ends, so that no request meets it in the middle of that.
+        # It follows until it ends, so that no request reaches it while it shuts down.
         for some in pieces(followed):
             yield from self._partitions.write_changed(
                 some,

@@ -1,8 +1,8 @@
 """Runs the controller's machine: election, watches, effects.
 
-One task leads: it takes events one at a time and runs each procedure of the machine to its end.
-Every write carries a check of /controller_epoch's version; when that fails, or the session ends,
-somebody else leads, and all that this term knew is thrown away.
+One task leads. It takes one event at a time and runs each procedure to its end. Every write checks
+/controller_epoch's version. When the check fails or the session ends, another broker leads and this
+term's state is dropped.
 """
 
 from __future__ import annotations
@@ -65,18 +65,16 @@ from pyrklog.metastore.interface import (
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
 REQUESTS_FIRST_SECONDS = 1.0
-"""How long a new controller lets its first requests be carried out before it reads the store."""
+"""How long a new controller lets its first requests run before it reads the store."""
 EFFECTS_A_TURN = 250
-"""Carried out before others get a turn; most of them are lines of the state-change log."""
+"""Before other tasks get a turn; most are lines of the state-change log."""
 NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
-"""Written to the state-change log only."""
+"""Only written to the state-change log."""
 
 log = get_logger("controller")
 
 
 class ControllerDriver:
-    """Takes part in the election, and leads while elected."""
-
     def __init__(
         self,
         node_id: int,
@@ -87,10 +85,10 @@ class ControllerDriver:
         told: Callable[[], Sequence[TopicPartitions]] = list,
         standby: Standby | None = None,
     ) -> None:
-        """``told``: what this broker was told of partitions by the controllers before."""
+        """``told`` returns what earlier controllers told this broker of partitions."""
         self.node_id = node_id
         self.controller_id = -1
-        """Who leads, as far as this broker knows; -1 = nobody."""
+        """As this broker knows it; -1 = none."""
         self.changes = Changes()
         self._store = store
         self._channels = channels
@@ -106,33 +104,30 @@ class ControllerDriver:
         self._machine: Controller | None = None
         self._nursery: trio.Nursery | None = None
         self._unanswered = 0
-        """Requests of this term that were sent or wait to be, to those that are not suspected."""
+        """Requests of this term, to brokers that are not suspected."""
         self._events_in, self._events = trio.open_memory_channel[None](math.inf)
         self._waiting = WaitingEvents()
-        """What each message of the channel stands for."""
         self._changed_topics: dict[str, None] = {}
         self._known_topics: set[str] = set()
 
     @property
     def leads(self) -> bool:
-        """Whether this broker is the controller."""
         return self._term is not None
 
     @property
     def term(self) -> Term | None:
-        """What this broker is the controller in; None where it is not."""
         return self._term
 
     @property
     def leaving(self) -> Collection[int]:
-        """Brokers that are about to end, where this one leads; none are known elsewhere."""
+        """Brokers in a controlled shutdown; empty where this broker does not lead."""
         return self._machine.state.shutting_down if self._machine is not None else ()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Takes part until cancelled; started when a controller is known to this broker.
+        """Takes part until cancelled; started when a controller is known.
 
         May be run again in the next session. Raises :class:`SessionExpiredError` at a session's
-        end, and what keeps the first controller of a start from leading.
+        end, and whatever keeps the first controller after a start from leading.
         """
         self._is_started = False
         while True:
@@ -156,8 +151,7 @@ class ControllerDriver:
             except Exception as error:
                 if not self._has_known_one:
                     raise
-                # A bug, then. What is led goes on being served; the next term begins afresh with
-                # what the store holds.
+                # A bug. The brokers go on serving; the next term starts from the store.
                 log.error("controller_failed", exc_info=error)
                 await self._step_down()
             finally:
@@ -167,19 +161,19 @@ class ControllerDriver:
                 self.changes.notify()
 
     async def _step_down(self) -> None:
-        """This term failed: another broker may do better, or this one a little later."""
+        """Gives up a failed term; another broker may do better, or this one later."""
         try:
             if self._term is not None:
-                # Only this term's: another broker may lead by now.
+                # Another broker may lead by now: its node must stay.
                 await self._store.multi([self._term.check(), Delete(znodes.CONTROLLER)])
         except (NoNodeError, BadVersionError, StoreFailedError):
-            pass  # nothing to hand over, or no way to
+            pass
         await trio.sleep(STORE_RETRY_SECONDS)
 
     # --- election --------------------------------------------------------------------------------
 
     async def _elect(self) -> Term | None:
-        """The new term, or None when another broker leads (its znode is watched then)."""
+        """None when another broker leads, whose znode is then watched."""
         if await self._store.exists(znodes.CONTROLLER) is not None:
             await self._follow()
             return None
@@ -210,8 +204,8 @@ class ControllerDriver:
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
             self.controller_id = znodes.decode_controller(node.data)
             if node.stat.ephemeral_owner == self._store.session_id:
-                # Of a term that has failed: nobody leads as long as it is there. If another
-                # broker deposes it now, its own /controller must stay.
+                # The node of a failed term: nobody leads while it exists. If another broker deposes
+                # it now, the new /controller must stay.
                 self.controller_id = -1
                 fence = Check(znodes.CONTROLLER_EPOCH, version)
                 await self._store.multi([fence, Delete(znodes.CONTROLLER, node.stat.version)])
@@ -228,7 +222,7 @@ class ControllerDriver:
         self._moved.set()
 
     async def _stand_by(self) -> Term | None:
-        """Until the controller has changed; the new term where this broker has deposed it."""
+        """The new term where this broker deposed the controller; None once it has changed."""
         term = await self._standby.run(self._incumbent, self._moved)
         self.controller_id = -1
         self.changes.notify()
@@ -280,10 +274,10 @@ class ControllerDriver:
         self.changes.notify()
 
     async def _elect_by_memory(self, brokers: Mapping[int, LiveBroker]) -> None:
-        """Leaders for partitions whose leader is gone, before the rest of the store is read.
+        """Elects leaders for leaderless partitions before the whole store is read.
 
-        Reading thousands of states takes a second; this broker was told them when they changed,
-        with their versions, and whatever changed since is refused by compare-and-set.
+        Reading thousands of states takes a second. This broker was told them with their versions;
+        compare-and-set refuses a write where one has changed since.
         """
         brokers = {broker: live for broker, live in brokers.items() if not live.is_unclean}
         suspects = {broker for broker in brokers if broker == self._fence().deposed}
@@ -294,7 +288,8 @@ class ControllerDriver:
             numbers = self._current().numbers
             machine = Controller(self.node_id, self._fence().epoch, numbers=numbers)
             await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
-            # Reading all states would take the processor from those who carry the requests out.
+            # Reading all states would take the processor from the brokers that carry out the
+            # requests.
             with trio.move_on_after(REQUESTS_FIRST_SECONDS):
                 await self.changes.wait_until(lambda: not self._unanswered)
 
@@ -311,7 +306,7 @@ class ControllerDriver:
         scope.cancel()
 
     async def _is_elected(self) -> bool:
-        """Whether /controller is this session's own; a watch tells of lost connections, too."""
+        """The watch also fires on a lost connection."""
         try:
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
         except (NoNodeError, SessionExpiredError, StoreFailedError):
@@ -334,7 +329,7 @@ class ControllerDriver:
         await self._perform(machine.rebalance_leaders(self._settings.imbalance_percent))
 
     def _queue(self, key: Hashable, handler: Handler, *, is_urgent: bool = False) -> None:
-        """An event; one that waits already is not queued twice."""
+        """An event waits once per key."""
         if self._waiting.put(key, handler, is_urgent=is_urgent):
             self._events_in.send_nowait(None)
 
@@ -387,8 +382,8 @@ class ControllerDriver:
         await self._perform(self._current().brokers_changed(brokers))
 
     async def _read_snapshot(self) -> Snapshot:
-        # The marks first: one of a topic that is made behind this read must not pass for one of
-        # nothing.
+        # The marks first: the mark of a topic created during this read must not seem to belong to
+        # none.
         to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
         topics = await self._read_topics(names)
@@ -414,14 +409,14 @@ class ControllerDriver:
         await self._perform(self._current().topics_changed(found, names))
 
     async def _on_changed_topics(self) -> None:
-        """All of them at once: after a loss of the connection these are all topics."""
+        """After a lost connection these are all topics."""
         names, self._changed_topics = list(self._changed_topics), {}
         found = await self._read_topics(names)
         while found:
             name = next(iter(found))
             await self._perform(self._current().topic_changed(name, found.pop(name)))
             if found and self._waiting.has_urgent:
-                # The rest is read once more, after the brokers.
+                # The rest is read again, after the brokers.
                 self._changed_topics |= dict.fromkeys(found)
                 self._queue("changed_topics", self._on_changed_topics)
                 return
@@ -429,7 +424,7 @@ class ControllerDriver:
     async def _on_deletions(self) -> None:
         names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         if not self._known_topics.issuperset(names):
-            # Made and marked since the last look at topics, whose event waits behind this one.
+            # Created and marked since the last read of topics; that event waits behind this one.
             await self._on_topics()
         await self._perform(self._current().deletion_asked(names))
 
@@ -437,7 +432,7 @@ class ControllerDriver:
         self._queue("reassignments", self._on_reassignments)
 
     async def _on_reassignments(self) -> None:
-        """The legacy znode, or its absence, until the next change of it."""
+        """Also watches while the node does not exist."""
         path = znodes.REASSIGN_PARTITIONS
         if await self._store.exists(path, self._reassignments_changed) is None:
             return
@@ -467,7 +462,6 @@ class ControllerDriver:
         await self._perform(self._current().elections.asked_by_znode(wanted))
 
     async def _log_dir_events(self) -> None:
-        """Looks at announcements of failed log directories, and waits for the next."""
         names = await self._store.children(znodes.LOG_DIR_EVENTS, self._log_dirs_changed)
         if not names:
             return
@@ -492,7 +486,7 @@ class ControllerDriver:
             except StopIteration:
                 return
             if isinstance(effect, Pause) or number % EFFECTS_A_TURN == 0:
-                # Heartbeats, the session's pings and other requests wait for this thread, too.
+                # Heartbeats, the session's pings and other requests wait for this thread.
                 await trio.lowlevel.checkpoint()
             result = None if isinstance(effect, Pause) else await self._execute(effect)
 
@@ -515,7 +509,6 @@ class ControllerDriver:
         return await execute(effect, self._store, self._fence(), self._settings)
 
     def options_changed(self) -> None:
-        """Options of topics or of brokers have changed, as this broker knows by now."""
         if self._machine is not None:
             self._queue("options", lambda: self._perform(self._current().options_changed()))
 
@@ -526,7 +519,7 @@ class ControllerDriver:
 
     def _answer_of(self, broker: int, request: ControlRequest) -> Callable[[ControlResponse], None]:
         term = self._fence()
-        # Nobody waits for one that may be dead.
+        # A deposed controller may be dead: its answers are not awaited.
         is_awaited = broker != term.deposed
         self._unanswered += is_awaited
 
@@ -547,7 +540,6 @@ class ControllerDriver:
         request: ControlRequest,
         response: LeaderAndIsrResponse | StopReplicaResponse,
     ) -> None:
-        """An answer of an earlier life of the broker says nothing of this one's replicas."""
         machine = self._current()
         if not machine.knows(broker, request.broker_epoch):
             return

@@ -1,4 +1,4 @@
-"""Moving partitions between their states: first leaders, elections, going offline."""
+"""Transitions of partitions: first leaders, elections, going offline."""
 
 from __future__ import annotations
 
@@ -28,36 +28,31 @@ _Names = Generator[Effect, Any, frozenset[str]]
 _Left = Generator[Effect, Any, list[Partition]]
 
 ELECTION_ROUNDS_MAX = 3
-"""A state that somebody else wrote is read again and the election repeated, this often."""
+"""How often a state that another broker wrote is read again and changed anew."""
 
 
 class PartitionChanges:
-    """Procedures over partitions; requests go into the batch of the moment."""
-
     def __init__(self, state: ControllerState, batch: RequestBatch) -> None:
         self._state = state
         self._batch = batch
         self.eligible = EligibleReplicas(state)
 
     def to_new(self, partitions: Sequence[Partition]) -> Steps:
-        """NonExistent -> New."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.NEW)
 
     def to_offline(self, partitions: Sequence[Partition]) -> Steps:
-        """The leader is gone."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.OFFLINE)
 
     def to_non_existent(self, partitions: Sequence[Partition]) -> Steps:
-        """Being deleted."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.NON_EXISTENT)
 
     def to_online(
         self, partitions: Sequence[Partition], election: Election = offline_election
     ) -> Steps:
-        """New partitions get their first leader, all others are elected anew."""
+        """Elects leaders; new partitions get their first one."""
         fresh = [item for item in partitions if item.leadership is None]
         led = [item for item in partitions if item.leadership is not None]
         for some in pieces(fresh):
@@ -68,9 +63,9 @@ class PartitionChanges:
             yield Pause()
 
     def _first_leaders(self, partitions: Sequence[Partition]) -> Steps:
-        """The first live replica leads; the ISR is all live ones: nobody holds any record yet.
+        """The first live replica leads and all live ones are in sync: there are no records yet.
 
-        Those that are about to end, or may be dead, only where there are no others.
+        Brokers that shut down or are suspected count only where there are no others.
         """
         wanted: dict[TopicPartition, Leadership] = {}
         for partition in partitions:
@@ -123,7 +118,6 @@ class PartitionChanges:
         return unclean
 
     def _has_candidate(self, partition: Partition) -> bool:
-        """Whether somebody lives who has everything."""
         leadership = partition.leadership
         assert leadership is not None
         live = set(self._state.live_replicas(partition)) - set(leadership.unclean)
@@ -146,9 +140,9 @@ class PartitionChanges:
         partitions: Sequence[Partition],
         change: Callable[[Partition], Leadership | None],
     ) -> Steps:
-        """Writes what ``change`` makes of each partition (None = as it is) and tells its replicas.
+        """Writes what ``change`` returns for each partition (None = no change), tells its replicas.
 
-        A state that somebody else wrote is read again and changed anew.
+        A state that another broker wrote is read again and changed anew.
         """
         for some in pieces(partitions):
             yield from self._write_some(some, change)
@@ -176,9 +170,10 @@ class PartitionChanges:
     def _write(
         self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
     ) -> _Left:
-        """Writes and enters Online where a leader lives; returns those that were refused.
+        """Writes and enters Online where the leader lives; returns the refused ones.
 
-        When many brokers go at once a partition may lose one of them while its leader is another.
+        When several brokers go at once, a partition may lose a replica while its leader is gone
+        too.
         """
         if not partitions:
             return []
@@ -240,7 +235,7 @@ class PartitionChanges:
 
 
 def state_write(partition: Partition, after: Leadership) -> StateWrite:
-    """What writes ``after`` where nobody has written since. Raises :class:`InvariantError`."""
+    """Raises :class:`InvariantError`."""
     before = partition.leadership
     check_leadership(partition.key, partition.replicas, before, after)
     had_eligible = before is not None and bool(before.eligible or before.unclean)

@@ -1,10 +1,9 @@
-"""Where replicas go: Kafka's assignment, with and without racks. Pure; randomness is an argument.
+"""Kafka's replica assignment, with and without racks. Pure; randomness is an argument.
 
-Without racks: the first replica of partition ``p`` goes to broker ``(start + p) mod n``; the others
-follow at a shift that grows by one each time the partitions have gone round all brokers, so that a
-broker's followers are spread. With racks the brokers are first ordered so that neighbours lie in
-different racks, and a broker is passed over while a rack without a replica of that partition is
-left.
+Without racks the first replica of partition ``p`` goes to broker ``(start + p) mod n``. The others
+follow at a shift that grows by one each time the partitions have gone round all brokers, which
+spreads a broker's followers. With racks the brokers are ordered so that neighbours lie in different
+racks; a broker is skipped while some rack has no replica of the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 
 class PlacementError(Exception):
-    """There are too few brokers; the message is for the client."""
+    """Too few brokers; the message is for the client."""
 
 
 def place_replicas(
@@ -25,10 +24,10 @@ def place_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of the partitions from ``first_partition`` on, by partition.
+    """Replicas by partition, from ``first_partition`` on.
 
     ``racks`` has every broker. ``start`` (index of the first broker) and ``shift`` are random for a
-    new topic and fixed for partitions added to one. Racks count when every broker has one.
+    new topic and fixed for added partitions. Racks count when every broker has one.
     """
     if replication_factor > len(racks):
         raise PlacementError(
@@ -91,7 +90,7 @@ def _with_racks(
 
 
 def alternate_racks(racks: Mapping[int, str]) -> Sequence[int]:
-    """Brokers in turns from each rack: racks a (0, 1), b (2), c (3) give 0, 2, 3, 1."""
+    """Takes a broker from each rack in turn: racks a (0, 1), b (2), c (3) give 0, 2, 3, 1."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -1,4 +1,4 @@
-"""Moving replicas between their states: serving, offline, being deleted."""
+"""Transitions of replicas: serving, offline, being deleted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ Replica = tuple[Partition, int]
 
 
 class ReplicaChanges:
-    """Procedures over replicas; requests go into the batch of the moment."""
-
     def __init__(
         self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
     ) -> None:
@@ -26,14 +24,13 @@ class ReplicaChanges:
         self._partitions = partitions
 
     def to_new(self, replicas: Sequence[Replica]) -> Steps:
-        """NonExistent -> New; a broker hears of it when the partition has a leader."""
+        """NonExistent -> New; tells the broker once the partition has a leader."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, ReplicaState.NEW)
             if partition.leadership is not None:
                 self._batch.leader_and_isr([broker], partition, is_new=True)
 
     def to_online(self, replicas: Sequence[Replica]) -> Steps:
-        """The broker shall lead or follow, as the partition's state says."""
         for partition, broker in replicas:
             was_new = partition.replica_state(broker) is ReplicaState.NEW
             yield self._enter(partition, broker, ReplicaState.ONLINE)
@@ -41,7 +38,7 @@ class ReplicaChanges:
                 self._batch.leader_and_isr([broker], partition)
 
     def to_offline(self, replicas: Sequence[Replica]) -> Steps:
-        """Brokers (or log directories) are gone: the replicas stop and leave the ISR together."""
+        """Brokers or log directories are gone: the replicas stop and leave the ISRs."""
         gone: dict[Partition, set[int]] = {}
         for partition, broker in replicas:
             self._batch.stop_replica(broker, partition, delete=False)
@@ -50,7 +47,7 @@ class ReplicaChanges:
                 gone.setdefault(partition, set()).add(broker)
         if not gone:
             return
-        # What is queued for deletion keeps its last state; its nodes go anyway.
+        # A topic being deleted keeps its last state; its nodes go anyway.
         kept = [p for p in gone if p.topic.name not in self._state.to_delete]
         yield from self._partitions.write_changed(
             kept, lambda partition: self._without(partition, gone[partition])
@@ -65,7 +62,7 @@ class ReplicaChanges:
         if gone.isdisjoint(self._state.brokers):
             live = self._state.live_replicas(partition)
             whole = [broker for broker in live if broker not in leadership.unclean]
-        # A broker that lives has lost the directory, or gives the replica up: it goes for good.
+        # A live broker has lost the directory or gives the replica up: it leaves for good.
         left = without_replicas(leadership, gone, whole, epoch)
         failed = {b for b in gone if partition.key in self._state.failed_replicas.get(b, ())}
         if left is None and failed & set(leadership.eligible):
@@ -73,13 +70,12 @@ class ReplicaChanges:
         return left
 
     def to_deletion_started(self, replicas: Sequence[Replica]) -> Steps:
-        """The broker shall delete the replica."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, ReplicaState.DELETION_STARTED)
             self._batch.stop_replica(broker, partition, delete=True)
 
     def mark(self, replicas: Sequence[Replica], state: ReplicaState) -> Steps:
-        """DeletionSuccessful, DeletionIneligible, NonExistent: nobody is told."""
+        """DeletionSuccessful, DeletionIneligible, NonExistent: no broker is told."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, state)
 

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: ElectLeaders (KIP-460) and the legacy znode. Pure."""
+"""Elections on request: ElectLeaders (KIP-460) and the legacy znode. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pyrklog.errors import ErrorCode
 
 
 class RequestedElections:
-    """Procedures over partitions whose leaders somebody wants to be elected."""
-
     def __init__(
         self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
     ) -> None:
@@ -29,7 +27,7 @@ class RequestedElections:
         keys: Sequence[TopicPartition] | None,
         results: dict[TopicPartition, Elected],
     ) -> Steps:
-        """None asks for all partitions; ``results`` gets one for each."""
+        """``keys`` None = all partitions; ``results`` gets one for each."""
         if keys is None:
             keys = [partition.key for partition in self._state.partitions()]
         wanted = []
@@ -60,7 +58,7 @@ class RequestedElections:
             )
 
     def asked_by_znode(self, keys: Sequence[TopicPartition]) -> Steps:
-        """What /admin/preferred_replica_election asks for; the node goes, whatever came of it."""
+        """Serves /admin/preferred_replica_election and removes the node in any case."""
         yield from self.elect(ElectionKind.PREFERRED, keys, {})
         yield UnmarkElection()
 

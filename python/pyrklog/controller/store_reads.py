@@ -1,4 +1,4 @@
-"""What the controller reads from the metadata store, many nodes at once."""
+"""The controller's reads from the metadata store, many nodes at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger("controller")
 
 
 async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
-    """The registered brokers, without those whose registration cannot be read; watched."""
+    """Without unreadable registrations; watched."""
     names = await store.children(znodes.BROKER_IDS, watch)
     paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
     nodes = await store.get_many(paths, watch)
@@ -49,10 +49,10 @@ async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
 async def read_topics(
     store: Metastore, names: Sequence[str], watch: Watch, ids: Mapping[bytes, str]
 ) -> dict[str, znodes.TopicAssignment]:
-    """Assignments of those topics that are there and can be read; watched.
+    """The readable assignments of existing topics; watched.
 
-    A topic whose id another one has (``ids`` are those known) counts as one that cannot be read:
-    brokers and clients could not tell them apart.
+    A topic with another topic's id (``ids`` are the known ones) counts as unreadable: brokers and
+    clients could not tell the two apart.
     """
     paths = [znodes.topic_path(name) for name in names]
     nodes = await store.get_many(paths, watch)
@@ -80,9 +80,9 @@ async def read_topics(
 async def read_states(
     store: Metastore, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
-    """Leaderships with the versions of their nodes; what is missing or unreadable is left out.
+    """Leaderships with their nodes' versions, without missing and unreadable ones.
 
-    With the eligible leader replicas, where they were written with the very state that is there.
+    Eligible leader replicas count where they were written with the present state.
     """
     eligible = await _read_eligible(store, keys)
     paths = [znodes.state_path(*key) for key in keys]
@@ -108,11 +108,10 @@ async def read_states(
 async def _read_eligible(
     store: Metastore, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, znodes.EligibleReplicas]:
-    """Those of the partitions that have any."""
     try:
         topics = frozenset(await store.children(znodes.ELIGIBLE))
     except NoNodeError:
-        return {}  # of a cluster that is older than they are
+        return {}  # a cluster older than this feature
     wanted = [key for key in keys if key[0] in topics]
     paths = [znodes.eligible_path(*key) for key in wanted]
     found = {}
@@ -126,7 +125,7 @@ async def _read_eligible(
 
 
 async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The options that were set of each topic; none where they cannot be read."""
+    """Each topic's overrides; empty where they cannot be read."""
     paths = [znodes.topic_config_path(topic) for topic in topics]
     overrides: dict[str, dict[str, str]] = {}
     for topic, path, node in zip(topics, paths, await store.get_many(paths), strict=True):
@@ -140,9 +139,9 @@ async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, d
 
 
 async def read_epoch(store: Metastore) -> tuple[int, int]:
-    """The controller epoch and the version of its node, which is made where there is none.
+    """The controller epoch and its node's version; creates a missing node.
 
-    Raises :class:`StoreFailedError` where the node holds none.
+    Raises :class:`StoreFailedError` where the node holds no epoch.
     """
     try:
         node = await store.get(znodes.CONTROLLER_EPOCH)

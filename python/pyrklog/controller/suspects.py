@@ -1,10 +1,10 @@
 """A broker whose port refuses connections: others lead before it is proven dead. Pure.
 
-Only what an orderly shutdown would do happens on suspicion: elections of replicas in sync, by
-compare-and-set on the partition's state, and the suspect leaves ISRs in which another stays. A
-leader that lives although it is suspected cannot acknowledge with acks=all any more, since the new
-leader does not follow it, and its own requests for another ISR are fenced. Nothing unclean, no
-deletion, no end of a reassignment (``cluster.md``, section 7).
+A suspicion does no more than a controlled shutdown: elections of in-sync replicas by
+compare-and-set, and the suspect leaves ISRs in which another replica stays. A suspected leader that
+lives cannot acknowledge acks=all any more, since the new leader does not follow it, and its own ISR
+changes are fenced. Nothing unclean, no deletion, no end of a reassignment (``cluster.md``, section
+7).
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pyrklog.controller.state import ControllerState, Partition
 
 
 class Suspicion:
-    """Procedures over brokers that may be dead."""
-
     def __init__(
         self,
         state: ControllerState,
@@ -49,13 +47,13 @@ class Suspicion:
         yield from self._batch.flush()
 
     def trust(self, broker: int) -> Steps:
-        """It listens again, and has done so for a while."""
+        """It has accepted connections again for a while."""
         if broker in self._state.suspects:
             self._state.suspects.discard(broker)
             yield StateChange("broker_trusted", self._fields(broker))
 
     def _is_held_by_others(self, partition: Partition) -> bool:
-        """Whether a replica in sync remains without the suspects."""
+        """Whether an in-sync replica remains without the suspects."""
         if partition.leadership is None or partition.topic.name in self._state.to_delete:
             return False
         return any(
