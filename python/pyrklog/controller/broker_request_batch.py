@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from pyrklog.base.pieces import Turn
@@ -17,31 +18,9 @@ from pyrklog.cluster.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.controller.effects import Pause, Send, Steps
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.state import ControllerState, Partition, Topic
 
-
-class _Topics:
-    """Groups partitions by topic, in order of first appearance."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, TopicPartitions] = {}
-        self._partitions: list[PartitionInfo] = []
-        self._topic = ""
-
-    def add(self, partition: Partition, info: PartitionInfo) -> None:
-        topic = partition.topic
-        if topic.name != self._topic:
-            # Partitions of one topic mostly follow each other.
-            self._topic, self._partitions = topic.name, []
-            found = TopicPartitions(topic.name, topic.id, self._partitions)
-            known = self._found.setdefault(topic.name, found)
-            if known is not found:
-                assert isinstance(known.partitions, list)
-                self._partitions = known.partitions
-        self._partitions.append(info)
-
-    def partitions(self) -> list[TopicPartitions]:
-        return list(self._found.values())
+_ByTopic = defaultdict[Topic, list[PartitionInfo]]
 
 
 class RequestBatch:
@@ -90,14 +69,16 @@ class RequestBatch:
         """Sends all requests; a broker gets UpdateMetadata before the others."""
         state = self._state
         infos: dict[Partition, PartitionInfo] = {}
-        told = _Topics()
+        told: _ByTopic = defaultdict(list)
         turn = Turn()
         for partition in self._metadata:
             infos[partition] = info = state.info(partition)
-            told.add(partition, self._as_deleted(partition, info))
+            if partition.topic.name in state.to_delete:
+                info = info._replace(leader=LEADER_BEING_DELETED)
+            told[partition.topic].append(info)
             if turn.is_over():
                 yield Pause()
-        topics = told.partitions()
+        topics = _topics(told)
         # A topic whose znode cannot be read must not seem deleted.
         is_full = self._is_full and not state.unreadable
         if is_full:
@@ -105,42 +86,26 @@ class RequestBatch:
         number = next(self._numbers)
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
-            yield Send(
-                broker,
-                UpdateMetadataRequest(
-                    state.controller_id,
-                    state.epoch,
-                    state.brokers[broker].epoch,
-                    topics,
-                    images,
-                    number,
-                    is_full,
-                ),
-            )
+            epochs = self._epochs(broker)
+            yield Send(broker, UpdateMetadataRequest(*epochs, topics, images, number, is_full))
         for broker, wanted in sorted(self._lead.items()):
-            led_topics = _Topics()
+            led: _ByTopic = defaultdict(list)
             for partition, is_new in wanted.items():
                 if partition.leadership is not None:
-                    led_topics.add(partition, infos[partition]._replace(is_new=is_new))
+                    led[partition.topic].append(infos[partition]._replace(is_new=is_new))
                 if turn.is_over():
                     yield Pause()
-            led = led_topics.partitions()
             if led and broker in state.brokers:
-                yield Send(
-                    broker,
-                    LeaderAndIsrRequest(
-                        state.controller_id, state.epoch, state.brokers[broker].epoch, led
-                    ),
-                )
+                yield Send(broker, LeaderAndIsrRequest(*self._epochs(broker), _topics(led)))
         for broker, replicas in sorted(self._stop.items()):
             if broker in state.brokers:
-                yield Send(
-                    broker,
-                    StopReplicaRequest(
-                        state.controller_id, state.epoch, state.brokers[broker].epoch, replicas
-                    ),
-                )
+                yield Send(broker, StopReplicaRequest(*self._epochs(broker), replicas))
         self._clear()
+
+    def _epochs(self, broker: int) -> tuple[int, int, int]:
+        """The head of each request: controller, controller epoch, broker epoch."""
+        state = self._state
+        return state.controller_id, state.epoch, state.brokers[broker].epoch
 
     def _without_partitions(self, named: Collection[str]) -> list[TopicPartitions]:
         """Existing topics that are not in ``named``."""
@@ -150,7 +115,6 @@ class RequestBatch:
             if topic.name not in named and topic.name not in self._state.to_delete
         ]
 
-    def _as_deleted(self, partition: Partition, info: PartitionInfo) -> PartitionInfo:
-        if partition.topic.name in self._state.to_delete:
-            info = info._replace(leader=LEADER_BEING_DELETED)
-        return info
+
+def _topics(found: _ByTopic) -> list[TopicPartitions]:
+    return [TopicPartitions(topic.name, topic.id, infos) for topic, infos in found.items()]

@@ -59,6 +59,7 @@ from pyrklog.metastore.interface import (
     Set,
     Stat,
     StoreFailedError,
+    Watch,
     WatchEvent,
 )
 
@@ -109,6 +110,12 @@ class ControllerDriver:
         self._waiting = WaitingEvents()
         self._changed_topics: dict[str, None] = {}
         self._known_topics: set[str] = set()
+        self._brokers_changed = self._watch("brokers", self._on_brokers, is_urgent=True)
+        self._topics_changed = self._watch("topics", self._on_topics)
+        self._deletions_changed = self._watch("deletions", self._on_deletions)
+        self._log_dirs_changed = self._watch("log_dirs", self._log_dir_events)
+        self._reassignments_changed = self._watch("reassignments", self._on_reassignments)
+        self._election_changed = self._watch("preferred_election", self._on_preferred_election)
 
     @property
     def leads(self) -> bool:
@@ -179,17 +186,10 @@ class ControllerDriver:
             return None
         epoch, version = await store_reads.read_epoch(self._store)
         timestamp_ms = time.time_ns() // 1_000_000
+        data = znodes.encode_controller(self.node_id, timestamp_ms)
+        raised = Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version)
         try:
-            results = await self._store.multi(
-                [
-                    Create(
-                        znodes.CONTROLLER,
-                        znodes.encode_controller(self.node_id, timestamp_ms),
-                        True,
-                    ),
-                    Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
-                ]
-            )
+            results = await self._store.multi([Create(znodes.CONTROLLER, data, True), raised])
         except (NodeExistsError, BadVersionError):
             await self._follow()
             return None
@@ -248,10 +248,9 @@ class ControllerDriver:
             try:
                 await self._take_over(machine)
                 self._announce(task_status)
-                if self._settings.rebalance_interval_seconds is not None:
-                    nursery.start_soon(
-                        self._rebalance_timer, self._settings.rebalance_interval_seconds
-                    )
+                interval_seconds = self._settings.rebalance_interval_seconds
+                if interval_seconds is not None:
+                    nursery.start_soon(self._rebalance_timer, interval_seconds)
                 await self._log_dir_events()
                 await self._on_reassignments()
                 await self._on_preferred_election()
@@ -356,17 +355,9 @@ class ControllerDriver:
 
     # --- watches ---------------------------------------------------------------------------------
 
-    def _brokers_changed(self, _event: WatchEvent) -> None:
-        self._queue("brokers", self._on_brokers, is_urgent=True)
-
-    def _topics_changed(self, _event: WatchEvent) -> None:
-        self._queue("topics", self._on_topics)
-
-    def _deletions_changed(self, _event: WatchEvent) -> None:
-        self._queue("deletions", self._on_deletions)
-
-    def _log_dirs_changed(self, _event: WatchEvent) -> None:
-        self._queue("log_dirs", self._log_dir_events)
+    def _watch(self, key: str, handler: Handler, *, is_urgent: bool = False) -> Watch:
+        """A watch that queues ``handler``. Made once: the store drops duplicates of the same."""
+        return lambda _event: self._queue(key, handler, is_urgent=is_urgent)
 
     def _trust_changed(self, broker: int, is_trusted: bool) -> None:
         machine = self._current()
@@ -428,52 +419,35 @@ class ControllerDriver:
             await self._on_topics()
         await self._perform(self._current().deletion_asked(names))
 
-    def _reassignments_changed(self, _event: WatchEvent) -> None:
-        self._queue("reassignments", self._on_reassignments)
-
     async def _on_reassignments(self) -> None:
-        """Also watches while the node does not exist."""
-        path = znodes.REASSIGN_PARTITIONS
-        if await self._store.exists(path, self._reassignments_changed) is None:
-            return
-        try:
-            wanted = znodes.decode_reassignments((await self._store.get(path)).data)
-        except NoNodeError:
-            return  # the watch tells of it
-        except znodes.ZnodeError as error:
-            log.error("bad_znode", reason=str(error))
-            return
-        await self._perform(self._current().reassignments.asked_by_znode(wanted))
-
-    def _election_changed(self, _event: WatchEvent) -> None:
-        self._queue("preferred_election", self._on_preferred_election)
+        data = await self._asked_by_znode(znodes.REASSIGN_PARTITIONS, self._reassignments_changed)
+        wanted = store_reads.decoded(znodes.decode_reassignments, data)
+        if wanted is not None:
+            await self._perform(self._current().reassignments.asked_by_znode(wanted))
 
     async def _on_preferred_election(self) -> None:
-        path = znodes.PREFERRED_ELECTION
-        if await self._store.exists(path, self._election_changed) is None:
-            return
+        data = await self._asked_by_znode(znodes.PREFERRED_ELECTION, self._election_changed)
+        wanted = store_reads.decoded(znodes.decode_preferred_election, data)
+        if wanted is not None:
+            await self._perform(self._current().elections.asked_by_znode(wanted))
+
+    async def _asked_by_znode(self, path: str, watch: Watch) -> bytes | None:
+        """Also watches while the node does not exist."""
+        if await self._store.exists(path, watch) is None:
+            return None
         try:
-            wanted = znodes.decode_preferred_election((await self._store.get(path)).data)
+            return (await self._store.get(path)).data
         except NoNodeError:
-            return  # the watch tells of it
-        except znodes.ZnodeError as error:
-            log.error("bad_znode", reason=str(error))
-            return
-        await self._perform(self._current().elections.asked_by_znode(wanted))
+            return None  # the watch tells of it
 
     async def _log_dir_events(self) -> None:
         names = await self._store.children(znodes.LOG_DIR_EVENTS, self._log_dirs_changed)
         if not names:
             return
         paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
-        brokers = set()
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            if node is not None:
-                try:
-                    brokers.add(znodes.decode_log_dir_event(path, node.data))
-                except znodes.ZnodeError as error:
-                    log.error("bad_znode", reason=str(error))
-        await self._perform(self._current().log_dirs_failed(sorted(brokers)))
+        nodes = await self._store.get_many(paths)
+        found = store_reads.decode_nodes(znodes.decode_log_dir_event, paths, paths, nodes)
+        await self._perform(self._current().log_dirs_failed(sorted(set(found.values()))))
         await store_writes.delete_nodes(self._store, self._fence(), paths)
 
     # --- effects ---------------------------------------------------------------------------------

@@ -130,19 +130,14 @@ class IsrChanges:
 
     def _changed(self, partition: Partition, before: Sequence[int]) -> StateChange:
         assert partition.leadership is not None
-        return StateChange(
-            "isr_changed",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": list(before),
-                "to": list(partition.leadership.isr),
-                "eligible": list(partition.leadership.eligible),
-                "leader_epoch": partition.leadership.leader_epoch,
-                "partition_epoch": partition.partition_epoch,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": list(before),
+            "to": list(partition.leadership.isr),
+            "eligible": list(partition.leadership.eligible),
+            "leader_epoch": partition.leadership.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+        }
+        return self._state.partition_change("isr_changed", partition, fields)
 
 
 def _is_an_isr(leader: int, isr: Sequence[int]) -> bool:

@@ -7,6 +7,7 @@ lead. Every election raises the epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from pyrklog.cluster.requests import LogEnd
 from pyrklog.metastore.znodes import RECOVERED, RECOVERING, Leadership
@@ -14,27 +15,16 @@ from pyrklog.metastore.znodes import RECOVERED, RECOVERING, Leadership
 Election = Callable[["Candidates"], Leadership | None]
 
 
-class Candidates:
-    def __init__(
-        self,
-        *,
-        assignment: Sequence[int],
-        live: Collection[int],
-        current: Leadership,
-        controller_epoch: int,
-        unclean: bool = False,
-        shutting_down: Collection[int] = (),
-        targets: Sequence[int] = (),
-    ) -> None:
-        self.assignment = assignment
-        self.live = live
-        self.current = current
-        self.controller_epoch = controller_epoch
-        self.unclean = unclean
-        """Whether a replica outside the ISR may lead when none in it lives."""
-        self.shutting_down = shutting_down
-        self.targets = targets
-        """Replicas after a reassignment."""
+class Candidates(NamedTuple):
+    assignment: Sequence[int]
+    live: Collection[int]
+    current: Leadership
+    controller_epoch: int
+    unclean: bool = False
+    """Whether a replica outside the ISR may lead when none in it lives."""
+    shutting_down: Collection[int] = ()
+    targets: Sequence[int] = ()
+    """Replicas after a reassignment."""
 
     def elected(self, leader: int, isr: Sequence[int], recovery: int) -> Leadership:
         return Leadership(
@@ -64,8 +54,7 @@ def offline_election(candidates: Candidates) -> Leadership | None:
 
 
 def unclean_election(candidates: Candidates) -> Leadership | None:
-    candidates.unclean = True
-    return offline_election(candidates)
+    return offline_election(candidates._replace(unclean=True))
 
 
 def preferred_election(candidates: Candidates) -> Leadership | None:

@@ -27,7 +27,6 @@ from pyrklog.controller.effects import (
     Pause,
     ReadUnclean,
     Snapshot,
-    StateChange,
     Steps,
     TakeProducerIds,
     UnmarkDeletion,
@@ -94,14 +93,11 @@ class Controller:
         known = state.topics.keys() | state.unreadable
         missing = [name for name in snapshot.to_delete if name not in known]
         self._mark_for_deletion(set(snapshot.to_delete) & state.topics.keys())
-        yield StateChange(
+        yield state.change(
             "controller_started",
-            {
-                "controller_epoch": state.epoch,
-                "brokers": sorted(state.brokers),
-                "topics": len(state.topics),
-                "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
-            },
+            brokers=sorted(state.brokers),
+            topics=len(state.topics),
+            partitions=sum(len(topic.partitions) for topic in state.topics.values()),
         )
         yield from self._initial_states()
         yield from self._unclean.expel(state.brokers)
@@ -161,7 +157,7 @@ class Controller:
                 partition.lead(leadership, version)
                 partition.state = PartitionState.OFFLINE
                 remembered.append(partition)
-        yield StateChange("elects_by_memory", self._fields(partitions=len(remembered)))
+        yield state.change("elects_by_memory", partitions=len(remembered))
         yield from self._partitions.to_online(remembered)
         yield from self._batch.flush()
 
@@ -209,11 +205,11 @@ class Controller:
                 state.shutting_down.discard(broker)
                 state.suspects.discard(broker)
             self._unclean.gone(gone)
-            yield StateChange("brokers_gone", self._fields(brokers=sorted(gone)))
+            yield state.change("brokers_gone", brokers=sorted(gone))
             yield from self._replicas_gone(list(state.partitions_on(gone)))
         if came:
             known.update({broker: brokers[broker] for broker in came})
-            yield StateChange("brokers_came", self._fields(brokers=sorted(came)))
+            yield state.change("brokers_came", brokers=sorted(came))
             yield from self._brokers_came(came)
         if changed:
             known.update({broker: brokers[broker] for broker in changed})
@@ -225,11 +221,7 @@ class Controller:
         state = self.state
         kept = [item for item in replicas if item[0].topic.name not in state.to_delete]
         dropped = [item for item in replicas if item[0].topic.name in state.to_delete]
-        leaderless = _unique(
-            partition
-            for partition, broker in kept
-            if partition.leadership is not None and partition.leadership.leader == broker
-        )
+        leaderless = list(dict.fromkeys(p for p, broker in kept if p.leader == broker))
         yield from self._partitions.to_offline(leaderless)
         yield from self._partitions.to_online(leaderless)
         # Clients wait for leaders: these go first.
@@ -368,8 +360,7 @@ class Controller:
         fresh = {name: item for name, item in found.items() if name not in state.topics}
         for name, assignment in sorted(fresh.items()):
             state.topics[name] = Topic(name, assignment)
-            fields = self._fields(topic=name, partitions=len(assignment.replicas))
-            yield StateChange("topic_created", fields)
+            yield state.change("topic_created", topic=name, partitions=len(assignment.replicas))
         state.unreadable = names - state.topics.keys()
         created = [p for name in sorted(fresh) for p in state.topics[name].partitions.values()]
         yield from self._create(created)
@@ -386,7 +377,7 @@ class Controller:
             topic.partitions[index] = Partition(topic, index, assignment)
             added.append(topic.partitions[index])
         if added:
-            yield StateChange("partitions_added", self._fields(topic=name, added=len(added)))
+            yield self.state.change("partitions_added", topic=name, added=len(added))
         yield from self._create(added)
 
     def _create(self, partitions: Sequence[Partition]) -> Steps:
@@ -414,7 +405,7 @@ class Controller:
             return
         self._mark_for_deletion(fresh)
         blocked = [name for name in fresh if name in state.deletion_blocked]
-        yield StateChange("deletion_asked", self._fields(topics=fresh, blocked=blocked))
+        yield state.change("deletion_asked", topics=fresh, blocked=blocked)
         yield from self._resume_deletions()
 
     def _resume_deletions(self, names: Collection[str] | None = None) -> Steps:
@@ -503,7 +494,7 @@ class Controller:
             self.state.topics.pop(topic.name, None)
             for failed in self.state.failed_replicas.values():
                 failed.difference_update({p.key for p in topic.partitions.values()})
-            yield StateChange("topic_deleted", self._fields(topic=topic.name))
+            yield self.state.change("topic_deleted", topic=topic.name)
 
     def _reassignments_ended(self, topics: Sequence[str]) -> Steps:
         state = self.state
@@ -517,14 +508,9 @@ class Controller:
 
     def elect_preferred(self, keys: Sequence[TopicPartition] | None = None) -> Steps:
         """Makes the preferred replicas lead again (None = of all partitions)."""
-        chosen = (
-            self.state.partitions()
-            if keys is None
-            else (p for p in map(self.state.partition, keys) if p is not None)
-        )
         wanted = [
             partition
-            for partition in chosen
+            for partition in self.state.chosen(keys)
             if partition.leadership is not None
             and partition.leadership.leader != partition.replicas[0]
             and partition.topic.name not in self.state.to_delete
@@ -553,9 +539,6 @@ class Controller:
                 ]
                 yield from self.elect_preferred(keys)
 
-    def _fields(self, **fields: object) -> dict[str, object]:
-        return {**fields, "controller_epoch": self.state.epoch}
-
 
 def _is_ended(partition: Partition) -> bool:
     return partition.state is PartitionState.NON_EXISTENT
@@ -567,7 +550,3 @@ def _replicas_of(topic: Topic) -> list[Replica]:
         for partition in topic.partitions.values()
         for broker in partition.replicas
     ]
-
-
-def _unique(partitions: Iterable[Partition]) -> list[Partition]:
-    return list(dict.fromkeys(partitions))

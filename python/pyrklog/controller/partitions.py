@@ -204,34 +204,35 @@ class PartitionChanges:
     def _enter(self, partition: Partition, state: PartitionState) -> StateChange:
         before = partition.enter(state)
         leadership = partition.leadership
-        return StateChange(
-            "partition_state",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": before.value,
-                "to": state.value,
-                "leader": leadership.leader if leadership else None,
-                "leader_epoch": leadership.leader_epoch if leadership else None,
-                "isr": leadership.isr if leadership else None,
-                "eligible": leadership.eligible if leadership else None,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": before.value,
+            "to": state.value,
+            "leader": leadership.leader if leadership else None,
+            "leader_epoch": leadership.leader_epoch if leadership else None,
+            "isr": leadership.isr if leadership else None,
+            "eligible": leadership.eligible if leadership else None,
+        }
+        return self._state.partition_change("partition_state", partition, fields)
 
     def _failed(self, partition: Partition, why: str) -> StateChange:
-        return StateChange(
-            "partition_state_failed",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "state": partition.state.value,
-                "replicas": partition.replicas,
-                "isr": partition.leadership.isr if partition.leadership else None,
-                "reason": why,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "state": partition.state.value,
+            "replicas": partition.replicas,
+            "isr": partition.leadership.isr if partition.leadership else None,
+            "reason": why,
+        }
+        return self._state.partition_change("partition_state_failed", partition, fields)
+
+
+class Procedures:
+    """The base of procedures that change partitions."""
+
+    def __init__(
+        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._batch = batch
+        self._partitions = partitions
 
 
 def state_write(partition: Partition, after: Leadership) -> StateWrite:

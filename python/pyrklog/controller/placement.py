@@ -35,54 +35,26 @@ def place_replicas(
             f"only {len(racks)} broker(s) are registered."
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if len(known) == len(racks) and len(set(known.values())) > 1:
-        return _with_racks(
-            known, partition_count, replication_factor, start, shift, first_partition
-        )
-    brokers = sorted(racks)
-    placed = {}
-    for partition in range(first_partition, first_partition + partition_count):
-        if partition > 0 and partition % len(brokers) == 0:
-            shift += 1
-        first = (partition + start) % len(brokers)
-        placed[partition] = tuple(
-            brokers[_follower(first, shift, number, len(brokers))]
-            for number in range(-1, replication_factor - 1)
-        )
-    return placed
-
-
-def _follower(first: int, shift: int, number: int, broker_count: int) -> int:
-    if number < 0:
-        return first
-    return (first + 1 + (shift + number) % (broker_count - 1)) % broker_count
-
-
-def _with_racks(
-    racks: Mapping[int, str],
-    partition_count: int,
-    replication_factor: int,
-    start: int,
-    shift: int,
-    first_partition: int,
-) -> dict[int, tuple[int, ...]]:
-    brokers = alternate_racks(racks)
-    rack_count = len(set(racks.values()))
+    if len(known) < len(racks):
+        known = dict.fromkeys(racks, "")
+    brokers = alternate_racks(known)
+    rack_count = len(set(known.values()))
     placed = {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start) % len(brokers)
         chosen = [brokers[first]]
-        used = {racks[brokers[first]]}
+        used = {known[brokers[first]]}
         number = 0
         while len(chosen) < replication_factor:
-            candidate = brokers[_follower(first, shift * rack_count, number, len(brokers))]
+            step = 1 + (shift * rack_count + number) % (len(brokers) - 1)
+            candidate = brokers[(first + step) % len(brokers)]
             number += 1
-            fresh_rack = racks[candidate] not in used or len(used) == rack_count
+            fresh_rack = known[candidate] not in used or len(used) == rack_count
             if candidate not in chosen and fresh_rack:
                 chosen.append(candidate)
-                used.add(racks[candidate])
+                used.add(known[candidate])
             if number > len(brokers) * replication_factor:
                 raise PlacementError("The racks leave no place for a replica.")
         placed[partition] = tuple(chosen)

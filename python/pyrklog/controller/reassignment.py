@@ -27,7 +27,7 @@ from pyrklog.controller.effects import (
 )
 from pyrklog.controller.invariants import check_assignment
 from pyrklog.controller.leader_election import reassignment_election, same_leader
-from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
 from pyrklog.errors import ErrorCode
@@ -42,7 +42,7 @@ _Moves = dict[Partition, PartitionAssignment]
 _Refused = Generator[Effect, Any, dict[Partition, ErrorCode]]
 
 
-class Reassignments:
+class Reassignments(Procedures):
     def __init__(
         self,
         state: ControllerState,
@@ -52,9 +52,7 @@ class Reassignments:
         ended: Callable[[Sequence[str]], Steps],
     ) -> None:
         """``ended`` is called with the topics whose reassignments are over."""
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
+        super().__init__(state, batch, partitions)
         self._replicas = replicas
         self._ended = ended
 
@@ -107,12 +105,7 @@ class Reassignments:
         self, keys: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionAssignment]:
         """The moving ones of these partitions (None = all)."""
-        chosen = (
-            self._state.partitions()
-            if keys is None
-            else (p for p in map(self._state.partition, keys) if p is not None)
-        )
-        return {p.key: p.assignment for p in chosen if p.is_moving}
+        return {p.key: p.assignment for p in self._state.chosen(keys) if p.is_moving}
 
     def _refusal(self, key: TopicPartition, targets: Targets) -> Refusal:
         partition = self._state.partition(key)
@@ -192,11 +185,7 @@ class Reassignments:
         for partition, brokers in unneeded.items():
             partition.reassign(before[partition].without(brokers))
         yield from self._partitions.to_online(
-            [
-                p
-                for p, brokers in unneeded.items()
-                if p.leadership and p.leadership.leader in brokers
-            ]
+            [partition for partition, brokers in unneeded.items() if partition.leader in brokers]
         )
         yield from self._drop(unneeded)
         for partition, brokers in unneeded.items():
@@ -297,8 +286,7 @@ class Reassignments:
         yield from self._batch.flush()
 
     def _is_led_by_target(self, partition: Partition) -> bool:
-        leadership = partition.leadership
-        return leadership is not None and leadership.leader in self._state.live_replicas(partition)
+        return partition.leader in self._state.live_replicas(partition)
 
     def _drop(self, dropped: Mapping[Partition, Sequence[int]]) -> Steps:
         """Steps 5 and 6: takes replicas out of the ISR and the eligible ones, stops, deletes and
@@ -361,27 +349,16 @@ class Reassignments:
     # --- the log ---------------------------------------------------------------------------------
 
     def _line(self, event: str, partition: Partition, before: PartitionAssignment) -> StateChange:
-        return StateChange(
-            event,
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": before.replicas,
-                "to": partition.replicas,
-                "adding": partition.adding,
-                "removing": partition.removing,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": before.replicas,
+            "to": partition.replicas,
+            "adding": partition.adding,
+            "removing": partition.removing,
+        }
+        return self._state.partition_change(event, partition, fields)
 
     def _failed(self, key: TopicPartition, why: str | None) -> StateChange:
         topic, partition = key
-        return StateChange(
-            "reassignment_failed",
-            {
-                "topic": topic,
-                "partition": partition,
-                "reason": why,
-                "controller_epoch": self._state.epoch,
-            },
+        return self._state.change(
+            "reassignment_failed", topic=topic, partition=partition, reason=why
         )

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyrklog.controller.broker_request_batch import RequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.leader_election import same_leader, without_replicas
-from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, Partition, ReplicaState
+from pyrklog.controller.partitions import Procedures
+from pyrklog.controller.state import Partition, ReplicaState
 from pyrklog.metastore.znodes import Leadership
 
 Replica = tuple[Partition, int]
 """A partition and the broker of one of its replicas."""
 
 
-class ReplicaChanges:
-    def __init__(
-        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
-    ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
-
+class ReplicaChanges(Procedures):
     def to_new(self, replicas: Sequence[Replica]) -> Steps:
         """NonExistent -> New; tells the broker once the partition has a leader."""
         for partition, broker in replicas:
@@ -81,14 +73,5 @@ class ReplicaChanges:
 
     def _enter(self, partition: Partition, broker: int, state: ReplicaState) -> StateChange:
         before = partition.enter_replica(broker, state)
-        return StateChange(
-            "replica_state",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "broker": broker,
-                "from": before.value,
-                "to": state.value,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {"broker": broker, "from": before.value, "to": state.value}
+        return self._state.partition_change("replica_state", partition, fields)

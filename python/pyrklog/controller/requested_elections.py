@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import Elected, ElectionKind, Refusal, TopicPartition
-from pyrklog.controller.broker_request_batch import RequestBatch
-from pyrklog.controller.effects import StateChange, Steps, UnmarkElection
+from pyrklog.controller.effects import Steps, UnmarkElection
 from pyrklog.controller.leader_election import preferred_election, unclean_election
-from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.partitions import Procedures
+from pyrklog.controller.state import Partition
 from pyrklog.errors import ErrorCode
 
 
-class RequestedElections:
-    def __init__(
-        self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
-    ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
-
+class RequestedElections(Procedures):
     def elect(
         self,
         kind: ElectionKind,
@@ -39,23 +31,16 @@ class RequestedElections:
             else:
                 wanted.append(partition)
         led = [partition for partition in wanted if partition.leadership is not None]
-        yield StateChange(
-            "election_asked",
-            {
-                "kind": kind.name,
-                "partitions": len(keys),
-                "electable": len(wanted),
-                "controller_epoch": self._state.epoch,
-            },
+        yield self._state.change(
+            "election_asked", kind=kind.name, partitions=len(keys), electable=len(wanted)
         )
         election = preferred_election if kind is ElectionKind.PREFERRED else unclean_election
         yield from self._partitions.to_online(led, election)
         yield from self._batch.flush()
         for partition in wanted:
             is_failed = self._is_needed(kind, partition)
-            results[partition.key] = Elected(
-                _FAILED[kind] if is_failed else Refusal(ErrorCode.NONE), _leader(partition)
-            )
+            refusal = _FAILED[kind] if is_failed else Refusal(ErrorCode.NONE)
+            results[partition.key] = Elected(refusal, partition.leader)
 
     def asked_by_znode(self, keys: Sequence[TopicPartition]) -> Steps:
         """Serves /admin/preferred_replica_election and removes the node in any case."""
@@ -76,14 +61,9 @@ class RequestedElections:
         return None
 
     def _is_needed(self, kind: ElectionKind, partition: Partition) -> bool:
-        leader = _leader(partition)
         if kind is ElectionKind.PREFERRED:
-            return leader != partition.replicas[0]
-        return leader not in self._state.brokers
-
-
-def _leader(partition: Partition) -> int:
-    return partition.leadership.leader if partition.leadership is not None else -1
+            return partition.leader != partition.replicas[0]
+        return partition.leader not in self._state.brokers
 
 
 _FAILED = {

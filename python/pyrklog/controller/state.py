@@ -12,6 +12,7 @@ from enum import Enum
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.image import LEADER_NONE
 from pyrklog.cluster.requests import EPOCH_NONE, LiveBroker, PartitionInfo, TopicPartition
+from pyrklog.controller.effects import StateChange
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 
@@ -102,6 +103,11 @@ class Partition:
     def key(self) -> TopicPartition:
         return self.topic.name, self.index
 
+    @property
+    def leader(self) -> int:
+        """-1 = nobody."""
+        return self.leadership.leader if self.leadership is not None else LEADER_NONE
+
     def enter(self, state: PartitionState) -> PartitionState:
         """Returns the state before."""
         before = self.state
@@ -172,6 +178,12 @@ class ControllerState:
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
+    def chosen(self, keys: Iterable[TopicPartition] | None) -> Iterator[Partition]:
+        """The existing ones of these partitions; None = all."""
+        if keys is None:
+            return self.partitions()
+        return (partition for key in keys if (partition := self.partition(key)) is not None)
+
     def moving(self) -> Iterator[Partition]:
         return (partition for partition in self.partitions() if partition.is_moving)
 
@@ -218,15 +230,23 @@ class ControllerState:
         best = leadership.isr if any(b in whole for b in leadership.isr) else leadership.eligible
         return trusted if any(broker in best for broker in trusted) else live
 
+    def change(self, event: str, **fields: object) -> StateChange:
+        return StateChange(event, {**fields, "controller_epoch": self.epoch})
+
+    def partition_change(
+        self, event: str, partition: Partition, fields: Mapping[str, object]
+    ) -> StateChange:
+        topic, index = partition.key
+        named = {"topic": topic, "partition": index}
+        return StateChange(event, {**named, **fields, "controller_epoch": self.epoch})
+
     def info(self, partition: Partition) -> PartitionInfo:
         """The partition as in requests; clients see its replicas before its first leader."""
         leadership = partition.leadership or Leadership(LEADER_NONE, EPOCH_NONE, (), self.epoch)
         live = self.live_replicas(partition)
-        offline = (
-            ()
-            if len(live) == len(partition.replicas)
-            else tuple(broker for broker in partition.replicas if broker not in live)
-        )
+        offline: tuple[int, ...] = ()
+        if len(live) < len(partition.replicas):
+            offline = tuple(broker for broker in partition.replicas if broker not in live)
         return PartitionInfo(
             partition=partition.index,
             controller_epoch=leadership.controller_epoch,

@@ -9,34 +9,23 @@ changes are fenced. Nothing unclean, no deletion, no end of a reassignment (``cl
 
 from __future__ import annotations
 
-from pyrklog.controller.broker_request_batch import RequestBatch
-from pyrklog.controller.effects import StateChange, Steps
+from pyrklog.controller.effects import Steps
 from pyrklog.controller.leader_election import offline_election, without_replica
-from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.partitions import Procedures
+from pyrklog.controller.state import Partition
 
 
-class Suspicion:
-    def __init__(
-        self,
-        state: ControllerState,
-        batch: RequestBatch,
-        partitions: PartitionChanges,
-    ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
-
+class Suspicion(Procedures):
     def suspect(self, broker: int) -> Steps:
         """Moves leaderships away from a live broker, which still gets all control requests."""
         state = self._state
         if broker not in state.brokers or broker in state.suspects:
             return
         state.suspects.add(broker)
-        yield StateChange("broker_suspected", self._fields(broker))
+        yield state.change("broker_suspected", broker=broker)
         shared = [p for p, _ in state.partitions_on([broker]) if self._is_held_by_others(p)]
-        led = [p for p in shared if p.leadership is not None and p.leadership.leader == broker]
-        followed = [partition for partition in shared if partition not in set(led)]
+        led = [partition for partition in shared if partition.leader == broker]
+        followed = [partition for partition in shared if partition.leader != broker]
         yield from self._partitions.to_online(led, offline_election)
         yield from self._partitions.write_changed(
             followed,
@@ -50,7 +39,7 @@ class Suspicion:
         """It has accepted connections again for a while."""
         if broker in self._state.suspects:
             self._state.suspects.discard(broker)
-            yield StateChange("broker_trusted", self._fields(broker))
+            yield self._state.change("broker_trusted", broker=broker)
 
     def _is_held_by_others(self, partition: Partition) -> bool:
         """Whether an in-sync replica remains without the suspects."""
@@ -60,6 +49,3 @@ class Suspicion:
             broker in self._state.brokers and broker not in self._state.suspects
             for broker in partition.leadership.isr
         )
-
-    def _fields(self, broker: int) -> dict[str, object]:
-        return {"broker": broker, "controller_epoch": self._state.epoch}

@@ -13,16 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from pyrklog.base.pieces import Turn
 from pyrklog.cluster.requests import LogEnd, TopicPartition
 from pyrklog.controller.broker_request_batch import RequestBatch
-from pyrklog.controller.effects import (
-    ForgetUnclean,
-    Pause,
-    ReadMinimums,
-    StateChange,
-    Steps,
-    WaitForOthers,
-)
+from pyrklog.controller.effects import ForgetUnclean, Pause, ReadMinimums, Steps, WaitForOthers
 from pyrklog.controller.leader_election import after_unclean_starts, with_most
-from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 
@@ -30,13 +23,11 @@ WAIT_SECONDS = 10.0
 """For other replicas of a partition, after the last unclean one came."""
 
 
-class UncleanStarts:
+class UncleanStarts(Procedures):
     def __init__(
         self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
     ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
+        super().__init__(state, batch, partitions)
         self._waiting: dict[TopicPartition, int] = {}
         """Partitions without a leader, as all live members are marked; the number of the wait."""
         self._numbers = 0
@@ -59,8 +50,7 @@ class UncleanStarts:
             if turn.is_over():
                 yield Pause()
         if unclean:
-            fields = {"brokers": unclean, "partitions": len(concerned)}
-            yield StateChange("unclean_start", {**fields, "controller_epoch": state.epoch})
+            yield state.change("unclean_start", brokers=unclean, partitions=len(concerned))
         elif not concerned:
             return
         yield from self._partitions.write_changed(
@@ -103,9 +93,7 @@ class UncleanStarts:
         for key in keys:
             self._waiting[key] = self._numbers
             self._ends.pop(key, None)
-        yield StateChange(
-            "unclean_wait", {"partitions": len(keys), "controller_epoch": self._state.epoch}
-        )
+        yield self._state.change("unclean_wait", partitions=len(keys))
         yield WaitForOthers(self._numbers, WAIT_SECONDS)
 
     def gone(self, brokers: Iterable[int]) -> None:
@@ -156,12 +144,10 @@ class UncleanStarts:
         if not chosen:
             return
         yield from self._partitions.write_changed(chosen, self._best)
-        led = [p for p in chosen if p.leadership and p.leadership.leader >= 0]
+        led = [partition for partition in chosen if partition.leader >= 0]
         for partition in led:
             self._forget(partition.key)
-        yield StateChange(
-            "led_by_the_most", {"partitions": len(led), "controller_epoch": self._state.epoch}
-        )
+        yield self._state.change("led_by_the_most", partitions=len(led))
         yield from self._batch.flush()
 
     def _forget(self, key: TopicPartition) -> None:

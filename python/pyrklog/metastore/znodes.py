@@ -48,65 +48,64 @@ PERSISTENT_PATHS = (
     "/isr_change_notification",
     FEATURE,
 )
-"""What every Kafka cluster has from its first start."""
+"""The paths of every Kafka cluster from its first start."""
 FIRST_CONTENT = {FEATURE: b'{"features":{},"version":2,"status":1}'}
-"""What stands there then: features are enabled, and there are none (KIP-584)."""
+"""Content at the first start: features are enabled, and there are none (KIP-584)."""
 
 OWN_ROOT = "/pyrklog"
-"""Below it lies what Kafka does not know."""
+"""The root of nodes that Kafka does not have."""
 ADOPTION = "/pyrklog/adoption"
-"""Our own: what was taken over from another broker's directory, and when."""
+"""What was adopted from another broker's directory, and when."""
 
 LIVES = "/pyrklog/brokers"
 UNCLEAN = "/pyrklog/unclean"
 REFUSED = "/pyrklog/refused"
-"""Below it, ephemeral, each broker whose connections the controller refuses or does not answer."""
+"""One ephemeral node for each broker that the controller refuses or does not answer."""
 DEPOSED = "/pyrklog/deposed"
-"""Our own: the controller that another broker took over from last, without its session's end."""
+"""The last controller that was deposed before its session ended."""
 ELIGIBLE = "/pyrklog/elr"
 OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE)
-"""What a cluster of ours has beside Kafka's paths."""
+"""The paths that a cluster of ours has besides Kafka's."""
 
 SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
-"""What lies below may hold secrets: with ACLs nobody but the brokers reads it, as in Kafka."""
+"""Nodes below may hold secrets: with ACLs only brokers read them, as in Kafka."""
 CONSUMERS = "/consumers"
-"""Of the old consumers, which write here themselves: it stays open."""
+"""Stays open: the old consumers write here themselves."""
 
 RECOVERED = 0
 RECOVERING = 1
 
 
 class ZnodeError(Exception):
-    """A node whose content is not Kafka's; the message names it."""
+    """The node's content is not Kafka's; the message names the node."""
 
 
 def broker_path(broker: int) -> str:
-    """The ephemeral registration of a broker."""
+    """A broker's ephemeral registration."""
     return f"{BROKER_IDS}/{broker}"
 
 
 def life_path(broker: int) -> str:
-    """Set by each registration of a broker: its mzxid is the broker's last epoch."""
+    """Set by each registration: its mzxid is the broker's last epoch."""
     return f"{LIVES}/{broker}"
 
 
 def unclean_path(broker: int) -> str:
-    """There as long as a broker that may lack acknowledged records has not left the ISRs."""
+    """Exists until a broker that may lack acknowledged records has left the ISRs."""
     return f"{UNCLEAN}/{broker}"
 
 
 def refused_path(observer: int) -> str:
-    """There as long as the controller refuses a broker's connections, or does not answer it."""
+    """Exists while the controller refuses or does not answer this broker."""
     return f"{REFUSED}/{observer}"
 
 
 def eligible_topic_path(topic: str) -> str:
-    """Parent of the eligible leader replicas of a topic's partitions."""
     return f"{ELIGIBLE}/{topic}"
 
 
 def eligible_path(topic: str, partition: int) -> str:
-    """The eligible leader replicas of a partition (KIP-966); there only while there are any."""
+    """A partition's eligible leader replicas (KIP-966); exists only while there are any."""
     return f"{ELIGIBLE}/{topic}/{partition}"
 
 
@@ -116,12 +115,10 @@ def topic_path(topic: str) -> str:
 
 
 def partitions_path(topic: str) -> str:
-    """Parent of a topic's partitions."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """Parent of a partition's state."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
 
 
@@ -131,7 +128,6 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def topic_config_path(topic: str) -> str:
-    """Options of a topic."""
     return f"{CONFIG_TOPICS}/{topic}"
 
 
@@ -141,7 +137,7 @@ def broker_config_path(broker: str) -> str:
 
 
 def delete_topic_path(topic: str) -> str:
-    """Marks a topic for deletion."""
+    """The mark for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -155,16 +151,15 @@ class BrokerRegistration(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """/pyrklog/deposed, version 1; its mtime is the time by ZooKeeper's clock."""
+    """/pyrklog/deposed, version 1; its mtime is ZooKeeper's time."""
 
     broker: int
     broker_epoch: int
-    """Of the registration under which the broker was controller."""
+    """Of the registration of that term."""
     by: int
     """The broker that took over."""
     unproven: int
-    """How many of those that were deposed one after another, this one included, still lived when
-    the next was."""
+    """How many controllers in a row, including this one, still lived when the next was deposed."""
 
 
 class TopicAssignment(NamedTuple):
@@ -185,14 +180,15 @@ class Leadership(NamedTuple):
     controller_epoch: int
     recovery_state: int = RECOVERED
     eligible: tuple[int, ...] = ()
-    """Replicas outside the ISR that may be elected as if they were in it (KIP-966). In a node of
-    its own: another key in ``state`` would vanish when a Kafka controller rewrites that."""
+    """Replicas outside the ISR that may lead as if in it (KIP-966). In a node of their own: a Kafka
+    controller that rewrites ``state`` would drop another key.
+    """
     unclean: tuple[int, ...] = ()
-    """Of both, those that started without all that they had while nobody led. In that node, too."""
+    """Members that started without all their records while nobody led. In the same node."""
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Who had everything when somebody led last: in sync, or eligible."""
+        """Replicas that had everything under the last leader: in sync or eligible."""
         return self.isr + self.eligible
 
 
@@ -210,7 +206,7 @@ def encode_id(topic_id: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    """The 16 bytes; raises ``ValueError``."""
+    """Raises ``ValueError``."""
     raw = base64.urlsafe_b64decode(text + "==")
     if len(raw) != 16:
         raise ValueError(f"{text!r} is no 16-byte id")
@@ -232,7 +228,7 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """Content of /brokers/ids/N. ``host`` and ``port`` repeat the plaintext endpoint."""
+    """/brokers/ids/N. ``host`` and ``port`` repeat the plaintext endpoint."""
     plain = [
         item
         for item in registration.endpoints
@@ -263,7 +259,7 @@ def decode_broker(path: str, data: bytes) -> BrokerRegistration:
         for text in content["endpoints"]:
             name, _, address = text.partition("://")
             host, _, port = address.rpartition(":")
-            # What goes out to brokers and clients must be text and a port.
+            # Brokers and clients must get text and a port.
             endpoints.append((text_of(name), text_of(host.strip("[]")), port_of(port)))
         protocols = content.get("listener_security_protocol_map") or {}
         rack = content.get("rack")
@@ -282,7 +278,7 @@ def _bracket(host: str) -> str:
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    """Content of /brokers/topics/T."""
+    """/brokers/topics/T."""
     return _dump(
         {
             "removing_replicas": _partition_map(assignment.removing),
@@ -299,7 +295,7 @@ def _partition_map(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Raises :class:`ZnodeError`; a topic of before version 3 has an id of zeros."""
+    """Raises :class:`ZnodeError`; a topic before version 3 gets an id of zeros."""
     content = _load(path, data)
     try:
         topic_id = decode_id(content["topic_id"]) if "topic_id" in content else bytes(16)
@@ -309,7 +305,7 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
             _brokers_by_partition(content.get("adding_replicas") or {}),
             _brokers_by_partition(content.get("removing_replicas") or {}),
         )
-        # What makes no sense would bring down one controller after another.
+        # A senseless assignment would bring down one controller after another.
         for partition, brokers in topic.replicas.items():
             if set(brokers) <= set(topic.removing.get(partition, ())):
                 raise ValueError(f"nobody is to have partition {partition}")
@@ -326,8 +322,8 @@ def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tup
 
 
 def encode_state(state: Leadership) -> bytes:
-    """Content of …/state; the recovery state stands there only while recovering."""
-    # Written out by hand: ten thousand of these are made when a topic is created.
+    """…/state; has the recovery state only while recovering."""
+    # Faster than JSON: a new topic may have ten thousand of these.
     isr = ",".join(map(str, state.isr))
     recovery = ',"leader_recovery_state":1' if state.recovery_state == RECOVERING else ""
     return (
@@ -358,7 +354,7 @@ def _recovery_state(found: Any) -> int:
 
 
 class EligibleReplicas(NamedTuple):
-    """/pyrklog/elr/T/P, version 1: of the state whose version is ``partition_epoch``."""
+    """/pyrklog/elr/T/P, version 1; belongs to the state with version ``partition_epoch``."""
 
     eligible: tuple[int, ...]
     unclean: tuple[int, ...]
@@ -366,7 +362,6 @@ class EligibleReplicas(NamedTuple):
 
 
 def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
-    """Content of /pyrklog/elr/T/P."""
     content: dict[str, Any] = {"version": 1, "partition_epoch": partition_epoch}
     content["eligible"] = list(leadership.eligible)
     if leadership.unclean:
@@ -388,7 +383,7 @@ def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
 
 
 def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
-    """Content of /admin/reassign_partitions: (topic, partition) -> replicas."""
+    """/admin/reassign_partitions: (topic, partition) -> replicas."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}
         for (topic, partition), replicas in wanted.items()
@@ -397,7 +392,7 @@ def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> byt
 
 
 def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Raises :class:`ZnodeError`; of a partition that is named twice the last counts."""
+    """Raises :class:`ZnodeError`; the last entry of a partition counts."""
     content = _load(REASSIGN_PARTITIONS, data)
     try:
         return {
@@ -409,7 +404,7 @@ def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
-    """Content of /admin/preferred_replica_election; raises :class:`ZnodeError`."""
+    """/admin/preferred_replica_election; raises :class:`ZnodeError`."""
     content = _load(PREFERRED_ELECTION, data)
     try:
         return [(str(item["topic"]), int(item["partition"])) for item in content["partitions"]]
@@ -418,7 +413,6 @@ def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
 
 
 def encode_controller(broker: int, timestamp_ms: int) -> bytes:
-    """Content of /controller."""
     return _dump(
         {
             "version": 2,
@@ -439,7 +433,7 @@ def decode_controller(data: bytes) -> int:
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    """Content of /controller_epoch; raises :class:`ZnodeError`."""
+    """Raises :class:`ZnodeError`."""
     try:
         return int32_of(data)
     except ValueError:
@@ -447,16 +441,15 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 class Refused(NamedTuple):
-    """Content of /pyrklog/refused/N."""
+    """/pyrklog/refused/N."""
 
     controller_czxid: int
-    """The controller's term, by the czxid of its /controller."""
+    """The controller's term, as the czxid of its /controller."""
     is_silent: bool
-    """It does not refuse connections, but nothing is answered."""
+    """It accepts connections but does not answer."""
 
 
 def encode_refused(refused: Refused) -> bytes:
-    """Content of /pyrklog/refused/N."""
     content: dict[str, object] = {"version": 1, "controller_czxid": refused.controller_czxid}
     if refused.is_silent:
         content["silent"] = True
@@ -464,7 +457,7 @@ def encode_refused(refused: Refused) -> bytes:
 
 
 def decode_refused(path: str, data: bytes) -> Refused:
-    """Content of /pyrklog/refused/N; raises :class:`ZnodeError`."""
+    """Raises :class:`ZnodeError`."""
     content = _load(path, data)
     czxid = content.get("controller_czxid")
     if not isinstance(czxid, int):
@@ -473,7 +466,6 @@ def decode_refused(path: str, data: bytes) -> Refused:
 
 
 def encode_deposed(deposed: Deposed) -> bytes:
-    """Content of /pyrklog/deposed."""
     return _dump({"version": 1, **deposed._asdict()})
 
 
@@ -490,7 +482,7 @@ def decode_deposed(data: bytes) -> Deposed:
 
 
 def encode_config(options: Mapping[str, str]) -> bytes:
-    """Content of /config/TYPE/ENTITY."""
+    """/config/TYPE/ENTITY."""
     return _dump({"version": 1, "config": dict(options)})
 
 
@@ -506,12 +498,12 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Content of /config/changes/config_change_N: "topics/T", "brokers/N"."""
+    """/config/changes/config_change_N: "topics/T", "brokers/N"."""
     return _dump({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The path of what changed; raises :class:`ZnodeError`."""
+    """Returns the changed entity's path; raises :class:`ZnodeError`."""
     entity = _load(path, data).get("entity_path")
     if not isinstance(entity, str):
         raise ZnodeError(f"{path} is no notification")
@@ -519,7 +511,7 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 def encode_log_dir_event(broker: int) -> bytes:
-    """Content of /log_dir_event_notification/log_dir_event_N: a directory of the broker failed."""
+    """/log_dir_event_notification/log_dir_event_N: a directory of the broker failed."""
     return _dump({"version": 1, "broker": broker, "event": 1})
 
 
@@ -532,7 +524,7 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
 
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
-    """Content of /latest_producer_id_block; the numbers are strings there."""
+    """The numbers are strings in the node."""
     return _dump(
         {
             "version": 1,
@@ -555,7 +547,7 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Content of /cluster/id; its version is a string."""
+    """The version is a string in the node."""
     return _dump({"version": "1", "id": cluster_id})
 
 

@@ -20,7 +20,6 @@ from pyrklog.controller.takeover.evidence import (
     Silence,
     operations,
 )
-from pyrklog.controller.takeover.standby import Standby
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -222,14 +221,5 @@ class Challenger:
             return None
         stat = results[2]
         assert isinstance(stat, Stat)
-        log.warning(
-            "controller_deposed",
-            broker=incumbent.broker,
-            reason=reason,
-            unproven=unproven,
-        )
+        log.warning("controller_deposed", broker=incumbent.broker, reason=reason, unproven=unproven)
         return Term(epoch, stat.version, incumbent.broker)
-
-
-def _is_a_standby(challenger: Challenger) -> Standby:
-    return challenger  # the type checker holds the class to the interface

@@ -25,7 +25,3 @@ class Patience:
     async def run(self, incumbent: Incumbent | None, moved: trio.Event) -> Term | None:
         await moved.wait()
         return None
-
-
-def _is_a_standby(patience: Patience) -> Standby:
-    return patience  # the type checker holds the class to the interface
