@@ -130,7 +130,6 @@ class Broker:
         self._end = trio.Event()
         self._exit_code = 0
         self._starting: trio.CancelScope | None = None
-        self._log_dirs_failed = False
 
     def stop(self) -> None:
         """Begins a clean end."""

@@ -34,7 +34,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.plane.dataplane import Plane
-from pyrklog.plane.values import BrokerImage, ImageDelta, PartitionImage
+from pyrklog.plane.values import ImageDelta, PartitionImage
 
 GONE_MAX = 10_000
 """Ids of deleted topics that are remembered."""
@@ -82,11 +82,6 @@ class Metadata:
         self._change_seen = trio.Event()
 
     # --- from the controller ---------------------------------------------------------------------
-
-    def introduce_self(self, broker: BrokerImage) -> None:
-        """Until a controller speaks, clients see this broker as the cluster."""
-        self.image.set_brokers(-1, [broker])
-        self.publish()
 
     async def follow_controller(self, changes: Changes, controller_id: Callable[[], int]) -> None:
         """Tells clients the controller that this broker sees, or none, until cancelled.

@@ -7,7 +7,7 @@ unless the request is refused as a whole.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from pyrklog.base.pieces import Turn
@@ -21,7 +21,6 @@ from pyrklog.cluster.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartition,
     TopicPartitions,
     UpdateMetadataRequest,
 )
@@ -334,19 +333,13 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
                 {key: LogEnd(*item.log_end) for key, item in answers if len(item.log_end) == 3},
             )
         case wire.StopReplicaResponse():
-            return StopReplicaResponse(
-                error_of(message.error_code),
-                _errors(
-                    (item.topic_name, item.partition_index, item.error_code)
-                    for item in message.partition_errors
-                ),
-            )
+            errors = {
+                (item.topic_name, item.partition_index): error_of(item.error_code)
+                for item in message.partition_errors
+            }
+            return StopReplicaResponse(error_of(message.error_code), errors)
         case _:
             raise TypeError(f"{api.name} is no request of a controller")
-
-
-def _errors(items: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
-    return {(topic, partition): error_of(code) for topic, partition, code in items}
 
 
 def error_of(code: int) -> ErrorCode:

@@ -98,7 +98,3 @@ class CurrentStore(SingleWrites):
         if session is not None:
             with trio.CancelScope(shield=True):
                 await session.close()
-
-
-def _is_a_metastore(store: CurrentStore) -> Metastore:
-    return store  # the type checker holds the class to the interface

@@ -114,8 +114,7 @@ class Database:
             sync_folder(path)
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
+        if not _has_schema(connection):
             return
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()

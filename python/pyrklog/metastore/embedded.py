@@ -17,7 +17,6 @@ import trio
 from pyrklog.metastore.database import Database, DiskFullError, persistent
 from pyrklog.metastore.interface import (
     Delete,
-    Metastore,
     MetastoreError,
     Node,
     NoNodeError,
@@ -248,7 +247,3 @@ async def open_store(directory: Path) -> EmbeddedStore:
 
     database, tree = await trio.to_thread.run_sync(load)
     return EmbeddedStore(database, tree)
-
-
-def _is_a_metastore(session: EmbeddedSession) -> Metastore:
-    return session  # the type checker holds the class to the interface

@@ -207,11 +207,6 @@ async def ensure_path(store: Metastore, path: str) -> None:
                 pass  # another session was faster
 
 
-async def descendants(store: Metastore, path: str) -> list[str]:
-    """All nodes below ``path``, in the order to delete them in."""
-    return await descendants_of(store, [path])
-
-
 async def descendants_of(store: Metastore, paths: Sequence[str]) -> list[str]:
     """All nodes below any of ``paths``, in the order to delete them in; one round trip a level."""
     levels: list[list[str]] = []

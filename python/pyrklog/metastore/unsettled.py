@@ -8,6 +8,7 @@ otherwise sending it again does it, or meets the refusal that is due.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pyrklog.metastore.interface import (
     ANY_VERSION,
@@ -22,16 +23,15 @@ from pyrklog.metastore.interface import (
 )
 
 
-class _Left:
+class _Left(NamedTuple):
     """What a transaction leaves of one node."""
 
-    def __init__(self, data: bytes | None, version: int | None, owner: int | None) -> None:
-        self.data = data
-        """None = no node."""
-        self.version = version
-        """None = any."""
-        self.owner = owner
-        """Session that owns the node; None = any."""
+    data: bytes | None
+    """None = no node."""
+    version: int | None
+    """None = any."""
+    owner: int | None
+    """The owning session; None = any."""
 
     def is_there(self, node: Node | None) -> bool:
         if self.data is None or node is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pyrklog.metastore.znode_values import broker_ids_of, int32_of, port_of, text_of
@@ -227,6 +228,16 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
     return content
 
 
+@contextmanager
+def _content(path: str, data: bytes, wrong: str) -> Iterator[dict[str, Any]]:
+    """Raises :class:`ZnodeError` for missing or wrong values; ``wrong`` follows the path."""
+    content = _load(path, data)
+    try:
+        yield content
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ZnodeError(f"{path} {wrong}: {error!r}") from None
+
+
 def encode_broker(registration: BrokerRegistration) -> bytes:
     """/brokers/ids/N. ``host`` and ``port`` repeat the plaintext endpoint."""
     plain = [
@@ -253,8 +264,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
     """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "is no broker registration") as content:
         endpoints = []
         for text in content["endpoints"]:
             name, _, address = text.partition("://")
@@ -269,8 +279,6 @@ def decode_broker(path: str, data: bytes) -> BrokerRegistration:
             None if rack is None else text_of(rack),
             int(content.get("timestamp", 0)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ZnodeError(f"{path} is no broker registration: {error!r}") from None
 
 
 def _bracket(host: str) -> str:
@@ -296,8 +304,7 @@ def _partition_map(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
     """Raises :class:`ZnodeError`; a topic before version 3 gets an id of zeros."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "is no topic") as content:
         topic_id = decode_id(content["topic_id"]) if "topic_id" in content else bytes(16)
         topic = TopicAssignment(
             topic_id,
@@ -310,8 +317,6 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
             if set(brokers) <= set(topic.removing.get(partition, ())):
                 raise ValueError(f"nobody is to have partition {partition}")
         return topic
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ZnodeError(f"{path} is no topic: {error!r}") from None
 
 
 def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
@@ -334,8 +339,7 @@ def encode_state(state: Leadership) -> bytes:
 
 def decode_state(path: str, data: bytes) -> Leadership:
     """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "is no partition state") as content:
         return Leadership(
             int32_of(content["leader"]),
             int32_of(content["leader_epoch"]),
@@ -343,8 +347,6 @@ def decode_state(path: str, data: bytes) -> Leadership:
             int32_of(content["controller_epoch"]),
             _recovery_state(content.get("leader_recovery_state", RECOVERED)),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{path} is no partition state: {error!r}") from None
 
 
 def _recovery_state(found: Any) -> int:
@@ -371,15 +373,12 @@ def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
 
 def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
     """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "has no eligible replicas") as content:
         return EligibleReplicas(
             broker_ids_of(content["eligible"]),
             broker_ids_of(content.get("unclean", [])),
             int(content["partition_epoch"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{path} has no eligible replicas: {error!r}") from None
 
 
 def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
@@ -393,23 +392,17 @@ def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> byt
 
 def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
     """Raises :class:`ZnodeError`; the last entry of a partition counts."""
-    content = _load(REASSIGN_PARTITIONS, data)
-    try:
+    with _content(REASSIGN_PARTITIONS, data, "asks for nothing") as content:
         return {
             (str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
             for item in content["partitions"]
         }
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{REASSIGN_PARTITIONS} asks for nothing: {error!r}") from None
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
     """/admin/preferred_replica_election; raises :class:`ZnodeError`."""
-    content = _load(PREFERRED_ELECTION, data)
-    try:
+    with _content(PREFERRED_ELECTION, data, "names no partitions") as content:
         return [(str(item["topic"]), int(item["partition"])) for item in content["partitions"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{PREFERRED_ELECTION} names no partitions: {error!r}") from None
 
 
 def encode_controller(broker: int, timestamp_ms: int) -> bytes:
@@ -425,11 +418,8 @@ def encode_controller(broker: int, timestamp_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     """The controller's broker id; raises :class:`ZnodeError`."""
-    content = _load(CONTROLLER, data)
-    try:
+    with _content(CONTROLLER, data, "names no broker") as content:
         return int32_of(content["brokerid"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{CONTROLLER} names no broker: {error!r}") from None
 
 
 def decode_controller_epoch(data: bytes) -> int:
@@ -471,11 +461,8 @@ def encode_deposed(deposed: Deposed) -> bytes:
 
 def decode_deposed(data: bytes) -> Deposed:
     """Raises :class:`ZnodeError`."""
-    content = _load(DEPOSED, data)
-    try:
+    with _content(DEPOSED, data, "names no controller") as content:
         deposed = Deposed(*(int(content[field]) for field in Deposed._fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{DEPOSED} names no controller: {error!r}") from None
     if deposed.unproven < 1:
         raise ZnodeError(f"{DEPOSED} counts {deposed.unproven} deposals")
     return deposed
@@ -525,25 +512,15 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
     """The numbers are strings in the node."""
-    return _dump(
-        {
-            "version": 1,
-            "broker": block.broker,
-            "block_start": str(block.first),
-            "block_end": str(block.last),
-        }
-    )
+    numbers = {"block_start": str(block.first), "block_end": str(block.last)}
+    return _dump({"version": 1, "broker": block.broker, **numbers})
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock:
     """Raises :class:`ZnodeError`."""
-    content = _load(PRODUCER_ID_BLOCK, data)
-    try:
-        return ProducerIdBlock(
-            int(content["broker"]), int(content["block_start"]), int(content["block_end"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{PRODUCER_ID_BLOCK} is no block: {error!r}") from None
+    with _content(PRODUCER_ID_BLOCK, data, "is no block") as content:
+        first, last = int(content["block_start"]), int(content["block_end"])
+        return ProducerIdBlock(int(content["broker"]), first, last)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

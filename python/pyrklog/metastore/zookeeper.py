@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -38,7 +39,6 @@ from pyrklog.metastore.interface import (
     Check,
     Create,
     Delete,
-    Metastore,
     MetastoreError,
     NoChildrenForEphemeralsError,
     Node,
@@ -281,33 +281,36 @@ class ZooKeeperSession(SingleWrites):
         return self._event_came if watch is not None else None
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        (node,) = await self._get_all([path], watch)
+        (node,) = await self.get_many([path], watch)
         if node is None:
             raise NoNodeError(path)
         return node
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        return await self._get_all(paths, watch)
+        listener = self._listener(watch)
+        answers = await self._read_all(
+            paths,
+            lambda path: self._client.get_async(path, listener),
+            lambda path: self._data_watch(path, watch),
+        )
+        return [None if found is None else Node(found[0], _stat(found[1])) for found in answers]
 
-    async def _get_all(self, paths: Sequence[str], watch: Watch | None) -> list[Node | None]:
+    async def _read_all(
+        self,
+        paths: Sequence[str],
+        send: Callable[[str], Any],
+        on_answer: Callable[[str], Callable[[], None] | None] = lambda _: None,
+    ) -> list[Any]:
+        """Sends all reads at once; None for missing nodes."""
         for path in paths:
             self._check(path)
-        listener = self._listener(watch)
-
-        def sender(path: str) -> Callable[[], Any]:
-            return lambda: self._client.get_async(path, listener)
-
-        # All are under way together.
-        calls = [self._call(sender(path), self._data_watch(path, watch)) for path in paths]
-        found: list[Node | None] = []
+        calls = [self._call(partial(send, path), on_answer(path)) for path in paths]
+        found: list[Any] = []
         for path, call in zip(paths, calls, strict=True):
-            on_answer = self._data_watch(path, watch)
             try:
-                data, stat = await self._read_on(path, sender(path), on_answer, call)
+                found.append(await self._read_on(path, partial(send, path), on_answer(path), call))
             except NoNodeError:
                 found.append(None)
-            else:
-                found.append(Node(data, _stat(stat)))
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
@@ -329,21 +332,8 @@ class ZooKeeperSession(SingleWrites):
         return sorted(names)
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        for path in paths:
-            self._check(path)
-
-        def sender(path: str) -> Callable[[], Any]:
-            return lambda: self._client.get_children_async(path)
-
-        # All are under way together.
-        calls = [self._call(sender(path)) for path in paths]
-        found: list[list[str] | None] = []
-        for path, call in zip(paths, calls, strict=True):
-            try:
-                found.append(sorted(await self._read_on(path, sender(path), None, call)))
-            except NoNodeError:
-                found.append(None)
-        return found
+        answers = await self._read_all(paths, self._client.get_children_async)
+        return [None if names is None else sorted(names) for names in answers]
 
     # --- writes --------------------------------------------------------------------------------
 
@@ -570,7 +560,3 @@ def _stop(client: KazooClient) -> None:
     """Ends the session and kazoo's thread. Blocks."""
     client.stop()
     client.close()
-
-
-def _is_a_metastore(session: ZooKeeperSession) -> Metastore:
-    return session  # the type checker holds the class to the interface

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import trio
@@ -133,6 +133,12 @@ class PeerChannels:
 
     def to(self, broker: int) -> BrokerChannel:
         return self._own if broker == self._node_id else self._queues[broker].queue
+
+
+def find_address(brokers: Iterable[BrokerImage], broker: int, listener: str) -> Address | None:
+    """As :func:`address_of`, for one of ``brokers``; None where it is missing."""
+    found = next((image for image in brokers if image.id == broker), None)
+    return None if found is None else address_of(found, listener)
 
 
 def address_of(broker: BrokerImage, listener: str) -> Address | None:

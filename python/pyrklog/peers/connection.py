@@ -70,19 +70,16 @@ class PeerConnection:
                 await stream.send_all(self._frame(api.key, version, body))
                 return self._body(await self._receive(stream))
         except trio.TooSlowError:
-            await self._drop()
+            await self.close()
             raise PeerError(f"no answer within {self._timeout_seconds:g} s") from None
         except (OSError, trio.BrokenResourceError, DecodeError) as error:
-            await self._drop()
+            await self.close()
             raise PeerError(str(error) or type(error).__name__) from None
         except BaseException:
-            await self._drop()
+            await self.close()
             raise
 
     async def close(self) -> None:
-        await self._drop()
-
-    async def _drop(self) -> None:
         stream, self._stream = self._stream, None
         self._received.clear()
         if stream is not None:

@@ -21,7 +21,7 @@ from pyrklog.cluster.to_controller import (
     altered_response,
     left_response,
 )
-from pyrklog.peers.channels import address_of
+from pyrklog.peers.channels import find_address
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
@@ -60,10 +60,7 @@ class ControllerLink:
         )
 
     def _address(self) -> Address | None:
-        for broker in self._metadata.image.brokers:
-            if broker.id == self._connected_to:
-                return address_of(broker, self._listener)
-        return None
+        return find_address(self._metadata.image.brokers, self._connected_to, self._listener)
 
     async def _ask(self, controller: int, api: Api[Any, Any], message: Any) -> Any:
         """Raises :class:`PeerError`."""

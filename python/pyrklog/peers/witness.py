@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from pyrklog.peers.channels import address_of
+from pyrklog.peers.channels import find_address
 from pyrklog.peers.connection import Address, PeerError, connect
 from pyrklog.peers.probe import ProbeError, probe
 from pyrklog.peers.silence import OWN_DELAY_MAX_SECONDS
@@ -34,7 +34,7 @@ class Witness:
 
         Concurrent requests for a broker share one look.
         """
-        address = self._address_of(broker)
+        address = find_address(self._brokers(), broker, self._listener)
         if address is None:
             return Outcome.UNKNOWN
         look = self._looks.get(broker)
@@ -48,12 +48,6 @@ class Witness:
             del self._looks[broker]
             look.is_over.set()
         return look.outcome
-
-    def _address_of(self, broker: int) -> Address | None:
-        for image in self._brokers():
-            if image.id == broker:
-                return address_of(image, self._listener)
-        return None
 
 
 class _Look:

@@ -21,7 +21,6 @@ from pyrklog.plane.dataplane import (
     LaggingFollowers,
     LogDirUsage,
     LogStarts,
-    Plane,
     PlaneListener,
     PlaneSettings,
     ReplicaDigest,
@@ -298,10 +297,6 @@ class CorePlane:
             return await waiter
         finally:
             self._waiting.pop(ticket, None)
-
-
-def _is_a_plane(plane: CorePlane) -> Plane:
-    return plane  # the type checker holds the class to the interface
 
 
 class _Ticket:
