@@ -124,7 +124,6 @@ class Broker:
         """Port of each listener, once it listens."""
         self.ready = trio.Event()
         self.service: ClusterService | None = None
-        """The control plane, while it runs."""
         self._make_plane = make_plane
         self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
@@ -132,11 +131,9 @@ class Broker:
         self._starting: trio.CancelScope | None = None
 
     def stop(self) -> None:
-        """Begins a clean end."""
         self._end.set()
 
     async def run(self) -> int:
-        """Starts, serves, ends; returns the exit code."""
         for notice in self.config.notices:
             log.warning("option_ignored", notice=notice)
         raise_file_limit()
@@ -177,7 +174,6 @@ class Broker:
     async def _identify(
         self, identities: Sequence[DirectoryIdentity], store: Metastore
     ) -> tuple[int, str]:
-        """The broker's number and the cluster's id."""
         config = self.config
         if config.zookeeper is not None:
             await enter_cluster(store, config.zookeeper)
@@ -346,7 +342,6 @@ class Broker:
         api: ControllerApi,
         plane: Plane,
     ) -> Peers | None:
-        """Only in a cluster."""
         if self.config.zookeeper is None:
             return None
         from pyrklog.peers.peers import Peers

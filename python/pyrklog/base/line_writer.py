@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 BATCH_MAX = 1000
-"""Lines that are written together."""
 
 
 class LineWriter:

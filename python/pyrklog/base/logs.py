@@ -50,7 +50,6 @@ class Logger:
         self._name = name
 
     def debug(self, event: str, /, **fields: Any) -> None:
-        """For investigations."""
         self.log("debug", event, fields)
 
     def info(self, event: str, /, **fields: Any) -> None:
@@ -95,8 +94,6 @@ def choose(*, level: str, format_: str) -> None:
 
 
 class _Lines:
-    """Takes structlog's rendered lines."""
-
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
 
@@ -127,7 +124,6 @@ def flush(timeout_seconds: float = FLUSH_SECONDS) -> bool:
 
 
 def configure(stream: TextIO | None = None, *, level: str | None = None) -> None:
-    """Loads structlog and writes what waits."""
     import structlog
 
     out = stream or sys.stdout

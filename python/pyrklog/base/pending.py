@@ -33,7 +33,6 @@ class Pending(Generic[Result]):
             self._event.set()
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer."""
         self._error = error
         if self._event is not None:
             self._event.set()

@@ -23,7 +23,6 @@ class PartitionAssignment(NamedTuple):
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """The replicas after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property

@@ -37,7 +37,6 @@ from pyrklog.plane.dataplane import Plane
 from pyrklog.plane.values import ImageDelta, PartitionImage
 
 GONE_MAX = 10_000
-"""Ids of deleted topics that are remembered."""
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Any broker removes older announcements."""
 
@@ -47,8 +46,6 @@ log = get_logger("metadata")
 
 
 class Metadata:
-    """Owner of the image on this broker."""
-
     def __init__(self, node_id: int, config: BrokerConfig, store: Metastore, plane: Plane) -> None:
         self.node_id = node_id
         self.config = config
@@ -57,7 +54,6 @@ class Metadata:
         self.changes = Changes()
         """Notified after each new image."""
         self.on_published: Callable[[ImageDelta], None] | None = None
-        """Called with each delta."""
         self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
         """Called when partitions are being deleted, before they leave the image."""
         self.on_options_changed: Callable[[], None] | None = None
@@ -106,7 +102,6 @@ class Metadata:
             await self._load(fresh)
 
     def take_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Takes an UpdateMetadata."""
         self.image.set_brokers(request.controller_id, request.brokers)
         if request.controller_epoch > self._controller_epoch:
             self._controller_epoch = request.controller_epoch
@@ -213,7 +208,6 @@ class Metadata:
         return self.defaults.resolve(overrides).min_insync_replicas
 
     def publish(self) -> None:
-        """Passes the changes to the plane."""
         delta = self.image.take_delta()
         if delta is None:
             return
@@ -430,7 +424,6 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def _standing(topic: TopicPartitions) -> list[PartitionInfo]:
-    """The partitions that are not being deleted."""
     return [info for info in topic.partitions if info.leader != LEADER_BEING_DELETED]
 
 

@@ -26,15 +26,12 @@ TopicPartition = tuple[str, int]
 
 
 class PartitionInfo(NamedTuple):
-    """A partition in LeaderAndIsr and UpdateMetadata."""
-
     partition: int
     controller_epoch: int
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    """Version of the state znode."""
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
@@ -61,14 +58,11 @@ class LeaderAndIsrRequest(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The end of a replica's log."""
-
     leader_epoch: int
     """Of the answered request."""
     last_epoch: int
     """Of the last record; -1 without any."""
     offset: int
-    """Log end offset."""
 
 
 class LeaderAndIsrResponse(NamedTuple):
@@ -104,8 +98,6 @@ class StopReplica(NamedTuple):
 
 
 class StopReplicaRequest(NamedTuple):
-    """Stops, and perhaps deletes, these replicas."""
-
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -190,8 +182,6 @@ class ElectionKind(Enum):
 
 
 class Elected(NamedTuple):
-    """The result of an election."""
-
     refusal: Refusal
     leader: int = -1
     """-1 without one."""

@@ -284,7 +284,6 @@ def _told_broker(broker: wire.UpdateMetadataBroker) -> BrokerImage:
 
 
 def response_message(request: ControlRequest, response: ControlResponse) -> Any:
-    """The message with the answer to ``request``."""
     if isinstance(response, ErrorCode):
         return wire.UpdateMetadataResponse(response)
     if isinstance(response, LeaderAndIsrResponse):

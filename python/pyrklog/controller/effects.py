@@ -155,4 +155,3 @@ class Snapshot(NamedTuple):
     states: Mapping[TopicPartition, tuple[Leadership, int]]
     to_delete: Sequence[str]
     unreadable: Sequence[str] = ()
-    """Topics whose znode has no readable assignment."""

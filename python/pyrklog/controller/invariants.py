@@ -39,7 +39,6 @@ def check_leadership(
 def check_assignment(
     key: TopicPartition, before: PartitionAssignment, after: PartitionAssignment
 ) -> None:
-    """Raises :class:`InvariantError` where ``after`` must not follow ``before``."""
     breaches = set(_of_assignment(after))
     if breaches:
         breaches -= set(_of_assignment(before))

@@ -366,7 +366,6 @@ class Controller:
         yield from self._create(created)
 
     def topic_changed(self, name: str, assignment: TopicAssignment) -> Steps:
-        """Partitions may have been added."""
         topic = self.state.topics.get(name)
         if topic is None or name in self.state.to_delete | self.state.deletion_blocked:
             return

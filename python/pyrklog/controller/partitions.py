@@ -225,8 +225,6 @@ class PartitionChanges:
 
 
 class Procedures:
-    """The base of procedures that change partitions."""
-
     def __init__(
         self, state: ControllerState, batch: RequestBatch, partitions: PartitionChanges
     ) -> None:

@@ -42,7 +42,6 @@ class Suspicion(Procedures):
             yield self._state.change("broker_trusted", broker=broker)
 
     def _is_held_by_others(self, partition: Partition) -> bool:
-        """Whether an in-sync replica remains without the suspects."""
         if partition.leadership is None or partition.topic.name in self._state.to_delete:
             return False
         return any(

@@ -122,7 +122,6 @@ class UncleanStarts(Procedures):
         yield from self.look()
 
     def look(self) -> Steps:
-        """Something changed that a choice may depend on."""
         yield from self._choose(list(self._waiting))
 
     def _choose(self, keys: Iterable[TopicPartition]) -> Steps:
@@ -155,7 +154,6 @@ class UncleanStarts(Procedures):
         self._ends.pop(key, None)
 
     def _may_choose(self, partition: Partition, minimum: int) -> bool:
-        """Whether nobody better is waited for."""
         leadership = partition.leadership
         ends = self._told(partition)
         if leadership is None or not ends or partition.topic.name in self._state.to_delete:

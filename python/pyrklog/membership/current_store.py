@@ -34,7 +34,6 @@ class CurrentStore(SingleWrites):
         self.session_id = session.session_id
 
     def take(self, session: Metastore) -> None:
-        """Starts the next session."""
         self.session_id = session.session_id
         self._change(session)
 
@@ -50,7 +49,6 @@ class CurrentStore(SingleWrites):
         changed.set()
 
     async def session(self) -> Metastore:
-        """Waits for the current session."""
         while self._session is None:
             await self._changed.wait()
         return self._session

@@ -61,7 +61,6 @@ class SessionGuard:
         )
 
     async def watch(self, credentials: Credentials) -> None:
-        """Takes the current session."""
         address = self._address
         session = WatchedSession(
             servers=parse_connect(address.connect)[0],

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 
 class LastLife(NamedTuple):
-    """The last registered life."""
-
     epoch: int
     log_dirs: frozenset[str] | None
     """Its log directories; None where its version did not store them."""

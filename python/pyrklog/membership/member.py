@@ -295,7 +295,6 @@ async def _keep_up(
 
 
 def is_expiry(error: Exception) -> bool:
-    """Whether it says only that the session is over."""
     if isinstance(error, ExceptionGroup):
         return all(map(is_expiry, error.exceptions))
     return isinstance(error, SessionExpiredError)

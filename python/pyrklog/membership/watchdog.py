@@ -33,8 +33,6 @@ EXIT_NOT_ENDED = 1
 
 
 class WatchedSession(NamedTuple):
-    """A session, and where to end it."""
-
     servers: list[tuple[str, int]]
     """Host and port of each ZooKeeper."""
     session_id: int
@@ -114,7 +112,6 @@ def _receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def main() -> int:
-    """Waits for the broker's end; returns the exit code."""
     session: WatchedSession | None = None
     for line in sys.stdin:
         if line.rstrip("\n") == "end":

@@ -40,8 +40,6 @@ SYSTEM_SESSION = 0
 
 
 class _Batch:
-    """One call's transactions, waiting for a commit."""
-
     def __init__(self, session: int, transactions: Sequence[Sequence[Operation]]) -> None:
         self.session = session
         self.transactions = transactions

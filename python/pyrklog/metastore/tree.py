@@ -89,7 +89,6 @@ class Tree:
         return (path for path in self._children if path not in self.entries)
 
     def apply(self, draft: Draft) -> None:
-        """Applies a draft made over this tree."""
         for path, entry in draft.changes.items():
             names = self._children.setdefault(parent_of(path), set()) if path != ROOT else None
             if entry is None:
@@ -104,7 +103,6 @@ class Tree:
                     names.add(name_of(path))
 
     def owned_by(self, session: int) -> list[str]:
-        """The ephemeral nodes of a session."""
         return [
             path
             for path, entry in self.entries.items()
@@ -128,7 +126,6 @@ class Draft:
         return self._below.child_count(path) + self._child_delta.get(path, 0)
 
     def absorb(self, above: Draft) -> None:
-        """Applies a draft made over this one."""
         self.changes.update(above.changes)
         self.events += above.events
         for path, delta in above._child_delta.items():

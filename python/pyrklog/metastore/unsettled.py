@@ -58,7 +58,6 @@ def touched(operations: Sequence[Operation]) -> list[str] | None:
 def results_if_done(
     operations: Sequence[Operation], found: Mapping[str, Node | None], session_id: int
 ) -> list[OperationResult] | None:
-    """The transaction's results, if the nodes match; else None."""
     left = _left(operations, session_id)
     if not all(expected.is_there(found[path]) for path, expected in left.items()):
         return None

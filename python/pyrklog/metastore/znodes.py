@@ -1,7 +1,7 @@
 """Kafka's znodes: paths and JSON content, as Apache Kafka 3.9 writes them in ZooKeeper mode.
 
 The order of keys is free; names, types and versions are not, since Kafka's tools and brokers read
-them. Topic ids are base64url without padding. Pure.
+them. Topic ids are base64url without padding. Every ``decode_…`` raises :class:`ZnodeError`. Pure.
 """
 
 from __future__ import annotations
@@ -82,7 +82,6 @@ class ZnodeError(Exception):
 
 
 def broker_path(broker: int) -> str:
-    """A broker's ephemeral registration."""
     return f"{BROKER_IDS}/{broker}"
 
 
@@ -111,7 +110,6 @@ def eligible_path(topic: str, partition: int) -> str:
 
 
 def topic_path(topic: str) -> str:
-    """Assignment and id of a topic."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
@@ -138,7 +136,6 @@ def broker_config_path(broker: str) -> str:
 
 
 def delete_topic_path(topic: str) -> str:
-    """The mark for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -263,7 +260,6 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
-    """Raises :class:`ZnodeError`."""
     with _content(path, data, "is no broker registration") as content:
         endpoints = []
         for text in content["endpoints"]:
@@ -286,7 +282,6 @@ def _bracket(host: str) -> str:
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    """/brokers/topics/T."""
     return _dump(
         {
             "removing_replicas": _partition_map(assignment.removing),
@@ -303,7 +298,7 @@ def _partition_map(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Raises :class:`ZnodeError`; a topic before version 3 gets an id of zeros."""
+    """A topic before version 3 gets an id of zeros."""
     with _content(path, data, "is no topic") as content:
         topic_id = decode_id(content["topic_id"]) if "topic_id" in content else bytes(16)
         topic = TopicAssignment(
@@ -338,7 +333,6 @@ def encode_state(state: Leadership) -> bytes:
 
 
 def decode_state(path: str, data: bytes) -> Leadership:
-    """Raises :class:`ZnodeError`."""
     with _content(path, data, "is no partition state") as content:
         return Leadership(
             int32_of(content["leader"]),
@@ -372,7 +366,6 @@ def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
 
 
 def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
-    """Raises :class:`ZnodeError`."""
     with _content(path, data, "has no eligible replicas") as content:
         return EligibleReplicas(
             broker_ids_of(content["eligible"]),
@@ -391,7 +384,7 @@ def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> byt
 
 
 def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Raises :class:`ZnodeError`; the last entry of a partition counts."""
+    """The last entry of a partition counts."""
     with _content(REASSIGN_PARTITIONS, data, "asks for nothing") as content:
         return {
             (str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
@@ -400,7 +393,6 @@ def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
-    """/admin/preferred_replica_election; raises :class:`ZnodeError`."""
     with _content(PREFERRED_ELECTION, data, "names no partitions") as content:
         return [(str(item["topic"]), int(item["partition"])) for item in content["partitions"]]
 
@@ -417,13 +409,12 @@ def encode_controller(broker: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The controller's broker id; raises :class:`ZnodeError`."""
+    """The controller's broker id."""
     with _content(CONTROLLER, data, "names no broker") as content:
         return int32_of(content["brokerid"])
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    """Raises :class:`ZnodeError`."""
     try:
         return int32_of(data)
     except ValueError:
@@ -447,7 +438,6 @@ def encode_refused(refused: Refused) -> bytes:
 
 
 def decode_refused(path: str, data: bytes) -> Refused:
-    """Raises :class:`ZnodeError`."""
     content = _load(path, data)
     czxid = content.get("controller_czxid")
     if not isinstance(czxid, int):
@@ -460,7 +450,6 @@ def encode_deposed(deposed: Deposed) -> bytes:
 
 
 def decode_deposed(data: bytes) -> Deposed:
-    """Raises :class:`ZnodeError`."""
     with _content(DEPOSED, data, "names no controller") as content:
         deposed = Deposed(*(int(content[field]) for field in Deposed._fields))
     if deposed.unproven < 1:
@@ -469,12 +458,11 @@ def decode_deposed(data: bytes) -> Deposed:
 
 
 def encode_config(options: Mapping[str, str]) -> bytes:
-    """/config/TYPE/ENTITY."""
     return _dump({"version": 1, "config": dict(options)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Raises :class:`ZnodeError`; an empty node has no options."""
+    """An empty node has no options."""
     if not data:
         return {}
     content = _load(path, data)
@@ -490,7 +478,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """Returns the changed entity's path; raises :class:`ZnodeError`."""
+    """Returns the changed entity's path."""
     entity = _load(path, data).get("entity_path")
     if not isinstance(entity, str):
         raise ZnodeError(f"{path} is no notification")
@@ -503,7 +491,7 @@ def encode_log_dir_event(broker: int) -> bytes:
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """The broker; raises :class:`ZnodeError`."""
+    """Returns the broker."""
     broker = _load(path, data).get("broker")
     if not isinstance(broker, int):
         raise ZnodeError(f"{path} is no notification")
@@ -517,7 +505,6 @@ def encode_producer_ids(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock:
-    """Raises :class:`ZnodeError`."""
     with _content(PRODUCER_ID_BLOCK, data, "is no block") as content:
         first, last = int(content["block_start"]), int(content["block_end"])
         return ProducerIdBlock(int(content["broker"]), first, last)
@@ -529,7 +516,6 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises :class:`ZnodeError`."""
     cluster_id = _load(CLUSTER_ID, data).get("id")
     if not isinstance(cluster_id, str):
         raise ZnodeError(f"{CLUSTER_ID} holds no id")

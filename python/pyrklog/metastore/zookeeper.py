@@ -244,7 +244,6 @@ class ZooKeeperSession(SingleWrites):
     async def _read(
         self, path: str, send: Callable[[], Any], on_answer: Callable[[], None] | None
     ) -> Any:
-        """Reads until an answer is not lost."""
         self._check(path)
         return await self._read_on(path, send, on_answer, self._call(send, on_answer))
 
@@ -449,7 +448,6 @@ def acl_of(path: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _refusals(path: str) -> Iterator[None]:
-    """Turns kazoo's errors into ours."""
     try:
         yield
     except tuple(_REFUSALS) as error:

@@ -13,8 +13,6 @@ _PROBE_SECONDS = 2.0
 
 
 class TlsFiles(NamedTuple):
-    """PEM files for TLS."""
-
     ca: str | None
     certificate: str | None
     key: str | None

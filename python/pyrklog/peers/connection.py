@@ -18,8 +18,6 @@ from pyrklog.protocol.api import Api
 from pyrklog.protocol.primitives import DecodeError, read_unsigned_varint
 
 Address = tuple[str, int]
-"""Host and port."""
-
 CONNECT_TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 100 << 20
 _RECEIVE_BYTES = 64 << 10

@@ -18,8 +18,6 @@ KEPT = 4
 
 
 class _Body:
-    """A body, possibly being encoded."""
-
     def __init__(self, request: UpdateMetadataRequest) -> None:
         self.request = request
         self.turn = trio.Lock()

@@ -62,7 +62,6 @@ class Peers:
         self._proposed.set()
 
     async def run(self) -> None:
-        """Maintains the ISRs until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look_for_laggards)

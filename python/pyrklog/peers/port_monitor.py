@@ -88,7 +88,6 @@ class PortMonitor:
         return self._silence.seconds(now) < DOUBT_SHARE * self._silence.limit(now)
 
     async def run(self) -> None:
-        """Observes until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen_for_silence)
             while True:

@@ -75,7 +75,6 @@ class Silence:
         return 0.0 if self._asked is None else now - self._asked
 
     def limit(self, now: float) -> float:
-        """How long a question may wait."""
         oldest = _span(now) - REMEMBERED_SPANS
         longest = max((delay for span, delay in self._longest if span > oldest), default=0.0)
         return min(max(LIMIT_MIN_SECONDS, DELAYS_IN_LIMIT * longest), LIMIT_MAX_SECONDS)

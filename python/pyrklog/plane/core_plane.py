@@ -233,7 +233,6 @@ class CorePlane:
         return done.clean
 
     def abandon(self) -> None:
-        """Undoes what this start has done."""
         self._plane.abandon()
 
     async def run(self, listener: PlaneListener) -> None:

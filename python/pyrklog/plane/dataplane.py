@@ -73,8 +73,6 @@ class LogDirUsage(NamedTuple):
 
 
 class ClusterSettings(NamedTuple):
-    """How brokers reach and follow each other."""
-
     listener: str
     fetchers: int
     fetch_wait_max_ms: int
@@ -87,8 +85,6 @@ class ClusterSettings(NamedTuple):
 
 
 class LaggingFollowers(NamedTuple):
-    """In-sync followers of a partition that lag."""
-
     topic: str
     partition: int
     leader_epoch: int

@@ -11,8 +11,6 @@ NO_OFFSET = -1
 
 
 class Producer(NamedTuple):
-    """The producer of a transaction."""
-
     id: int
     epoch: int
 

@@ -20,8 +20,6 @@ class BrokerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """A partition as the controller last decided."""
-
     partition: int
     leader: int
     leader_epoch: int
@@ -31,8 +29,6 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic with its resolved options."""
-
     name: str
     id: bytes
     internal: bool

@@ -41,8 +41,6 @@ log = get_logger("replication")
 
 
 class _Gathered:
-    """Collects the answer to a LeaderAndIsr."""
-
     def __init__(self, errors: dict[TopicPartition, ErrorCode], answered: Answered) -> None:
         self.waits_for = 0
         self._errors = errors

@@ -30,8 +30,6 @@ RESET = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPT
 
 
 class Proposal(NamedTuple):
-    """A proposed ISR."""
-
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
@@ -62,7 +60,6 @@ class InSyncReplicas:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a change may be proposed."""
         return self.pending is None and not self._waits_for_controller
 
     @property
@@ -80,7 +77,6 @@ class InSyncReplicas:
         return self._propose(isr + joining) if joining and self.is_settled else None
 
     def behind(self, brokers: Collection[int]) -> Proposal | None:
-        """Followers that have lagged too long."""
         isr = self.committed.isr
         staying = tuple(b for b in isr if b == self.leader or b not in brokers)
         return self._propose(staying) if staying != isr and self.is_settled else None

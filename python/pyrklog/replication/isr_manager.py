@@ -29,8 +29,6 @@ log = get_logger("replication")
 
 
 class Led(NamedTuple):
-    """A partition that this broker leads."""
-
     topic_id: bytes
     replicas: InSyncReplicas
     broker_epochs: dict[int, int]
@@ -62,7 +60,6 @@ class IsrManager:
     # --- what the controller says ----------------------------------------------------------------
 
     def leads(self, topic: str, topic_id: bytes, info: PartitionInfo) -> None:
-        """A LeaderAndIsr makes this broker lead the partition."""
         key = (topic, info.partition)
         committed = Committed(
             info.isr, info.leader_epoch, info.partition_epoch, info.eligible, info.recovery_state
@@ -163,7 +160,6 @@ class IsrManager:
             led.replicas.withdraw(proposal)
 
     def request(self, asked: Mapping[TopicPartition, Proposal]) -> AlterPartitionRequest:
-        """The request for these proposals."""
         changes = []
         for key, proposal in asked.items():
             led = self._led[key]

@@ -25,7 +25,6 @@ from pyrklog.plane.values import FollowerSpec, LeaderSpec
 
 UNKNOWN_BROKER_EPOCH = -1
 STOPPED_MAX = 10_000
-"""Stopped replicas that are remembered."""
 
 
 class Hosted:
@@ -44,8 +43,6 @@ class Hosted:
 
 
 class LeadershipDecision(NamedTuple):
-    """What follows from a LeaderAndIsr."""
-
     error: ErrorCode
     """Of the whole request; then nothing else is set."""
     errors: dict[TopicPartition, ErrorCode]
@@ -57,8 +54,6 @@ class LeadershipDecision(NamedTuple):
 
 
 class StopDecision(NamedTuple):
-    """What follows from a StopReplica."""
-
     error: ErrorCode
     errors: dict[TopicPartition, ErrorCode]
     stop: list[tuple[str, int, bool]]
@@ -100,7 +95,6 @@ class Replicas:
         return ErrorCode.NONE
 
     def metadata_told(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Fences an UpdateMetadata."""
         return self._fence(request.controller_epoch, request.broker_epoch)
 
     def is_late(self, request: UpdateMetadataRequest) -> bool:
@@ -282,7 +276,6 @@ class Replicas:
         )
 
     def is_serving(self, key: TopicPartition) -> bool:
-        """Whether clients can produce to the partition here."""
         return self.serving_since(key) is not None
 
     def serving_since(self, key: TopicPartition) -> int | None:

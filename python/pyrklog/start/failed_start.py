@@ -69,7 +69,6 @@ def _listed(path: Path) -> list[Path]:
 
 
 def start_error_in(error: BaseException) -> StartError | None:
-    """The first start error in a nursery's group."""
     if isinstance(error, StartError):
         return error
     if isinstance(error, BaseExceptionGroup):

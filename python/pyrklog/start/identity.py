@@ -155,7 +155,6 @@ def _known_node_id(identities: Sequence[DirectoryIdentity]) -> int | None:
 
 
 async def create_paths(store: Metastore, paths: Sequence[str]) -> None:
-    """Creates missing persistent nodes and their parents at once."""
     wanted: dict[str, None] = {}
     for path in paths:
         parts = path.strip("/").split("/")

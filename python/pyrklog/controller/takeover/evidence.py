@@ -41,7 +41,6 @@ class Incumbent(NamedTuple):
     """Of its /controller."""
 
     def is_still(self, node: Node | None) -> bool:
-        """Whether /controller is of the same term."""
         if node is None:
             return False
         seen = self.stat
@@ -52,7 +51,6 @@ class LastDeposal(NamedTuple):
     at_ms: int
     unproven: int
     is_proven: bool
-    """Whether the deposed broker's registration is gone."""
 
 
 class Silence(NamedTuple):
@@ -70,8 +68,6 @@ class Silence(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What speaks for a deposal, and against it."""
-
     refusals: int
     """Of this broker's own connections, consecutive, up to now."""
     others: int
