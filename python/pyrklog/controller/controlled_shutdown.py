@@ -23,7 +23,8 @@ class ControlledShutdown(Procedures):
             and partition.topic.name not in state.to_delete
         ]
         led = [partition for partition in shared if partition.leader == broker]
-        followed = [partition for partition in shared if partition.leader != broker]
+        leading = set(led)
+        followed = [partition for partition in shared if partition not in leading]
         # Each piece's requests are sent at once: the broker sees progress and waits.
         for some in pieces(led):
             yield from self._partitions.to_online(some, shutdown_election)

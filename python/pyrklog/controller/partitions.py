@@ -92,21 +92,11 @@ class PartitionChanges:
 
     def _elect(self, partitions: Sequence[Partition], election: Election) -> Steps:
         unclean = yield from self._unclean_topics(partitions, election)
-        left = list(partitions)
-        for _ in range(ELECTION_ROUNDS_MAX):
-            wanted: dict[TopicPartition, Leadership] = {}
-            for partition in left:
-                elected = election(self._candidates(partition, unclean))
-                if elected is None:
-                    yield self._failed(partition, "no replica may lead")
-                else:
-                    wanted[partition.key] = elected
-            left = yield from self._write([p for p in left if p.key in wanted], wanted)
-            if not left:
-                return
-            yield from self._read_again(left)
-        for partition in left:
-            yield self._failed(partition, "its state keeps changing")
+        yield from self._write_some(
+            partitions,
+            lambda partition: election(self._candidates(partition, unclean)),
+            failure="no replica may lead",
+        )
 
     def _unclean_topics(self, partitions: Sequence[Partition], election: Election) -> _Names:
         if election is not offline_election:
@@ -152,7 +142,9 @@ class PartitionChanges:
         self,
         partitions: Sequence[Partition],
         change: Callable[[Partition], Leadership | None],
+        failure: str | None = None,
     ) -> Steps:
+        """Logs ``failure`` where ``change`` returns None."""
         left = list(partitions)
         for _ in range(ELECTION_ROUNDS_MAX):
             wanted = {}
@@ -160,6 +152,8 @@ class PartitionChanges:
                 changed = change(partition)
                 if changed is not None:
                     wanted[partition.key] = changed
+                elif failure is not None:
+                    yield self._failed(partition, failure)
             left = yield from self._write([p for p in left if p.key in wanted], wanted)
             if not left:
                 return

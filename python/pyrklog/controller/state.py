@@ -236,8 +236,7 @@ class ControllerState:
     def partition_change(
         self, event: str, partition: Partition, fields: Mapping[str, object]
     ) -> StateChange:
-        topic, index = partition.key
-        named = {"topic": topic, "partition": index}
+        named = {"topic": partition.topic.name, "partition": partition.index}
         return StateChange(event, {**named, **fields, "controller_epoch": self.epoch})
 
     def info(self, partition: Partition) -> PartitionInfo:

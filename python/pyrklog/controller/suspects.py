@@ -25,7 +25,8 @@ class Suspicion(Procedures):
         yield state.change("broker_suspected", broker=broker)
         shared = [p for p, _ in state.partitions_on([broker]) if self._is_held_by_others(p)]
         led = [partition for partition in shared if partition.leader == broker]
-        followed = [partition for partition in shared if partition.leader != broker]
+        leading = set(led)
+        followed = [partition for partition in shared if partition not in leading]
         yield from self._partitions.to_online(led, offline_election)
         yield from self._partitions.write_changed(
             followed,
