@@ -1,8 +1,8 @@
 """The composition root: one nursery that holds a broker together. No policy.
 
-Order of a start: metadata store, plane (which locks the log directories), registration,
-controller, the first image, and only then the listeners: whoever can connect gets a whole answer.
-Order of an end: the plane refuses work, writes and syncs; then the session and the store close.
+Start: metadata store, plane (which locks the log directories), registration, controller, the first
+image, then the listeners, so that a client that connects gets a whole answer. End: the plane
+refuses work, writes and syncs; then the session and the store close.
 """
 
 from __future__ import annotations
@@ -71,19 +71,20 @@ if TYPE_CHECKING:
     from pyrklog.peers.peers import Peers
 
 LEADERS_WAIT_SECONDS = 0.3
-"""How much later a broker listens so that the partitions it knew are led when clients return."""
+"""How long listening waits until the known partitions are led."""
 SESSION_END_SECONDS = 3.0
 """ZooKeeper notices the end of a session a tick or two after its time-out."""
 SHUTDOWN_GRACE_MS = 1200
 SHUTDOWN_LIMIT_SECONDS = 8.0
-"""SIGTERM to exit takes a tenth of a second where the disk has nothing else to do. But syncing
-waits for what all others have written, too: cut short, logs would have to recover. Whoever stops
-containers waits ten seconds before he kills."""
+"""SIGTERM to exit takes a tenth of a second on an idle disk. But a sync also waits for others'
+writes, and logs that are cut short must recover. Container managers wait ten seconds before they
+kill.
+"""
 SAME_SIGNAL_SECONDS = 0.1
-"""timeout(1) signals the process and then its group: that is meant as one signal, not as two."""
+"""timeout(1) signals the process and then its group: meant as one signal."""
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
-"""An error that nobody foresaw; it is in the log."""
+"""An unexpected error; it is in the log."""
 
 log = logs.get_logger("broker")
 
@@ -91,7 +92,7 @@ log = logs.get_logger("broker")
 def run_broker(config: BrokerConfig) -> int:
     """Runs a broker until a signal ends it; returns the exit code.
 
-    Raises :class:`StartError` (or its kin) when it cannot start.
+    Raises :class:`StartError` or a subclass when it cannot start.
     """
     attempt = StartAttempt(config)
     broker = Broker(config, attempt.make_plane)
@@ -115,8 +116,6 @@ def run_broker(config: BrokerConfig) -> int:
 
 
 class Broker:
-    """One broker process."""
-
     def __init__(
         self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = CorePlane
     ) -> None:
@@ -125,20 +124,16 @@ class Broker:
         """Port of each listener, once it listens."""
         self.ready = trio.Event()
         self.service: ClusterService | None = None
-        """The control plane, while it runs."""
         self._make_plane = make_plane
         self._state_log = StateChangeLog(config.meta_dir)
         self._end = trio.Event()
         self._exit_code = 0
         self._starting: trio.CancelScope | None = None
-        self._log_dirs_failed = False
 
     def stop(self) -> None:
-        """Begins an orderly end."""
         self._end.set()
 
     async def run(self) -> int:
-        """Starts, serves, ends; the exit code."""
         for notice in self.config.notices:
             log.warning("option_ignored", notice=notice)
         raise_file_limit()
@@ -179,7 +174,6 @@ class Broker:
     async def _identify(
         self, identities: Sequence[DirectoryIdentity], store: Metastore
     ) -> tuple[int, str]:
-        """This broker's number and the cluster's id."""
         config = self.config
         if config.zookeeper is not None:
             await enter_cluster(store, config.zookeeper)
@@ -239,7 +233,7 @@ class Broker:
             nursery.start_soon(tell_slow_start, self.ready, metadata, known_controller)
             with trio.CancelScope() as starting:
                 self._starting = starting
-                # A port is bound before it is registered, so that those who read of it can connect.
+                # Bound before it is registered: others that read the registration can connect.
                 bound = self.config.listeners.bound
                 early = [item for item in bound if in_cluster or not item.port]
                 self._listen(plane, early)
@@ -256,7 +250,7 @@ class Broker:
                 await _wait_for_leaders(node_id, metadata, replication)
                 self._listen(plane, [item for item in bound if item not in early])
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
-                # Loading code takes longer than starting; whoever connects before it is done waits.
+                # Loading code takes longer than starting; early clients wait for it.
                 await trio.to_thread.run_sync(_import_groups)
                 await nursery.start(groups().run)
                 metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
@@ -290,7 +284,7 @@ class Broker:
         warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:
-        """Takes over topics of a directory that another broker wrote; see adoption.md."""
+        """Adopts topics of another broker's directory; see adoption.md."""
         found = plane.found_partitions()
         used, record = await store.get_many([znodes.CONTROLLER_EPOCH, znodes.ADOPTION])
         if found and (used is None or record is not None):
@@ -348,7 +342,6 @@ class Broker:
         api: ControllerApi,
         plane: Plane,
     ) -> Peers | None:
-        """What only a broker of a cluster has."""
         if self.config.zookeeper is None:
             return None
         from pyrklog.peers.peers import Peers
@@ -381,7 +374,7 @@ class Broker:
             topics=TopicAdmin(store, metadata, replication.replicas, controller),
             configs=ConfigAdmin(node_id, store, metadata, memory_bytes()),
             producer_ids=producer_ids,
-            # Without the store nobody can say who leads, not even the last one that did.
+            # Without the store the leader is unknown, even the last one.
             controller_id=lambda: controller.controller_id if store.is_reachable else -1,
             state_log=self._state_log,
             observe=self._witness(metadata),
@@ -458,7 +451,7 @@ class Broker:
         )
 
     def _registration_wait_seconds(self) -> float:
-        """An earlier life of this broker, killed, is registered until its session ends."""
+        """A killed earlier life stays registered until its session ends."""
         if self.config.zookeeper is None:
             return 0.0
         return self.config.integer("zookeeper.session.timeout.ms") / 1000 + SESSION_END_SECONDS
@@ -493,9 +486,9 @@ class Broker:
         self._end.set()
 
     async def _watch_signals(self) -> None:
-        """The first one ends the broker in good order, a second one at once."""
+        """The first signal ends the broker cleanly, a second one at once."""
         numbers = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup would have it ignored
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
             numbers.append(signal.SIGHUP)
         told_at = 0.0
         with trio.open_signal_receiver(*numbers) as received:
@@ -503,12 +496,12 @@ class Broker:
                 if self._end.is_set():
                     if trio.current_time() - told_at < SAME_SIGNAL_SECONDS:
                         continue
-                    # Whatever hangs must not hold us: the logs recover at the next start.
+                    # A hanging part must not block the exit; the logs recover at the next start.
                     os._exit(EXIT_INTERRUPTED)
                 log.info("shutting_down", signal=signal.Signals(number).name)
                 told_at = trio.current_time()
                 self._end.set()
-                # It may wait for a ZooKeeper, or for a controller, that does not answer.
+                # It may wait for a ZooKeeper or controller that does not answer.
                 if self._starting is not None and not self.ready.is_set():
                     self._starting.cancel()
 
@@ -529,14 +522,14 @@ class Broker:
 
 
 def _collect_garbage_from_now_on() -> None:
-    # What is there now stays: the collector need never look at it again.
+    # These objects stay: the collector need not visit them again.
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
 
 
 def _producer_ids(peers: Peers | None, api: ControllerApi, member: Member) -> ProducerIds:
-    """Blocks come from the controller, which a broker that is alone is itself."""
+    """Blocks come from the controller, which a single broker is itself."""
     if peers is not None:
         return ProducerIds(peers.allocate_producer_ids)
     return ProducerIds(lambda: api.allocate_producer_ids(member.node_id, member.broker_epoch))
@@ -562,7 +555,7 @@ async def _wait_for_leaders(
     node_id: int, metadata: Metadata, replication: ReplicationDriver
 ) -> None:
     """Waits a little for this broker's partitions: not every client retries NOT_LEADER_OR_FOLLOWER
-    (librdkafka's watermark look-up does not), and most starts need a few milliseconds only.
+    (librdkafka's watermark look-up does not), and most starts need only milliseconds.
     """
     replicas = replication.replicas
 

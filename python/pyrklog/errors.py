@@ -1,8 +1,7 @@
-"""Errors: the protocol's codes, and the exceptions of this program.
+"""The protocol's error codes, and this program's exceptions.
 
-The numbers are fixed by the Kafka protocol (guide, section "Error Codes"). A code travels in a
-reply; an exception below carries one where a reply must be made of it, or an exit code where the
-broker cannot start.
+The Kafka protocol fixes the numbers (guide, section "Error Codes"). A reply carries a code; an
+exception below has an exit code for a broker that cannot start.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from pyrklog.protocol.errors import ApiError as ApiError
 from pyrklog.protocol.errors import ErrorCode as ErrorCode
 
 EX_CONFIG = 78
-"""Exit: wrong configuration; a service manager must not start us again unchanged."""
+"""Exit: wrong configuration; a service manager must not restart us unchanged."""
 EX_TEMPORARY = 75
-"""Exit: something outside is in the way (a port, a lock); trying again may work."""
+"""Exit: something outside is in the way (a port, a lock); a retry may work."""
 EX_IO = 74
 """Exit: a disk or file failed."""
 
 
 class StartError(Exception):
-    """The broker cannot start (or go on); ``exit_code`` is one of the three above."""
+    """The broker cannot start or go on; ``exit_code`` is one of the above."""
 
     exit_code = EX_IO
 
@@ -36,6 +35,6 @@ class ConfigError(StartError):
 
 
 class TemporaryError(StartError):
-    """A port is taken, a directory is locked: try again (exit 75)."""
+    """A port is taken or a directory locked: try again (exit 75)."""
 
     exit_code = EX_TEMPORARY

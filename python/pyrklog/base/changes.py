@@ -8,18 +8,16 @@ import trio
 
 
 class Changes:
-    """Tells waiters that something changed; they look for themselves whether it is their thing."""
+    """Wakes waiters at each change; they check their condition."""
 
     def __init__(self) -> None:
         self._next = trio.Event()
 
     def notify(self) -> None:
-        """Something changed."""
         self._next.set()
         self._next = trio.Event()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition holds."""
         await trio.lowlevel.checkpoint()
         while not condition():
             await self._next.wait()

@@ -1,4 +1,4 @@
-"""Who is in the way: looked up only for the text of an error."""
+"""Finds the process in the way, for an error's text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FLOCK = "hhqqi4x"
 
 
 def port_holder(port: int, proc: Path = Path("/proc")) -> str | None:
-    """E.g. "java pid 4121" for the process that listens on a TCP port; None where not known.
+    """The listening process of a TCP port, such as "java pid 4121"; None if unknown.
 
-    Linux only, and only processes that this user may look into.
+    Linux only; only processes that this user may inspect.
     """
     inodes = _listening_inodes(port, proc)
     if not inodes:
@@ -27,15 +27,15 @@ def port_holder(port: int, proc: Path = Path("/proc")) -> str | None:
             try:
                 name = (process / "comm").read_text().strip()
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # ended meanwhile
             return f"{name} pid {process.name}"
     return None
 
 
 def lock_holder(path: Path) -> str | None:
-    """E.g. "pid 4121" for the process that holds a POSIX lock on the file; None where not known.
+    """The process with a POSIX lock on the file, such as "pid 4121"; None if unknown.
 
-    Linux only. Not for a file that this process has locked: closing it would let go of that lock.
+    Linux only. Not for a file that this process has locked: closing it would release that lock.
     """
     wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
@@ -69,7 +69,7 @@ def _links(folder: Path) -> set[str]:
         return set()  # another user's process, or one that has ended
     found = set()
     for name in names:
-        # A descriptor that was closed since, such as that of the listing itself, hides no other.
+        # Skips closed descriptors, such as that of the listing itself.
         with contextlib.suppress(OSError):
             found.add(os.readlink(folder / name))
     return found

@@ -1,11 +1,13 @@
-"""Files that are replaced as a whole, and stay so after a loss of power."""
+"""Atomic, durable replacement of files."""
 
 import os
 from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Puts ``content`` in the file's place: all of it, or what was before. Raises OSError."""
+    """Afterwards the file has ``content`` or, after a failure, what it had before. Raises
+    OSError.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(content)
@@ -16,7 +18,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Which files the folder has is on the disk then. Raises OSError."""
+    """Makes the folder's entries durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,11 +1,11 @@
-"""Texts that name a server: HOST:PORT, HOST, [IPv6]:PORT."""
+"""Server names: HOST:PORT, HOST, [IPv6]:PORT."""
 
 LABEL_MAX = 63
 """Characters of a part of a host's name (RFC 1035)."""
 
 
 def host_and_port(text: str, default_port: int) -> tuple[str, int]:
-    """Raises :class:`ValueError` for a text that can name no server. The host may be empty."""
+    """Raises :class:`ValueError` for invalid text. The host may be empty."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(default_port)

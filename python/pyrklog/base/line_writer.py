@@ -1,7 +1,7 @@
-"""Lines that a thread of their own writes: nobody else waits for where they go.
+"""Writes lines in a thread, so that callers never wait for the output.
 
-A log volume, or whoever reads a pipe, may hang for ever. What waits then is bounded; what comes
-beyond that is dropped and counted, and the count is written as soon as anything can be.
+A volume or a pipe's reader may hang for ever. Waiting lines are bounded; further ones are dropped
+and counted, and the count is written as soon as possible.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 BATCH_MAX = 1000
-"""Lines that are written together."""
 
 
 class LineWriter:
-    """One thread, which begins with the first line and lives as long as the process."""
+    """The thread starts with the first line and lives as long as the process."""
 
     def __init__(
         self,
@@ -25,9 +24,9 @@ class LineWriter:
         *,
         max_bytes: int,
     ) -> None:
-        """``write`` writes lines and may block; what it raises is lost with them.
+        """``write`` may block; lines whose write raises are lost.
 
-        ``dropped`` makes the line that says how many were. ``max_bytes`` bounds what waits.
+        ``dropped`` makes the line with the count. ``max_bytes`` bounds what waits.
         """
         self._name = name
         self._write = write
@@ -41,9 +40,9 @@ class LineWriter:
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Takes a line, or drops it. May be called in any thread; never waits."""
+        """Queues or drops a line. May be called in any thread; never waits."""
         with self._changed:
-            # One that is larger than all the room goes where nothing else waits.
+            # A line larger than the bound is taken when nothing else waits.
             if self._waiting and self._waiting_bytes + len(line) > self._max_bytes:
                 self._dropped += 1
                 return
@@ -55,7 +54,7 @@ class LineWriter:
             self._changed.notify_all()
 
     def flush(self, timeout_seconds: float) -> bool:
-        """Waits until everything was written, at most so long; whether it was."""
+        """Waits at most so long; returns whether everything was written."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, timeout_seconds)
 
@@ -73,13 +72,13 @@ class LineWriter:
             try:
                 self._write(lines)
             except (OSError, ValueError):
-                pass  # nobody reads it any more; the program goes on
+                pass  # the output is gone; the program goes on
 
     def _take(self) -> list[str]:
         count = min(BATCH_MAX, len(self._waiting))
         lines = [self._waiting.popleft() for _ in range(count)]
         self._waiting_bytes -= sum(map(len, lines))
-        # With the next lines that go: who never catches up says it all the same.
+        # Goes with the next lines, so that a slow output gets it too.
         if self._dropped:
             lines.append(self._dropped_line(self._dropped))
             self._dropped = 0

@@ -1,8 +1,8 @@
-"""Structured logs: one line an event, JSON unless a person watches.
+"""Structured logs: one line for each event, JSON unless on a terminal.
 
 ``log = get_logger("controller")``; ``log.info("event_name", field=value)``. structlog takes a tenth
-of a second to load, so lines before :func:`configure` wait for it. A thread writes the lines
-(``line_writer``): a volume or a reader that hangs holds up nobody.
+of a second to load, so lines before :func:`configure` wait. A thread writes the lines
+(``line_writer``): a hanging output blocks nobody.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from pyrklog.base.line_writer import LineWriter
 
 _OWN_FIELDS = frozenset({"at", "event", "level", "logger", "timestamp"})
-"""Fields that every line has; others of these names are left out."""
+"""Fields of every line; callers' fields of these names are dropped."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("auto", "json", "text")
@@ -30,7 +30,7 @@ FLUSH_SECONDS = 1.0
 
 
 class _Sink:
-    """Where lines go: a list at first, structlog later."""
+    """A list at first, structlog later."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[float, str, str, str, Mapping[str, Any]]] = []
@@ -44,15 +44,12 @@ _sink = _Sink()
 
 
 class Logger:
-    """A named source of lines."""
-
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def debug(self, event: str, /, **fields: Any) -> None:
-        """What only matters when something is being looked into."""
         self.log("debug", event, fields)
 
     def info(self, event: str, /, **fields: Any) -> None:
@@ -68,7 +65,7 @@ class Logger:
         self.log("error", event, fields)
 
     def log(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
-        """One line; ``level`` is a key of :data:`LEVELS`."""
+        """``level`` is a key of :data:`LEVELS`."""
         if LEVELS[level] < _sink.minimum:
             return
         if _sink.bound is None:
@@ -78,7 +75,7 @@ class Logger:
 
 
 def get_logger(name: str) -> Logger:
-    """A logger; cheap, and usable before :func:`configure`."""
+    """Cheap, and usable before :func:`configure`."""
     return Logger(name)
 
 
@@ -87,18 +84,16 @@ def _emit(at: float, name: str, level: str, event: str, fields: Mapping[str, Any
     try:
         getattr(_sink.bound, level)(event, logger=name, at=at, **clean)
     except (OSError, ValueError):
-        pass  # nobody reads our output any more (a closed pipe); the broker goes on
+        pass  # the output was closed; the broker goes on
 
 
 def choose(*, level: str, format_: str) -> None:
-    """What :func:`configure` goes by: a key of :data:`LEVELS`, one of :data:`FORMATS`."""
+    """Settings for :func:`configure`: a key of :data:`LEVELS`, one of :data:`FORMATS`."""
     _sink.minimum = LEVELS[level]
     _sink.format = format_
 
 
 class _Lines:
-    """What structlog hands rendered lines to."""
-
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
 
@@ -109,7 +104,7 @@ class _Lines:
 
 
 def _write(descriptor: int, lines: Sequence[str]) -> None:
-    # Not by way of a stream, whose lock a thread that hangs would hold for ever.
+    # Not through a stream: a hanging thread would hold its lock for ever.
     data = memoryview("".join(lines).encode(errors="replace"))
     while data:
         data = data[os.write(descriptor, data) :]
@@ -124,12 +119,11 @@ def _dropped(is_text: bool, count: int) -> str:
 
 
 def flush(timeout_seconds: float = FLUSH_SECONDS) -> bool:
-    """Waits until all lines were written, at most so long; whether they were."""
+    """Waits at most so long; returns whether all lines were written."""
     return _sink.writer is None or _sink.writer.flush(timeout_seconds)
 
 
 def configure(stream: TextIO | None = None, *, level: str | None = None) -> None:
-    """Loads structlog and writes what waits; to a terminal readable, else JSON."""
     import structlog
 
     out = stream or sys.stdout
@@ -146,7 +140,7 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
     try:
         descriptor = out.fileno()
     except (OSError, ValueError):
-        target: Any = structlog.WriteLogger(out)  # it is in memory, where nothing hangs
+        target: Any = structlog.WriteLogger(out)  # in memory: cannot hang
     else:
         _sink.writer = LineWriter(
             "logs",
@@ -173,12 +167,11 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
 
 
 def load() -> None:
-    """Imports structlog, for instance on another thread while there is something better to do."""
+    """Imports structlog, for instance on another thread."""
     import structlog.dev  # noqa: F401
 
 
 def ensure_configured() -> None:
-    """:func:`configure`, unless that was done."""
     if _sink.bound is None:
         configure()
 

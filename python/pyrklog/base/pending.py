@@ -1,4 +1,4 @@
-"""Answers that may have to be waited for."""
+"""Answers that may not be there yet."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Result = TypeVar("Result")
 
 
 class Pending(Generic[Result]):
-    """The answer to one request: it is there already, or :meth:`wait` gives it."""
+    """The answer to one request, in :attr:`result` or by :meth:`wait`."""
 
     __slots__ = ("_abandon", "_error", "_event", "_result")
 
     def __init__(self, abandon: Callable[[], None]) -> None:
-        """``abandon`` is called when nobody waits any more though there is no answer."""
+        """``abandon`` is called when a waiter gives up before the answer."""
         self._result: Result | None = None
         self._abandon = abandon
         self._error: Exception | None = None
@@ -24,23 +24,21 @@ class Pending(Generic[Result]):
 
     @property
     def result(self) -> Result | None:
-        """None while there is no answer."""
+        """None without an answer."""
         return self._result
 
     def answer(self, result: Result) -> None:
-        """The answer has come."""
         self._result = result
         if self._event is not None:
             self._event.set()
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer."""
         self._error = error
         if self._event is not None:
             self._event.set()
 
     async def wait(self) -> Result:
-        """The answer, when it has come; to be called once. Raises what :meth:`fail` was given."""
+        """To be called once. Raises what :meth:`fail` got."""
         if self._result is None and self._error is None:
             self._event = trio.Event()
             try:

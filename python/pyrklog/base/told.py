@@ -1,4 +1,4 @@
-"""What is told once a while for each of a bounded number of keys."""
+"""Rate limit for messages, for a bounded number of keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable, Hashable
 
 
 class Told:
-    """Keys that were told of less than ``seconds`` ago, at most ``most`` of them.
+    """Keys of the last ``seconds``, at most ``most``.
 
-    Further keys are not told of until an older one's time is over: whoever chooses keys neither
-    fills the memory nor the log.
+    Further keys are suppressed until an older one expires: chosen keys fill neither memory nor log.
     """
 
     def __init__(
@@ -23,7 +22,7 @@ class Told:
         """Oldest first."""
 
     def is_due(self, key: Hashable) -> bool:
-        """Whether it is to be told now; then it counts as told."""
+        """Whether to tell it now; then it counts as told."""
         now = self._clock()
         while self._at and next(iter(self._at.values())) <= now - self._seconds:
             del self._at[next(iter(self._at))]

@@ -1,4 +1,4 @@
-"""The replicas of one partition, and on the way to which others it is (KIP-455). Pure values."""
+"""A partition's replicas, and a running reassignment (KIP-455). Pure values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class PartitionAssignment(NamedTuple):
-    """What the topic's znode says of one partition.
+    """A partition in its topic's znode.
 
-    While it moves, ``replicas`` are the targets, in the order wanted, then those that are to go.
+    During a reassignment ``replicas`` are the targets in their order, then the leaving ones.
     """
 
     replicas: tuple[int, ...]
@@ -18,28 +18,26 @@ class PartitionAssignment(NamedTuple):
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment runs; another order of the same replicas is none."""
+        """Whether a reassignment runs; a changed order alone is not one."""
         return bool(self.adding or self.removing)
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """The replicas at the end of the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the reassignment; their order may have been another."""
+        """The replicas before the reassignment; their order may have differed."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     def without(self, brokers: Sequence[int]) -> PartitionAssignment:
-        """The assignment without these replicas."""
         replicas, adding, removing = (
             tuple(broker for broker in part if broker not in brokers) for part in self
         )
         return PartitionAssignment(replicas, adding, removing)
 
     def towards(self, targets: Sequence[int]) -> PartitionAssignment:
-        """The assignment of a reassignment to ``targets``, whatever runs now."""
+        """The assignment for a reassignment to ``targets``, whatever runs now."""
         origin = self.origin
         return PartitionAssignment(
             tuple(dict.fromkeys((*targets, *origin))),

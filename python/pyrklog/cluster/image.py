@@ -1,8 +1,7 @@
-"""The broker image: what the plane must know of the cluster, compiled from what brokers are told.
+"""The broker's image of the cluster, for the plane.
 
-:class:`ClusterImage` takes UpdateMetadata and LeaderAndIsr (Kafka's requests between controller and
-brokers) and topic options, and gives the difference that the plane has not seen yet as an
-:class:`ImageDelta`. Pure: no clock, no I/O; work grows with what changed.
+:class:`ClusterImage` takes UpdateMetadata, LeaderAndIsr and topic options, and returns what the
+plane has not seen yet as an :class:`ImageDelta`. Pure; the work grows with what changed.
 """
 
 from __future__ import annotations
@@ -18,20 +17,19 @@ if TYPE_CHECKING:
 
 LEADER_NONE = -1
 LEADER_BEING_DELETED = -2
-"""UpdateMetadata names this leader for a partition whose topic goes away."""
+"""The leader in UpdateMetadata of a partition whose topic is being deleted."""
 
 GAP_MAX = 10_000
-"""Partitions that a topic lacks below one that it has; what lies behind more of them is not shown,
-so that nobody pays for the two thousand million partitions below one."""
+"""Missing partitions of a topic that are filled in; partitions behind more gaps are not shown.
+Bounds the memory for one with a very high number.
+"""
 
 KRAFT_TOPIC = "__cluster_metadata"
-"""Kafka's own metadata log, which is nobody's here; it stays for Kafka's next start."""
+"""Kafka's metadata log; unused here, but kept for Kafka's next start."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class TopicEntry:
-    """A topic in the image."""
-
     __slots__ = ("id", "name", "partitions")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
@@ -40,9 +38,9 @@ class TopicEntry:
         self.partitions: dict[int, PartitionImage] = {}
 
     def numbered(self) -> list[PartitionImage]:
-        """Those that may be shown, from 0 on without a gap, as the plane indexes them.
+        """The partitions to show, from 0 on without a gap, as the plane indexes them.
 
-        One that was not heard of has no leader: so it is where a partition has never had one.
+        A missing one is shown without a leader.
         """
         shown: list[PartitionImage] = []
         room = GAP_MAX
@@ -57,7 +55,7 @@ class TopicEntry:
 
 
 class ClusterImage:
-    """The metadata that this broker holds, and what of it the plane has yet to see."""
+    """This broker's metadata, and the changes that the plane has yet to see."""
 
     def __init__(self, defaults: TopicDefaults) -> None:
         self.controller_id = -1
@@ -73,7 +71,6 @@ class ClusterImage:
         self._heading_changed = False
 
     def set_brokers(self, controller_id: int, brokers: Sequence[BrokerImage]) -> None:
-        """The controller and the live brokers."""
         if (controller_id, list(brokers)) != (self.controller_id, list(self.brokers)):
             self.controller_id = controller_id
             self.brokers = list(brokers)
@@ -82,7 +79,7 @@ class ClusterImage:
     def set_partitions(
         self, topic: str, topic_id: bytes, partitions: Iterable[PartitionImage]
     ) -> None:
-        """New or changed partitions of a topic; another id means that it was created anew."""
+        """New or changed partitions of a topic; another id means a new topic."""
         entry = self.topics.get(topic)
         if entry is not None and entry.id != topic_id:
             self._forget(entry)
@@ -99,7 +96,7 @@ class ClusterImage:
                 self._changed.add(topic)
 
     def remove_partitions(self, topic: str, partitions: Iterable[int]) -> None:
-        """Partitions that are being deleted; a topic without any is gone."""
+        """Deleted partitions; a topic without any is gone."""
         entry = self.topics.get(topic)
         if entry is None:
             return
@@ -119,7 +116,7 @@ class ClusterImage:
             del self._names_by_id[entry.id]
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The options of a topic, whether it is in the image already or not."""
+        """The options of a topic, which need not be in the image yet."""
         if self._overrides.get(topic, {}) == overrides:
             return
         if overrides:
@@ -130,25 +127,22 @@ class ClusterImage:
             self._changed.add(topic)
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """The options given for a topic."""
         return self._overrides.get(topic, {})
 
     def set_defaults(self, defaults: TopicDefaults) -> None:
-        """The broker's defaults changed at run time: every topic may have other options now."""
+        """The broker's defaults changed: every topic may have other options now."""
         self._defaults = defaults
         self._changed.update(self.topics)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The topic with this id."""
         return self._names_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
-        """One partition."""
         entry = self.topics.get(topic)
         return entry.partitions.get(index) if entry else None
 
     def take_delta(self) -> ImageDelta | None:
-        """What changed since the last call, under a new version; None where nothing did."""
+        """The changes since the last call, under a new version; None without any."""
         if not (self._changed or self._removed or self._heading_changed):
             return None
         delta = ImageDelta(
@@ -164,7 +158,7 @@ class ClusterImage:
         return delta
 
     def next_version(self) -> int:
-        """Of a delta that is made of parts of another."""
+        """For a delta made of parts of another."""
         self._version += 1
         return self._version
 

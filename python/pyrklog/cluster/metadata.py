@@ -1,8 +1,7 @@
 """The cluster as this broker knows it: the image, topic options and run-time options.
 
-Takes what the controller tells and what the metadata store says of options, and hands each change
-to the plane as one delta. Options come from /config/topics/T, /config/brokers/N and
-/config/brokers/<default>; a change is announced under /config/changes (KIP-21).
+Passes each change to the plane as one delta. Options come from /config/topics/T, /config/brokers/N
+and /config/brokers/<default>; /config/changes announces changes (KIP-21).
 """
 
 from __future__ import annotations
@@ -35,12 +34,11 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.plane.dataplane import Plane
-from pyrklog.plane.values import BrokerImage, ImageDelta, PartitionImage
+from pyrklog.plane.values import ImageDelta, PartitionImage
 
 GONE_MAX = 10_000
-"""Deleted topics whose ids are remembered."""
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""Announcements older than this are removed by whoever sees them."""
+"""Any broker removes older announcements."""
 
 RETRY_SECONDS = 1.0
 
@@ -48,8 +46,6 @@ log = get_logger("metadata")
 
 
 class Metadata:
-    """Owner of the image on this broker."""
-
     def __init__(self, node_id: int, config: BrokerConfig, store: Metastore, plane: Plane) -> None:
         self.node_id = node_id
         self.config = config
@@ -58,23 +54,23 @@ class Metadata:
         self.changes = Changes()
         """Notified after each new image."""
         self.on_published: Callable[[ImageDelta], None] | None = None
-        """Called with what a new image changed."""
         self.on_partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
         """Called when partitions are being deleted, before they leave the image."""
         self.on_options_changed: Callable[[], None] | None = None
-        """Called when options of topics or brokers have changed and are known here."""
+        """Called when changed options of topics or brokers are known here."""
         self._store = store
         self._plane = plane
         self._told: dict[str, tuple[bytes, dict[int, PartitionInfo]]] | None = (
             None if config.zookeeper is None else {}
         )
-        """Topic -> (id, partitions) as controllers told them last, versions included. Not kept by a
-        broker that is alone, which has the store beside it."""
+        """Topic -> (id, partitions) as controllers told them last. None for a single broker, which
+        has its store at hand.
+        """
         self._controller_epoch = 0
         self._gone: dict[bytes, None] = {}
-        """Ids of topics that were deleted in this controller's term, oldest first.
+        """Ids of topics deleted in this controller's term, oldest first.
 
-        A request from before, late over a connection that has broken since, would bring one back.
+        An earlier request, late over a broken connection, would bring one back.
         """
         self._heading: ImageDelta | None = None
         """The last one whose brokers the plane has taken."""
@@ -83,16 +79,10 @@ class Metadata:
 
     # --- from the controller ---------------------------------------------------------------------
 
-    def introduce_self(self, broker: BrokerImage) -> None:
-        """Until a controller speaks, this broker is the cluster that clients see."""
-        self.image.set_brokers(-1, [broker])
-        self.publish()
-
     async def follow_controller(self, changes: Changes, controller_id: Callable[[], int]) -> None:
-        """Tells clients of the controller that this broker sees, until cancelled: none as soon as
-        there is none, and not the one that has gone until the next one speaks.
+        """Tells clients the controller that this broker sees, or none, until cancelled.
 
-        A broker that cannot look goes on telling what it knew last.
+        While the store cannot be reached, the last known one stays.
         """
         while True:
             known = controller_id()
@@ -102,7 +92,7 @@ class Metadata:
             await changes.wait_until(lambda known=known: controller_id() != known)  # type: ignore[misc]
 
     async def load_options_of(self, topics: Iterable[TopicPartitions]) -> None:
-        """Reads the options of topics that are new here, before they come into the image."""
+        """Reads the options of new topics before they enter the image."""
         fresh = []
         for topic in topics:
             entry = self.image.topics.get(topic.topic)
@@ -112,7 +102,6 @@ class Metadata:
             await self._load(fresh)
 
     def take_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Brokers and partitions as the controller sees them."""
         self.image.set_brokers(request.controller_id, request.brokers)
         if request.controller_epoch > self._controller_epoch:
             self._controller_epoch = request.controller_epoch
@@ -124,14 +113,14 @@ class Metadata:
         self.publish()
 
     def _remove_others(self, topics: Sequence[TopicPartitions]) -> None:
-        """What the controller does not name was deleted, and that went unheard here."""
+        """Removes topics that the controller does not name: their deletion went unheard."""
         named = {topic.topic: topic for topic in topics}
         if self._told is not None:
             self._told = {name: told for name, told in self._told.items() if name in named}
         removed = []
         for entry in list(self.image.topics.values()):
             topic = named.get(entry.name)
-            # One of the same name that has leaders takes its place below.
+            # A new topic of the same name replaces it below.
             if topic is None or (topic.topic_id != entry.id and not _standing(topic)):
                 removed.append(entry.name)
                 self._remove(entry, list(entry.partitions))
@@ -149,13 +138,13 @@ class Metadata:
             self.on_partitions_deleted([(entry.name, index) for index in partitions])
 
     def _remember_gone(self, topic_id: bytes) -> None:
-        if any(topic_id):  # topics of before ids have zeros there, all of them
+        if any(topic_id):  # topics older than ids all have zeros
             self._gone[topic_id] = None
             if len(self._gone) > GONE_MAX:
                 del self._gone[next(iter(self._gone))]
 
     def take_partitions(self, topics: Sequence[TopicPartitions]) -> None:
-        """Partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
+        """Takes partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
         for topic in topics:
             newer = [p for p in topic.partitions if self._is_newer(topic.topic, p)]
             self._take_topic(topic._replace(partitions=newer))
@@ -211,10 +200,7 @@ class Metadata:
             self._remove(entry, deleted)
 
     def min_insync_replicas(self, topic: str, overrides: Mapping[str, str] | None) -> int | None:
-        """The option, for a topic with these overrides; None = with those that are known here.
-
-        None where the topic is not known.
-        """
+        """The option with these overrides (None = those known here); None for an unknown topic."""
         if overrides is None:
             if topic not in self.image.topics:
                 return None
@@ -222,7 +208,6 @@ class Metadata:
         return self.defaults.resolve(overrides).min_insync_replicas
 
     def publish(self) -> None:
-        """Hands what changed to the plane."""
         delta = self.image.take_delta()
         if delta is None:
             return
@@ -238,8 +223,7 @@ class Metadata:
         self.changes.notify()
 
     def _publish_apart(self, delta: ImageDelta) -> None:
-        """What the plane takes of a delta that it refused as a whole. Of the rest it keeps what it
-        knew before, until that changes again."""
+        """Applies a refused delta part by part. A refused part keeps its previous state."""
         heading = delta._replace(topics=[], removed_topics=[])
         if self._apply_part(heading, "brokers_set_aside", brokers=[b.id for b in delta.brokers]):
             self._heading = heading
@@ -266,7 +250,7 @@ class Metadata:
     # --- options ---------------------------------------------------------------------------------
 
     async def _load(self, topics: Sequence[str]) -> dict[str, list[str]]:
-        """Reads the options of topics; which of them have changed, by topic."""
+        """Reads topics' options; returns the changed ones by topic."""
         changed = {}
         paths = [znodes.topic_config_path(name) for name in topics]
         nodes = await self._read(paths)
@@ -282,9 +266,8 @@ class Metadata:
         return changed
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
-        """As often as it takes: with the defaults instead of its options a topic might lose data.
-
-        Raises nothing but the end of the broker.
+        """Retries until it can read: with defaults instead of its options a topic might
+        lose data.
         """
         told = ""
         while True:
@@ -297,7 +280,7 @@ class Metadata:
                 await trio.sleep(RETRY_SECONDS)
 
     async def load_broker_options(self) -> list[str]:
-        """Takes in the run-time options of this broker and of all; which have changed."""
+        """Takes the run-time options of this broker and of all; returns the changed ones."""
         config = await with_kept_options(self.config, self.node_id, self._store)
         if config is None:
             return []
@@ -318,13 +301,13 @@ class Metadata:
         return sorted(changed)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follows the announcements of changed options until cancelled."""
+        """Follows announced changes of options until cancelled."""
         names = await self._store.children(znodes.CONFIG_CHANGES, self._on_change)
-        # Whatever was announced before is in the options that are read from now on.
+        # Earlier announcements are in the options that are read from now on.
         await self.load_broker_options()
         self._last_change = names[-1] if names else ""
         if self.image.topics:
-            # An earlier session has ended: whatever was announced meanwhile went unheard.
+            # In a new session: changes meanwhile went unheard.
             await self._load(list(self.image.topics))
             self.publish()
         task_status.started()
@@ -339,7 +322,7 @@ class Metadata:
             except SessionExpiredError:
                 raise
             except Exception as error:
-                # Options of before hold on; what is led goes on being served.
+                # The options stay; serving goes on.
                 log.error("options_not_followed", exc_info=error)
                 await trio.sleep(RETRY_SECONDS)
                 self._change_seen.set()
@@ -387,7 +370,7 @@ class Metadata:
         nodes = await self._store.get_many(paths)
         if not nodes or nodes[-1] is None:
             return
-        # The newest node's time stands for now: a clock of the store, not of this machine.
+        # The newest node's time stands for now: the store's clock, not this machine's.
         horizon_ms = nodes[-1].stat.ctime_ms - CHANGE_KEPT_MS
         for path, node in zip(paths, nodes, strict=True):
             if node is not None and node.stat.ctime_ms < horizon_ms:
@@ -400,8 +383,9 @@ class Metadata:
 async def with_kept_options(
     config: BrokerConfig, node_id: int, store: Metastore
 ) -> BrokerConfig | None:
-    """The options with what the store keeps for this broker and for all, but for those that are
-    bad, which the log names; None where what is kept cannot be read."""
+    """The options with those in the store for this broker and for all, without bad ones, which are
+    logged; None where they cannot be read.
+    """
     found = {}
     for entity in (znodes.DEFAULT_ENTITY, str(node_id)):
         path = znodes.broker_config_path(entity)
@@ -434,17 +418,16 @@ def _is_good(config: BrokerConfig, name: str, value: str) -> bool:
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Names of the options that are not what they were. Values may be secrets."""
+    """Names of changed options. Values may be secrets."""
     names = before.keys() | after.keys()
     return sorted(name for name in names if before.get(name) != after.get(name))
 
 
 def _standing(topic: TopicPartitions) -> list[PartitionInfo]:
-    """Those of the partitions that are not being deleted."""
     return [info for info in topic.partitions if info.leader != LEADER_BEING_DELETED]
 
 
 def _rate(config: BrokerConfig, name: str) -> int | None:
-    """Bytes a second; None where the option is at its default, which bounds nothing."""
+    """Bytes a second; None at the default, which bounds nothing."""
     rate = config.integer(name)
     return None if rate == LONG_MAX else rate

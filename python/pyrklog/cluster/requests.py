@@ -1,6 +1,7 @@
-"""What a controller tells brokers: Kafka's LeaderAndIsr, UpdateMetadata and StopReplica, as values.
+"""Requests between controller and brokers, as values: Kafka's LeaderAndIsr, UpdateMetadata,
+StopReplica.
 
-On one node they are handed over by a function call; in a cluster a codec will carry them.
+A single broker passes them by function call, a cluster over :mod:`.wire`.
 """
 
 from __future__ import annotations
@@ -19,21 +20,18 @@ EPOCH_DURING_DELETE = -2
 """StopReplica's leader epoch for a topic that is being deleted."""
 
 NO_TOPIC_ID = bytes(16)
-"""Where a topic is not named by its id."""
+"""Where a topic has no id in a message."""
 
 TopicPartition = tuple[str, int]
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as LeaderAndIsr and UpdateMetadata carry it."""
-
     partition: int
     controller_epoch: int
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    """Version of the state znode."""
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
@@ -41,22 +39,18 @@ class PartitionInfo(NamedTuple):
     is_new: bool
     recovery_state: int
     eligible: tuple[int, ...] = ()
-    """Replicas outside the ISR that may be elected as if they were in it (KIP-966)."""
+    """Replicas outside the ISR that may lead (KIP-966)."""
     unclean: tuple[int, ...] = ()
-    """Replicas of either kind that may lack records, where nobody leads; in UpdateMetadata only."""
+    """Members that may lack records, where nobody leads; only in UpdateMetadata."""
 
 
 class TopicPartitions(NamedTuple):
-    """The partitions of one topic in a request."""
-
     topic: str
     topic_id: bytes
     partitions: Sequence[PartitionInfo]
 
 
 class LeaderAndIsrRequest(NamedTuple):
-    """Lead or follow these partitions."""
-
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -64,27 +58,24 @@ class LeaderAndIsrRequest(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """How far a replica reaches."""
-
     leader_epoch: int
-    """Of the request that was answered."""
+    """Of the answered request."""
     last_epoch: int
     """Of the last record; -1 without any."""
     offset: int
-    """Log end offset."""
 
 
 class LeaderAndIsrResponse(NamedTuple):
-    """``errors`` has every partition asked for, unless the whole request was refused."""
+    """``errors`` has every partition, unless the whole request was refused."""
 
     error: ErrorCode
     errors: Mapping[TopicPartition, ErrorCode]
     ends: Mapping[TopicPartition, LogEnd] = {}
-    """Of those that nobody leads."""
+    """Of partitions without a leader."""
 
 
 class UpdateMetadataRequest(NamedTuple):
-    """What clients shall be told. A leader of -2 means that the partition is being deleted."""
+    """What clients are told. Leader -2 = the partition is being deleted."""
 
     controller_id: int
     controller_epoch: int
@@ -92,25 +83,21 @@ class UpdateMetadataRequest(NamedTuple):
     topics: Sequence[TopicPartitions]
     brokers: Sequence[BrokerImage]
     number: int = 0
-    """Which of the term's messages it is, from 1 on; 0 = nobody counts."""
+    """Counts the term's messages from 1 on; 0 = not counted."""
     is_full: bool = False
-    """There are no other topics. One without partitions is known, and not told of."""
+    """Whether there are no other topics. A topic without partitions exists but is not described."""
 
 
 class StopReplica(NamedTuple):
-    """One replica to stop."""
-
     topic: str
     partition: int
     leader_epoch: int
     delete: bool
     topic_id: bytes = NO_TOPIC_ID
-    """Not told by Kafka's controllers."""
+    """Absent in Kafka's requests."""
 
 
 class StopReplicaRequest(NamedTuple):
-    """Stop serving, and perhaps delete, these replicas."""
-
     controller_id: int
     controller_epoch: int
     broker_epoch: int
@@ -125,20 +112,20 @@ class StopReplicaResponse(NamedTuple):
 
 
 class IsrChange(NamedTuple):
-    """The ISR that a leader wants for one partition (AlterPartition, KIP-497)."""
+    """A leader's proposed ISR of one partition (AlterPartition, KIP-497)."""
 
     topic_id: bytes
     partition: int
     leader_epoch: int
     partition_epoch: int
-    """The version of the state that it builds on."""
+    """The version of the state that it changes."""
     isr: Sequence[tuple[int, int]]
     """(broker, its epoch as the leader knows it, -1 = unknown; KIP-903)."""
     recovery_state: int
 
 
 class IsrChangeResult(NamedTuple):
-    """What holds of the partition now; with an error the rest means nothing."""
+    """The partition's present state; meaningless with an error."""
 
     topic_id: bytes
     partition: int
@@ -152,8 +139,6 @@ class IsrChangeResult(NamedTuple):
 
 
 class AlterPartitionRequest(NamedTuple):
-    """A leader asks for other ISRs."""
-
     broker: int
     broker_epoch: int
     changes: Sequence[IsrChange]
@@ -167,73 +152,71 @@ class AlterPartitionResponse(NamedTuple):
 
 
 class ControlledShutdownResponse(NamedTuple):
-    """The partitions that the leaving broker still leads."""
+    """The partitions that the broker still leads."""
 
     error: ErrorCode
     remaining: Sequence[TopicPartition]
 
 
 class ProducerIdsResponse(NamedTuple):
-    """A block of producer ids for the broker that asked; None with an error."""
+    """A block of producer ids; None with an error."""
 
     error: ErrorCode
     block: ProducerIdBlock | None
 
 
 class Refusal(NamedTuple):
-    """What became of a partition that an administrator wants changed; NONE: it is done."""
+    """The result for one partition; NONE = done."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class ElectionKind(Enum):
-    """Which election is asked for (KIP-460); the values are the protocol's."""
+    """Kinds of elections (KIP-460), with the protocol's values."""
 
     PREFERRED = 0
-    """The head of the assignment shall lead."""
+    """The first replica of the assignment shall lead."""
     UNCLEAN = 1
-    """Anybody who lives shall lead where nobody does, whatever the topic's options say."""
+    """Any live replica may lead where nobody does, whatever the topic's options say."""
 
 
 class Elected(NamedTuple):
-    """What became of an election."""
-
     refusal: Refusal
     leader: int = -1
-    """Where there was one."""
+    """-1 without one."""
 
 
 class ControllerService(Protocol):
-    """What brokers ask the controller; NOT_CONTROLLER where another broker is that."""
+    """Requests of brokers; NOT_CONTROLLER where another broker is the controller."""
 
     async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Writes ISRs, each by compare-and-set."""
 
     async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
-        """Others lead what a broker leads that is about to end."""
+        """Others take over what the broker leads."""
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
         """The next block of producer ids (KIP-730)."""
 
 
 class ControllerAdmin(ControllerService, Protocol):
-    """What administrators ask, too; None where another broker is the controller."""
+    """Also requests of administrators; None where another broker is the controller."""
 
     async def alter_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, Refusal] | None:
-        """Other replicas for partitions, None = no others than before."""
+        """Wanted replicas of partitions; None cancels."""
 
     async def reassignments(
         self, keys: Sequence[TopicPartition] | None
     ) -> Mapping[TopicPartition, PartitionAssignment] | None:
-        """Of these partitions (None = all) those that move."""
+        """The moving ones of these partitions (None = all)."""
 
     async def elect(
         self, kind: ElectionKind, keys: Sequence[TopicPartition] | None
     ) -> Mapping[TopicPartition, Elected] | None:
-        """Other leaders for partitions (None = all)."""
+        """Elects leaders of partitions (None = all)."""
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -244,7 +227,7 @@ ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | ErrorCode
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker; its epoch is the czxid of its registration."""
+    """A registered broker; its epoch is its registration's czxid."""
 
     image: BrokerImage
     epoch: int
@@ -253,15 +236,15 @@ class LiveBroker(NamedTuple):
 
 
 OnTrust = Callable[[int, bool], None]
-"""Called with a broker and False when it is suspected to be dead, True when it is trusted again."""
+"""Called with a broker and False when it is suspected, True when it is trusted again."""
 
 
 class BrokerChannel(Protocol):
-    """The way from the controller to one broker."""
+    """The controller's channel to one broker."""
 
     def post(self, request: ControlRequest, answered: Callable[[ControlResponse], None]) -> None:
-        """Hands over a request; the broker takes them in this order.
+        """Queues a request; the broker takes requests in order.
 
-        Does not block. ``answered`` is called later on the Trio thread, or never when the broker
-        is gone; answers may overtake one another.
+        Does not block. ``answered`` is called later on the Trio thread, or never when the broker is
+        gone; answers may overtake one another.
         """

@@ -1,4 +1,4 @@
-"""What brokers ask the controller, between values and Kafka's messages. Pure."""
+"""Brokers' requests to the controller, between values and Kafka's messages. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EPOCHS_SINCE = 3
 
 
 def alter_partition_message(request: AlterPartitionRequest) -> wire.AlterPartitionRequest:
-    """As version 3 carries it."""
+    """For version 3."""
     topics: dict[bytes, wire.AlterPartitionTopic] = {}
     for change in request.changes:
         topic = topics.setdefault(
@@ -44,7 +44,7 @@ def alter_partition_message(request: AlterPartitionRequest) -> wire.AlterPartiti
 def alter_partition_request(
     message: wire.AlterPartitionRequest, version: int, id_of: Callable[[str], bytes]
 ) -> AlterPartitionRequest:
-    """From any version; ``id_of`` a topic's name is asked for where that has no ids."""
+    """From any version; ``id_of`` maps topic names of versions without ids."""
     changes = []
     for topic in message.topics:
         topic_id = topic.topic_id if version >= TOPIC_IDS_SINCE else id_of(topic.topic_name)
@@ -69,7 +69,7 @@ def alter_partition_request(
 def altered_message(
     response: AlterPartitionResponse, names: Iterable[tuple[bytes, str]] = ()
 ) -> wire.AlterPartitionResponse:
-    """The answer, by topic ids, and by ``names`` for versions without them."""
+    """The answer, with ``names`` for versions without topic ids."""
     known = dict(names)
     topics: dict[bytes, wire.AlteredTopic] = {}
     for result in response.results:
@@ -115,19 +115,16 @@ def altered_response(message: wire.AlterPartitionResponse) -> AlterPartitionResp
 
 
 def left_message(response: ControlledShutdownResponse) -> wire.ControlledShutdownResponse:
-    """The answer to ControlledShutdown."""
     remaining = [wire.RemainingPartition(*key) for key in response.remaining]
     return wire.ControlledShutdownResponse(response.error, remaining)
 
 
 def left_response(message: wire.ControlledShutdownResponse) -> ControlledShutdownResponse:
-    """The same, on the other side."""
     remaining = [(item.topic_name, item.partition_index) for item in message.remaining_partitions]
     return ControlledShutdownResponse(error_of(message.error_code), remaining)
 
 
 def allocated_message(response: ProducerIdsResponse) -> wire.AllocateProducerIdsResponse:
-    """The answer to AllocateProducerIds."""
     block = response.block
     if block is None:
         return wire.AllocateProducerIdsResponse(error_code=response.error)
@@ -141,7 +138,7 @@ def allocated_message(response: ProducerIdsResponse) -> wire.AllocateProducerIds
 def allocated_response(
     message: wire.AllocateProducerIdsResponse, broker: int
 ) -> ProducerIdsResponse:
-    """The same, on the other side, where ``broker`` had asked."""
+    """``broker`` is the one that asked."""
     error = error_of(message.error_code)
     if error is not ErrorCode.NONE or message.producer_id_len <= 0:
         return ProducerIdsResponse(error or ErrorCode.UNKNOWN_SERVER_ERROR, None)

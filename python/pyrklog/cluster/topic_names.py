@@ -1,4 +1,4 @@
-"""Names of topics (Kafka's rules). Pure."""
+"""Topic names by Kafka's rules. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wrong_with_name(name: str) -> str | None:
 
 
 class TopicNames:
-    """Names that are taken, found without a search."""
+    """Existing names, with a fast search for colliding ones."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._by_folded: dict[str, set[str]] = {}
@@ -36,11 +36,9 @@ class TopicNames:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """Takes a name."""
         self._by_folded.setdefault(_folded(name), set()).add(name)
 
     def discard(self, name: str) -> None:
-        """Gives a name back."""
         folded = _folded(name)
         alike = self._by_folded.get(folded, set())
         alike.discard(name)
@@ -51,7 +49,7 @@ class TopicNames:
         return name in self._by_folded.get(_folded(name), ())
 
     def colliding(self, name: str) -> list[str]:
-        """Names that differ from ``name`` only in '.' and '_' (metrics show both alike)."""
+        """Names that differ from ``name`` only in '.' and '_', which metrics show alike."""
         return sorted(self._by_folded.get(_folded(name), set()) - {name})
 
 

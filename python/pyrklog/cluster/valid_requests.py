@@ -1,7 +1,7 @@
-"""What no controller tells a broker: such a request is refused as a whole. Pure.
+"""Refuses invalid control requests as a whole. Pure.
 
-The data plane has names for folders, ports and places in lists; what cannot be one of those must
-not come as far as there.
+The data plane uses names as folders, and numbers as ports and list indexes; invalid ones must not
+reach it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The controller's requests and their answers, between values and Kafka's messages. Pure.
 
-LeaderAndIsr's answer names topics by id, StopReplica's by name; both leave out nothing that was
-asked, unless the request is refused as a whole.
+LeaderAndIsr's answer has topic ids, StopReplica's has names. Both have every partition asked for,
+unless the request is refused as a whole.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from pyrklog.base.pieces import Turn
@@ -21,7 +21,6 @@ from pyrklog.cluster.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartition,
     TopicPartitions,
     UpdateMetadataRequest,
 )
@@ -41,7 +40,7 @@ _TOPICS_AT = 17
 
 
 def api_of(request: ControlRequest) -> Api[Any, Any]:
-    """The API that carries a request; the controller speaks its one version."""
+    """The controller speaks only its highest version."""
     match request:
         case LeaderAndIsrRequest():
             return wire.LEADER_AND_ISR
@@ -54,7 +53,7 @@ def api_of(request: ControlRequest) -> Api[Any, Any]:
 def encode_request(
     request: ControlRequest, brokers: Mapping[int, BrokerImage], listener: str
 ) -> bytes:
-    """The body of a request. ``listener`` is the one on which brokers reach each other."""
+    """The body of a request. ``listener`` is the one between brokers."""
     api = api_of(request)
     message: Any
     match request:
@@ -110,7 +109,8 @@ def _lead_state(info: PartitionInfo) -> wire.LeaderAndIsrPartitionState:
 
 def metadata_pieces(request: UpdateMetadataRequest) -> Generator[None, None, bytes]:
     """The body of an UpdateMetadata, as :func:`encode_request` makes it; yields in between where
-    there are many partitions. Raises :class:`EncodeError`."""
+    there are many partitions. Raises :class:`EncodeError`.
+    """
     api = wire.UPDATE_METADATA
     version = api.versions[1]
     around = api.encode_request(_update_metadata(request._replace(topics=[])), version)
@@ -125,7 +125,7 @@ def metadata_pieces(request: UpdateMetadataRequest) -> Generator[None, None, byt
             raise EncodeError(f"UpdateMetadata of {topic.topic}: {error}") from None
         if turn.is_over(len(topic.partitions)):
             yield
-    # Behind the count of no topics, which is one byte.
+    # Skips the count of no topics, one byte.
     return bytes(body + around[_TOPICS_AT + 1 :])
 
 
@@ -167,7 +167,7 @@ def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
 
 
 def _broker(broker: BrokerImage) -> wire.UpdateMetadataBroker:
-    # A listener that is not named after its protocol is a plaintext one: there is no other yet.
+    # A listener without a protocol's name is plaintext: there is no other yet.
     endpoints = [
         wire.UpdateMetadataEndpoint(port, host, name, SECURITY_PROTOCOLS.get(name, 0))
         for name, host, port in broker.endpoints
@@ -193,7 +193,7 @@ def _stop_replica(request: StopReplicaRequest) -> wire.StopReplicaRequest:
 
 
 def request_of(message: Any) -> ControlRequest:
-    """The request that a message of one of these APIs carries."""
+    """The request in a message of one of these APIs."""
     match message:
         case wire.LeaderAndIsrRequest():
             return LeaderAndIsrRequest(
@@ -284,7 +284,6 @@ def _told_broker(broker: wire.UpdateMetadataBroker) -> BrokerImage:
 
 
 def response_message(request: ControlRequest, response: ControlResponse) -> Any:
-    """The message that carries the answer to ``request``."""
     if isinstance(response, ErrorCode):
         return wire.UpdateMetadataResponse(response)
     if isinstance(response, LeaderAndIsrResponse):
@@ -309,10 +308,9 @@ def _errors_by_id(
 
 
 def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
-    """The answer to ``request`` in a body. Raises :class:`DecodeError`.
+    """The answer to ``request``. Raises :class:`DecodeError`.
 
-    An error that we do not know counts as UNKNOWN_SERVER_ERROR; a topic id that was not asked for
-    is left out.
+    An unknown error counts as UNKNOWN_SERVER_ERROR; unknown topic ids are left out.
     """
     api = api_of(request)
     message = api.decode_response(body, api.versions[1])
@@ -334,23 +332,17 @@ def decode_response(request: ControlRequest, body: bytes) -> ControlResponse:
                 {key: LogEnd(*item.log_end) for key, item in answers if len(item.log_end) == 3},
             )
         case wire.StopReplicaResponse():
-            return StopReplicaResponse(
-                error_of(message.error_code),
-                _errors(
-                    (item.topic_name, item.partition_index, item.error_code)
-                    for item in message.partition_errors
-                ),
-            )
+            errors = {
+                (item.topic_name, item.partition_index): error_of(item.error_code)
+                for item in message.partition_errors
+            }
+            return StopReplicaResponse(error_of(message.error_code), errors)
         case _:
             raise TypeError(f"{api.name} is no request of a controller")
 
 
-def _errors(items: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
-    return {(topic, partition): error_of(code) for topic, partition, code in items}
-
-
 def error_of(code: int) -> ErrorCode:
-    """An error that we do not know is UNKNOWN_SERVER_ERROR."""
+    """Unknown errors are UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

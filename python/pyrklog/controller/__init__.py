@@ -1,1 +1,1 @@
-"""The controller: who leads what, and the life of topics."""
+"""The controller: leaders, ISRs, and the life of topics."""

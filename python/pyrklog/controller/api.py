@@ -1,15 +1,14 @@
-"""What brokers and administrators ask of a controller in this process."""
+"""The controller's interface for brokers and administrators, in the same process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownResponse,
-    ControllerAdmin,
     Elected,
     ElectionKind,
     IsrChangeResult,
@@ -25,54 +24,50 @@ from pyrklog.metastore.znodes import ProducerIdBlock
 
 
 class ControllerApi:
-    """Requests take their turn among the controller's events."""
-
     def __init__(self, driver: ControllerDriver) -> None:
         self._driver = driver
 
+    async def _perform(
+        self, broker: int, broker_epoch: int, procedure: Callable[[Controller], Steps]
+    ) -> ErrorCode:
+        """Runs a broker's procedure, unless the epoch is of an earlier life."""
+        error = ErrorCode.NONE
+
+        def fenced(controller: Controller) -> Steps:
+            nonlocal error
+            if controller.knows(broker, broker_epoch):
+                yield from procedure(controller)
+            else:
+                error = ErrorCode.STALE_BROKER_EPOCH
+
+        return error if await self._driver.perform(fenced) else ErrorCode.NOT_CONTROLLER
+
     async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         results: list[IsrChangeResult] = []
-        errors: list[ErrorCode] = []
-
-        def procedure(controller: Controller) -> Steps:
-            if not controller.knows(request.broker, request.broker_epoch):
-                errors.append(ErrorCode.STALE_BROKER_EPOCH)
-                return
-            yield from controller.alter_partitions(request, results)
-
-        if not await self._driver.perform(procedure):
-            return AlterPartitionResponse(ErrorCode.NOT_CONTROLLER, [])
-        return AlterPartitionResponse(errors[0] if errors else ErrorCode.NONE, results)
+        error = await self._perform(
+            request.broker,
+            request.broker_epoch,
+            lambda controller: controller.alter_partitions(request, results),
+        )
+        return AlterPartitionResponse(error, results if error is ErrorCode.NONE else [])
 
     async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
         remaining: list[TopicPartition] = []
-        errors: list[ErrorCode] = []
-
-        def procedure(controller: Controller) -> Steps:
-            if not controller.knows(broker, broker_epoch):
-                errors.append(ErrorCode.STALE_BROKER_EPOCH)
-                return
-            yield from controller.shut_down(broker, remaining)
-
-        if not await self._driver.perform(procedure):
-            return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER, [])
-        return ControlledShutdownResponse(errors[0] if errors else ErrorCode.NONE, remaining)
+        error = await self._perform(
+            broker, broker_epoch, lambda controller: controller.shut_down(broker, remaining)
+        )
+        return ControlledShutdownResponse(error, remaining if error is ErrorCode.NONE else [])
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdsResponse:
         blocks: list[ProducerIdBlock] = []
-        errors: list[ErrorCode] = []
-
-        def procedure(controller: Controller) -> Steps:
-            if not controller.knows(broker, broker_epoch):
-                errors.append(ErrorCode.STALE_BROKER_EPOCH)
-                return
-            yield from controller.allocate_producer_ids(broker, blocks)
-
-        if not await self._driver.perform(procedure):
-            return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
-        if blocks:
-            return ProducerIdsResponse(ErrorCode.NONE, blocks[0])
-        return ProducerIdsResponse(errors[0] if errors else ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        error = await self._perform(
+            broker,
+            broker_epoch,
+            lambda controller: controller.allocate_producer_ids(broker, blocks),
+        )
+        if error is ErrorCode.NONE and not blocks:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+        return ProducerIdsResponse(error, blocks[0] if error is ErrorCode.NONE else None)
 
     async def alter_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
@@ -102,7 +97,3 @@ class ControllerApi:
             lambda controller: controller.elections.elect(kind, keys, results)
         )
         return results if is_done else None
-
-
-def _is_the_service(api: ControllerApi) -> ControllerAdmin:
-    return api  # the type checker holds the class to the interface

@@ -1,7 +1,8 @@
-"""Requests to brokers, gathered while states change and sent together, one of a kind a broker."""
+"""Collects requests to brokers while states change."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from pyrklog.base.pieces import Turn
@@ -17,36 +18,12 @@ from pyrklog.cluster.requests import (
     UpdateMetadataRequest,
 )
 from pyrklog.controller.effects import Pause, Send, Steps
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.state import ControllerState, Partition, Topic
 
-
-class _Topics:
-    """Partitions by topic, in the order in which topics come first."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, TopicPartitions] = {}
-        self._partitions: list[PartitionInfo] = []
-        self._topic = ""
-
-    def add(self, partition: Partition, info: PartitionInfo) -> None:
-        topic = partition.topic
-        if topic.name != self._topic:
-            # Those of one topic mostly come one after another.
-            self._topic, self._partitions = topic.name, []
-            found = TopicPartitions(topic.name, topic.id, self._partitions)
-            known = self._found.setdefault(topic.name, found)
-            if known is not found:
-                assert isinstance(known.partitions, list)
-                self._partitions = known.partitions
-        self._partitions.append(info)
-
-    def partitions(self) -> list[TopicPartitions]:
-        return list(self._found.values())
+_ByTopic = defaultdict[Topic, list[PartitionInfo]]
 
 
 class BrokerRequestBatch:
-    """What is to be sent at the end of a procedure."""
-
     def __init__(self, state: ControllerState, numbers: Iterator[int]) -> None:
         self._state = state
         self._numbers = numbers
@@ -62,7 +39,6 @@ class BrokerRequestBatch:
     def leader_and_isr(
         self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False
     ) -> None:
-        """The brokers (the live ones of them) shall lead or follow; all others learn of it."""
         for broker in brokers:
             if broker in self._state.brokers:
                 wanted = self._lead.setdefault(broker, {})
@@ -70,17 +46,15 @@ class BrokerRequestBatch:
         self.update_metadata(self._state.brokers, [partition])
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
-        """The brokers shall know these partitions, and all live brokers."""
         self._metadata_brokers.update(brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
     def tell_all(self, brokers: Iterable[int]) -> None:
-        """The brokers shall know all partitions, and that there are no other topics."""
+        """Tells ``brokers`` all partitions, and that no other topics exist."""
         self.update_metadata(brokers, self._state.partitions())
         self._is_full = True
 
     def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
-        """The broker, if it lives, shall stop the replica."""
         if broker not in self._state.brokers:
             return
         leadership = partition.leadership
@@ -92,70 +66,55 @@ class BrokerRequestBatch:
         self._stop.setdefault(broker, []).append(item)
 
     def flush(self) -> Steps:
-        """Sends everything: to each broker what it must know before what it must do."""
+        """Sends all requests; a broker gets UpdateMetadata before the others."""
         state = self._state
         infos: dict[Partition, PartitionInfo] = {}
-        told = _Topics()
+        told: _ByTopic = defaultdict(list)
         turn = Turn()
         for partition in self._metadata:
             infos[partition] = info = state.info(partition)
-            told.add(partition, self._as_deleted(partition, info))
+            if partition.topic.name in state.to_delete:
+                info = info._replace(leader=LEADER_BEING_DELETED)
+            told[partition.topic].append(info)
             if turn.is_over():
                 yield Pause()
-        topics = told.partitions()
-        # Nobody may take a topic for deleted because its znode cannot be read.
+        topics = _topics(told)
+        # A topic whose znode cannot be read must not seem deleted.
         is_full = self._is_full and not state.unreadable
         if is_full:
             topics += self._without_partitions({topic.topic for topic in topics})
         number = next(self._numbers)
         images = [broker.image for _, broker in sorted(state.brokers.items())]
         for broker in sorted(self._metadata_brokers & state.brokers.keys()):
-            yield Send(
-                broker,
-                UpdateMetadataRequest(
-                    state.controller_id,
-                    state.epoch,
-                    state.brokers[broker].epoch,
-                    topics,
-                    images,
-                    number,
-                    is_full,
-                ),
-            )
+            epochs = self._epochs(broker)
+            yield Send(broker, UpdateMetadataRequest(*epochs, topics, images, number, is_full))
         for broker, wanted in sorted(self._lead.items()):
-            led_topics = _Topics()
+            led: _ByTopic = defaultdict(list)
             for partition, is_new in wanted.items():
                 if partition.leadership is not None:
-                    led_topics.add(partition, infos[partition]._replace(is_new=is_new))
+                    led[partition.topic].append(infos[partition]._replace(is_new=is_new))
                 if turn.is_over():
                     yield Pause()
-            led = led_topics.partitions()
             if led and broker in state.brokers:
-                yield Send(
-                    broker,
-                    LeaderAndIsrRequest(
-                        state.controller_id, state.epoch, state.brokers[broker].epoch, led
-                    ),
-                )
+                yield Send(broker, LeaderAndIsrRequest(*self._epochs(broker), _topics(led)))
         for broker, replicas in sorted(self._stop.items()):
             if broker in state.brokers:
-                yield Send(
-                    broker,
-                    StopReplicaRequest(
-                        state.controller_id, state.epoch, state.brokers[broker].epoch, replicas
-                    ),
-                )
+                yield Send(broker, StopReplicaRequest(*self._epochs(broker), replicas))
         self._clear()
 
+    def _epochs(self, broker: int) -> tuple[int, int, int]:
+        """The head of each request: controller, controller epoch, broker epoch."""
+        state = self._state
+        return state.controller_id, state.epoch, state.brokers[broker].epoch
+
     def _without_partitions(self, named: Collection[str]) -> list[TopicPartitions]:
-        """Topics of which there is nothing to tell, and which are there nevertheless."""
+        """Existing topics that are not in ``named``."""
         return [
             TopicPartitions(topic.name, topic.id, [])
             for topic in self._state.topics.values()
             if topic.name not in named and topic.name not in self._state.to_delete
         ]
 
-    def _as_deleted(self, partition: Partition, info: PartitionInfo) -> PartitionInfo:
-        if partition.topic.name in self._state.to_delete:
-            info = info._replace(leader=LEADER_BEING_DELETED)
-        return info
+
+def _topics(found: _ByTopic) -> list[TopicPartitions]:
+    return [TopicPartitions(topic.name, topic.id, infos) for topic, infos in found.items()]

@@ -28,10 +28,10 @@ def leaderless(
 def remembered_states(
     told: Sequence[TopicPartitions], topics: Mapping[str, TopicAssignment]
 ) -> dict[TopicPartition, tuple[Leadership, int]]:
-    """Leaderships and versions of partitions that still are what they were told to be.
+    """Leaderships and versions of partitions, as this broker was told.
 
-    The topic's znode is looked at first: a topic of the same name that was created since has states
-    whose versions may be those of the old ones.
+    A topic with another id is left out: it was created since under the same name, and its states
+    may have the versions of the old ones.
     """
     return {
         (topic.topic, info.partition): (_leadership(info), info.partition_epoch)
@@ -43,7 +43,7 @@ def remembered_states(
 
 
 def _leadership(info: PartitionInfo) -> Leadership:
-    # Brokers are not told whether a leader recovers. One that does is alone in its ISR, so that
+    # Brokers are not told whether a leader recovers. A recovering leader is alone in its ISR, so
     # nobody can be elected when it is gone.
     return Leadership(
         info.leader,

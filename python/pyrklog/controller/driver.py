@@ -1,8 +1,8 @@
 """Runs the controller's machine: election, watches, effects.
 
-One task leads: it takes events one at a time and runs each procedure of the machine to its end.
-Every write carries a check of /controller_epoch's version; when that fails, or the session ends,
-somebody else leads, and all that this term knew is thrown away.
+One task leads. It takes one event at a time and runs each procedure to its end. Every write checks
+/controller_epoch's version. When the check fails or the session ends, another broker leads and this
+term's state is dropped.
 """
 
 from __future__ import annotations
@@ -59,24 +59,23 @@ from pyrklog.metastore.interface import (
     Set,
     Stat,
     StoreFailedError,
+    Watch,
     WatchEvent,
 )
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
 REQUESTS_FIRST_SECONDS = 1.0
-"""How long a new controller lets its first requests be carried out before it reads the store."""
+"""How long a new controller lets its first requests run before it reads the store."""
 EFFECTS_A_TURN = 250
-"""Carried out before others get a turn; most of them are lines of the state-change log."""
+"""Before other tasks get a turn; most are lines of the state-change log."""
 NUMEROUS_EVENTS = frozenset({"partition_state", "replica_state"})
-"""Written to the state-change log only."""
+"""Only written to the state-change log."""
 
 log = get_logger("controller")
 
 
 class ControllerDriver:
-    """Takes part in the election, and leads while elected."""
-
     def __init__(
         self,
         node_id: int,
@@ -87,10 +86,10 @@ class ControllerDriver:
         told: Callable[[], Sequence[TopicPartitions]] = list,
         standby: Standby | None = None,
     ) -> None:
-        """``told``: what this broker was told of partitions by the controllers before."""
+        """``told`` returns what earlier controllers told this broker of partitions."""
         self.node_id = node_id
         self.controller_id = -1
-        """Who leads, as far as this broker knows; -1 = nobody."""
+        """As this broker knows it; -1 = none."""
         self.changes = Changes()
         self._store = store
         self._channels = channels
@@ -106,33 +105,36 @@ class ControllerDriver:
         self._machine: Controller | None = None
         self._nursery: trio.Nursery | None = None
         self._unanswered = 0
-        """Requests of this term that were sent or wait to be, to those that are not suspected."""
+        """Requests of this term, to brokers that are not suspected."""
         self._events_in, self._events = trio.open_memory_channel[None](math.inf)
         self._waiting = WaitingEvents()
-        """What each message of the channel stands for."""
         self._changed_topics: dict[str, None] = {}
         self._known_topics: set[str] = set()
+        self._brokers_changed = self._watch("brokers", self._on_brokers, is_urgent=True)
+        self._topics_changed = self._watch("topics", self._on_topics)
+        self._deletions_changed = self._watch("deletions", self._on_deletions)
+        self._log_dirs_changed = self._watch("log_dirs", self._log_dir_events)
+        self._reassignments_changed = self._watch("reassignments", self._on_reassignments)
+        self._election_changed = self._watch("preferred_election", self._on_preferred_election)
 
     @property
     def leads(self) -> bool:
-        """Whether this broker is the controller."""
         return self._term is not None
 
     @property
     def term(self) -> Term | None:
-        """What this broker is the controller in; None where it is not."""
         return self._term
 
     @property
     def leaving(self) -> Collection[int]:
-        """Brokers that are about to end, where this one leads; none are known elsewhere."""
+        """Brokers in a controlled shutdown; empty where this broker does not lead."""
         return self._machine.state.shutting_down if self._machine is not None else ()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Takes part until cancelled; started when a controller is known to this broker.
+        """Takes part until cancelled; started when a controller is known.
 
         May be run again in the next session. Raises :class:`SessionExpiredError` at a session's
-        end, and what keeps the first controller of a start from leading.
+        end, and whatever keeps the first controller after a start from leading.
         """
         self._is_started = False
         while True:
@@ -156,8 +158,7 @@ class ControllerDriver:
             except Exception as error:
                 if not self._has_known_one:
                     raise
-                # A bug, then. What is led goes on being served; the next term begins afresh with
-                # what the store holds.
+                # A bug. The brokers go on serving; the next term starts from the store.
                 log.error("controller_failed", exc_info=error)
                 await self._step_down()
             finally:
@@ -167,35 +168,28 @@ class ControllerDriver:
                 self.changes.notify()
 
     async def _step_down(self) -> None:
-        """This term failed: another broker may do better, or this one a little later."""
+        """Gives up a failed term; another broker may do better, or this one later."""
         try:
             if self._term is not None:
-                # Only this term's: another broker may lead by now.
+                # Another broker may lead by now: its node must stay.
                 await self._store.multi([self._term.check(), Delete(znodes.CONTROLLER)])
         except (NoNodeError, BadVersionError, StoreFailedError):
-            pass  # nothing to hand over, or no way to
+            pass
         await trio.sleep(STORE_RETRY_SECONDS)
 
     # --- election --------------------------------------------------------------------------------
 
     async def _elect(self) -> Term | None:
-        """The new term, or None when another broker leads (its znode is watched then)."""
+        """None when another broker leads, whose znode is then watched."""
         if await self._store.exists(znodes.CONTROLLER) is not None:
             await self._follow()
             return None
         epoch, version = await store_reads.read_epoch(self._store)
         timestamp_ms = time.time_ns() // 1_000_000
+        data = znodes.encode_controller(self.node_id, timestamp_ms)
+        raised = Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version)
         try:
-            results = await self._store.multi(
-                [
-                    Create(
-                        znodes.CONTROLLER,
-                        znodes.encode_controller(self.node_id, timestamp_ms),
-                        True,
-                    ),
-                    Set(znodes.CONTROLLER_EPOCH, str(epoch + 1).encode(), version),
-                ]
-            )
+            results = await self._store.multi([Create(znodes.CONTROLLER, data, True), raised])
         except (NodeExistsError, BadVersionError):
             await self._follow()
             return None
@@ -210,8 +204,8 @@ class ControllerDriver:
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
             self.controller_id = znodes.decode_controller(node.data)
             if node.stat.ephemeral_owner == self._store.session_id:
-                # Of a term that has failed: nobody leads as long as it is there. If another
-                # broker deposes it now, its own /controller must stay.
+                # The node of a failed term: nobody leads while it exists. If another broker deposes
+                # it now, the new /controller must stay.
                 self.controller_id = -1
                 fence = Check(znodes.CONTROLLER_EPOCH, version)
                 await self._store.multi([fence, Delete(znodes.CONTROLLER, node.stat.version)])
@@ -228,7 +222,7 @@ class ControllerDriver:
         self._moved.set()
 
     async def _stand_by(self) -> Term | None:
-        """Until the controller has changed; the new term where this broker has deposed it."""
+        """The new term where this broker deposed the controller; None once it has changed."""
         term = await self._standby.run(self._incumbent, self._moved)
         self.controller_id = -1
         self.changes.notify()
@@ -254,10 +248,9 @@ class ControllerDriver:
             try:
                 await self._take_over(machine)
                 self._announce(task_status)
-                if self._settings.rebalance_interval_seconds is not None:
-                    nursery.start_soon(
-                        self._rebalance_timer, self._settings.rebalance_interval_seconds
-                    )
+                interval_seconds = self._settings.rebalance_interval_seconds
+                if interval_seconds is not None:
+                    nursery.start_soon(self._rebalance_timer, interval_seconds)
                 await self._log_dir_events()
                 await self._on_reassignments()
                 await self._on_preferred_election()
@@ -280,10 +273,10 @@ class ControllerDriver:
         self.changes.notify()
 
     async def _elect_by_memory(self, brokers: Mapping[int, LiveBroker]) -> None:
-        """Leaders for partitions whose leader is gone, before the rest of the store is read.
+        """Elects leaders for leaderless partitions before the whole store is read.
 
-        Reading thousands of states takes a second; this broker was told them when they changed,
-        with their versions, and whatever changed since is refused by compare-and-set.
+        Reading thousands of states takes a second. This broker was told them with their versions;
+        compare-and-set refuses a write where one has changed since.
         """
         brokers = {broker: live for broker, live in brokers.items() if not live.is_unclean}
         suspects = {broker for broker in brokers if broker == self._fence().deposed}
@@ -294,7 +287,8 @@ class ControllerDriver:
             numbers = self._current().numbers
             machine = Controller(self.node_id, self._fence().epoch, numbers=numbers)
             await self._perform(machine.elect_by_memory(brokers, topics, told, suspects))
-            # Reading all states would take the processor from those who carry the requests out.
+            # Reading all states would take the processor from the brokers that carry out the
+            # requests.
             with trio.move_on_after(REQUESTS_FIRST_SECONDS):
                 await self.changes.wait_until(lambda: not self._unanswered)
 
@@ -311,7 +305,7 @@ class ControllerDriver:
         scope.cancel()
 
     async def _is_elected(self) -> bool:
-        """Whether /controller is this session's own; a watch tells of lost connections, too."""
+        """The watch also fires on a lost connection."""
         try:
             node = await self._store.get(znodes.CONTROLLER, self._controller_changed)
         except (NoNodeError, SessionExpiredError, StoreFailedError):
@@ -334,7 +328,7 @@ class ControllerDriver:
         await self._perform(machine.rebalance_leaders(self._settings.imbalance_percent))
 
     def _queue(self, key: Hashable, handler: Handler, *, is_urgent: bool = False) -> None:
-        """An event; one that waits already is not queued twice."""
+        """An event waits once per key."""
         if self._waiting.put(key, handler, is_urgent=is_urgent):
             self._events_in.send_nowait(None)
 
@@ -361,17 +355,9 @@ class ControllerDriver:
 
     # --- watches ---------------------------------------------------------------------------------
 
-    def _brokers_changed(self, _event: WatchEvent) -> None:
-        self._queue("brokers", self._on_brokers, is_urgent=True)
-
-    def _topics_changed(self, _event: WatchEvent) -> None:
-        self._queue("topics", self._on_topics)
-
-    def _deletions_changed(self, _event: WatchEvent) -> None:
-        self._queue("deletions", self._on_deletions)
-
-    def _log_dirs_changed(self, _event: WatchEvent) -> None:
-        self._queue("log_dirs", self._log_dir_events)
+    def _watch(self, key: str, handler: Handler, *, is_urgent: bool = False) -> Watch:
+        """A watch that queues ``handler``. Made once: the store drops duplicates of the same."""
+        return lambda _event: self._queue(key, handler, is_urgent=is_urgent)
 
     def _trust_changed(self, broker: int, is_trusted: bool) -> None:
         machine = self._current()
@@ -387,8 +373,8 @@ class ControllerDriver:
         await self._perform(self._current().brokers_changed(brokers))
 
     async def _read_snapshot(self) -> Snapshot:
-        # The marks first: one of a topic that is made behind this read must not pass for one of
-        # nothing.
+        # The marks first: the mark of a topic created during this read must not seem to belong to
+        # none.
         to_delete = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         names = await self._store.children(znodes.BROKER_TOPICS, self._topics_changed)
         topics = await self._read_topics(names)
@@ -414,14 +400,14 @@ class ControllerDriver:
         await self._perform(self._current().topics_changed(found, names))
 
     async def _on_changed_topics(self) -> None:
-        """All of them at once: after a loss of the connection these are all topics."""
+        """After a lost connection these are all topics."""
         names, self._changed_topics = list(self._changed_topics), {}
         found = await self._read_topics(names)
         while found:
             name = next(iter(found))
             await self._perform(self._current().topic_changed(name, found.pop(name)))
             if found and self._waiting.has_urgent:
-                # The rest is read once more, after the brokers.
+                # The rest is read again, after the brokers.
                 self._changed_topics |= dict.fromkeys(found)
                 self._queue("changed_topics", self._on_changed_topics)
                 return
@@ -429,57 +415,39 @@ class ControllerDriver:
     async def _on_deletions(self) -> None:
         names = await self._store.children(znodes.DELETE_TOPICS, self._deletions_changed)
         if not self._known_topics.issuperset(names):
-            # Made and marked since the last look at topics, whose event waits behind this one.
+            # Created and marked since the last read of topics; that event waits behind this one.
             await self._on_topics()
         await self._perform(self._current().deletion_asked(names))
 
-    def _reassignments_changed(self, _event: WatchEvent) -> None:
-        self._queue("reassignments", self._on_reassignments)
-
     async def _on_reassignments(self) -> None:
-        """The legacy znode, or its absence, until the next change of it."""
-        path = znodes.REASSIGN_PARTITIONS
-        if await self._store.exists(path, self._reassignments_changed) is None:
-            return
-        try:
-            wanted = znodes.decode_reassignments((await self._store.get(path)).data)
-        except NoNodeError:
-            return  # the watch tells of it
-        except znodes.ZnodeError as error:
-            log.error("bad_znode", reason=str(error))
-            return
-        await self._perform(self._current().reassignments.asked_by_znode(wanted))
-
-    def _election_changed(self, _event: WatchEvent) -> None:
-        self._queue("preferred_election", self._on_preferred_election)
+        data = await self._asked_by_znode(znodes.REASSIGN_PARTITIONS, self._reassignments_changed)
+        wanted = store_reads.decoded(znodes.decode_reassignments, data)
+        if wanted is not None:
+            await self._perform(self._current().reassignments.asked_by_znode(wanted))
 
     async def _on_preferred_election(self) -> None:
-        path = znodes.PREFERRED_ELECTION
-        if await self._store.exists(path, self._election_changed) is None:
-            return
+        data = await self._asked_by_znode(znodes.PREFERRED_ELECTION, self._election_changed)
+        wanted = store_reads.decoded(znodes.decode_preferred_election, data)
+        if wanted is not None:
+            await self._perform(self._current().elections.asked_by_znode(wanted))
+
+    async def _asked_by_znode(self, path: str, watch: Watch) -> bytes | None:
+        """Also watches while the node does not exist."""
+        if await self._store.exists(path, watch) is None:
+            return None
         try:
-            wanted = znodes.decode_preferred_election((await self._store.get(path)).data)
+            return (await self._store.get(path)).data
         except NoNodeError:
-            return  # the watch tells of it
-        except znodes.ZnodeError as error:
-            log.error("bad_znode", reason=str(error))
-            return
-        await self._perform(self._current().elections.asked_by_znode(wanted))
+            return None  # the watch tells of it
 
     async def _log_dir_events(self) -> None:
-        """Looks at announcements of failed log directories, and waits for the next."""
         names = await self._store.children(znodes.LOG_DIR_EVENTS, self._log_dirs_changed)
         if not names:
             return
         paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
-        brokers = set()
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            if node is not None:
-                try:
-                    brokers.add(znodes.decode_log_dir_event(path, node.data))
-                except znodes.ZnodeError as error:
-                    log.error("bad_znode", reason=str(error))
-        await self._perform(self._current().log_dirs_failed(sorted(brokers)))
+        nodes = await self._store.get_many(paths)
+        found = store_reads.decode_nodes(znodes.decode_log_dir_event, paths, paths, nodes)
+        await self._perform(self._current().log_dirs_failed(sorted(set(found.values()))))
         await store_writes.delete_nodes(self._store, self._fence(), paths)
 
     # --- effects ---------------------------------------------------------------------------------
@@ -492,7 +460,7 @@ class ControllerDriver:
             except StopIteration:
                 return
             if isinstance(effect, Pause) or number % EFFECTS_A_TURN == 0:
-                # Heartbeats, the session's pings and other requests wait for this thread, too.
+                # Heartbeats, the session's pings and other requests wait for this thread.
                 await trio.lowlevel.checkpoint()
             result = None if isinstance(effect, Pause) else await self._execute(effect)
 
@@ -515,7 +483,6 @@ class ControllerDriver:
         return await execute(effect, self._store, self._fence(), self._settings)
 
     def options_changed(self) -> None:
-        """Options of topics or of brokers have changed, as this broker knows by now."""
         if self._machine is not None:
             self._queue("options", lambda: self._perform(self._current().options_changed()))
 
@@ -526,7 +493,7 @@ class ControllerDriver:
 
     def _answer_of(self, broker: int, request: ControlRequest) -> Callable[[ControlResponse], None]:
         term = self._fence()
-        # Nobody waits for one that may be dead.
+        # A deposed controller may be dead: its answers are not awaited.
         is_awaited = broker != term.deposed
         self._unanswered += is_awaited
 
@@ -547,7 +514,6 @@ class ControllerDriver:
         request: ControlRequest,
         response: LeaderAndIsrResponse | StopReplicaResponse,
     ) -> None:
-        """An answer of an earlier life of the broker says nothing of this one's replicas."""
         machine = self._current()
         if not machine.knows(broker, request.broker_epoch):
             return

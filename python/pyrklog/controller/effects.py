@@ -1,7 +1,6 @@
-"""What the controller's machine asks its driver to do, and what it is told back.
+"""Effects: what the controller's machine asks of its driver, and the results.
 
-The machine's steps are generators: they yield an effect and are sent its result. A driver that
-loses the controllership throws it all away instead.
+Procedures yield an effect and receive its result.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 
 class StateWrite(NamedTuple):
-    """A partition state to write; expected version -1 = the node is to be created."""
+    """Expected version -1 = create the node."""
 
     key: TopicPartition
     leadership: Leadership
     expected_version: int
     had_eligible: bool = False
-    """Whether eligible leader replicas, or unclean ones, are written down already."""
+    """Whether a node of eligible or unclean replicas exists."""
 
 
 class WriteStates(NamedTuple):
-    """Writes partition states, each by compare-and-set and fenced by the controller's epoch.
+    """Writes partition states by compare-and-set, fenced by the controller's epoch.
 
-    A partition's eligible leader replicas are written in the same transaction.
+    The same transaction writes a partition's eligible leader replicas.
 
     Result: ``dict[TopicPartition, int | None]``: the new version, None where it was refused.
     """
@@ -36,28 +35,30 @@ class WriteStates(NamedTuple):
 
 
 class ReadStates(NamedTuple):
-    """Result: ``dict[TopicPartition, tuple[Leadership, int]]``, with versions; missing left out."""
+    """Result: ``dict[TopicPartition, tuple[Leadership, int]]``, with versions, without missing
+    ones.
+    """
 
     keys: Sequence[TopicPartition]
 
 
 class ReadUnclean(NamedTuple):
-    """Result: ``frozenset[str]``: those of the topics whose options allow unclean elections."""
+    """Result: ``frozenset[str]``: the topics whose options allow unclean elections."""
 
     topics: Sequence[str]
 
 
 class ReadMinimums(NamedTuple):
-    """Result: ``dict[str, int]``: ``min.insync.replicas`` of each of the topics."""
+    """Result: ``dict[str, int]``: each topic's ``min.insync.replicas``."""
 
     topics: Sequence[str]
 
 
 class WriteAssignments(NamedTuple):
-    """Writes other replicas of some partitions of a topic, fenced by the controller's epoch.
+    """Writes new replicas for partitions of a topic, fenced by the controller's epoch.
 
-    Result: ``ErrorCode``: UNKNOWN_TOPIC_OR_PARTITION where the topic is gone, and
-    INVALID_REPLICA_ASSIGNMENT where they are more than the store takes.
+    Result: ``ErrorCode``: UNKNOWN_TOPIC_OR_PARTITION where the topic is gone,
+    INVALID_REPLICA_ASSIGNMENT where the node would be too large for the store.
     """
 
     topic: str
@@ -65,9 +66,9 @@ class WriteAssignments(NamedTuple):
 
 
 class UnmarkReassignments(NamedTuple):
-    """Takes partitions out of /admin/reassign_partitions, which goes with its last. Result: None.
+    """Removes partitions from /admin/reassign_partitions, and the node with its last. Result: None.
 
-    Only where the node wants these replicas; None = whatever it wants.
+    Keeps an entry that wants other replicas than these; None = any.
     """
 
     wanted: Mapping[TopicPartition, tuple[int, ...] | None]
@@ -78,27 +79,27 @@ class UnmarkElection(NamedTuple):
 
 
 class DeleteTopicNodes(NamedTuple):
-    """Removes all that is kept of the topics, the mark for deletion last. Result: None."""
+    """The mark for deletion goes last. Result: None."""
 
     topics: Sequence[str]
 
 
 class UnmarkDeletion(NamedTuple):
-    """Removes the mark from topics that are not there or may not be deleted. Result: None."""
+    """The topics do not exist or may not be deleted. Result: None."""
 
     topics: Sequence[str]
 
 
 class ForgetUnclean(NamedTuple):
-    """Brokers that started unclean have left the ISRs. Result: None."""
+    """Removes the marks of unclean starts. Result: None."""
 
     brokers: Sequence[int]
 
 
 class WaitForOthers(NamedTuple):
-    """Brokers that started unclean wait for others of their partitions, which may have more.
+    """Waits for replicas that may have more than those that are back.
 
-    Result: None; the end of the wait comes as an event with this ``number``.
+    Result: None; the end of the wait is an event with this ``number``.
     """
 
     number: int
@@ -106,23 +107,20 @@ class WaitForOthers(NamedTuple):
 
 
 class TakeProducerIds(NamedTuple):
-    """Takes the next block of producer ids for a broker.
-
-    Result: ``ProducerIdBlock``, or None when there are none left.
-    """
+    """Result: ``ProducerIdBlock``, or None when none are left."""
 
     broker: int
 
 
 class Send(NamedTuple):
-    """Puts a request in a broker's queue. Result: None; an answer comes as an event."""
+    """Queues a request to a broker. Result: None; the answer is an event."""
 
     broker: int
     request: ControlRequest
 
 
 class Pause(NamedTuple):
-    """Lets others have a turn, in the midst of a long procedure. Result: None."""
+    """Lets other tasks run during a long procedure. Result: None."""
 
 
 class StateChange(NamedTuple):
@@ -150,14 +148,10 @@ Effect = (
     | Pause
 )
 Steps = Generator[Effect, Any, None]
-"""A procedure of the machine."""
 
 
 class Snapshot(NamedTuple):
-    """What a new controller finds in the metadata store."""
-
     topics: Mapping[str, TopicAssignment]
     states: Mapping[TopicPartition, tuple[Leadership, int]]
     to_delete: Sequence[str]
     unreadable: Sequence[str] = ()
-    """Topics whose znode holds no assignment."""

@@ -1,10 +1,10 @@
-"""Eligible leader replicas (KIP-966): outside the ISR, with all that clients were told of. Pure.
+"""Eligible leader replicas (KIP-966): outside the ISR, but with all acknowledged records. Pure.
 
-The high watermark stands still while fewer replicas are in sync than min(``min.insync.replicas``,
-replicas). Whoever leaves the ISR then has everything up to it, and goes on having it: the replica
-is *eligible*, and may lead where nobody in the ISR can (``cluster.md``, section 6). The leader
-is told that there are such replicas, and does not move its high watermark before it hears that they
-are given up, whatever ``min.insync.replicas`` says meanwhile.
+The high watermark does not move while the ISR is smaller than min(``min.insync.replicas``,
+replicas). A replica that leaves the ISR then keeps everything up to it: it is *eligible* and may
+lead where nobody in the ISR can (``cluster.md``, section 6). The leader learns that eligible
+replicas exist. It does not move its high watermark before it learns that they are given up,
+whatever ``min.insync.replicas`` says meanwhile.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def eligible_after(
     minimum: int,
     untrusted: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Who is eligible once ``after`` follows ``before``, in assignment order.
+    """The eligible replicas once ``after`` follows ``before``, in assignment order.
 
-    ``minimum`` is ``min.insync.replicas``; ``untrusted`` may lack what they had.
+    ``minimum`` is ``min.insync.replicas``; ``untrusted`` replicas may lack what they had.
     """
     if after.recovery_state == RECOVERING:
-        return ()  # its leader was elected without having everything: nobody else has its log
+        return ()  # its leader may lack records: nobody else has its log
     if is_enough(after, replicas, minimum):
         return ()
     return tuple(
@@ -45,20 +45,17 @@ def eligible_after(
 
 
 def is_enough(leadership: Leadership, replicas: Sequence[int], minimum: int) -> bool:
-    """Whether the high watermark may move, as far as the number of replicas in sync goes."""
     return len(leadership.isr) >= min(minimum, len(replicas))
 
 
 class EligibleReplicas:
-    """Procedures that decide on them wherever a partition's state is written."""
-
     def __init__(self, state: ControllerState) -> None:
         self._state = state
 
     def decide(self, wanted: Mapping[Partition, Leadership]) -> _Decided:
-        """The same leaderships, with those that are eligible then.
+        """The same leaderships with their eligible replicas.
 
-        Options are asked for only where somebody leaves the ISR or has left it.
+        Reads options only where a replica leaves the ISR or has left it.
         """
         concerned = {
             partition: partition.leadership
@@ -78,17 +75,17 @@ class EligibleReplicas:
                     minimums[partition.topic.name],
                     (self._untrusted(partition) | set(before.unclean)) - set(after.unclean),
                 )
-            # A mark goes with its member, and all of them with the next leader.
+            # A mark goes with its member; all marks go with the next leader.
             members = after.isr + eligible if after.leader < 0 else ()
             marked = tuple(broker for broker in after.unclean if broker in members)
             decided[partition] = after._replace(eligible=eligible, unclean=marked)
         return decided
 
     def superfluous(self) -> _Released:
-        """Partitions in which enough replicas are in sync by now, since an option has changed.
+        """Partitions with enough replicas in sync, since an option has changed.
 
-        Where nobody leads there is no high watermark to release, and whoever is eligible may be the
-        next leader.
+        Without a leader there is no high watermark to release, and an eligible replica may lead
+        next.
         """
         holding = {
             partition: partition.leadership
@@ -106,7 +103,6 @@ class EligibleReplicas:
         ]
 
     def _untrusted(self, partition: Partition) -> frozenset[int]:
-        """Who started unclean, or has lost the directory."""
         state, key = self._state, partition.key
         unclean = {broker for broker, live in state.brokers.items() if live.is_unclean}
         failed = {broker for broker, keys in state.failed_replicas.items() if key in keys}

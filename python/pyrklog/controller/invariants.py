@@ -1,7 +1,7 @@
 """What must hold of a partition after each of the controller's decisions. Pure.
 
-A decision is checked before it is written, so that a bug changes nothing in the store. What
-somebody else wrote there may break a rule already: a decision is wrong where it breaks one anew.
+Checked before the write, so that a bug changes nothing in the store. Others may have written a
+broken state there; a decision is wrong only where it breaks a rule anew.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from pyrklog.cluster.requests import TopicPartition
 from pyrklog.metastore.znodes import Leadership
 
 Breach = tuple[str, int]
-"""What is wrong, and with which broker."""
 
 
 class InvariantError(Exception):
-    """A decision that breaks a rule: a bug of the controller."""
+    """A bug of the controller."""
 
 
 def check_leadership(
@@ -40,7 +39,6 @@ def check_leadership(
 def check_assignment(
     key: TopicPartition, before: PartitionAssignment, after: PartitionAssignment
 ) -> None:
-    """Raises :class:`InvariantError` where ``after`` must not follow ``before``."""
     breaches = set(_of_assignment(after))
     if breaches:
         breaches -= set(_of_assignment(before))

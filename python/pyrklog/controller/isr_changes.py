@@ -1,7 +1,7 @@
 """AlterPartition: the leader proposes an ISR, the controller checks and writes it. Pure.
 
-The order of the checks is Kafka's (3.9). What is written bumps the partition epoch alone; all
-brokers learn of it by UpdateMetadata.
+The order of the checks is Kafka's (3.9). A write raises only the partition epoch; UpdateMetadata
+tells all brokers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _Wanted = dict[TopicPartition, tuple[IsrChange, Partition, Leadership]]
 
 
 class IsrChanges:
-    """Procedures over the proposals of leaders."""
-
     def __init__(
         self, state: ControllerState, batch: BrokerRequestBatch, eligible: EligibleReplicas
     ) -> None:
@@ -39,7 +37,7 @@ class IsrChanges:
         self._eligible = eligible
 
     def alter(self, request: AlterPartitionRequest, results: list[IsrChangeResult]) -> Steps:
-        """Checks and writes; ``results`` gets one for each change, in no order."""
+        """Checks and writes; ``results`` gets one for each change, in any order."""
         wanted: _Wanted = {}
         topics = {topic.id: topic for topic in self._state.topics.values()}
         for change in request.changes:
@@ -79,7 +77,7 @@ class IsrChanges:
             change.leader_epoch > current.leader_epoch
             or change.partition_epoch > partition.partition_epoch
         ):
-            # The leader knows more than we do: another controller has decided since.
+            # The leader knows more: another controller has decided since.
             return ErrorCode.NOT_CONTROLLER
         if change.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -132,23 +130,17 @@ class IsrChanges:
 
     def _changed(self, partition: Partition, before: Sequence[int]) -> StateChange:
         assert partition.leadership is not None
-        return StateChange(
-            "isr_changed",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": list(before),
-                "to": list(partition.leadership.isr),
-                "eligible": list(partition.leadership.eligible),
-                "leader_epoch": partition.leadership.leader_epoch,
-                "partition_epoch": partition.partition_epoch,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": list(before),
+            "to": list(partition.leadership.isr),
+            "eligible": list(partition.leadership.eligible),
+            "leader_epoch": partition.leadership.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+        }
+        return self._state.partition_change("isr_changed", partition, fields)
 
 
 def _is_an_isr(leader: int, isr: Sequence[int]) -> bool:
-    """Whether the leader is in it, and nobody twice."""
     return len(set(isr)) == len(isr) and (leader == LEADER_NONE or leader in isr)
 
 

@@ -1,12 +1,13 @@
-"""Who leads next: the four elections of the controller. Pure functions.
+"""Elections. Pure functions.
 
-Each walks the assignment in order and returns the next :class:`Leadership`, or None when nobody
-may lead. The epoch rises with every election.
+Each walks the assignment in order and returns the next :class:`Leadership`; None when nobody may
+lead. Every election raises the epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from pyrklog.cluster.requests import LogEnd
 from pyrklog.metastore.znodes import RECOVERED, RECOVERING, Leadership
@@ -14,40 +15,26 @@ from pyrklog.metastore.znodes import RECOVERED, RECOVERING, Leadership
 Election = Callable[["Candidates"], Leadership | None]
 
 
-class Candidates:
-    """What an election looks at."""
-
-    def __init__(
-        self,
-        *,
-        assignment: Sequence[int],
-        live: Collection[int],
-        current: Leadership,
-        controller_epoch: int,
-        unclean: bool = False,
-        shutting_down: Collection[int] = (),
-        targets: Sequence[int] = (),
-    ) -> None:
-        self.assignment = assignment
-        self.live = live
-        self.current = current
-        self.controller_epoch = controller_epoch
-        self.unclean = unclean
-        """Whether a replica outside the ISR may lead when nobody in it lives."""
-        self.shutting_down = shutting_down
-        self.targets = targets
-        """Replicas after a reassignment."""
+class Candidates(NamedTuple):
+    assignment: Sequence[int]
+    live: Collection[int]
+    current: Leadership
+    controller_epoch: int
+    unclean: bool = False
+    """Whether a replica outside the ISR may lead when none in it lives."""
+    shutting_down: Collection[int] = ()
+    targets: Sequence[int] = ()
+    """Replicas after a reassignment."""
 
     def elected(self, leader: int, isr: Sequence[int], recovery: int) -> Leadership:
-        """The next leadership."""
         return Leadership(
             leader, self.current.leader_epoch + 1, tuple(isr), self.controller_epoch, recovery
         )
 
 
 def offline_election(candidates: Candidates) -> Leadership | None:
-    """The leader is gone: the first live replica in the ISR, else the first that is eligible;
-    unclean: the first live one, of those that had everything once before the others.
+    """The first live replica in the ISR, else the first eligible one; unclean: the first live one,
+    members first.
     """
     current = candidates.current
     whole = [broker for broker in candidates.live if broker not in current.unclean]
@@ -67,13 +54,11 @@ def offline_election(candidates: Candidates) -> Leadership | None:
 
 
 def unclean_election(candidates: Candidates) -> Leadership | None:
-    """As the offline one, but an administrator has said that what is lost is lost."""
-    candidates.unclean = True
-    return offline_election(candidates)
+    return offline_election(candidates._replace(unclean=True))
 
 
 def preferred_election(candidates: Candidates) -> Leadership | None:
-    """The head of the assignment, if it lives and is in sync."""
+    """The first replica of the assignment, if it lives and is in sync."""
     head = candidates.assignment[0]
     current = candidates.current
     if head in candidates.live and head in current.isr and not current.unclean:
@@ -91,9 +76,8 @@ def reassignment_election(candidates: Candidates) -> Leadership | None:
 
 
 def shutdown_election(candidates: Candidates) -> Leadership | None:
-    """A broker leaves in good order: another in-sync replica leads, the leaver leaves the ISR.
-
-    Where it is the last one in sync, one that is eligible leads: it will when the broker is gone.
+    """Another in-sync replica leads and the broker leaves the ISR; an eligible one where it was the
+    last.
     """
     current = candidates.current
     staying = [broker for broker in current.isr if broker not in candidates.shutting_down]
@@ -108,24 +92,24 @@ def shutdown_election(candidates: Candidates) -> Leadership | None:
 
 
 def same_leader(current: Leadership, controller_epoch: int) -> Leadership:
-    """Nothing changes but the epoch: the replicas are to hear of another assignment."""
+    """Raises the epoch alone, so that the replicas learn of another assignment."""
     return current._replace(
         leader_epoch=current.leader_epoch + 1, controller_epoch=controller_epoch
     )
 
 
 def without_replica(current: Leadership, broker: int, controller_epoch: int) -> Leadership | None:
-    """A replica goes offline: it leaves the ISR, unless it is the last member; None = no change."""
+    """The replica leaves the ISR unless it is the last member; None = no change."""
     return without_replicas(current, [broker], current.isr, controller_epoch)
 
 
 def without_replicas(
     current: Leadership, gone: Collection[int], whole: Collection[int], controller_epoch: int
 ) -> Leadership | None:
-    """Replicas go offline in one event: they leave the ISR; None = no change.
+    """Replicas leave the ISR in one event; None = no change.
 
-    Where none of ``whole`` remains in it, it stays as it is: nobody leads, so that whoever comes
-    back has everything.
+    Where none of ``whole`` remains, the ISR stays and nobody leads, so that a returning replica has
+    everything.
     """
     isr = tuple(broker for broker in current.isr if broker not in gone)
     if not set(isr) & set(whole):
@@ -146,9 +130,8 @@ def after_unclean_starts(
 ) -> Leadership | None:
     """Replicas came back that may lack records; None = no change.
 
-    ``whole`` are the live members that have everything. Where there are any the others leave, and
-    are eligible no more. Else nobody leaves, nobody leads, and those of ``unclean`` are marked; one
-    that is alone leads on.
+    ``whole`` are the live members that have everything. Where there are any, the others leave.
+    Otherwise nobody leaves or leads, and those of ``unclean`` are marked; a single member leads on.
     """
     marked = tuple(b for b in current.members if b in unclean or b in current.unclean)
     following = current._replace(
@@ -169,10 +152,7 @@ def after_unclean_starts(
 def with_most(
     current: Leadership, ends: Mapping[int, LogEnd], controller_epoch: int
 ) -> Leadership | None:
-    """All that live may lack records: the one that has the most of them leads, alone.
-
-    ``ends`` are those of the live members that are marked; None without any.
-    """
+    """The live marked member with the longest log (``ends``) leads alone; None without any."""
     known = [broker for broker in current.members if broker in ends]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""The controller's ways to all brokers."""
+"""The controller's channels to all brokers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ if TYPE_CHECKING:
 
 
 class Channels(Protocol):
-    """One :class:`BrokerChannel` for each live broker, as long as a term lasts."""
+    """One :class:`BrokerChannel` for each live broker during a term."""
 
     async def run(self, told: OnTrust, task_status: trio.TaskStatus[None]) -> None:
-        """Sends what is posted until cancelled; what waits then is gone. Observes the brokers."""
+        """Sends what is posted until cancelled, then drops what waits. Observes the brokers."""
 
     def live(self, brokers: Mapping[int, LiveBroker]) -> None:
-        """The brokers that live now. One that has come back under another epoch begins with an
-        empty queue."""
+        """Sets the live brokers. A broker with a new epoch starts with an empty queue."""
 
     def to(self, broker: int) -> BrokerChannel:
-        """The way to a broker that lives."""
+        """The channel to a live broker."""
 
 
 class LocalChannel:
-    """The channels of a controller that is the only broker."""
-
     def __init__(self, own: BrokerChannel) -> None:
         self._own = own
 
@@ -35,7 +32,7 @@ class LocalChannel:
         task_status.started()
 
     def live(self, brokers: Mapping[int, LiveBroker]) -> None:
-        """Nobody else can be reached."""
+        """Ignored: there are no other brokers."""
 
     def to(self, broker: int) -> BrokerChannel:
         return self._own

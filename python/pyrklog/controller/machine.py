@@ -1,8 +1,7 @@
 """The controller's decisions: what follows from each event. Pure.
 
-Each public method is one event and returns a procedure (``effects.Steps``): a generator that yields
-effects and is sent their results. Procedures run one at a time, to the end. The order of steps is
-Kafka's (its controller in ZooKeeper mode, 3.9).
+Each public method is one event and returns a procedure (``effects.Steps``), a generator of effects.
+Procedures run one at a time, to their end. The order of steps is Kafka's (3.9, ZooKeeper mode).
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from pyrklog.controller.effects import (
     Pause,
     ReadUnclean,
     Snapshot,
-    StateChange,
     Steps,
     TakeProducerIds,
     UnmarkDeletion,
@@ -47,7 +45,7 @@ from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
 
 
 class Controller:
-    """One term of a controller: made when it is elected, thrown away when it resigns."""
+    """One term of a controller."""
 
     def __init__(
         self,
@@ -57,10 +55,10 @@ class Controller:
         delete_topic_enable: bool = True,
         numbers: Iterator[int] | None = None,
     ) -> None:
-        """``numbers`` are those of another one that sends in the same term; None = from 1 on."""
+        """``numbers``: those of another machine that sends in the same term; None = from 1 on."""
         self.state = ControllerState(controller_id, epoch)
         self.numbers = numbers or itertools.count(1)
-        """Of the UpdateMetadata."""
+        """Of the UpdateMetadata requests."""
         self._batch = BrokerRequestBatch(self.state, self.numbers)
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
@@ -77,7 +75,7 @@ class Controller:
     # --- start ---------------------------------------------------------------------------------
 
     def start(self, brokers: Mapping[int, LiveBroker], snapshot: Snapshot) -> Steps:
-        """Takes over: all brokers learn everything, then lead or follow, then elections."""
+        """Takes over: tells all brokers everything, makes them lead or follow, elects."""
         state = self.state
         state.brokers.update(brokers)
         turn = Turn()
@@ -95,14 +93,11 @@ class Controller:
         known = state.topics.keys() | state.unreadable
         missing = [name for name in snapshot.to_delete if name not in known]
         self._mark_for_deletion(set(snapshot.to_delete) & state.topics.keys())
-        yield StateChange(
+        yield state.change(
             "controller_started",
-            {
-                "controller_epoch": state.epoch,
-                "brokers": sorted(state.brokers),
-                "topics": len(state.topics),
-                "partitions": sum(len(topic.partitions) for topic in state.topics.values()),
-            },
+            brokers=sorted(state.brokers),
+            topics=len(state.topics),
+            partitions=sum(len(topic.partitions) for topic in state.topics.values()),
         )
         yield from self._initial_states()
         yield from self._unclean.expel(state.brokers)
@@ -115,7 +110,7 @@ class Controller:
                 yield Pause()
         if offline:
             yield from self._partitions.to_online(offline)
-        # Of brokers that have gone while nobody led.
+        # Replicas of brokers that went while nobody led.
         yield from self._replicas.to_offline(
             [
                 (partition, broker)
@@ -132,7 +127,7 @@ class Controller:
         yield from self._resume_deletions()
 
     def _mark_for_deletion(self, names: Iterable[str]) -> None:
-        """A topic whose partitions move stays until they have arrived."""
+        """A topic with a running reassignment stays until it ends."""
         state = self.state
         for name in names:
             is_moving = state.topics[name].is_moving
@@ -147,8 +142,8 @@ class Controller:
     ) -> Steps:
         """Clean elections for ``told`` partitions, by what this broker remembers of them.
 
-        Of a machine that is thrown away afterwards: the store is read whole and :meth:`start`
-        follows, which makes good what was refused here.
+        The machine is dropped afterwards; :meth:`start` of the next one makes good what was
+        refused.
         """
         state = self.state
         state.brokers.update(brokers)
@@ -162,12 +157,11 @@ class Controller:
                 partition.lead(leadership, version)
                 partition.state = PartitionState.OFFLINE
                 remembered.append(partition)
-        yield StateChange("elects_by_memory", self._fields(partitions=len(remembered)))
+        yield state.change("elects_by_memory", partitions=len(remembered))
         yield from self._partitions.to_online(remembered)
         yield from self._batch.flush()
 
     def _initial_states(self) -> Steps:
-        """States as found, which is no transition."""
         state = self.state
         turn = Turn()
         for partition in state.partitions():
@@ -187,7 +181,6 @@ class Controller:
                 yield Pause()
 
     def _leaderless(self) -> list[Partition]:
-        """Partitions that need an election."""
         state = self.state
         return [
             partition
@@ -199,7 +192,7 @@ class Controller:
     # --- brokers -------------------------------------------------------------------------------
 
     def brokers_changed(self, brokers: Mapping[int, LiveBroker]) -> Steps:
-        """The registrations as they are now. A new epoch of a known id is a restart."""
+        """Takes the present registrations. A new epoch of a known id is a restart."""
         state = self.state
         known = state.brokers
         gone = [b for b in known if b not in brokers or brokers[b].epoch != known[b].epoch]
@@ -212,11 +205,11 @@ class Controller:
                 state.shutting_down.discard(broker)
                 state.suspects.discard(broker)
             self._unclean.gone(gone)
-            yield StateChange("brokers_gone", self._fields(brokers=sorted(gone)))
+            yield state.change("brokers_gone", brokers=sorted(gone))
             yield from self._replicas_gone(list(state.partitions_on(gone)))
         if came:
             known.update({broker: brokers[broker] for broker in came})
-            yield StateChange("brokers_came", self._fields(brokers=sorted(came)))
+            yield state.change("brokers_came", brokers=sorted(came))
             yield from self._brokers_came(came)
         if changed:
             known.update({broker: brokers[broker] for broker in changed})
@@ -224,18 +217,14 @@ class Controller:
             yield from self._batch.flush()
 
     def _replicas_gone(self, replicas: Sequence[Replica]) -> Steps:
-        """Their partitions elect another leader, then the replicas leave the ISR."""
+        """Elects other leaders, then takes the replicas out of the ISRs."""
         state = self.state
         kept = [item for item in replicas if item[0].topic.name not in state.to_delete]
         dropped = [item for item in replicas if item[0].topic.name in state.to_delete]
-        leaderless = _unique(
-            partition
-            for partition, broker in kept
-            if partition.leadership is not None and partition.leadership.leader == broker
-        )
+        leaderless = list(dict.fromkeys(p for p, broker in kept if p.leader == broker))
         yield from self._partitions.to_offline(leaderless)
         yield from self._partitions.to_online(leaderless)
-        # Clients wait for leaders; what remains of the others need not be in their way.
+        # Clients wait for leaders: these go first.
         yield from self._batch.flush()
         yield from self._replicas.to_offline(kept)
         self._batch.update_metadata(state.brokers, ())
@@ -244,7 +233,7 @@ class Controller:
 
     def _brokers_came(self, came: Sequence[int]) -> Steps:
         state = self.state
-        # The old brokers learn of the new ones, the new ones of everything at once.
+        # Old brokers learn of the new ones, new ones learn everything.
         self._batch.update_metadata(state.brokers.keys() - set(came), ())
         yield from self._batch.flush()
         self._batch.tell_all(came)
@@ -263,7 +252,7 @@ class Controller:
         yield from self._resume_deletions()
 
     def log_dirs_failed(self, brokers: Iterable[int]) -> Steps:
-        """The brokers are asked again for their replicas; the answers say which have failed."""
+        """Asks the brokers again for their replicas; the answers say which have failed."""
         asked = [broker for broker in brokers if broker in self.state.brokers]
         for partition, broker in self.state.partitions_on(asked):
             if partition.replica_state(broker) is ReplicaState.ONLINE:
@@ -271,7 +260,7 @@ class Controller:
         yield from self._batch.flush()
 
     def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> Steps:
-        """Replicas that answered KAFKA_STORAGE_ERROR are offline, those that did well are not."""
+        """Replicas with KAFKA_STORAGE_ERROR go offline; those with NONE come back."""
         state = self.state
         if response.error is not ErrorCode.NONE or broker not in state.brokers:
             return
@@ -281,7 +270,7 @@ class Controller:
         for key, error in response.errors.items():
             partition = state.partition(key)
             if partition is None or broker not in partition.replicas:
-                continue  # it was dropped before the answer came
+                continue  # dropped before the answer came
             if error is ErrorCode.KAFKA_STORAGE_ERROR and key not in failed:
                 failed.add(key)
                 newly.append((partition, broker))
@@ -298,18 +287,16 @@ class Controller:
             yield from self._unclean.ends_told(broker, response.ends)
 
     def unclean_wait_over(self, number: int) -> Steps:
-        """Unclean brokers have waited for others of their partitions."""
         yield from self._unclean.wait_over(number)
 
     def knows(self, broker: int, broker_epoch: int) -> bool:
-        """Whether this is the present life of a live broker."""
         live = self.state.brokers.get(broker)
         return live is not None and live.epoch == broker_epoch
 
     def alter_partitions(
         self, request: AlterPartitionRequest, results: list[IsrChangeResult]
     ) -> Steps:
-        """A leader asks for other ISRs; ``results`` gets one for each change."""
+        """``results`` gets one for each change."""
         yield from self._isr_changes.alter(request, results)
         topics = {topic.id: topic for topic in self.state.topics.values()}
         changed = [
@@ -320,32 +307,28 @@ class Controller:
         yield from self.reassignments.complete([p for p in changed if p.is_moving])
 
     def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
-        """A broker is about to end; ``remaining`` gets what it still leads."""
+        """``remaining`` gets what the broker still leads."""
         yield from self._controlled_shutdown.shut_down(broker, remaining)
 
     def suspect(self, broker: int) -> Steps:
-        """A live broker's port refuses connections."""
         yield from self._suspects.suspect(broker)
 
     def trust(self, broker: int) -> Steps:
-        """A suspect listens again."""
         yield from self._suspects.trust(broker)
 
     def allocate_producer_ids(self, broker: int, blocks: list[ProducerIdBlock]) -> Steps:
-        """``blocks`` gets the next one, unless there are none left."""
+        """``blocks`` gets the next one, unless none are left."""
         block: ProducerIdBlock | None = yield TakeProducerIds(broker)
         if block is not None:
             blocks.append(block)
 
     def options_changed(self) -> Steps:
-        """Options of topics or brokers are others now."""
         yield from self._unclean.look()
         yield from self._release_high_watermarks()
         yield from self._elect_where_allowed()
         yield from self._batch.flush()
 
     def _elect_where_allowed(self) -> Steps:
-        """Partitions that nobody leads, of topics that allow unclean elections by now."""
         leaderless = self._leaderless()
         if leaderless:
             topics = sorted({partition.topic.name for partition in leaderless})
@@ -354,9 +337,10 @@ class Controller:
             yield from self._partitions.to_online(chosen)
 
     def _release_high_watermarks(self) -> Steps:
-        """Where enough replicas are in sync for a lower ``min.insync.replicas`` nobody is eligible.
+        """Drops eligible replicas where the ISR is large enough for a lower
+        ``min.insync.replicas``.
 
-        Not before that is written do the leaders go by the new one.
+        Leaders apply the lower value only after this is written.
         """
         partitions = yield from self._partitions.eligible.superfluous()
         yield from self._partitions.write_changed(
@@ -366,7 +350,7 @@ class Controller:
     # --- topics --------------------------------------------------------------------------------
 
     def topics_changed(self, found: Mapping[str, TopicAssignment], names: Iterable[str]) -> Steps:
-        """``names`` are all topics now; ``found`` has the assignment of those not known yet."""
+        """``names`` are all topics now; ``found`` has the assignments of new ones."""
         state = self.state
         names = set(names)
         for name in state.topics.keys() - names:
@@ -376,14 +360,12 @@ class Controller:
         fresh = {name: item for name, item in found.items() if name not in state.topics}
         for name, assignment in sorted(fresh.items()):
             state.topics[name] = Topic(name, assignment)
-            fields = self._fields(topic=name, partitions=len(assignment.replicas))
-            yield StateChange("topic_created", fields)
+            yield state.change("topic_created", topic=name, partitions=len(assignment.replicas))
         state.unreadable = names - state.topics.keys()
         created = [p for name in sorted(fresh) for p in state.topics[name].partitions.values()]
         yield from self._create(created)
 
     def topic_changed(self, name: str, assignment: TopicAssignment) -> Steps:
-        """A topic's znode changed: partitions may have been added."""
         topic = self.state.topics.get(name)
         if topic is None or name in self.state.to_delete | self.state.deletion_blocked:
             return
@@ -394,7 +376,7 @@ class Controller:
             topic.partitions[index] = Partition(topic, index, assignment)
             added.append(topic.partitions[index])
         if added:
-            yield StateChange("partitions_added", self._fields(topic=name, added=len(added)))
+            yield self.state.change("partitions_added", topic=name, added=len(added))
         yield from self._create(added)
 
     def _create(self, partitions: Sequence[Partition]) -> Steps:
@@ -410,7 +392,6 @@ class Controller:
         yield from self._batch.flush()
 
     def deletion_asked(self, names: Sequence[str]) -> Steps:
-        """Topics that stand under /admin/delete_topics."""
         state = self.state
         missing = [name for name in names if name not in state.topics.keys() | state.unreadable]
         if not self._delete_topic_enable:
@@ -423,12 +404,11 @@ class Controller:
             return
         self._mark_for_deletion(fresh)
         blocked = [name for name in fresh if name in state.deletion_blocked]
-        yield StateChange("deletion_asked", self._fields(topics=fresh, blocked=blocked))
+        yield state.change("deletion_asked", topics=fresh, blocked=blocked)
         yield from self._resume_deletions()
 
     def _resume_deletions(self, names: Collection[str] | None = None) -> Steps:
-        """Starts or finishes what can be: clients are told at once, replicas go as far as their
-        brokers live, and the nodes when all of them have gone."""
+        """Tells clients, then deletes the replicas of live brokers, then the nodes."""
         state = self.state
         ready = []
         done = []
@@ -444,7 +424,7 @@ class Controller:
             yield from self._delete(ready)
 
     def _to_be_deleted(self, topic: Topic) -> list[Replica]:
-        """The replicas whose brokers can be told so, and have not been."""
+        """Replicas whose live brokers have not been told."""
         told = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
         return [
             (partition, broker)
@@ -473,7 +453,6 @@ class Controller:
         yield from self._batch.flush()
 
     def stop_replica_answered(self, broker: int, response: StopReplicaResponse) -> Steps:
-        """Replicas were deleted, or could not be."""
         state = self.state
         succeeded: list[Replica] = []
         failed: list[Replica] = []
@@ -490,11 +469,11 @@ class Controller:
         if failed:
             yield from self._deletion_failed(failed)
         if succeeded:
-            # Others may have failed, and are tried again.
+            # Failed ones are tried again.
             yield from self._resume_deletions({partition.topic.name for partition, _ in succeeded})
 
     def _deletion_failed(self, replicas: Sequence[Replica]) -> Steps:
-        """The topic stays marked; it is tried again when the broker is back."""
+        """Deletion resumes when the broker is back."""
         for partition, broker in replicas:
             current = partition.replica_state(broker)
             if current in (ReplicaState.NEW, ReplicaState.ONLINE):
@@ -514,7 +493,7 @@ class Controller:
             self.state.topics.pop(topic.name, None)
             for failed in self.state.failed_replicas.values():
                 failed.difference_update({p.key for p in topic.partitions.values()})
-            yield StateChange("topic_deleted", self._fields(topic=topic.name))
+            yield self.state.change("topic_deleted", topic=topic.name)
 
     def _reassignments_ended(self, topics: Sequence[str]) -> Steps:
         state = self.state
@@ -527,15 +506,10 @@ class Controller:
     # --- leadership ----------------------------------------------------------------------------
 
     def elect_preferred(self, keys: Sequence[TopicPartition] | None = None) -> Steps:
-        """Leadership goes back to the preferred replicas (of all partitions where None)."""
-        chosen = (
-            self.state.partitions()
-            if keys is None
-            else (p for p in map(self.state.partition, keys) if p is not None)
-        )
+        """Makes the preferred replicas lead again (None = of all partitions)."""
         wanted = [
             partition
-            for partition in chosen
+            for partition in self.state.chosen(keys)
             if partition.leadership is not None
             and partition.leadership.leader != partition.replicas[0]
             and partition.topic.name not in self.state.to_delete
@@ -547,25 +521,22 @@ class Controller:
         yield from self._batch.flush()
 
     def imbalance_percent(self, broker: int) -> float:
-        """Share of the partitions that prefer ``broker`` and are led by another."""
+        """Share of the partitions that prefer ``broker`` and have another leader."""
         preferring = [p for p in self.state.partitions() if p.replicas[0] == broker]
         astray = [p for p in preferring if p.leadership and p.leadership.leader != broker]
         return 100 * len(astray) / len(preferring) if preferring else 0.0
 
     def rebalance_leaders(self, threshold_percent: int) -> Steps:
-        """The periodic election: brokers above the threshold get their partitions back."""
+        """The periodic election, for brokers above the threshold."""
         for broker in sorted(self.state.brokers):
             if self.imbalance_percent(broker) > threshold_percent:
-                # What moves gets its leader at the end of that.
+                # A reassignment elects its leader at its end.
                 keys = [
                     partition.key
                     for partition in self.state.partitions()
                     if partition.replicas[0] == broker and not partition.is_moving
                 ]
                 yield from self.elect_preferred(keys)
-
-    def _fields(self, **fields: object) -> dict[str, object]:
-        return {**fields, "controller_epoch": self.state.epoch}
 
 
 def _is_ended(partition: Partition) -> bool:
@@ -578,7 +549,3 @@ def _replicas_of(topic: Topic) -> list[Replica]:
         for partition in topic.partitions.values()
         for broker in partition.replicas
     ]
-
-
-def _unique(partitions: Iterable[Partition]) -> list[Partition]:
-    return list(dict.fromkeys(partitions))

@@ -1,4 +1,4 @@
-"""Moving partitions between their states: first leaders, elections, going offline."""
+"""Transitions of partitions: first leaders, elections, going offline."""
 
 from __future__ import annotations
 
@@ -28,36 +28,31 @@ _Names = Generator[Effect, Any, frozenset[str]]
 _Left = Generator[Effect, Any, list[Partition]]
 
 ELECTION_ROUNDS_MAX = 3
-"""A state that somebody else wrote is read again and the election repeated, this often."""
+"""How often a state that another broker wrote is read again and changed anew."""
 
 
 class PartitionChanges:
-    """Procedures over partitions; requests go into the batch of the moment."""
-
     def __init__(self, state: ControllerState, batch: BrokerRequestBatch) -> None:
         self._state = state
         self._batch = batch
         self.eligible = EligibleReplicas(state)
 
     def to_new(self, partitions: Sequence[Partition]) -> Steps:
-        """NonExistent -> New."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.NEW)
 
     def to_offline(self, partitions: Sequence[Partition]) -> Steps:
-        """The leader is gone."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.OFFLINE)
 
     def to_non_existent(self, partitions: Sequence[Partition]) -> Steps:
-        """Being deleted."""
         for partition in partitions:
             yield self._enter(partition, PartitionState.NON_EXISTENT)
 
     def to_online(
         self, partitions: Sequence[Partition], election: Election = offline_election
     ) -> Steps:
-        """New partitions get their first leader, all others are elected anew."""
+        """Elects leaders; new partitions get their first one."""
         fresh = [item for item in partitions if item.leadership is None]
         led = [item for item in partitions if item.leadership is not None]
         for some in pieces(fresh):
@@ -68,9 +63,9 @@ class PartitionChanges:
             yield Pause()
 
     def _first_leaders(self, partitions: Sequence[Partition]) -> Steps:
-        """The first live replica leads; the ISR is all live ones: nobody holds any record yet.
+        """The first live replica leads and all live ones are in sync: there are no records yet.
 
-        Those that are about to end, or may be dead, only where there are no others.
+        Brokers that shut down or are suspected count only where there are no others.
         """
         wanted: dict[TopicPartition, Leadership] = {}
         for partition in partitions:
@@ -97,21 +92,11 @@ class PartitionChanges:
 
     def _elect(self, partitions: Sequence[Partition], election: Election) -> Steps:
         unclean = yield from self._unclean_topics(partitions, election)
-        left = list(partitions)
-        for _ in range(ELECTION_ROUNDS_MAX):
-            wanted: dict[TopicPartition, Leadership] = {}
-            for partition in left:
-                elected = election(self._candidates(partition, unclean))
-                if elected is None:
-                    yield self._failed(partition, "no replica may lead")
-                else:
-                    wanted[partition.key] = elected
-            left = yield from self._write([p for p in left if p.key in wanted], wanted)
-            if not left:
-                return
-            yield from self._read_again(left)
-        for partition in left:
-            yield self._failed(partition, "its state keeps changing")
+        yield from self._write_some(
+            partitions,
+            lambda partition: election(self._candidates(partition, unclean)),
+            failure="no replica may lead",
+        )
 
     def _unclean_topics(self, partitions: Sequence[Partition], election: Election) -> _Names:
         if election is not offline_election:
@@ -123,7 +108,6 @@ class PartitionChanges:
         return unclean
 
     def _has_candidate(self, partition: Partition) -> bool:
-        """Whether somebody lives who has everything."""
         leadership = partition.leadership
         assert leadership is not None
         live = set(self._state.live_replicas(partition)) - set(leadership.unclean)
@@ -146,9 +130,9 @@ class PartitionChanges:
         partitions: Sequence[Partition],
         change: Callable[[Partition], Leadership | None],
     ) -> Steps:
-        """Writes what ``change`` makes of each partition (None = as it is) and tells its replicas.
+        """Writes what ``change`` returns for each partition (None = no change), tells its replicas.
 
-        A state that somebody else wrote is read again and changed anew.
+        A state that another broker wrote is read again and changed anew.
         """
         for some in pieces(partitions):
             yield from self._write_some(some, change)
@@ -158,7 +142,9 @@ class PartitionChanges:
         self,
         partitions: Sequence[Partition],
         change: Callable[[Partition], Leadership | None],
+        failure: str | None = None,
     ) -> Steps:
+        """Logs ``failure`` where ``change`` returns None."""
         left = list(partitions)
         for _ in range(ELECTION_ROUNDS_MAX):
             wanted = {}
@@ -166,6 +152,8 @@ class PartitionChanges:
                 changed = change(partition)
                 if changed is not None:
                     wanted[partition.key] = changed
+                elif failure is not None:
+                    yield self._failed(partition, failure)
             left = yield from self._write([p for p in left if p.key in wanted], wanted)
             if not left:
                 return
@@ -176,9 +164,10 @@ class PartitionChanges:
     def _write(
         self, partitions: Sequence[Partition], wanted: dict[TopicPartition, Leadership]
     ) -> _Left:
-        """Writes and enters Online where a leader lives; returns those that were refused.
+        """Writes and enters Online where the leader lives; returns the refused ones.
 
-        When many brokers go at once a partition may lose one of them while its leader is another.
+        When several brokers go at once, a partition may lose a replica while its leader is gone
+        too.
         """
         if not partitions:
             return []
@@ -209,38 +198,37 @@ class PartitionChanges:
     def _enter(self, partition: Partition, state: PartitionState) -> StateChange:
         before = partition.enter(state)
         leadership = partition.leadership
-        return StateChange(
-            "partition_state",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": before.value,
-                "to": state.value,
-                "leader": leadership.leader if leadership else None,
-                "leader_epoch": leadership.leader_epoch if leadership else None,
-                "isr": leadership.isr if leadership else None,
-                "eligible": leadership.eligible if leadership else None,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": before.value,
+            "to": state.value,
+            "leader": leadership.leader if leadership else None,
+            "leader_epoch": leadership.leader_epoch if leadership else None,
+            "isr": leadership.isr if leadership else None,
+            "eligible": leadership.eligible if leadership else None,
+        }
+        return self._state.partition_change("partition_state", partition, fields)
 
     def _failed(self, partition: Partition, why: str) -> StateChange:
-        return StateChange(
-            "partition_state_failed",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "state": partition.state.value,
-                "replicas": partition.replicas,
-                "isr": partition.leadership.isr if partition.leadership else None,
-                "reason": why,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "state": partition.state.value,
+            "replicas": partition.replicas,
+            "isr": partition.leadership.isr if partition.leadership else None,
+            "reason": why,
+        }
+        return self._state.partition_change("partition_state_failed", partition, fields)
+
+
+class Procedures:
+    def __init__(
+        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._batch = batch
+        self._partitions = partitions
 
 
 def state_write(partition: Partition, after: Leadership) -> StateWrite:
-    """What writes ``after`` where nobody has written since. Raises :class:`InvariantError`."""
+    """Raises :class:`InvariantError`."""
     before = partition.leadership
     check_leadership(partition.key, partition.replicas, before, after)
     had_eligible = before is not None and bool(before.eligible or before.unclean)

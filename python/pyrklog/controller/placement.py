@@ -1,10 +1,9 @@
-"""Where replicas go: Kafka's assignment, with and without racks. Pure; randomness is an argument.
+"""Kafka's replica assignment, with and without racks. Pure; randomness is an argument.
 
-Without racks: the first replica of partition ``p`` goes to broker ``(start + p) mod n``; the others
-follow at a shift that grows by one each time the partitions have gone round all brokers, so that a
-broker's followers are spread. With racks the brokers are first ordered so that neighbours lie in
-different racks, and a broker is passed over while a rack without a replica of that partition is
-left.
+Without racks the first replica of partition ``p`` goes to broker ``(start + p) mod n``. The others
+follow at a shift that grows by one each time the partitions have gone round all brokers, which
+spreads a broker's followers. With racks the brokers are ordered so that neighbours lie in different
+racks; a broker is skipped while some rack has no replica of the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 
 class PlacementError(Exception):
-    """There are too few brokers; the message is for the client."""
+    """Too few brokers; the message is for the client."""
 
 
 def place_replicas(
@@ -25,10 +24,10 @@ def place_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of the partitions from ``first_partition`` on, by partition.
+    """Replicas by partition, from ``first_partition`` on.
 
     ``racks`` has every broker. ``start`` (index of the first broker) and ``shift`` are random for a
-    new topic and fixed for partitions added to one. Racks count when every broker has one.
+    new topic and fixed for added partitions. Racks count when every broker has one.
     """
     if replication_factor > len(racks):
         raise PlacementError(
@@ -36,54 +35,26 @@ def place_replicas(
             f"only {len(racks)} broker(s) are registered."
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if len(known) == len(racks) and len(set(known.values())) > 1:
-        return _with_racks(
-            known, partition_count, replication_factor, start, shift, first_partition
-        )
-    brokers = sorted(racks)
-    placed = {}
-    for partition in range(first_partition, first_partition + partition_count):
-        if partition > 0 and partition % len(brokers) == 0:
-            shift += 1
-        first = (partition + start) % len(brokers)
-        placed[partition] = tuple(
-            brokers[_follower(first, shift, number, len(brokers))]
-            for number in range(-1, replication_factor - 1)
-        )
-    return placed
-
-
-def _follower(first: int, shift: int, number: int, broker_count: int) -> int:
-    if number < 0:
-        return first
-    return (first + 1 + (shift + number) % (broker_count - 1)) % broker_count
-
-
-def _with_racks(
-    racks: Mapping[int, str],
-    partition_count: int,
-    replication_factor: int,
-    start: int,
-    shift: int,
-    first_partition: int,
-) -> dict[int, tuple[int, ...]]:
-    brokers = alternate_racks(racks)
-    rack_count = len(set(racks.values()))
+    if len(known) < len(racks):
+        known = dict.fromkeys(racks, "")
+    brokers = alternate_racks(known)
+    rack_count = len(set(known.values()))
     placed = {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start) % len(brokers)
         chosen = [brokers[first]]
-        used = {racks[brokers[first]]}
+        used = {known[brokers[first]]}
         number = 0
         while len(chosen) < replication_factor:
-            candidate = brokers[_follower(first, shift * rack_count, number, len(brokers))]
+            step = 1 + (shift * rack_count + number) % (len(brokers) - 1)
+            candidate = brokers[(first + step) % len(brokers)]
             number += 1
-            fresh_rack = racks[candidate] not in used or len(used) == rack_count
+            fresh_rack = known[candidate] not in used or len(used) == rack_count
             if candidate not in chosen and fresh_rack:
                 chosen.append(candidate)
-                used.add(racks[candidate])
+                used.add(known[candidate])
             if number > len(brokers) * replication_factor:
                 raise PlacementError("The racks leave no place for a replica.")
         placed[partition] = tuple(chosen)
@@ -91,7 +62,7 @@ def _with_racks(
 
 
 def alternate_racks(racks: Mapping[int, str]) -> Sequence[int]:
-    """Brokers in turns from each rack: racks a (0, 1), b (2), c (3) give 0, 2, 3, 1."""
+    """Takes a broker from each rack in turn: racks a (0, 1), b (2), c (3) give 0, 2, 3, 1."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: 1,000 each, at /latest_producer_id_block."""
+"""Blocks of 1,000 producer ids, at /latest_producer_id_block."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = get_logger("controller")
 
 
 async def take_block(store: Metastore, broker: int) -> znodes.ProducerIdBlock | None:
-    """The next block, by compare-and-set: no two brokers get the same, whoever is the controller.
+    """Takes the next block by compare-and-set: two brokers never get the same.
 
-    None when there are none left, or the node holds no block: which ids were given is not known
-    then. Raises ``MetastoreError``.
+    None when none are left, or when the node holds no block: the ids given so far are then unknown.
+    Raises ``MetastoreError``.
     """
     while True:
         try:

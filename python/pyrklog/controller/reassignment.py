@@ -1,13 +1,13 @@
-"""Moving partitions to other replicas, step by step (``cluster.md``, section 6). Pure.
+"""Reassignments, step by step (``cluster.md``, section 6). Pure.
 
-The steps and their order are Kafka's (3.9, KIP-455), but that what was added in vain goes before
-anything else. The topic's znode is written first, with the targets and the old replicas, and last,
-with the targets alone: a controller that fails in between leaves all that its successor has to
-know. That one goes on from there, and every step may be done twice.
+Steps and order are Kafka's (3.9, KIP-455), except that replicas added in vain go first. The topic's
+znode is written first, with the targets and the old replicas, and last, with the targets alone. A
+controller that fails in between leaves all that its successor needs, which goes on from there:
+every step may run twice.
 
 Where Kafka would go on without a leader (no target may lead, a state cannot be written), the
-reassignment waits here for the next event instead. A replica on a dead broker is forgotten, as in
-Kafka: its log stays on that broker's disk.
+reassignment waits for the next event. A replica on a dead broker is forgotten, as in Kafka: its log
+stays on that broker's disk.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pyrklog.controller.effects import (
 )
 from pyrklog.controller.invariants import check_assignment
 from pyrklog.controller.leader_election import reassignment_election, same_leader
-from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.replicas import Replica, ReplicaChanges
 from pyrklog.controller.state import ControllerState, Partition, PartitionState, ReplicaState
 from pyrklog.errors import ErrorCode
 
 Targets = Sequence[int] | None
-"""The replicas wanted; None cancels."""
+"""The wanted replicas; None cancels."""
 
 
 ACCEPTED = Refusal(ErrorCode.NONE)
@@ -42,9 +42,7 @@ _Moves = dict[Partition, PartitionAssignment]
 _Refused = Generator[Effect, Any, dict[Partition, ErrorCode]]
 
 
-class Reassignments:
-    """Procedures over partitions that move."""
-
+class Reassignments(Procedures):
     def __init__(
         self,
         state: ControllerState,
@@ -53,10 +51,8 @@ class Reassignments:
         replicas: ReplicaChanges,
         ended: Callable[[Sequence[str]], Steps],
     ) -> None:
-        """``ended`` is called with the topics in which a reassignment is over."""
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
+        """``ended`` is called with the topics whose reassignments are over."""
+        super().__init__(state, batch, partitions)
         self._replicas = replicas
         self._ended = ended
 
@@ -67,7 +63,7 @@ class Reassignments:
     ) -> Steps:
         """AlterPartitionReassignments; ``results`` gets one for each partition.
 
-        The latest word counts, so what the legacy znode wants of these partitions is dropped.
+        Drops what the legacy znode wants of these partitions: the latest request counts.
         """
         moves: _Moves = {}
         for key, targets in wanted.items():
@@ -83,7 +79,7 @@ class Reassignments:
         yield from self._begin(moves, results)
 
     def asked_by_znode(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Steps:
-        """What /admin/reassign_partitions holds now; entries go when they are done or refused."""
+        """Takes the content of /admin/reassign_partitions; done and refused entries go."""
         if not wanted:
             yield UnmarkReassignments({})
         moves: _Moves = {}
@@ -108,13 +104,8 @@ class Reassignments:
     def list(
         self, keys: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionAssignment]:
-        """Of these partitions (None = all) those that move."""
-        chosen = (
-            self._state.partitions()
-            if keys is None
-            else (p for p in map(self._state.partition, keys) if p is not None)
-        )
-        return {p.key: p.assignment for p in chosen if p.is_moving}
+        """The moving ones of these partitions (None = all)."""
+        return {p.key: p.assignment for p in self._state.chosen(keys) if p.is_moving}
 
     def _refusal(self, key: TopicPartition, targets: Targets) -> Refusal:
         partition = self._state.partition(key)
@@ -147,13 +138,12 @@ class Reassignments:
         return None
 
     def _cannot_lead(self, partition: Partition, kept: Sequence[int]) -> Refusal:
-        """Replicas that leave at once must not be the only ones that hold what was acknowledged."""
+        """Refuses where the only replicas with the acknowledged records would leave at once."""
         leadership = partition.leadership
         leaves = [broker for broker in partition.replicas if broker not in kept]
         if leadership is None or set(leadership.members).isdisjoint(leaves):
             return ACCEPTED
-        # One that is eligible may have lost power without anybody knowing of it yet. Those that are
-        # marked may lack something, and who has the most is not known.
+        # An eligible replica may have lost power unnoticed. A marked one may lack records.
         whole = set(leadership.isr).intersection(kept).difference(leadership.unclean)
         if any(self._state.is_live(broker, partition.key) for broker in whole):
             return ACCEPTED
@@ -166,7 +156,7 @@ class Reassignments:
     # --- the steps -------------------------------------------------------------------------------
 
     def _begin(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
-        """Step 1: what a running reassignment has added in vain goes, then the topic's znode."""
+        """Step 1: drops what a running reassignment added in vain, then writes the znode."""
         before = {partition: partition.assignment for partition in moves}
         yield from self._drop_unneeded(moves, results)
         refused = yield from self._write(
@@ -181,10 +171,10 @@ class Reassignments:
         yield from self.resume(list(moves))
 
     def _drop_unneeded(self, moves: _Moves, results: dict[TopicPartition, Refusal]) -> Steps:
-        """Takes out what was added in vain, and out of ``moves`` where that cannot be.
+        """Drops replicas added in vain; takes partitions where that fails out of ``moves``.
 
-        As long as the znode has them a successor knows of them. Kafka writes it first, and where it
-        fails behind that a broker that is no replica any more stays in the ISR, or leads.
+        While the znode has them, a successor knows of them. Kafka writes the znode first: a failure
+        after that leaves a broker in the ISR, or as leader, that is not a replica any more.
         """
         before = {partition: partition.assignment for partition in moves}
         unneeded = {
@@ -195,11 +185,7 @@ class Reassignments:
         for partition, brokers in unneeded.items():
             partition.reassign(before[partition].without(brokers))
         yield from self._partitions.to_online(
-            [
-                p
-                for p, brokers in unneeded.items()
-                if p.leadership and p.leadership.leader in brokers
-            ]
+            [partition for partition, brokers in unneeded.items() if partition.leader in brokers]
         )
         yield from self._drop(unneeded)
         for partition, brokers in unneeded.items():
@@ -214,17 +200,16 @@ class Reassignments:
                 yield self._failed(partition.key, refusal.message)
 
     def resume(self, partitions: Sequence[Partition]) -> Steps:
-        """Goes on from where the partitions are, which may be anywhere."""
         waiting = [p for p in partitions if not self._has_arrived(p)]
         yield from self._invite(waiting)
-        # Of a partition that nobody led, all live replicas are in sync from its first leader on.
+        # A partition without a leader has all live replicas in sync from its first leader on.
         yield from self.complete(partitions)
 
     def complete(self, partitions: Sequence[Partition]) -> Steps:
-        """Steps 4 to 7 for those whose targets are all in sync.
+        """Steps 4 to 7 for partitions with all targets in sync.
 
-        Where only the order changes nothing is left to wait for, not even a leader: nobody would
-        come back to it, and the legacy znode would stay.
+        Where only the order changes, it waits for nothing, not even a leader: no event would resume
+        it, and the legacy znode would stay.
         """
         arrived = [p for p in partitions if self._has_arrived(p)]
         if not arrived:
@@ -239,7 +224,7 @@ class Reassignments:
                 ],
                 ReplicaState.ONLINE,
             )
-            # No replica that is to go may come back into the ISR.
+            # A replica that leaves must not rejoin the ISR.
             partition.reassign(PartitionAssignment(before[partition].targets))
         yield from self._lead_by_targets(arrived)
         led = [p for p in arrived if self._is_led_by_target(p)]
@@ -268,7 +253,7 @@ class Reassignments:
         return is_live and set(targets) <= set(leadership.isr)
 
     def _invite(self, partitions: Sequence[Partition]) -> Steps:
-        """Step 2: all replicas hear of the assignment, those added as of something new."""
+        """Step 2: tells all replicas the assignment; added ones start as new."""
         fresh = [p for p in partitions if p.leadership is None]
         led = [p for p in partitions if p.leadership is not None]
         yield from self._bump(led)
@@ -293,7 +278,7 @@ class Reassignments:
         )
 
     def _lead_by_targets(self, partitions: Sequence[Partition]) -> Steps:
-        """Step 4: a leader that goes is replaced; one that stays hears of its new replicas."""
+        """Step 4: replaces a leader that leaves; a leader that stays learns of its new replicas."""
         astray = [p for p in partitions if not self._is_led_by_target(p)]
         staying = [p for p in partitions if p not in astray]
         yield from self._partitions.to_online(astray, reassignment_election)
@@ -301,12 +286,12 @@ class Reassignments:
         yield from self._batch.flush()
 
     def _is_led_by_target(self, partition: Partition) -> bool:
-        leadership = partition.leadership
-        return leadership is not None and leadership.leader in self._state.live_replicas(partition)
+        return partition.leader in self._state.live_replicas(partition)
 
     def _drop(self, dropped: Mapping[Partition, Sequence[int]]) -> Steps:
-        """Steps 5 and 6: out of the ISR and eligible no more, stopped, deleted, forgotten; no
-        answer is waited for."""
+        """Steps 5 and 6: takes replicas out of the ISR and the eligible ones, stops, deletes and
+        forgets them, without waiting for answers.
+        """
         leaving: list[Replica] = [
             (partition, broker)
             for partition, brokers in dropped.items()
@@ -314,8 +299,8 @@ class Reassignments:
             if partition.replica_state(broker) is not ReplicaState.NON_EXISTENT
         ]
         yield from self._replicas.to_offline(leaving)
-        # Who is eligible, and no replica any more, goes with the next state that is written. A
-        # successor that found it eligible would elect it, with nothing in its log.
+        # An eligible broker that is not a replica any more goes with the next state written. A
+        # successor that found it eligible would elect it with an empty log.
         counted = [p for p, brokers in dropped.items() if self._has_members(p, brokers)]
         yield from self._bump(counted)
         yield from self._batch.flush()
@@ -328,12 +313,11 @@ class Reassignments:
             self._state.failed_replicas.get(broker, set()).discard(partition.key)
 
     def _has_members(self, partition: Partition, brokers: Sequence[int]) -> bool:
-        """Whether some of them are in sync, or eligible."""
         leadership = partition.leadership
         return leadership is not None and bool(set(brokers) & set(leadership.members))
 
     def _finish(self, before: Mapping[Partition, PartitionAssignment]) -> Steps:
-        """Step 7: the topic's znode, and everybody may know."""
+        """Step 7: writes the topic's znode and tells everybody."""
         if not before:
             return
         yield from self._write({p: p.assignment for p in before if before[p] != p.assignment})
@@ -345,7 +329,7 @@ class Reassignments:
         yield from self._ended(sorted({partition.topic.name for partition in before}))
 
     def _write(self, assignments: _Moves) -> _Refused:
-        """One write a topic; returns the partitions of topics that are gone, or too large.
+        """Writes once per topic; returns the partitions of topics that are gone or too large.
 
         Raises :class:`InvariantError`.
         """
@@ -365,27 +349,16 @@ class Reassignments:
     # --- the log ---------------------------------------------------------------------------------
 
     def _line(self, event: str, partition: Partition, before: PartitionAssignment) -> StateChange:
-        return StateChange(
-            event,
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "from": before.replicas,
-                "to": partition.replicas,
-                "adding": partition.adding,
-                "removing": partition.removing,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {
+            "from": before.replicas,
+            "to": partition.replicas,
+            "adding": partition.adding,
+            "removing": partition.removing,
+        }
+        return self._state.partition_change(event, partition, fields)
 
     def _failed(self, key: TopicPartition, why: str | None) -> StateChange:
         topic, partition = key
-        return StateChange(
-            "reassignment_failed",
-            {
-                "topic": topic,
-                "partition": partition,
-                "reason": why,
-                "controller_epoch": self._state.epoch,
-            },
+        return self._state.change(
+            "reassignment_failed", topic=topic, partition=partition, reason=why
         )

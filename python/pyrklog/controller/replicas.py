@@ -1,39 +1,28 @@
-"""Moving replicas between their states: serving, offline, being deleted."""
+"""Transitions of replicas: serving, offline, being deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.effects import StateChange, Steps
 from pyrklog.controller.leader_election import same_leader, without_replicas
-from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, Partition, ReplicaState
+from pyrklog.controller.partitions import Procedures
+from pyrklog.controller.state import Partition, ReplicaState
 from pyrklog.metastore.znodes import Leadership
 
 Replica = tuple[Partition, int]
 """A partition and the broker of one of its replicas."""
 
 
-class ReplicaChanges:
-    """Procedures over replicas; requests go into the batch of the moment."""
-
-    def __init__(
-        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
-    ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
-
+class ReplicaChanges(Procedures):
     def to_new(self, replicas: Sequence[Replica]) -> Steps:
-        """NonExistent -> New; a broker hears of it when the partition has a leader."""
+        """NonExistent -> New; tells the broker once the partition has a leader."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, ReplicaState.NEW)
             if partition.leadership is not None:
                 self._batch.leader_and_isr([broker], partition, is_new=True)
 
     def to_online(self, replicas: Sequence[Replica]) -> Steps:
-        """The broker shall lead or follow, as the partition's state says."""
         for partition, broker in replicas:
             was_new = partition.replica_state(broker) is ReplicaState.NEW
             yield self._enter(partition, broker, ReplicaState.ONLINE)
@@ -41,7 +30,7 @@ class ReplicaChanges:
                 self._batch.leader_and_isr([broker], partition)
 
     def to_offline(self, replicas: Sequence[Replica]) -> Steps:
-        """Brokers (or log directories) are gone: the replicas stop and leave the ISR together."""
+        """Brokers or log directories are gone: the replicas stop and leave the ISRs."""
         gone: dict[Partition, set[int]] = {}
         for partition, broker in replicas:
             self._batch.stop_replica(broker, partition, delete=False)
@@ -50,7 +39,7 @@ class ReplicaChanges:
                 gone.setdefault(partition, set()).add(broker)
         if not gone:
             return
-        # What is queued for deletion keeps its last state; its nodes go anyway.
+        # A topic being deleted keeps its last state; its nodes go anyway.
         kept = [p for p in gone if p.topic.name not in self._state.to_delete]
         yield from self._partitions.write_changed(
             kept, lambda partition: self._without(partition, gone[partition])
@@ -65,7 +54,7 @@ class ReplicaChanges:
         if gone.isdisjoint(self._state.brokers):
             live = self._state.live_replicas(partition)
             whole = [broker for broker in live if broker not in leadership.unclean]
-        # A broker that lives has lost the directory, or gives the replica up: it goes for good.
+        # A live broker has lost the directory or gives the replica up: it leaves for good.
         left = without_replicas(leadership, gone, whole, epoch)
         failed = {b for b in gone if partition.key in self._state.failed_replicas.get(b, ())}
         if left is None and failed & set(leadership.eligible):
@@ -73,26 +62,16 @@ class ReplicaChanges:
         return left
 
     def to_deletion_started(self, replicas: Sequence[Replica]) -> Steps:
-        """The broker shall delete the replica."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, ReplicaState.DELETION_STARTED)
             self._batch.stop_replica(broker, partition, delete=True)
 
     def mark(self, replicas: Sequence[Replica], state: ReplicaState) -> Steps:
-        """DeletionSuccessful, DeletionIneligible, NonExistent: nobody is told."""
+        """DeletionSuccessful, DeletionIneligible, NonExistent: no broker is told."""
         for partition, broker in replicas:
             yield self._enter(partition, broker, state)
 
     def _enter(self, partition: Partition, broker: int, state: ReplicaState) -> StateChange:
         before = partition.enter_replica(broker, state)
-        return StateChange(
-            "replica_state",
-            {
-                "topic": partition.topic.name,
-                "partition": partition.index,
-                "broker": broker,
-                "from": before.value,
-                "to": state.value,
-                "controller_epoch": self._state.epoch,
-            },
-        )
+        fields = {"broker": broker, "from": before.value, "to": state.value}
+        return self._state.partition_change("replica_state", partition, fields)

@@ -1,35 +1,25 @@
-"""Elections that somebody asks for: ElectLeaders (KIP-460) and the legacy znode. Pure."""
+"""Elections on request: ElectLeaders (KIP-460) and the legacy znode. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import Elected, ElectionKind, Refusal, TopicPartition
-from pyrklog.controller.broker_request_batch import BrokerRequestBatch
-from pyrklog.controller.effects import StateChange, Steps, UnmarkElection
+from pyrklog.controller.effects import Steps, UnmarkElection
 from pyrklog.controller.leader_election import preferred_election, unclean_election
-from pyrklog.controller.partitions import PartitionChanges
-from pyrklog.controller.state import ControllerState, Partition
+from pyrklog.controller.partitions import Procedures
+from pyrklog.controller.state import Partition
 from pyrklog.errors import ErrorCode
 
 
-class RequestedElections:
-    """Procedures over partitions whose leaders somebody wants to be elected."""
-
-    def __init__(
-        self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
-    ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
-
+class RequestedElections(Procedures):
     def elect(
         self,
         kind: ElectionKind,
         keys: Sequence[TopicPartition] | None,
         results: dict[TopicPartition, Elected],
     ) -> Steps:
-        """None asks for all partitions; ``results`` gets one for each."""
+        """``keys`` None = all partitions; ``results`` gets one for each."""
         if keys is None:
             keys = [partition.key for partition in self._state.partitions()]
         wanted = []
@@ -41,26 +31,19 @@ class RequestedElections:
             else:
                 wanted.append(partition)
         led = [partition for partition in wanted if partition.leadership is not None]
-        yield StateChange(
-            "election_asked",
-            {
-                "kind": kind.name,
-                "partitions": len(keys),
-                "electable": len(wanted),
-                "controller_epoch": self._state.epoch,
-            },
+        yield self._state.change(
+            "election_asked", kind=kind.name, partitions=len(keys), electable=len(wanted)
         )
         election = preferred_election if kind is ElectionKind.PREFERRED else unclean_election
         yield from self._partitions.to_online(led, election)
         yield from self._batch.flush()
         for partition in wanted:
             is_failed = self._is_needed(kind, partition)
-            results[partition.key] = Elected(
-                _FAILED[kind] if is_failed else Refusal(ErrorCode.NONE), _leader(partition)
-            )
+            refusal = _FAILED[kind] if is_failed else Refusal(ErrorCode.NONE)
+            results[partition.key] = Elected(refusal, partition.leader)
 
     def asked_by_znode(self, keys: Sequence[TopicPartition]) -> Steps:
-        """What /admin/preferred_replica_election asks for; the node goes, whatever came of it."""
+        """Serves /admin/preferred_replica_election and removes the node in any case."""
         yield from self.elect(ElectionKind.PREFERRED, keys, {})
         yield UnmarkElection()
 
@@ -78,14 +61,9 @@ class RequestedElections:
         return None
 
     def _is_needed(self, kind: ElectionKind, partition: Partition) -> bool:
-        leader = _leader(partition)
         if kind is ElectionKind.PREFERRED:
-            return leader != partition.replicas[0]
-        return leader not in self._state.brokers
-
-
-def _leader(partition: Partition) -> int:
-    return partition.leadership.leader if partition.leadership is not None else -1
+            return partition.leader != partition.replicas[0]
+        return partition.leader not in self._state.brokers
 
 
 _FAILED = {

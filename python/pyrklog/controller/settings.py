@@ -1,4 +1,4 @@
-"""What of a broker's options is the controller's matter."""
+"""The controller's options; read anew at each use."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 
 
 class ControllerSettings:
-    """What the controller takes from the broker's options; read anew at each use."""
-
     def __init__(
         self,
         *,
@@ -20,8 +18,9 @@ class ControllerSettings:
         self.unclean_topics = unclean_topics
         """Topic overrides by name -> the names that allow unclean elections."""
         self.min_insync_replicas = min_insync_replicas
-        """(topic, overrides) -> the option. None as overrides: by what this broker knows of the
-        topic; None as the result: it knows nothing yet."""
+        """(topic, overrides) -> the option. Overrides None = what this broker knows of the topic;
+        the result is None where it knows nothing yet.
+        """
         self.delete_topic_enable = delete_topic_enable
         self.rebalance_interval_seconds = rebalance_interval_seconds
         """None turns the periodic election off."""

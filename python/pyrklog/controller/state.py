@@ -1,7 +1,7 @@
-"""What the controller knows: brokers, topics, partitions, replicas; and the two tables of states.
+"""The controller's state, and the transition tables.
 
-Transitions (Kafka 3.9, ``design.md``, "A single node is a cluster of one"): a state may be
-entered from those that its row names; anything else is a bug of the controller and raises.
+Transitions are Kafka's (3.9; ``design.md``, "A single node is a cluster of one"); any other one is
+a bug and raises.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from enum import Enum
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.image import LEADER_NONE
 from pyrklog.cluster.requests import EPOCH_NONE, LiveBroker, PartitionInfo, TopicPartition
+from pyrklog.controller.effects import StateChange
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 
 
 class PartitionState(Enum):
-    """Where a partition is in its life."""
-
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
     ONLINE = "OnlinePartition"
@@ -25,8 +24,6 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Where one replica of a partition is in its life."""
-
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
     ONLINE = "OnlineReplica"
@@ -60,12 +57,10 @@ REPLICA_TRANSITIONS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
 
 
 class IllegalTransitionError(Exception):
-    """A transition that the table does not have."""
+    """A transition that is not in the table."""
 
 
 class Partition:
-    """One partition and its replicas."""
-
     __slots__ = (
         "adding",
         "index",
@@ -85,36 +80,36 @@ class Partition:
         self.replica_states: dict[int, ReplicaState] = {}
         self.leadership: Leadership | None = None
         self.partition_epoch = -1
-        """Version of the state znode; -1 while there is none."""
+        """Version of the state znode; -1 without one."""
         self.assign(assignment)
 
     def assign(self, assignment: TopicAssignment) -> None:
-        """Takes the partition's replicas from the topic's znode."""
         self.replicas = assignment.replicas[self.index]
         self.adding = assignment.adding.get(self.index, ())
         self.removing = assignment.removing.get(self.index, ())
 
     @property
     def assignment(self) -> PartitionAssignment:
-        """Its replicas, and which of them come and go."""
         return PartitionAssignment(self.replicas, self.adding, self.removing)
 
     def reassign(self, assignment: PartitionAssignment) -> None:
-        """Takes other replicas."""
         self.replicas, self.adding, self.removing = assignment
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment runs."""
         return bool(self.adding or self.removing)
 
     @property
     def key(self) -> TopicPartition:
-        """(topic, partition)."""
         return self.topic.name, self.index
 
+    @property
+    def leader(self) -> int:
+        """-1 = nobody."""
+        return self.leadership.leader if self.leadership is not None else LEADER_NONE
+
     def enter(self, state: PartitionState) -> PartitionState:
-        """Moves to ``state``; returns the one before."""
+        """Returns the state before."""
         before = self.state
         if before not in PARTITION_TRANSITIONS[state]:
             raise IllegalTransitionError(f"{self.key}: {before.value} -> {state.value}")
@@ -122,11 +117,10 @@ class Partition:
         return before
 
     def replica_state(self, broker: int) -> ReplicaState:
-        """The state of the replica on ``broker``."""
         return self.replica_states.get(broker, ReplicaState.NON_EXISTENT)
 
     def enter_replica(self, broker: int, state: ReplicaState) -> ReplicaState:
-        """Moves one replica to ``state``; returns the one before."""
+        """Returns the state before."""
         before = self.replica_state(broker)
         if before not in REPLICA_TRANSITIONS[state]:
             raise IllegalTransitionError(
@@ -139,14 +133,12 @@ class Partition:
         return before
 
     def lead(self, leadership: Leadership, partition_epoch: int) -> None:
-        """What the state znode holds now."""
+        """Takes what the state znode holds."""
         self.leadership = leadership
         self.partition_epoch = partition_epoch
 
 
 class Topic:
-    """One topic."""
-
     __slots__ = ("id", "name", "partitions")
 
     def __init__(self, name: str, assignment: TopicAssignment) -> None:
@@ -158,45 +150,44 @@ class Topic:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a partition of it is being reassigned."""
         return any(partition.is_moving for partition in self.partitions.values())
 
 
 class ControllerState:
-    """All that the controller decides on."""
-
     def __init__(self, controller_id: int, epoch: int) -> None:
         self.controller_id = controller_id
         self.epoch = epoch
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
         self.suspects: set[int] = set()
-        """Registered brokers that nobody has proven dead, but whose port refuses connections."""
+        """Registered brokers that are not proven dead, but whose port refuses connections."""
         self.topics: dict[str, Topic] = {}
         self.unreadable: set[str] = set()
-        """Topics whose znode holds no assignment: they are there, and nothing is known of them."""
+        """Existing topics without a readable assignment."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas on failed log directories, by broker."""
         self.to_delete: set[str] = set()
         self.deletion_blocked: set[str] = set()
-        """Marked for deletion, too, but served until their reassignment is over."""
+        """Also marked for deletion, but served until their reassignment is over."""
 
     def partition(self, key: TopicPartition) -> Partition | None:
-        """One partition."""
         topic = self.topics.get(key[0])
         return topic.partitions.get(key[1]) if topic else None
 
     def partitions(self) -> Iterator[Partition]:
-        """All partitions."""
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
+    def chosen(self, keys: Iterable[TopicPartition] | None) -> Iterator[Partition]:
+        """The existing ones of these partitions; None = all."""
+        if keys is None:
+            return self.partitions()
+        return (partition for key in keys if (partition := self.partition(key)) is not None)
+
     def moving(self) -> Iterator[Partition]:
-        """The partitions that are being reassigned."""
         return (partition for partition in self.partitions() if partition.is_moving)
 
     def partitions_on(self, brokers: Iterable[int]) -> Iterator[tuple[Partition, int]]:
-        """(partition, broker) of every replica on these brokers."""
         wanted = frozenset(brokers)
         for partition in self.partitions():
             for broker in partition.replicas:
@@ -204,16 +195,13 @@ class ControllerState:
                     yield partition, broker
 
     def is_live(self, broker: int, key: TopicPartition) -> bool:
-        """Whether the replica can serve: its broker lives and its directory has not failed."""
         return broker in self.brokers and key not in self.failed_replicas.get(broker, ())
 
     def may_be_given(self, broker: int) -> bool:
-        """Whether the broker may be given a replica: it lives, and is not about to end."""
         return broker in self.brokers and broker not in self.shutting_down
 
     def live_replicas(self, partition: Partition) -> tuple[int, ...]:
-        """The partition's replicas that can serve, in assignment order."""
-        # Asked of every partition at a start, so nothing is built that is not needed.
+        # Called for every partition at a start: avoids needless objects.
         brokers, failed = self.brokers, self.failed_replicas
         live = [broker for broker in partition.replicas if broker in brokers]
         if any(map(failed.get, live)):
@@ -222,17 +210,16 @@ class ControllerState:
         return tuple(live)
 
     def lasting_replicas(self, partition: Partition) -> tuple[int, ...]:
-        """The live replicas without those that may be gone soon, as long as one remains."""
+        """The live replicas without suspects and leaving brokers, unless none would remain."""
         live = self.live_replicas(partition)
         passing = self.shutting_down | self.suspects
         return tuple(broker for broker in live if broker not in passing) or live
 
     def electable_replicas(self, partition: Partition) -> tuple[int, ...]:
-        """The live replicas without suspects, as long as one remains that has everything.
+        """The live replicas without suspects, unless none with everything would remain.
 
-        One in sync that is suspected goes before one that is eligible. A suspicion is no proof:
-        what it leaves without either is elected as if there were none, so that it never leads to an
-        unclean election.
+        A suspect in sync goes before an eligible replica. A suspicion is not a proof: it must never
+        cause an unclean election.
         """
         live = self.live_replicas(partition)
         if not self.suspects or partition.leadership is None:
@@ -243,15 +230,22 @@ class ControllerState:
         best = leadership.isr if any(b in whole for b in leadership.isr) else leadership.eligible
         return trusted if any(broker in best for broker in trusted) else live
 
+    def change(self, event: str, **fields: object) -> StateChange:
+        return StateChange(event, {**fields, "controller_epoch": self.epoch})
+
+    def partition_change(
+        self, event: str, partition: Partition, fields: Mapping[str, object]
+    ) -> StateChange:
+        named = {"topic": partition.topic.name, "partition": partition.index}
+        return StateChange(event, {**named, **fields, "controller_epoch": self.epoch})
+
     def info(self, partition: Partition) -> PartitionInfo:
-        """The partition as requests carry it; clients see its replicas before its first leader."""
+        """The partition as in requests; clients see its replicas before its first leader."""
         leadership = partition.leadership or Leadership(LEADER_NONE, EPOCH_NONE, (), self.epoch)
         live = self.live_replicas(partition)
-        offline = (
-            ()
-            if len(live) == len(partition.replicas)
-            else tuple(broker for broker in partition.replicas if broker not in live)
-        )
+        offline: tuple[int, ...] = ()
+        if len(live) < len(partition.replicas):
+            offline = tuple(broker for broker in partition.replicas if broker not in live)
         return PartitionInfo(
             partition=partition.index,
             controller_epoch=leadership.controller_epoch,

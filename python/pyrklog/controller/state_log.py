@@ -1,9 +1,9 @@
-"""The state-change log: one JSON line each time a partition or a replica changes its state.
+"""The state-change log: one JSON line for each transition of a partition or a replica.
 
 Fields: ``at`` (UTC), ``event`` (partition_state, replica_state, ...), ``topic``, ``partition``,
-``from``, ``to``, ``leader``, ``leader_epoch``, ``isr``, ``controller_epoch``, ``broker``. The file
-is renamed to ``*.1`` at a size, so that two of that size are kept at most. Nothing depends on it:
-when it cannot be written, the broker says so once and goes on.
+``from``, ``to``, ``leader``, ``leader_epoch``, ``isr``, ``controller_epoch``, ``broker``. A file
+that reaches the maximum size is renamed to ``*.1``; at most two are kept. When the log cannot be
+written, the broker warns once and goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyrklog.base.logs import get_logger
 FILE_NAME = "state-change.jsonl"
 SIZE_MAX_BYTES = 32 * 2**20
 WAITING_BYTES_MAX = 64 * 2**20
-"""Of lines that wait for the disk; beyond that they are dropped, counted and told."""
+"""Of lines that wait for the disk; further lines are dropped and counted."""
 FLUSH_SECONDS = 1.0
 
 _encode = json.JSONEncoder(default=str).encode
@@ -32,14 +32,14 @@ log = get_logger("state_change")
 
 
 class LogPiece(NamedTuple):
-    """Bytes of one of the log's files; none at its end, or where there is no such file."""
+    """Bytes of a log file; empty at its end, or without a file."""
 
     file_id: int
     data: bytes
 
 
 class StateChangeLog:
-    """Appends lines, in a thread of its own: the controller waits for no disk."""
+    """Appends lines in its own thread: the controller never waits for a disk."""
 
     def __init__(self, directory: Path, size_max_bytes: int = SIZE_MAX_BYTES) -> None:
         self._path = directory / FILE_NAME
@@ -53,10 +53,9 @@ class StateChangeLog:
             "state-change-log", self._write, self._dropped, max_bytes=WAITING_BYTES_MAX
         )
         self._turn = threading.Lock()
-        """Of the file: whoever closes it does not do so while lines are written."""
+        """Held while the file is written or closed."""
 
     def write(self, event: str, fields: Mapping[str, object]) -> None:
-        """One line."""
         if self._failed:
             return
         now_ms = time.time_ns() // 1_000_000
@@ -71,12 +70,13 @@ class StateChangeLog:
         return _encode({"at": at, "event": "lines_dropped", "lines": count}) + "\n"
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> bool:
-        """Waits until what was written has been handed to the operating system, at most so long;
-        whether it was. Blocks."""
+        """Blocks until the lines are handed to the operating system, at most so long; whether they
+        were.
+        """
         return self._writer.flush(timeout_seconds)
 
     def _write(self, lines: Sequence[str]) -> None:
-        """In the writer's thread."""
+        """Runs in the writer's thread."""
         if self._failed:
             return
         try:
@@ -106,9 +106,9 @@ class StateChangeLog:
         log.warning("state_change_log_failed", path=str(self._path), reason=str(error))
 
     def read(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
-        """What was written, from ``position`` on, of the file that is written or of the older one.
+        """Reads from ``position`` on, from the current file or the older one.
 
-        May be called in any thread, and blocks. Raises :class:`OSError`.
+        May be called in any thread. Blocks. Raises :class:`OSError`.
         """
         self.flush()
         path = self._path.with_name(FILE_NAME + ".1") if older else self._path
@@ -120,7 +120,7 @@ class StateChangeLog:
             return LogPiece(0, b"")
 
     def close(self) -> None:
-        """Flushes, as long as an end may wait for that, and closes."""
+        """Flushes for at most :data:`FLUSH_SECONDS` and closes."""
         if self.flush() and self._turn.acquire(timeout=FLUSH_SECONDS):
             try:
                 self._close_file()

@@ -1,4 +1,4 @@
-"""What the machine asks of the metadata store, carried out."""
+"""Carries out the effects that concern the metadata store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyrklog.metastore.interface import Metastore
 async def execute(
     effect: Effect, store: Metastore, term: Term, settings: ControllerSettings
 ) -> object:
-    """The effect's result. Raises ``ControllerMovedError`` where another term has begun."""
+    """Raises ``ControllerMovedError`` where another term has begun."""
     match effect:
         case WriteStates(writes):
             return await store_writes.write_states(store, term, writes)

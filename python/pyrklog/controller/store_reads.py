@@ -1,8 +1,9 @@
-"""What the controller reads from the metadata store, many nodes at once."""
+"""The controller's reads from the metadata store, many nodes at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.requests import LiveBroker, TopicPartition
@@ -10,6 +11,7 @@ from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     Metastore,
+    Node,
     NodeExistsError,
     NoNodeError,
     StoreFailedError,
@@ -19,10 +21,38 @@ from pyrklog.metastore.znode_values import broker_of
 from pyrklog.plane.values import BrokerImage
 
 log = get_logger("controller")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def decode_nodes(
+    decode: Callable[[str, bytes], _Value],
+    keys: Sequence[_Key],
+    paths: Sequence[str],
+    nodes: Sequence[Node | None],
+) -> dict[_Key, _Value]:
+    """The contents of existing nodes by key; logs unreadable ones and leaves them out."""
+    found = {}
+    for key, path, node in zip(keys, paths, nodes, strict=True):
+        if node is not None:
+            try:
+                found[key] = decode(path, node.data)
+            except znodes.ZnodeError as error:
+                log.error("bad_znode", reason=str(error))
+    return found
+
+
+def decoded(decode: Callable[[bytes], _Value], data: bytes | None) -> _Value | None:
+    """The content of a node; logs an unreadable one and returns None, as for no data."""
+    try:
+        return decode(data) if data is not None else None
+    except znodes.ZnodeError as error:
+        log.error("bad_znode", reason=str(error))
+        return None
 
 
 async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
-    """The registered brokers, without those whose registration cannot be read; watched."""
+    """Without unreadable registrations; watched."""
     names = await store.children(znodes.BROKER_IDS, watch)
     paths = [f"{znodes.BROKER_IDS}/{name}" for name in names]
     nodes = await store.get_many(paths, watch)
@@ -49,23 +79,16 @@ async def read_brokers(store: Metastore, watch: Watch) -> dict[int, LiveBroker]:
 async def read_topics(
     store: Metastore, names: Sequence[str], watch: Watch, ids: Mapping[bytes, str]
 ) -> dict[str, znodes.TopicAssignment]:
-    """Assignments of those topics that are there and can be read; watched.
+    """The readable assignments of existing topics; watched.
 
-    A topic whose id another one has (``ids`` are those known) counts as one that cannot be read:
-    brokers and clients could not tell them apart.
+    A topic with another topic's id (``ids`` are the known ones) counts as unreadable: brokers and
+    clients could not tell the two apart.
     """
     paths = [znodes.topic_path(name) for name in names]
     nodes = await store.get_many(paths, watch)
     holders = dict(ids)
     found = {}
-    for name, path, node in zip(names, paths, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            assignment = znodes.decode_topic(path, node.data)
-        except znodes.ZnodeError as error:
-            log.error("bad_znode", reason=str(error))
-            continue
+    for name, assignment in decode_nodes(znodes.decode_topic, names, paths, nodes).items():
         wrong = wrong_with_name(name)
         holder = holders.setdefault(assignment.topic_id, name) if any(assignment.topic_id) else name
         if wrong is None and holder != name:
@@ -80,9 +103,9 @@ async def read_topics(
 async def read_states(
     store: Metastore, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[znodes.Leadership, int]]:
-    """Leaderships with the versions of their nodes; what is missing or unreadable is left out.
+    """Leaderships with their nodes' versions, without missing and unreadable ones.
 
-    With the eligible leader replicas, where they were written with the very state that is there.
+    Eligible leader replicas count where they were written with the present state.
     """
     eligible = await _read_eligible(store, keys)
     paths = [znodes.state_path(*key) for key in keys]
@@ -108,41 +131,27 @@ async def read_states(
 async def _read_eligible(
     store: Metastore, keys: Sequence[TopicPartition]
 ) -> dict[TopicPartition, znodes.EligibleReplicas]:
-    """Those of the partitions that have any."""
     try:
         topics = frozenset(await store.children(znodes.ELIGIBLE))
     except NoNodeError:
-        return {}  # of a cluster that is older than they are
+        return {}  # a cluster older than this feature
     wanted = [key for key in keys if key[0] in topics]
     paths = [znodes.eligible_path(*key) for key in wanted]
-    found = {}
-    for key, path, node in zip(wanted, paths, await store.get_many(paths), strict=True):
-        if node is not None:
-            try:
-                found[key] = znodes.decode_eligible(path, node.data)
-            except znodes.ZnodeError as error:
-                log.error("bad_znode", reason=str(error))
-    return found
+    return decode_nodes(znodes.decode_eligible, wanted, paths, await store.get_many(paths))
 
 
 async def read_overrides(store: Metastore, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The options that were set of each topic; none where they cannot be read."""
+    """Each topic's overrides; empty where they cannot be read."""
     paths = [znodes.topic_config_path(topic) for topic in topics]
-    overrides: dict[str, dict[str, str]] = {}
-    for topic, path, node in zip(topics, paths, await store.get_many(paths), strict=True):
-        overrides[topic] = {}
-        if node is not None:
-            try:
-                overrides[topic] = znodes.decode_config(path, node.data)
-            except znodes.ZnodeError as error:
-                log.error("bad_znode", reason=str(error))
-    return overrides
+    nodes = await store.get_many(paths)
+    found = decode_nodes(znodes.decode_config, topics, paths, nodes)
+    return {topic: found.get(topic, {}) for topic in topics}
 
 
 async def read_epoch(store: Metastore) -> tuple[int, int]:
-    """The controller epoch and the version of its node, which is made where there is none.
+    """The controller epoch and its node's version; creates a missing node.
 
-    Raises :class:`StoreFailedError` where the node holds none.
+    Raises :class:`StoreFailedError` where the node holds no epoch.
     """
     try:
         node = await store.get(znodes.CONTROLLER_EPOCH)

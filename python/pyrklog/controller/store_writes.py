@@ -1,7 +1,7 @@
 """The controller's writes to the metadata store, in large fenced transactions.
 
-Each transaction begins with a check of /controller_epoch's version. Many partitions share one; when
-one of them is refused, that transaction is split and its partitions are written one by one.
+Each transaction begins with a check of /controller_epoch's version. Many partitions share one;
+where one is refused, the partitions of that transaction are written one by one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 
 OPERATIONS_PER_TRANSACTION_MAX = 500
 TRANSACTION_BYTES_TARGET = TRANSACTION_BYTES_MAX // 2
-"""A transaction of several partitions gets no more of them once it has so many bytes."""
+"""A transaction of this size gets no more partitions."""
 
 log = get_logger("controller")
 
@@ -50,7 +50,7 @@ class Term(NamedTuple):
     epoch: int
     epoch_version: int
     deposed: int | None = None
-    """The controller before, where it was deposed and may be dead."""
+    """The deposed controller before, which may be dead."""
 
     def check(self) -> Check:
         """Fails when a later controller was elected."""
@@ -82,7 +82,7 @@ async def run_fenced(
 async def write_states(
     store: Metastore, term: Term, writes: Sequence[StateWrite]
 ) -> dict[TopicPartition, int | None]:
-    """Writes partition states by compare-and-set; None where one was refused."""
+    """None where a write was refused."""
     written: dict[TopicPartition, int | None] = {}
     groups = [
         *await _creations(store, term, [w for w in writes if w.expected_version < 0]),
@@ -142,7 +142,7 @@ async def _creations(store: Metastore, term: Term, writes: Sequence[StateWrite])
     parents = await store.get_many(paths)
     missing = {topic for topic, node in zip(topics, parents, strict=True) if node is None}
     if missing:
-        # Of a topic of the same name whose nodes somebody removed by hand.
+        # Left by a topic of the same name whose nodes were removed by hand.
         leftovers = await _eligible_of(store, sorted(missing))
         await run_fenced(store, term, [[Delete(path)] for path in leftovers])
     items: _Group = []
@@ -191,7 +191,7 @@ def _collect(
 
 
 async def _write_alone(store: Metastore, term: Term, write: StateWrite) -> int | None:
-    """One partition, whatever of its parents is there already (a crash may have left some)."""
+    """Writes one partition; parents may exist (a crash may have left some)."""
     topic, partition = write.key
     operations: list[Operation] = []
     if write.expected_version >= 0:
@@ -221,15 +221,15 @@ async def _eligible_alone(store: Metastore, write: StateWrite) -> list[Operation
 
 
 async def delete_nodes(store: Metastore, term: Term, paths: Sequence[str]) -> None:
-    """Deletes nodes that may be gone already."""
+    """Nodes may be gone already."""
     await run_fenced(store, term, [[Delete(path)] for path in paths])
 
 
 async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> None:
     """Deletes topics' nodes: what lies below a topic first, then each topic as a whole.
 
-    Topic, options and mark go in one transaction. Kafka deletes them in this order one by one, so
-    that a topic of the same name may be created in between and lose its options.
+    Topic, options and mark go in one transaction. Kafka deletes them one by one in this order: a
+    topic of the same name may be created in between and lose its options.
     """
     below = await _eligible_of(store, topics)
     below += await descendants_of(store, [znodes.topic_path(topic) for topic in topics])
@@ -244,7 +244,7 @@ async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> 
     while left:
         found = await _nodes_of(store, left)
         outcomes = await run_fenced(store, term, [[Delete(p) for p in paths] for paths in found])
-        # Somebody else has deleted one of them meanwhile.
+        # Another client has deleted a node meanwhile.
         left = [
             topic
             for topic, outcome in zip(left, outcomes, strict=True)
@@ -253,7 +253,7 @@ async def delete_topics(store: Metastore, term: Term, topics: Sequence[str]) -> 
 
 
 async def _nodes_of(store: Metastore, topics: Sequence[str]) -> list[list[str]]:
-    """Of each topic those of its own nodes that are there; its mark last."""
+    """Each topic's own existing nodes; its mark last."""
     kinds = (znodes.topic_path, znodes.topic_config_path, znodes.delete_topic_path)
     paths = [[path(topic) for path in kinds] for topic in topics]
     nodes = iter(await store.get_many([path for group in paths for path in group]))
@@ -271,12 +271,10 @@ async def _eligible_of(store: Metastore, topics: Sequence[str]) -> list[str]:
 async def write_assignments(
     store: Metastore, term: Term, topic: str, assignments: Mapping[int, PartitionAssignment]
 ) -> ErrorCode:
-    """Writes other replicas of some partitions.
+    """Writes new replicas of partitions; keeps partitions that are added meanwhile.
 
-    UNKNOWN_TOPIC_OR_PARTITION where the topic is gone, or unreadable now;
-    INVALID_REPLICA_ASSIGNMENT where its node would be larger than the store takes.
-
-    Partitions that somebody adds to the topic at the same time stay.
+    UNKNOWN_TOPIC_OR_PARTITION where the topic is gone or unreadable; INVALID_REPLICA_ASSIGNMENT
+    where its node would be too large for the store.
     """
     path = znodes.topic_path(topic)
     while True:
@@ -316,9 +314,10 @@ def _with(
 async def unmark_reassignments(
     store: Metastore, term: Term, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> None:
-    """Takes partitions out of /admin/reassign_partitions where it wants these replicas.
+    """Removes partitions from /admin/reassign_partitions where it wants these replicas (None =
+    any).
 
-    None = whatever it wants. The node goes with its last partition. One that cannot be read stays.
+    The node goes with its last partition. An unreadable node stays.
     """
     while True:
         try:

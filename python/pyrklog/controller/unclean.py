@@ -1,11 +1,9 @@
-"""Brokers that started without all that they had: who leads then. Pure.
+"""Leaders after brokers started without all that they had. Pure.
 
-Of a broker whose machine lost power, or whose disk was replaced, nobody knows whether it has what
-was acknowledged. Where a replica lives that has everything, the broker leaves the ISR, and is
-eligible no more, before anything else is decided, and comes back as every follower does (the
-unclean shutdown of KIP-966). Where none does, nobody leaves: the unclean ones are marked, and once
-nobody better is to be expected the one whose log reaches furthest leads (``cluster.md``,
-section 6).
+After a power loss or a replaced disk a broker may lack acknowledged records. Where a live replica
+has everything, the broker leaves the ISR and the eligible replicas and comes back as a follower
+(KIP-966). Otherwise the unclean ones are marked, and once nobody better is to be expected the one
+with the longest log leads (``cluster.md``, section 6).
 """
 
 from __future__ import annotations
@@ -15,44 +13,31 @@ from collections.abc import Collection, Iterable, Mapping
 from pyrklog.base.pieces import Turn
 from pyrklog.cluster.requests import LogEnd, TopicPartition
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
-from pyrklog.controller.effects import (
-    ForgetUnclean,
-    Pause,
-    ReadMinimums,
-    StateChange,
-    Steps,
-    WaitForOthers,
-)
+from pyrklog.controller.effects import ForgetUnclean, Pause, ReadMinimums, Steps, WaitForOthers
 from pyrklog.controller.leader_election import after_unclean_starts, with_most
-from pyrklog.controller.partitions import PartitionChanges
+from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
 from pyrklog.metastore.znodes import Leadership
 
 WAIT_SECONDS = 10.0
-"""For others of a partition, behind the last unclean one that came."""
+"""For other replicas of a partition, after the last unclean one came."""
 
 
-class UncleanStarts:
-    """Procedures over brokers that came back unclean, and over what waits since then."""
-
+class UncleanStarts(Procedures):
     def __init__(
         self, state: ControllerState, batch: BrokerRequestBatch, partitions: PartitionChanges
     ) -> None:
-        self._state = state
-        self._batch = batch
-        self._partitions = partitions
+        super().__init__(state, batch, partitions)
         self._waiting: dict[TopicPartition, int] = {}
-        """Partitions that nobody leads, as all that live are marked; the number of the wait."""
+        """Partitions without a leader, as all live members are marked; the number of the wait."""
         self._numbers = 0
         self._is_over = 0
         """Waits up to this number are over."""
         self._ends: dict[TopicPartition, dict[int, LogEnd]] = {}
 
     def expel(self, came: Collection[int]) -> Steps:
-        """Those of ``came`` that started unclean leave what a whole replica can lead, and are
-        marked elsewhere.
-
-        Leaves requests in the batch, and partitions without a leader offline.
+        """Unclean brokers of ``came`` leave partitions that a whole replica can lead; elsewhere
+        they are marked. Leaves requests in the batch and leaderless partitions offline.
         """
         state = self._state
         unclean = sorted(broker for broker in came if state.brokers[broker].is_unclean)
@@ -65,8 +50,7 @@ class UncleanStarts:
             if turn.is_over():
                 yield Pause()
         if unclean:
-            fields = {"brokers": unclean, "partitions": len(concerned)}
-            yield StateChange("unclean_start", {**fields, "controller_epoch": state.epoch})
+            yield state.change("unclean_start", brokers=unclean, partitions=len(concerned))
         elif not concerned:
             return
         yield from self._partitions.write_changed(
@@ -101,7 +85,7 @@ class UncleanStarts:
         return after_unclean_starts(leadership, unclean, whole, state.epoch)
 
     def _wait(self, partitions: Iterable[Partition]) -> Steps:
-        """Their live replicas are asked how far they reach, by the state that was written."""
+        """Waits for their live replicas' log ends, which answer the state written."""
         keys = [partition.key for partition in partitions]
         if not keys:
             return
@@ -109,19 +93,15 @@ class UncleanStarts:
         for key in keys:
             self._waiting[key] = self._numbers
             self._ends.pop(key, None)
-        yield StateChange(
-            "unclean_wait", {"partitions": len(keys), "controller_epoch": self._state.epoch}
-        )
+        yield self._state.change("unclean_wait", partitions=len(keys))
         yield WaitForOthers(self._numbers, WAIT_SECONDS)
 
     def gone(self, brokers: Iterable[int]) -> None:
-        """What they have said is not to be had."""
         for broker in brokers:
             for ends in self._ends.values():
                 ends.pop(broker, None)
 
     def ends_told(self, broker: int, ends: Mapping[TopicPartition, LogEnd]) -> Steps:
-        """A broker's logs reach so far."""
         told = []
         for key, end in ends.items():
             partition = self._state.partition(key)
@@ -137,12 +117,11 @@ class UncleanStarts:
         yield from self._choose(told)
 
     def wait_over(self, number: int) -> Steps:
-        """A wait is over: who has not come is not waited for where enough have."""
+        """Missing replicas are given up where enough have come."""
         self._is_over = max(self._is_over, number)
         yield from self.look()
 
     def look(self) -> Steps:
-        """Something has changed that a choice may depend on."""
         yield from self._choose(list(self._waiting))
 
     def _choose(self, keys: Iterable[TopicPartition]) -> Steps:
@@ -164,12 +143,10 @@ class UncleanStarts:
         if not chosen:
             return
         yield from self._partitions.write_changed(chosen, self._best)
-        led = [p for p in chosen if p.leadership and p.leadership.leader >= 0]
+        led = [partition for partition in chosen if partition.leader >= 0]
         for partition in led:
             self._forget(partition.key)
-        yield StateChange(
-            "led_by_the_most", {"partitions": len(led), "controller_epoch": self._state.epoch}
-        )
+        yield self._state.change("led_by_the_most", partitions=len(led))
         yield from self._batch.flush()
 
     def _forget(self, key: TopicPartition) -> None:
@@ -177,7 +154,6 @@ class UncleanStarts:
         self._ends.pop(key, None)
 
     def _may_choose(self, partition: Partition, minimum: int) -> bool:
-        """Whether nobody better is waited for."""
         leadership = partition.leadership
         ends = self._told(partition)
         if leadership is None or not ends or partition.topic.name in self._state.to_delete:
@@ -196,8 +172,9 @@ class UncleanStarts:
         return with_most(leadership, self._told(partition), self._state.epoch)
 
     def _told(self, partition: Partition) -> Mapping[int, LogEnd]:
-        """Of those that may lead, and live: what they have told since the last change. What was
-        told before it is told again, and waited for."""
+        """Log ends of live members that may lead, reported since the last change. Earlier ones are
+        reported again.
+        """
         leadership = partition.leadership
         if leadership is None:
             return {}

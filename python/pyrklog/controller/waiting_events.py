@@ -1,7 +1,7 @@
 """Events that wait for the controller. Pure.
 
-One that waits already is not put in twice. What tells of brokers goes before everything else: who
-waits for a leader must not wait for thousands of topics to be looked at.
+A waiting event is not queued twice. Events of brokers go first: a partition without a leader must
+not wait until thousands of topics are read.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ Handler = Callable[[], Any]
 
 
 class WaitingEvents:
-    """See the module."""
-
     def __init__(self) -> None:
         self._keys: set[Hashable] = set()
         self._urgent: deque[tuple[Hashable, Handler]] = deque()
         self._others: deque[tuple[Hashable, Handler]] = deque()
 
     def put(self, key: Hashable, handler: Handler, *, is_urgent: bool = False) -> bool:
-        """Puts an event in; False where one of this key waits."""
+        """Queues an event; False where one of this key waits."""
         if key in self._keys:
             return False
         self._keys.add(key)
@@ -37,5 +35,4 @@ class WaitingEvents:
 
     @property
     def has_urgent(self) -> bool:
-        """Whether something of brokers waits."""
         return bool(self._urgent)

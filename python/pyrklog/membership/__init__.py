@@ -1,1 +1,1 @@
-"""This broker's place in its cluster: the session with the metadata store, and the registration."""
+"""The session with the metadata store, and the broker's registration."""

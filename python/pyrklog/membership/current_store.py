@@ -1,4 +1,4 @@
-"""The session of the moment, for those who outlive one."""
+"""The current session, for users that outlive one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ Result = TypeVar("Result")
 
 
 class CurrentStore(SingleWrites):
-    """A :class:`Metastore` that goes on when a session has ended and the next one begins.
+    """A :class:`Metastore` that continues across sessions.
 
-    Calls that come between two sessions wait for the next. A read without a watch that was under
-    way when its session ended is made again there; a write, and a read with a watch, fails with
-    :class:`SessionExpiredError`: whether the write has happened, and what the watch has missed,
-    only the caller can find out.
+    Calls between two sessions wait for the next one. A read without a watch is repeated there. A
+    write or a read with a watch fails with :class:`SessionExpiredError`: only the caller can find
+    out whether the write happened and what the watch missed.
     """
 
     def __init__(self, session: Metastore) -> None:
@@ -35,7 +34,6 @@ class CurrentStore(SingleWrites):
         self.session_id = session.session_id
 
     def take(self, session: Metastore) -> None:
-        """The next session."""
         self.session_id = session.session_id
         self._change(session)
 
@@ -51,7 +49,6 @@ class CurrentStore(SingleWrites):
         changed.set()
 
     async def session(self) -> Metastore:
-        """The session of the moment; waits for one."""
         while self._session is None:
             await self._changed.wait()
         return self._session
@@ -99,7 +96,3 @@ class CurrentStore(SingleWrites):
         if session is not None:
             with trio.CancelScope(shield=True):
                 await session.close()
-
-
-def _is_a_metastore(store: CurrentStore) -> Metastore:
-    return store  # the type checker holds the class to the interface

@@ -1,4 +1,4 @@
-"""The broker's side of the watchdog: starts it, and tells it of each session."""
+"""Starts the watchdog and tells it each session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = get_logger("membership")
 
 
 class SessionGuard:
-    """Has the broker's session ended when the broker dies (``cluster.md``, section 7)."""
+    """Ends the broker's session when the broker dies (``cluster.md``, section 7)."""
 
     def __init__(self, address: ZooKeeperAddress) -> None:
         self._address = address
@@ -49,8 +49,8 @@ class SessionGuard:
             await trio.sleep(RESTART_SECONDS)
 
     async def _start(self) -> trio.Process:
-        # Neither the signals of the broker's terminal nor its directory concern it, and whoever
-        # reads the broker's output must not wait for it.
+        # It must not get the broker's terminal signals, keep its directory in use, or hold its
+        # output open.
         return await trio.lowlevel.open_process(
             [sys.executable, "-I", "-S", str(_PROGRAM)],
             stdin=subprocess.PIPE,
@@ -61,7 +61,6 @@ class SessionGuard:
         )
 
     async def watch(self, credentials: Credentials) -> None:
-        """The session of the moment."""
         address = self._address
         session = WatchedSession(
             servers=parse_connect(address.connect)[0],
@@ -80,12 +79,12 @@ class SessionGuard:
     async def _send(self, line: bytes) -> None:
         async with self._turn:
             if self._process is None or self._process.stdin is None:
-                return  # it is told when it starts
+                return  # told at its start
             try:
                 await self._process.stdin.send_all(line)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # it has ended; the next one is told
 
     async def dismiss(self) -> None:
-        """The broker ends in good order, its session has been closed."""
+        """Ends the watchdog after a clean end of the broker."""
         await self._send(b"end\n")

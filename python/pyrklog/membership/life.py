@@ -1,4 +1,4 @@
-"""What the store keeps of a broker's last life, and whether its logs have all of it (KIP-966)."""
+"""What the store keeps of a broker's last life, and whether its logs are complete (KIP-966)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ if TYPE_CHECKING:
 
 
 class LastLife(NamedTuple):
-    """The last one that was registered."""
-
     epoch: int
     log_dirs: frozenset[str] | None
-    """The log directories that it used; None where its version did not write them down."""
+    """Its log directories; None where its version did not store them."""
 
 
 def encode_log_dirs(log_dirs: Sequence[str]) -> bytes:
-    """Content of the node of a broker's life."""
+    """The content of /pyrklog/brokers/N."""
     return json.dumps({"version": 1, "log_dirs": list(log_dirs)}, separators=(",", ":")).encode()
 
 
 def decode_log_dirs(data: bytes) -> frozenset[str] | None:
-    """None where it does not tell."""
+    """None where it is missing or unreadable."""
     try:
         found = json.loads(data)["log_dirs"]
         return frozenset(map(str, found)) if isinstance(found, list) else None
@@ -38,12 +36,12 @@ def has_all(
     pasts: Sequence[DirectoryPast],
     used: Collection[str],
 ) -> bool:
-    """Whether the log directories have what they had in the broker's last life: closed in order at
-    its end, or with the block cache of before. ``pasts`` has one for each of them; ``used`` are
-    those that hold partitions.
+    """Whether the log directories have what they had in the last life: each was closed cleanly at
+    its end or reattached with its block cache. ``pasts`` has one per directory; ``used`` hold
+    partitions.
 
-    One that is merely added lacks nothing: the last life did not use it, and it is empty. Where one
-    of the last life's is named no more, an empty one may stand in for it, and counts.
+    An added directory that is empty lacks nothing. Where a directory of the last life is no longer
+    named, an empty one may replace it and counts.
     """
     are_whole = [past.is_reattached or past.closed_at_epoch == last.epoch for past in pasts]
     if last.log_dirs is None or not last.log_dirs.issubset(log_dirs):

@@ -1,8 +1,7 @@
-"""Belonging to the cluster: sessions that end and begin again, and this broker's registration.
+"""Membership: sessions that end and begin again, and this broker's registration.
 
-A broker belongs while its session lives. What hangs on a session (watches, the controller's term,
-the registration) is started anew with the next one; what serves clients goes on meanwhile
-(``cluster.md``, section 2).
+What depends on a session (watches, the controller's term, the registration) restarts with the next
+one; clients are served meanwhile (``cluster.md``, section 2).
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ CONNECT_RETRY_SECONDS = 1.0
 log = get_logger("membership")
 
 Connect = Callable[[], Awaitable[Metastore]]
-"""Begins a session; raises :class:`TemporaryError` when the store cannot be reached, other
-``StartError`` or ``MetastoreError`` where it is of no use."""
+"""Begins a session. Raises :class:`TemporaryError` when the store cannot be reached, other
+``StartError`` or ``MetastoreError`` where it cannot be used.
+"""
 Registered = Callable[[int], None]
 """Called with the broker epoch."""
 Part = Callable[..., Awaitable[None]]
@@ -43,8 +43,6 @@ Part = Callable[..., Awaitable[None]]
 
 
 class Member:
-    """See the module."""
-
     def __init__(
         self,
         node_id: int,
@@ -57,13 +55,13 @@ class Member:
         is_whole: Callable[[LastLife], bool] | None = None,
         log_dirs: Sequence[str] = (),
     ) -> None:
-        """``store`` has its first session, ``connect`` makes the later ones.
+        """``store`` has the first session; ``connect`` makes later ones.
 
-        ``is_whole`` is told of the broker's last life and says whether its logs have all that they
-        had then; None where nobody asks. ``log_dirs`` is what the next life is told of this one.
+        ``is_whole`` gets the broker's last life and says whether its logs are complete; None = not
+        asked. ``log_dirs`` is stored for the next life.
 
-        ``registration_wait_seconds`` bounds the wait for an earlier registration of the same broker
-        to go: the session of a process that was killed outlives it.
+        ``registration_wait_seconds`` bounds the wait for an earlier registration of this broker: a
+        killed process's session outlives it.
         """
         self.node_id = node_id
         self.store = store
@@ -75,10 +73,10 @@ class Member:
         self._log_dirs = log_dirs
         self._cluster_id = cluster_id
         self._belonging = trio.Lock()
-        """Held while something of a session runs."""
+        """Held while tasks of a session run."""
 
     async def keep_session(self) -> None:
-        """Begins a new session whenever one has ended, until cancelled."""
+        """Begins a new session after each end, until cancelled."""
         while True:
             await self.store.wait_expired()
             log.warning("session_ended", broker=self.node_id)
@@ -86,16 +84,16 @@ class Member:
             assert ended is not None
             with trio.CancelScope(shield=True):
                 await _close(ended)
-            # Nothing of the old session may act in the new one.
+            # No task of the old session may act in the new one.
             async with self._belonging:
                 session = await self._connect_again()
             self.store.take(session)
 
     async def _connect_again(self) -> Metastore:
-        """A session that is of use, whatever is in the way of it at first.
+        """Retries until it has a usable session.
 
-        This broker has served: certificates that are being replaced, or a store that fails, are no
-        reason to end it, as they are at a start.
+        A broker that has served does not end because of certificates being replaced or a failing
+        store, unlike at its start.
         """
         told = ""
         while True:
@@ -107,7 +105,7 @@ class Member:
                 if session is not None:
                     with trio.CancelScope(shield=True):
                         await _close(session)
-                # Said once, not at each try.
+                # Logged once, not at each try.
                 if str(error) != told:
                     told = str(error)
                     event = "store_unreachable" if session is None else "session_failed"
@@ -136,10 +134,10 @@ class Member:
         parts: tuple[Part, ...],
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Registers the broker and runs ``parts``, in each session anew, until cancelled.
+        """Registers the broker and runs ``parts``, anew in each session, until cancelled.
 
-        Started when all parts have started for the first time. Raises :class:`TemporaryError` when
-        another broker is registered under the same number.
+        Started when all parts have started once. Raises :class:`TemporaryError` when another broker
+        is registered under the same number.
         """
         has_begun = False
         while True:
@@ -157,7 +155,7 @@ class Member:
                 except StoreFailedError as error:
                     if not has_begun:
                         raise
-                    # It has served, and goes on with what needs no store.
+                    # It goes on with what needs no store.
                     log.error("not_registered", reason=error.reason)
                     await trio.sleep(CONNECT_RETRY_SECONDS)
                     nursery.cancel_scope.cancel()
@@ -167,7 +165,7 @@ class Member:
                     task_status.started()
 
     async def _register(self) -> int:
-        """Puts the broker into /brokers/ids; returns its epoch."""
+        """Creates /brokers/ids/N; returns the broker epoch."""
         path = znodes.broker_path(self.node_id)
         deadline = trio.current_time() + self._registration_wait_seconds
         while True:
@@ -182,24 +180,24 @@ class Member:
             with trio.move_on_at(deadline):
                 await self._wait_gone(path)
         log.info("registered", broker=self.node_id, broker_epoch=stat.czxid)
-        # From now on its logs have what this process appends.
+        # From now on its logs are complete.
         self._is_whole = None if self._is_whole is None else _always
         return stat.czxid
 
     async def _try_to_register(self, path: str) -> Stat | None:
-        """The registration's; None while another session holds the number."""
+        """None while another session holds the number."""
         data = znodes.encode_broker(self._registration())
         while True:
             operations: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, data, 0)]
             try:
                 results = await self.store.multi([*operations, *await self._life()])
             except (BadVersionError, NoNodeError):
-                continue  # the controller has just seen to an earlier unclean start
+                continue  # the controller has just handled an unclean start
             except NodeExistsError as error:
                 if error.path != path:
                     continue
                 found = await self.store.exists(path)
-                # Our own, where the answer of the first try was lost with a connection.
+                # Our own where the first try's answer was lost.
                 is_ours = found is not None and found.ephemeral_owner == self.store.session_id
                 return found if is_ours else None
             stat = results[1]
@@ -207,14 +205,14 @@ class Member:
             return stat
 
     async def _life(self) -> list[Operation]:
-        """What goes with a registration: that it was there, and whether it is to be trusted."""
+        """The operations that go with a registration: the life, and an unclean start."""
         if self._is_whole is None:
             return []
         path, unclean_path = znodes.life_path(self.node_id), znodes.unclean_path(self.node_id)
         life, unclean = await self.store.get_many([path, unclean_path])
         data = encode_log_dirs(self._log_dirs)
         if life is None:
-            return [Create(path, data)]  # never registered, and so in no ISR
+            return [Create(path, data)]  # never registered: in no ISR
         operations: list[Operation] = [Set(path, data, life.stat.version)]
         if not self._is_whole(LastLife(life.stat.mzxid, decode_log_dirs(life.data))):
             log.warning(
@@ -262,7 +260,7 @@ async def _close(session: Metastore) -> None:
 
 
 class _FirstStart:
-    """Tells a nursery of the first start of what may start again."""
+    """Reports only the first start of a part to its nursery."""
 
     def __init__(self, task_status: trio.TaskStatus[None]) -> None:
         self.has_come = False
@@ -277,10 +275,10 @@ class _FirstStart:
 async def _keep_up(
     part: Part, has_begun: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Runs a part; one that sees the end of the session first waits until it is ended itself.
+    """Runs a part; after the session's end it waits for its own cancellation.
 
-    One that fails runs again a little later: a broker that has served goes on serving. At its first
-    start it ends the broker instead.
+    A part that fails is restarted, since a broker that has served goes on. At the first start a
+    failure ends the broker.
     """
     first = _FirstStart(task_status)
     while True:
@@ -297,7 +295,6 @@ async def _keep_up(
 
 
 def is_expiry(error: Exception) -> bool:
-    """Whether it says that the session is over, and nothing else."""
     if isinstance(error, ExceptionGroup):
         return all(map(is_expiry, error.exceptions))
     return isinstance(error, SessionExpiredError)

@@ -1,4 +1,4 @@
-"""Connections to the broker's metadata store: embedded beside its data, or ZooKeeper."""
+"""Connects to the broker's metadata store: embedded, or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def store_connection(config: BrokerConfig) -> AsyncIterator[Connect]:
-    """What begins sessions with the broker's metadata store, as long as the context is open.
+    """Yields what begins sessions with the broker's metadata store.
 
-    Raises :class:`StartError` where there is no such store, and
-    :class:`~pyrklog.errors.ConfigError` where the directory belongs to a broker of the other kind.
+    Raises :class:`StartError` where it cannot be opened, and :class:`~pyrklog.errors.ConfigError`
+    where the directory belongs to a broker of the other kind.
     """
     check_standing(config.log_dirs, config.meta_dir, config.zookeeper)
     if config.zookeeper is not None:
@@ -49,7 +49,7 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
     from pyrklog.metastore import zookeeper
 
     try:
-        # The state-change log is kept here in a cluster, too.
+        # The state-change log also lies here in a cluster.
         config.meta_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StartError(f"{config.meta_dir} cannot be made: {error.strerror}.") from None
@@ -84,10 +84,10 @@ async def _zookeeper(config: BrokerConfig, connect: str) -> AsyncIterator[Connec
 
 @contextmanager
 def _advice_for_one_alone(config: BrokerConfig) -> Iterator[None]:
-    """Kafka's own ``server.properties`` name a ZooKeeper, where a broker that is alone needs none.
+    """Adds advice: Kafka's ``server.properties`` names a ZooKeeper that a single broker does not
+    need.
 
-    Only to be advised, not to be done: a broker that is alone by mistake would take records that no
-    other one has.
+    Only advice: a broker that is alone by mistake would take records that no other broker has.
     """
     try:
         yield
@@ -124,6 +124,6 @@ def _address(config: BrokerConfig, connect: str) -> ZooKeeperAddress:
 
 
 def _file(config: BrokerConfig, option: str) -> str | None:
-    """Absolute: the watchdog has another working directory than the broker."""
+    """Absolute, since the watchdog has another working directory."""
     given = config.string(option)
     return None if given is None else str(Path(given).expanduser().absolute())

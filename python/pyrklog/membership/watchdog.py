@@ -1,18 +1,16 @@
-"""A small process beside a broker: when the broker is gone, it ends the broker's ZooKeeper session.
+"""A small process beside a broker; it ends the broker's ZooKeeper session when the broker is gone.
 
-Without it a dead broker is alive to the others until its session expires. Its death is proven: the
-broker holds the other end of the pipe that this process reads, and the kernel closes it when the
-last thread of the broker has ended. A broker that stands still, or that hangs, keeps it.
+Without it a dead broker seems alive until its session expires. The proof of death is a pipe: the
+broker holds the other end, and the kernel closes it when the broker's last thread has ended. A
+stopped or hanging broker keeps it open.
 
-Started by :mod:`.guard` as a script, without pyrklog and without kazoo: it needs as little memory
-as an interpreter can, and has nothing to load when it counts. It reads lines from its standard
-input:
+Started by :mod:`.guard` as a script without pyrklog and kazoo: it needs little memory and loads
+nothing late. It reads lines from standard input:
 
-- a JSON object: the session of the moment (``WatchedSession``);
-- ``end``: the broker ends in good order, and ends its session itself.
+- a JSON object: the current session (``WatchedSession``);
+- ``end``: the broker ends cleanly and closes its session itself.
 
-Ending the session of another process is ZooKeeper's own way: whoever has a session's id and
-password may go on with it, and then close it.
+ZooKeeper lets a client with a session's id and password take it over, and then close it.
 """
 
 from __future__ import annotations
@@ -35,21 +33,19 @@ EXIT_NOT_ENDED = 1
 
 
 class WatchedSession(NamedTuple):
-    """A session, and where to end it."""
-
     servers: list[tuple[str, int]]
     """Host and port of each ZooKeeper."""
     session_id: int
     password: str
     """Hexadecimal."""
     timeout_ms: int
-    """After this long without its broker it has expired anyway."""
+    """Without its broker it expires after this."""
     tls: dict[str, Any] | None
     """``ca``, ``certificate``, ``key``, ``key_password`` (PEM files) and ``verifies_host``."""
 
 
 def end_session(session: WatchedSession) -> bool:
-    """Ends a session; False when no ZooKeeper answers for as long as it could live."""
+    """False when no ZooKeeper answers while the session can live."""
     deadline = time.monotonic() + session.timeout_ms / 1000
     while True:
         for host, port in session.servers:
@@ -116,7 +112,6 @@ def _receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def main() -> int:
-    """Waits for the broker's end; the exit code."""
     session: WatchedSession | None = None
     for line in sys.stdin:
         if line.rstrip("\n") == "end":

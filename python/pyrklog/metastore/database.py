@@ -1,9 +1,9 @@
 """The embedded store's file: SQLite in WAL mode. Blocking; called off the Trio thread.
 
-``store.db`` has one row a persistent node, with a CRC over its content, and one row that counts
-openings. ``application_id`` and ``user_version`` say whose file it is and in which format. A
-commit returns after an fsync of the write-ahead log. Ephemeral nodes are never written: they end
-with the process, and the count of openings keeps transaction numbers from repeating.
+``store.db`` has one row per persistent node, with a CRC over its content, and one row that counts
+openings. ``application_id`` and ``user_version`` identify the file and its format. A commit returns
+after an fsync of the write-ahead log. Ephemeral nodes are never written: they end with the process,
+and the count of openings keeps transaction numbers unique.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ _MAY_NOT = (
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_IOERR,
 )
-"""What SQLite may say of a file that this user may not change; the last one as it locks it."""
+"""SQLite's codes for a file that this user may not change; the last one comes when locking."""
 _MAKE_WRITABLE = (
     "make it writable for this user, or choose another place with --data or pyrklog.meta.dir"
 )
 
 
 class DiskFullError(Exception):
-    """The commit was rolled back for want of space; the file is as before."""
+    """No space: the commit was rolled back and the file is as before."""
 
 
 class Database:
-    """The open file. One thread at a time."""
+    """For one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens or creates; raises :class:`StartError` or its kin with one sentence."""
+        """Opens or creates. Raises :class:`StartError` or a subclass."""
         self._directory = directory
         self._path = directory / DATABASE_NAME
         try:
@@ -92,7 +92,7 @@ class Database:
             self._path, timeout=0, isolation_level=None, check_same_thread=False
         )
         try:
-            # Exclusive before WAL: then no shared-memory file is needed.
+            # Exclusive before WAL: no shared-memory file is needed then.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._check_identity(connection)
             connection.execute("PRAGMA journal_mode = WAL")
@@ -109,13 +109,12 @@ class Database:
             f"BEGIN; PRAGMA application_id = {APPLICATION_ID};"
             f" PRAGMA user_version = {FORMAT_VERSION}; {_SCHEMA} COMMIT;"
         )
-        # The directory entries of a new file must survive a loss of power too.
+        # The new file's directory entries must survive a power loss.
         for path in (self._directory, self._directory.parent):
             sync_folder(path)
 
     def _check_identity(self, connection: sqlite3.Connection) -> None:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
+        if not _has_schema(connection):
             return
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -132,7 +131,7 @@ class Database:
             )
 
     def _unusable(self, error: sqlite3.Error) -> StartError:
-        # Extended codes say more in their higher bits.
+        # The low byte of an extended code is the main code.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             return _no_space(self._path)
@@ -162,7 +161,7 @@ class Database:
         return count
 
     def load(self) -> Tree:
-        """The whole tree; every row's CRC and every parent is checked."""
+        """The whole tree; checks every row's CRC and every parent."""
         tree = Tree()
         try:
             rows = self._connection.execute(_SELECT).fetchall()
@@ -184,7 +183,7 @@ class Database:
         return tree
 
     def commit(self, changes: Mapping[str, Entry | None]) -> None:
-        """Writes the persistent part of the changes in one durable transaction.
+        """Writes the changes in one durable transaction.
 
         Raises :class:`DiskFullError` (nothing happened) or ``sqlite3.Error`` (unknown state).
         """
@@ -203,7 +202,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Folds the write-ahead log into the file and lets go of the lock."""
+        """Checkpoints the write-ahead log and releases the lock."""
         try:
             self._connection.close()
         finally:
@@ -237,7 +236,7 @@ def _has_schema(connection: sqlite3.Connection) -> bool:
 
 
 def _lock(directory: Path) -> int:
-    """Holds ``lock`` while the process lives; the file says who holds it."""
+    """Holds ``lock`` while the process lives; the file names the holder."""
     path = directory / LOCK_NAME
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -286,7 +285,7 @@ def _holder(content: bytes) -> str:
 def persistent(changes: Mapping[str, Entry | None], tree: Tree) -> dict[str, Entry | None]:
     """The changes that must reach the disk: all but those of ephemeral nodes.
 
-    A parent whose sequence number alone changed goes along only with a persistent child.
+    A parent with only a new sequence number goes along with a persistent child.
     """
     chosen: dict[str, Entry | None] = {}
     for path, entry in changes.items():

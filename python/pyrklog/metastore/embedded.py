@@ -1,8 +1,8 @@
 """The embedded store: ZooKeeper's semantics in one process, over SQLite.
 
-All nodes are in memory, so that reads are function calls; writes go to disk on a thread of their
-own and become visible when they are durable. Transactions that wait at the same time share one
-commit (one fsync). Sessions are objects of this process; whatever ends the process ends them.
+All nodes are in memory: reads are function calls. Writes go to disk on their own thread and become
+visible when durable. Waiting transactions share one commit (one fsync). Sessions end with the
+process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import trio
 from pyrklog.metastore.database import Database, DiskFullError, persistent
 from pyrklog.metastore.interface import (
     Delete,
-    Metastore,
     MetastoreError,
     Node,
     NoNodeError,
@@ -37,12 +36,10 @@ OPENING_SHIFT = 32
 
 
 SYSTEM_SESSION = 0
-"""Submits what is done on behalf of sessions that have ended."""
+"""Submits for sessions that have ended."""
 
 
 class _Batch:
-    """Transactions of one call, waiting for a commit."""
-
     def __init__(self, session: int, transactions: Sequence[Sequence[Operation]]) -> None:
         self.session = session
         self.transactions = transactions
@@ -50,7 +47,7 @@ class _Batch:
 
 
 class EmbeddedStore:
-    """The store of one process. Made by :func:`open_store`."""
+    """Made by :func:`open_store`."""
 
     def __init__(self, database: Database, tree: Tree) -> None:
         self._database = database
@@ -65,37 +62,35 @@ class EmbeddedStore:
         self._failed: str | None = None
 
     def session(self) -> EmbeddedSession:
-        """A new session."""
         self._sessions += 1
         session_id = (self._database.opening << OPENING_SHIFT) + self._sessions
         self._live.add(session_id)
         return EmbeddedSession(self, session_id)
 
     async def end_session(self, session_id: int) -> None:
-        """Forgets the session: its watches, then its ephemeral nodes."""
+        """Drops the session's watches, then its ephemeral nodes."""
         self._live.discard(session_id)
         self.watches.drop_session(session_id)
-        await self.submit(SYSTEM_SESSION, [])  # lets a commit under way finish first
+        await self.submit(SYSTEM_SESSION, [])  # lets a running commit finish first
         owned = self.tree.owned_by(session_id)
         if owned:
             await self.submit(SYSTEM_SESSION, [[Delete(path)] for path in owned])
 
     async def close(self) -> None:
-        """Closes the file; every session must have been closed before."""
+        """All sessions must be closed before."""
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._database.close, limiter=self._thread)
 
     async def submit(
         self, session: int, transactions: Sequence[Sequence[Operation]]
     ) -> list[Outcome]:
-        """Runs transactions together with whatever else waits; see ``Metastore.multis``."""
+        """Runs transactions together with others that wait; see ``Metastore.multis``."""
         batch = _Batch(session, transactions)
         self._pending.append(batch)
         try:
             async with self._turn:
                 if batch.outcomes is None:
-                    # Once begun it is finished, whatever becomes of this task: memory and disk
-                    # must agree.
+                    # Not cancelled once begun: memory and disk must agree.
                     with trio.CancelScope(shield=True):
                         await self._commit()
         except BaseException:
@@ -147,14 +142,14 @@ class EmbeddedStore:
         except DiskFullError as error:
             return StoreFailedError(f"the metadata store has {error}")
         except sqlite3.Error as error:
-            # What is on disk is not known now; a restart reads it again.
+            # The content on disk is unknown now; a restart reads it again.
             self._failed = f"the metadata store failed and needs a restart: {error}"
             return StoreFailedError(self._failed)
         return None
 
 
 class EmbeddedSession(SingleWrites):
-    """A session of the embedded store; see :class:`Metastore` for what the methods promise."""
+    """See :class:`Metastore`."""
 
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self.session_id = session_id
@@ -238,7 +233,7 @@ class EmbeddedSession(SingleWrites):
 
 
 async def open_store(directory: Path) -> EmbeddedStore:
-    """Opens or creates the store; raises ``StartError`` or its kin with one sentence."""
+    """Opens or creates the store. Raises ``StartError`` or a subclass."""
 
     def load() -> tuple[Database, Tree]:
         database = Database(directory)
@@ -250,7 +245,3 @@ async def open_store(directory: Path) -> EmbeddedStore:
 
     database, tree = await trio.to_thread.run_sync(load)
     return EmbeddedStore(database, tree)
-
-
-def _is_a_metastore(session: EmbeddedSession) -> Metastore:
-    return session  # the type checker holds the class to the interface

@@ -1,15 +1,15 @@
-"""The metadata store as the broker uses it: a session with ZooKeeper's semantics.
+"""The metadata store's interface: a session with ZooKeeper's semantics.
 
 - A *node* has a path (``/a/b``, no trailing slash), bytes, a *version* that starts at 0 and rises
   with each ``set``, and a *czxid*: the number of the transaction that created it, which rises over
   the life of the store and never repeats.
-- An *ephemeral* node vanishes with its session and has no children.
-- A *sequence* node gets a ten-digit number, rising under its parent, after its path.
+- An *ephemeral* node ends with its session and has no children.
+- A *sequence* node gets a ten-digit number after its path, rising under its parent.
 - A *watch* is called once: at the next change of a node's data or existence (``get``, ``exists``)
   or of its set of children (``children``), before a read shows that change to this session.
-- A transaction (``multi``) happens as a whole or not at all; a read never shows half of one.
-- When a write returns it is durable: it survives kill -9 and the loss of power.
-- ZooKeeper takes transactions up to a size (``sizes``); a larger one is refused without being sent.
+- A transaction (``multi``) is atomic; a read never shows half of one.
+- A write that has returned is durable: it survives kill -9 and power loss.
+- A transaction larger than ZooKeeper takes (``sizes``) is refused without being sent.
 
 Every method may raise :class:`SessionExpiredError` and :class:`StoreFailedError`.
 """
@@ -32,15 +32,15 @@ class MetastoreError(Exception):
 
 
 class NoNodeError(MetastoreError):
-    """The node (or the parent of one to be created) is not there."""
+    """The node, or the new node's parent, does not exist."""
 
 
 class NodeExistsError(MetastoreError):
-    """The node to be created is there already."""
+    """The node to be created exists."""
 
 
 class BadVersionError(MetastoreError):
-    """The node has another version than the one expected."""
+    """The node has another version."""
 
 
 class NotEmptyError(MetastoreError):
@@ -48,7 +48,7 @@ class NotEmptyError(MetastoreError):
 
 
 class NoChildrenForEphemeralsError(MetastoreError):
-    """The parent of the node to be created is ephemeral."""
+    """The new node's parent is ephemeral."""
 
 
 class BadPathError(MetastoreError):
@@ -56,7 +56,7 @@ class BadPathError(MetastoreError):
 
 
 class TooLargeError(MetastoreError):
-    """The transaction has more bytes than the store takes; nothing was sent."""
+    """The transaction is too large for the store; nothing was sent."""
 
     def __init__(self, path: str, size_bytes: int, max_bytes: int) -> None:
         super().__init__(path)
@@ -78,34 +78,30 @@ class StoreFailedError(MetastoreError):
 
 
 class Stat(NamedTuple):
-    """What is known of a node besides its data."""
-
     version: int
     czxid: int
     mzxid: int
     """The transaction that set it last."""
     ephemeral_owner: int
-    """The session it belongs to; 0 = persistent."""
+    """The owning session; 0 = persistent."""
     ctime_ms: int
     mtime_ms: int
 
 
 class Node(NamedTuple):
-    """A node's data and stat."""
-
     data: bytes
     stat: Stat
 
 
 class Check(NamedTuple):
-    """The node must be there, at ``version`` (:data:`ANY_VERSION` = at any)."""
+    """The node must exist, at ``version`` (:data:`ANY_VERSION` = any)."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Create(NamedTuple):
-    """A new node; its result is the path, with the number of a sequence node."""
+    """The result is the path, with the number of a sequence node."""
 
     path: str
     data: bytes = b""
@@ -114,7 +110,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """New data; its result is the :class:`Stat` after it."""
+    """The result is the new :class:`Stat`."""
 
     path: str
     data: bytes
@@ -122,7 +118,7 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Removes a node without children."""
+    """The node must have no children."""
 
     path: str
     version: int = ANY_VERSION
@@ -156,27 +152,27 @@ class Metastore(Protocol):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether calls are sent at once; False while they wait for a connection or a session."""
+        """False while calls wait for a connection or a session."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """The node; raises :class:`NoNodeError` (and then leaves no watch)."""
+        """Raises :class:`NoNodeError` (and then leaves no watch)."""
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """Several nodes, None for those that are not there (which get no watch)."""
+        """None for missing nodes (which get no watch)."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """The node's stat; the watch also waits for a node that is not there."""
+        """The watch also waits for a missing node."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children, sorted; raises :class:`NoNodeError`."""
+        """Sorted names; raises :class:`NoNodeError`."""
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Names of the children of several nodes, None for nodes that are not there."""
+        """Names of several nodes' children, None for missing nodes."""
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """Creates one node; returns its path."""
+        """Returns the new node's path."""
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Sets a node's data."""
@@ -185,22 +181,22 @@ class Metastore(Protocol):
         """Deletes one node."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """One transaction; raises the error of its first operation that is refused."""
+        """One transaction; raises the error of its first refused operation."""
 
     async def multis(
         self, transactions: Sequence[Sequence[Operation]]
     ) -> list[list[OperationResult] | MetastoreError]:
-        """Several independent transactions in order, sent together: results or errors."""
+        """Independent transactions in order, sent together: results or errors."""
 
     async def wait_expired(self) -> None:
         """Returns when the session has ended without ``close``."""
 
     async def close(self) -> None:
-        """Ends the session; its ephemeral nodes go."""
+        """Ends the session and its ephemeral nodes."""
 
 
 async def ensure_path(store: Metastore, path: str) -> None:
-    """Creates the persistent node and its parents where they are missing."""
+    """Creates the persistent node and its missing parents."""
     parts = path.strip("/").split("/")
     for depth in range(1, len(parts) + 1):
         part = "/" + "/".join(parts[:depth])
@@ -209,11 +205,6 @@ async def ensure_path(store: Metastore, path: str) -> None:
                 await store.create(part)
             except NodeExistsError:
                 pass  # another session was faster
-
-
-async def descendants(store: Metastore, path: str) -> list[str]:
-    """All nodes below ``path``, children before their parents; the order to delete them in."""
-    return await descendants_of(store, [path])
 
 
 async def descendants_of(store: Metastore, paths: Sequence[str]) -> list[str]:

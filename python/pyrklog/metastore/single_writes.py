@@ -1,4 +1,4 @@
-"""Writes of one node, and single transactions: what every session makes of ``multis``."""
+"""Single writes and transactions over ``multis``, for every session."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ Outcome = list[OperationResult] | MetastoreError
 
 
 class SingleWrites(ABC):
-    """See ``interface.Metastore`` for what the methods promise."""
+    """See ``interface.Metastore``."""
 
     @abstractmethod
     async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
         """Several independent transactions."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """One transaction."""
         (outcome,) = await self.multis([operations])
         if isinstance(outcome, MetastoreError):
             raise outcome
@@ -37,17 +36,14 @@ class SingleWrites(ABC):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
-        """A transaction of one Create."""
         (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
         assert isinstance(result, str)
         return result
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """A transaction of one Set."""
         (result,) = await self.multi([Set(path, data, version)])
         assert isinstance(result, Stat)
         return result
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """A transaction of one Delete."""
         await self.multi([Delete(path, version)])

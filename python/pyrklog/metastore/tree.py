@@ -1,8 +1,8 @@
-"""The tree of nodes in memory, and drafts of changes to it. No I/O, no clock.
+"""The tree of nodes in memory, and drafts of changes. No I/O, no clock.
 
-A transaction is tried on a :class:`Draft` over the tree (or over the draft of the transactions
-before it). When it is refused the draft is dropped; when it is durable the draft is applied. Nobody
-reads a draft, so that a read never shows what a crash could still take back.
+A transaction is tried on a :class:`Draft` over the tree, or over the draft of the transactions
+before it. A refused draft is dropped; a durable one is applied. Reads never see a draft, so they
+never show what a crash could undo.
 """
 
 from __future__ import annotations
@@ -38,19 +38,17 @@ ROOT = "/"
 
 
 class Entry(NamedTuple):
-    """A node and the number that its next sequence child gets."""
+    """A node and the number of its next sequence child."""
 
     node: Node
     next_sequence: int = 0
 
 
 def parent_of(path: str) -> str:
-    """The parent's path."""
     return path[: path.rfind("/")] or ROOT
 
 
 def name_of(path: str) -> str:
-    """The last part of the path."""
     return path[path.rfind("/") + 1 :]
 
 
@@ -71,29 +69,26 @@ class Tree:
         self._children: dict[str, set[str]] = {}
 
     def load(self, path: str, entry: Entry) -> None:
-        """Puts in a node read from disk; its parent may come later."""
+        """Adds a node from disk; its parent may come later."""
         self.entries[path] = entry
         if path != ROOT:
             self._children.setdefault(parent_of(path), set()).add(name_of(path))
 
     def get(self, path: str) -> Entry | None:
-        """The entry at ``path``."""
         return self.entries.get(path)
 
     def children(self, path: str) -> list[str]:
-        """Sorted names of the children."""
+        """Sorted names."""
         return sorted(self._children.get(path, ()))
 
     def child_count(self, path: str) -> int:
-        """How many children there are."""
         return len(self._children.get(path, ()))
 
     def orphans(self) -> Iterator[str]:
-        """Parents that are missing; a sound tree has none."""
+        """Missing parents; a sound tree has none."""
         return (path for path in self._children if path not in self.entries)
 
     def apply(self, draft: Draft) -> None:
-        """Takes in a draft made over this tree."""
         for path, entry in draft.changes.items():
             names = self._children.setdefault(parent_of(path), set()) if path != ROOT else None
             if entry is None:
@@ -108,7 +103,6 @@ class Tree:
                     names.add(name_of(path))
 
     def owned_by(self, session: int) -> list[str]:
-        """The ephemeral nodes of a session."""
         return [
             path
             for path, entry in self.entries.items()
@@ -117,7 +111,7 @@ class Tree:
 
 
 class Draft:
-    """Changes that are not yet in the tree, and the events that they will cause."""
+    """Changes that are not in the tree yet, and their events."""
 
     def __init__(self, below: Tree | Draft) -> None:
         self._below = below
@@ -126,15 +120,12 @@ class Draft:
         self._child_delta: dict[str, int] = {}
 
     def get(self, path: str) -> Entry | None:
-        """The entry as it will be."""
         return self.changes[path] if path in self.changes else self._below.get(path)
 
     def child_count(self, path: str) -> int:
-        """The number of children as it will be."""
         return self._below.child_count(path) + self._child_delta.get(path, 0)
 
     def absorb(self, above: Draft) -> None:
-        """Takes in a draft made over this one."""
         self.changes.update(above.changes)
         self.events += above.events
         for path, delta in above._child_delta.items():
@@ -182,7 +173,7 @@ class Draft:
         owner = context.session if operation.ephemeral else 0
         stat = Stat(0, context.zxid, context.zxid, owner, context.now_ms, context.now_ms)
         self.changes[path] = Entry(Node(operation.data, stat))
-        # The number rises with every child, as ZooKeeper's does.
+        # The number rises with every child, as in ZooKeeper.
         self.changes[parent_path] = Entry(parent.node, parent.next_sequence + 1)
         self._count(parent_path, 1)
         self.events.append(WatchEvent(CREATED, path))
@@ -216,8 +207,6 @@ class Draft:
 
 
 class Context(NamedTuple):
-    """What a transaction needs from outside."""
-
     session: int
     zxid: int
     now_ms: int

@@ -1,13 +1,14 @@
 """Whether a transaction happened whose answer was lost with the connection. Pure.
 
-ZooKeeper keeps the session over a lost connection, but not the answers. What a transaction would
-have left is compared with what is there: where all of it is, it happened (or somebody else did the
-same, which is as good); where not, sending it again does it, or meets the refusal that is due now.
+ZooKeeper keeps the session over a lost connection, but not the answers. The transaction's expected
+result is compared with the nodes. Where all matches, it happened (or another client did the same);
+otherwise sending it again does it, or meets the refusal that is due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pyrklog.metastore.interface import (
     ANY_VERSION,
@@ -22,16 +23,15 @@ from pyrklog.metastore.interface import (
 )
 
 
-class _Left:
+class _Left(NamedTuple):
     """What a transaction leaves of one node."""
 
-    def __init__(self, data: bytes | None, version: int | None, owner: int | None) -> None:
-        self.data = data
-        """None = no node."""
-        self.version = version
-        """None = any."""
-        self.owner = owner
-        """Session that owns the node; None = any."""
+    data: bytes | None
+    """None = no node."""
+    version: int | None
+    """None = any."""
+    owner: int | None
+    """The owning session; None = any."""
 
     def is_there(self, node: Node | None) -> bool:
         if self.data is None or node is None:
@@ -44,9 +44,9 @@ class _Left:
 
 
 def touched(operations: Sequence[Operation]) -> list[str] | None:
-    """The nodes to look at; None where looking tells nothing: a sequence node has an unknown name,
-    and what is set at any version may have been there before, or be there by somebody else, who
-    has the version that it led to then."""
+    """The nodes to compare; None where that proves nothing: a sequence node's name is unknown, and
+    what is set at any version may be older or another client's.
+    """
     changes = [operation for operation in operations if not isinstance(operation, Check)]
     if any(isinstance(operation, Create) and operation.sequence for operation in changes):
         return None
@@ -58,7 +58,6 @@ def touched(operations: Sequence[Operation]) -> list[str] | None:
 def results_if_done(
     operations: Sequence[Operation], found: Mapping[str, Node | None], session_id: int
 ) -> list[OperationResult] | None:
-    """The transaction's results, if everything stands as it leaves it; else None."""
     left = _left(operations, session_id)
     if not all(expected.is_there(found[path]) for path, expected in left.items()):
         return None
@@ -102,4 +101,4 @@ def _result(operation: Operation, found: Mapping[str, Node | None]) -> Operation
 
 
 _DELETED_SINCE = Stat(0, 0, 0, 0, 0, 0)
-"""Of a node that the same transaction deletes after it has set it."""
+"""For a node that the same transaction sets and then deletes."""

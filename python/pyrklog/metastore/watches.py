@@ -10,7 +10,7 @@ _Registered = tuple[int, Watch]
 
 
 class Watches:
-    """Which session waits for what. Data watches also wait for creation and deletion."""
+    """Data watches also wait for creation and deletion."""
 
     def __init__(self) -> None:
         self._data: dict[str, list[_Registered]] = {}
@@ -21,17 +21,17 @@ class Watches:
         _add(self._data, path, (session, watch))
 
     def add_children(self, path: str, session: int, watch: Watch) -> None:
-        """Called at the next change of the node's set of children, or at its deletion."""
+        """Called at the next change of the node's children, or at its deletion."""
         _add(self._children, path, (session, watch))
 
     def fire(self, events: Sequence[WatchEvent]) -> None:
-        """Calls and forgets the watches of these events, in order."""
+        """Calls and drops the watches of these events, in order."""
         for event in events:
             for watch in self._take(event):
                 watch(event)
 
     def fire_all(self) -> None:
-        """Calls and forgets every watch: whoever watches has to look again."""
+        """Calls and drops every watch: each owner must read again."""
         for kind, table in ((CHANGED, self._data), (CHILDREN, self._children)):
             registered = list(table.items())
             table.clear()
@@ -54,7 +54,6 @@ class Watches:
         return taken
 
     def drop_session(self, session: int) -> None:
-        """Forgets the watches of a session that has ended."""
         for table in (self._data, self._children):
             for path, registered in list(table.items()):
                 table[path] = [item for item in registered if item[0] != session]

@@ -1,7 +1,7 @@
-"""Values in znodes that go out in messages. Pure.
+"""Values in znodes that go into messages. Pure.
 
-What no message can carry must not come farther than a znode: it would keep the controller from
-telling anybody of anything.
+A value that no message can carry is refused here: it would keep the controller from sending
+anything.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ INT32_MAX = 2**31 - 1
 
 
 def text_of(found: object) -> str:
-    """Text that a message can carry; raises ``TypeError`` and ``ValueError``."""
+    """Raises ``TypeError`` and ``ValueError``."""
     if not isinstance(found, str):
         raise TypeError(f"{found!r} is no text")
-    found.encode()  # JSON may hold halves of characters, which nothing can carry
+    found.encode()  # JSON may hold unpaired surrogates, which cannot be encoded
     return found
 
 
 def port_of(text: str) -> int:
-    """A port; raises ``ValueError``."""
+    """Raises ``ValueError``."""
     port = int(text)
     if not 0 <= port <= PORT_MAX:
         raise ValueError(f"{port} is no port")
@@ -30,7 +30,7 @@ def port_of(text: str) -> int:
 
 
 def int32_of(found: Any) -> int:
-    """A number that a message can carry; raises ``ValueError`` and ``TypeError``."""
+    """Raises ``ValueError`` and ``TypeError``."""
     number = int(found)
     if not -(2**31) <= number <= INT32_MAX:
         raise ValueError(f"{number} has more than 32 bits")

@@ -1,14 +1,15 @@
 """Kafka's znodes: paths and JSON content, as Apache Kafka 3.9 writes them in ZooKeeper mode.
 
 The order of keys is free; names, types and versions are not, since Kafka's tools and brokers read
-them. Topic ids are base64url without padding. Pure.
+them. Topic ids are base64url without padding. Every ``decode_…`` raises :class:`ZnodeError`. Pure.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pyrklog.metastore.znode_values import broker_ids_of, int32_of, port_of, text_of
@@ -48,80 +49,75 @@ PERSISTENT_PATHS = (
     "/isr_change_notification",
     FEATURE,
 )
-"""What every Kafka cluster has from its first start."""
+"""The paths of every Kafka cluster from its first start."""
 FIRST_CONTENT = {FEATURE: b'{"features":{},"version":2,"status":1}'}
-"""What stands there then: features are enabled, and there are none (KIP-584)."""
+"""Content at the first start: features are enabled, and there are none (KIP-584)."""
 
 OWN_ROOT = "/pyrklog"
-"""Below it lies what Kafka does not know."""
+"""The root of nodes that Kafka does not have."""
 ADOPTION = "/pyrklog/adoption"
-"""Our own: what was taken over from another broker's directory, and when."""
+"""What was adopted from another broker's directory, and when."""
 
 LIVES = "/pyrklog/brokers"
 UNCLEAN = "/pyrklog/unclean"
 REFUSED = "/pyrklog/refused"
-"""Below it, ephemeral, each broker whose connections the controller refuses or does not answer."""
+"""One ephemeral node for each broker that the controller refuses or does not answer."""
 DEPOSED = "/pyrklog/deposed"
-"""Our own: the controller that another broker took over from last, without its session's end."""
+"""The last controller that was deposed before its session ended."""
 ELIGIBLE = "/pyrklog/elr"
 OWN_PATHS = (OWN_ROOT, LIVES, UNCLEAN, REFUSED, ELIGIBLE)
-"""What a cluster of ours has beside Kafka's paths."""
+"""The paths that a cluster of ours has besides Kafka's."""
 
 SENSITIVE_PATHS = ("/config/users", CONFIG_BROKERS, "/delegation_token/tokens")
-"""What lies below may hold secrets: with ACLs nobody but the brokers reads it, as in Kafka."""
+"""Nodes below may hold secrets: with ACLs only brokers read them, as in Kafka."""
 CONSUMERS = "/consumers"
-"""Of the old consumers, which write here themselves: it stays open."""
+"""Stays open: the old consumers write here themselves."""
 
 RECOVERED = 0
 RECOVERING = 1
 
 
 class ZnodeError(Exception):
-    """A node whose content is not Kafka's; the message names it."""
+    """The node's content is not Kafka's; the message names the node."""
 
 
 def broker_path(broker: int) -> str:
-    """The ephemeral registration of a broker."""
     return f"{BROKER_IDS}/{broker}"
 
 
 def life_path(broker: int) -> str:
-    """Set by each registration of a broker: its mzxid is the broker's last epoch."""
+    """Set by each registration: its mzxid is the broker's last epoch."""
     return f"{LIVES}/{broker}"
 
 
 def unclean_path(broker: int) -> str:
-    """There as long as a broker that may lack acknowledged records has not left the ISRs."""
+    """Exists until a broker that may lack acknowledged records has left the ISRs."""
     return f"{UNCLEAN}/{broker}"
 
 
 def refused_path(observer: int) -> str:
-    """There as long as the controller refuses a broker's connections, or does not answer it."""
+    """Exists while the controller refuses or does not answer this broker."""
     return f"{REFUSED}/{observer}"
 
 
 def eligible_topic_path(topic: str) -> str:
-    """Parent of the eligible leader replicas of a topic's partitions."""
     return f"{ELIGIBLE}/{topic}"
 
 
 def eligible_path(topic: str, partition: int) -> str:
-    """The eligible leader replicas of a partition (KIP-966); there only while there are any."""
+    """A partition's eligible leader replicas (KIP-966); exists only while there are any."""
     return f"{ELIGIBLE}/{topic}/{partition}"
 
 
 def topic_path(topic: str) -> str:
-    """Assignment and id of a topic."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """Parent of a topic's partitions."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """Parent of a partition's state."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}"
 
 
@@ -131,7 +127,6 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def topic_config_path(topic: str) -> str:
-    """Options of a topic."""
     return f"{CONFIG_TOPICS}/{topic}"
 
 
@@ -141,7 +136,6 @@ def broker_config_path(broker: str) -> str:
 
 
 def delete_topic_path(topic: str) -> str:
-    """Marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -155,16 +149,15 @@ class BrokerRegistration(NamedTuple):
 
 
 class Deposed(NamedTuple):
-    """/pyrklog/deposed, version 1; its mtime is the time by ZooKeeper's clock."""
+    """/pyrklog/deposed, version 1; its mtime is ZooKeeper's time."""
 
     broker: int
     broker_epoch: int
-    """Of the registration under which the broker was controller."""
+    """Of the registration of that term."""
     by: int
     """The broker that took over."""
     unproven: int
-    """How many of those that were deposed one after another, this one included, still lived when
-    the next was."""
+    """How many controllers in a row, including this one, still lived when the next was deposed."""
 
 
 class TopicAssignment(NamedTuple):
@@ -185,14 +178,15 @@ class Leadership(NamedTuple):
     controller_epoch: int
     recovery_state: int = RECOVERED
     eligible: tuple[int, ...] = ()
-    """Replicas outside the ISR that may be elected as if they were in it (KIP-966). In a node of
-    its own: another key in ``state`` would vanish when a Kafka controller rewrites that."""
+    """Replicas outside the ISR that may lead as if in it (KIP-966). In a node of their own: a Kafka
+    controller that rewrites ``state`` would drop another key.
+    """
     unclean: tuple[int, ...] = ()
-    """Of both, those that started without all that they had while nobody led. In that node, too."""
+    """Members that started without all their records while nobody led. In the same node."""
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Who had everything when somebody led last: in sync, or eligible."""
+        """Replicas that had everything under the last leader: in sync or eligible."""
         return self.isr + self.eligible
 
 
@@ -210,7 +204,7 @@ def encode_id(topic_id: bytes) -> str:
 
 
 def decode_id(text: str) -> bytes:
-    """The 16 bytes; raises ``ValueError``."""
+    """Raises ``ValueError``."""
     raw = base64.urlsafe_b64decode(text + "==")
     if len(raw) != 16:
         raise ValueError(f"{text!r} is no 16-byte id")
@@ -231,8 +225,18 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
     return content
 
 
+@contextmanager
+def _content(path: str, data: bytes, wrong: str) -> Iterator[dict[str, Any]]:
+    """Raises :class:`ZnodeError` for missing or wrong values; ``wrong`` follows the path."""
+    content = _load(path, data)
+    try:
+        yield content
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ZnodeError(f"{path} {wrong}: {error!r}") from None
+
+
 def encode_broker(registration: BrokerRegistration) -> bytes:
-    """Content of /brokers/ids/N. ``host`` and ``port`` repeat the plaintext endpoint."""
+    """/brokers/ids/N. ``host`` and ``port`` repeat the plaintext endpoint."""
     plain = [
         item
         for item in registration.endpoints
@@ -256,14 +260,12 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
-    """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "is no broker registration") as content:
         endpoints = []
         for text in content["endpoints"]:
             name, _, address = text.partition("://")
             host, _, port = address.rpartition(":")
-            # What goes out to brokers and clients must be text and a port.
+            # Brokers and clients must get text and a port.
             endpoints.append((text_of(name), text_of(host.strip("[]")), port_of(port)))
         protocols = content.get("listener_security_protocol_map") or {}
         rack = content.get("rack")
@@ -273,8 +275,6 @@ def decode_broker(path: str, data: bytes) -> BrokerRegistration:
             None if rack is None else text_of(rack),
             int(content.get("timestamp", 0)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ZnodeError(f"{path} is no broker registration: {error!r}") from None
 
 
 def _bracket(host: str) -> str:
@@ -282,7 +282,6 @@ def _bracket(host: str) -> str:
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    """Content of /brokers/topics/T."""
     return _dump(
         {
             "removing_replicas": _partition_map(assignment.removing),
@@ -299,9 +298,8 @@ def _partition_map(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Raises :class:`ZnodeError`; a topic of before version 3 has an id of zeros."""
-    content = _load(path, data)
-    try:
+    """A topic before version 3 gets an id of zeros."""
+    with _content(path, data, "is no topic") as content:
         topic_id = decode_id(content["topic_id"]) if "topic_id" in content else bytes(16)
         topic = TopicAssignment(
             topic_id,
@@ -309,13 +307,11 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
             _brokers_by_partition(content.get("adding_replicas") or {}),
             _brokers_by_partition(content.get("removing_replicas") or {}),
         )
-        # What makes no sense would bring down one controller after another.
+        # A senseless assignment would bring down one controller after another.
         for partition, brokers in topic.replicas.items():
             if set(brokers) <= set(topic.removing.get(partition, ())):
                 raise ValueError(f"nobody is to have partition {partition}")
         return topic
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ZnodeError(f"{path} is no topic: {error!r}") from None
 
 
 def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
@@ -326,8 +322,8 @@ def _brokers_by_partition(content: Mapping[str, Sequence[int]]) -> dict[int, tup
 
 
 def encode_state(state: Leadership) -> bytes:
-    """Content of …/state; the recovery state stands there only while recovering."""
-    # Written out by hand: ten thousand of these are made when a topic is created.
+    """…/state; has the recovery state only while recovering."""
+    # Faster than JSON: a new topic may have ten thousand of these.
     isr = ",".join(map(str, state.isr))
     recovery = ',"leader_recovery_state":1' if state.recovery_state == RECOVERING else ""
     return (
@@ -337,9 +333,7 @@ def encode_state(state: Leadership) -> bytes:
 
 
 def decode_state(path: str, data: bytes) -> Leadership:
-    """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "is no partition state") as content:
         return Leadership(
             int32_of(content["leader"]),
             int32_of(content["leader_epoch"]),
@@ -347,8 +341,6 @@ def decode_state(path: str, data: bytes) -> Leadership:
             int32_of(content["controller_epoch"]),
             _recovery_state(content.get("leader_recovery_state", RECOVERED)),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{path} is no partition state: {error!r}") from None
 
 
 def _recovery_state(found: Any) -> int:
@@ -358,7 +350,7 @@ def _recovery_state(found: Any) -> int:
 
 
 class EligibleReplicas(NamedTuple):
-    """/pyrklog/elr/T/P, version 1: of the state whose version is ``partition_epoch``."""
+    """/pyrklog/elr/T/P, version 1; belongs to the state with version ``partition_epoch``."""
 
     eligible: tuple[int, ...]
     unclean: tuple[int, ...]
@@ -366,7 +358,6 @@ class EligibleReplicas(NamedTuple):
 
 
 def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
-    """Content of /pyrklog/elr/T/P."""
     content: dict[str, Any] = {"version": 1, "partition_epoch": partition_epoch}
     content["eligible"] = list(leadership.eligible)
     if leadership.unclean:
@@ -375,20 +366,16 @@ def encode_eligible(leadership: Leadership, partition_epoch: int) -> bytes:
 
 
 def decode_eligible(path: str, data: bytes) -> EligibleReplicas:
-    """Raises :class:`ZnodeError`."""
-    content = _load(path, data)
-    try:
+    with _content(path, data, "has no eligible replicas") as content:
         return EligibleReplicas(
             broker_ids_of(content["eligible"]),
             broker_ids_of(content.get("unclean", [])),
             int(content["partition_epoch"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{path} has no eligible replicas: {error!r}") from None
 
 
 def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
-    """Content of /admin/reassign_partitions: (topic, partition) -> replicas."""
+    """/admin/reassign_partitions: (topic, partition) -> replicas."""
     partitions = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}
         for (topic, partition), replicas in wanted.items()
@@ -397,28 +384,20 @@ def encode_reassignments(wanted: Mapping[tuple[str, int], Sequence[int]]) -> byt
 
 
 def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Raises :class:`ZnodeError`; of a partition that is named twice the last counts."""
-    content = _load(REASSIGN_PARTITIONS, data)
-    try:
+    """The last entry of a partition counts."""
+    with _content(REASSIGN_PARTITIONS, data, "asks for nothing") as content:
         return {
             (str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
             for item in content["partitions"]
         }
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{REASSIGN_PARTITIONS} asks for nothing: {error!r}") from None
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
-    """Content of /admin/preferred_replica_election; raises :class:`ZnodeError`."""
-    content = _load(PREFERRED_ELECTION, data)
-    try:
+    with _content(PREFERRED_ELECTION, data, "names no partitions") as content:
         return [(str(item["topic"]), int(item["partition"])) for item in content["partitions"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{PREFERRED_ELECTION} names no partitions: {error!r}") from None
 
 
 def encode_controller(broker: int, timestamp_ms: int) -> bytes:
-    """Content of /controller."""
     return _dump(
         {
             "version": 2,
@@ -430,16 +409,12 @@ def encode_controller(broker: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The controller's broker id; raises :class:`ZnodeError`."""
-    content = _load(CONTROLLER, data)
-    try:
+    """The controller's broker id."""
+    with _content(CONTROLLER, data, "names no broker") as content:
         return int32_of(content["brokerid"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{CONTROLLER} names no broker: {error!r}") from None
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    """Content of /controller_epoch; raises :class:`ZnodeError`."""
     try:
         return int32_of(data)
     except ValueError:
@@ -447,16 +422,15 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 class Refused(NamedTuple):
-    """Content of /pyrklog/refused/N."""
+    """/pyrklog/refused/N."""
 
     controller_czxid: int
-    """The controller's term, by the czxid of its /controller."""
+    """The controller's term, as the czxid of its /controller."""
     is_silent: bool
-    """It does not refuse connections, but nothing is answered."""
+    """It accepts connections but does not answer."""
 
 
 def encode_refused(refused: Refused) -> bytes:
-    """Content of /pyrklog/refused/N."""
     content: dict[str, object] = {"version": 1, "controller_czxid": refused.controller_czxid}
     if refused.is_silent:
         content["silent"] = True
@@ -464,7 +438,6 @@ def encode_refused(refused: Refused) -> bytes:
 
 
 def decode_refused(path: str, data: bytes) -> Refused:
-    """Content of /pyrklog/refused/N; raises :class:`ZnodeError`."""
     content = _load(path, data)
     czxid = content.get("controller_czxid")
     if not isinstance(czxid, int):
@@ -473,29 +446,23 @@ def decode_refused(path: str, data: bytes) -> Refused:
 
 
 def encode_deposed(deposed: Deposed) -> bytes:
-    """Content of /pyrklog/deposed."""
     return _dump({"version": 1, **deposed._asdict()})
 
 
 def decode_deposed(data: bytes) -> Deposed:
-    """Raises :class:`ZnodeError`."""
-    content = _load(DEPOSED, data)
-    try:
+    with _content(DEPOSED, data, "names no controller") as content:
         deposed = Deposed(*(int(content[field]) for field in Deposed._fields))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{DEPOSED} names no controller: {error!r}") from None
     if deposed.unproven < 1:
         raise ZnodeError(f"{DEPOSED} counts {deposed.unproven} deposals")
     return deposed
 
 
 def encode_config(options: Mapping[str, str]) -> bytes:
-    """Content of /config/TYPE/ENTITY."""
     return _dump({"version": 1, "config": dict(options)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Raises :class:`ZnodeError`; an empty node has no options."""
+    """An empty node has no options."""
     if not data:
         return {}
     content = _load(path, data)
@@ -506,12 +473,12 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Content of /config/changes/config_change_N: "topics/T", "brokers/N"."""
+    """/config/changes/config_change_N: "topics/T", "brokers/N"."""
     return _dump({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The path of what changed; raises :class:`ZnodeError`."""
+    """Returns the changed entity's path."""
     entity = _load(path, data).get("entity_path")
     if not isinstance(entity, str):
         raise ZnodeError(f"{path} is no notification")
@@ -519,12 +486,12 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 def encode_log_dir_event(broker: int) -> bytes:
-    """Content of /log_dir_event_notification/log_dir_event_N: a directory of the broker failed."""
+    """/log_dir_event_notification/log_dir_event_N: a directory of the broker failed."""
     return _dump({"version": 1, "broker": broker, "event": 1})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """The broker; raises :class:`ZnodeError`."""
+    """Returns the broker."""
     broker = _load(path, data).get("broker")
     if not isinstance(broker, int):
         raise ZnodeError(f"{path} is no notification")
@@ -532,35 +499,23 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
 
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
-    """Content of /latest_producer_id_block; the numbers are strings there."""
-    return _dump(
-        {
-            "version": 1,
-            "broker": block.broker,
-            "block_start": str(block.first),
-            "block_end": str(block.last),
-        }
-    )
+    """The numbers are strings in the node."""
+    numbers = {"block_start": str(block.first), "block_end": str(block.last)}
+    return _dump({"version": 1, "broker": block.broker, **numbers})
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock:
-    """Raises :class:`ZnodeError`."""
-    content = _load(PRODUCER_ID_BLOCK, data)
-    try:
-        return ProducerIdBlock(
-            int(content["broker"]), int(content["block_start"]), int(content["block_end"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ZnodeError(f"{PRODUCER_ID_BLOCK} is no block: {error!r}") from None
+    with _content(PRODUCER_ID_BLOCK, data, "is no block") as content:
+        first, last = int(content["block_start"]), int(content["block_end"])
+        return ProducerIdBlock(int(content["broker"]), first, last)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Content of /cluster/id; its version is a string."""
+    """The version is a string in the node."""
     return _dump({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises :class:`ZnodeError`."""
     cluster_id = _load(CLUSTER_ID, data).get("id")
     if not isinstance(cluster_id, str):
         raise ZnodeError(f"{CLUSTER_ID} holds no id")

@@ -1,24 +1,24 @@
-"""A session with a real ZooKeeper, over kazoo.
+"""A session with ZooKeeper, over kazoo.
 
-kazoo runs the connection on a thread of its own. Answers and watch events are handed to Trio there,
-in the order in which they arrive, so that a watch is called before a read shows what it tells of.
-Only a broker that is told to use ZooKeeper imports this module.
+kazoo runs the connection on its own thread, which hands answers and watch events to Trio in order
+of arrival: a watch is called before a read shows its change. Only a broker that uses ZooKeeper
+imports this module.
 
-- While the connection is lost, calls wait for it to come back: the session lives on until ZooKeeper
-  says otherwise. Every watch is called then, since nobody knows what was missed.
-- A write whose answer was lost with the connection is looked for (``unsettled``) before it is sent
-  again.
-- A session that has expired stays expired; whoever needs another one connects again.
-- kazoo pings as long as Trio goes on: a loop that stands still for a session's time-out loses its
-  session a time-out later, since nobody could tell such a broker from a live one otherwise.
-- With ``sets_acl`` a node belongs to who made it. ZooKeeper's ACLs are not inherited, so each node
-  gets its own; those that are there already keep theirs.
+- While the connection is lost, calls wait: the session lives until ZooKeeper says otherwise. Every
+  watch is called then, since changes may have been missed.
+- A write whose answer was lost is looked for (``unsettled``) before it is sent again.
+- An expired session stays expired; its owner connects again.
+- kazoo pings only while Trio runs: a loop that stands still for a session time-out loses its
+  session one time-out later. Otherwise such a broker would look alive.
+- With ``sets_acl`` a node belongs to its creator. ZooKeeper's ACLs are not inherited: each new node
+  gets its own; existing nodes keep theirs.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -39,7 +39,6 @@ from pyrklog.metastore.interface import (
     Check,
     Create,
     Delete,
-    Metastore,
     MetastoreError,
     NoChildrenForEphemeralsError,
     Node,
@@ -75,7 +74,7 @@ _REFUSALS: dict[type[Exception], type[MetastoreError]] = {
     kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
 }
 _CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""Of the other operations of a transaction in which one was refused."""
+"""Results of the other operations in a refused transaction."""
 _EXPIRED = (kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
 _FORBIDDEN = (kazoo_errors.AuthFailedError, kazoo_errors.NoAuthError)
 _LOST = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
@@ -87,25 +86,24 @@ _EVENTS = {
 }
 _TELL_AFTER_SECONDS = 0.5
 _told: set[str] = set()
-"""ZooKeepers of which it was said that they do not answer."""
+"""ZooKeepers already logged as not answering."""
 _RECONNECT_FIRST_SECONDS = 0.05
 _RECONNECT_MAX_SECONDS = 1.0
 _RESUMED_WITHIN = 1 / 3
-"""Of a session's timeout: how long it waits for a message on a connection. A ZooKeeper that is just
-starting may take one and never answer on it; kazoo would wait for the whole timeout, and the
-session would be over with no second try."""
+"""How long, as a share of the session's timeout, it waits for a message on a connection. A
+ZooKeeper that is starting may accept one and never answer; kazoo would wait for the whole timeout,
+and the session would expire without a second try.
+"""
 
 
 class Credentials(NamedTuple):
-    """Whoever has these may speak for the session, and end it."""
+    """They allow to speak for the session, and to end it."""
 
     session_id: int
     password: bytes
 
 
 class ZooKeeperAddress(NamedTuple):
-    """Where ZooKeeper is, and how to come in."""
-
     connect: str
     """``HOST:PORT[,HOST:PORT...][/CHROOT]``."""
     session_timeout_ms: int
@@ -114,12 +112,13 @@ class ZooKeeperAddress(NamedTuple):
     """``USER:PASSWORD`` of the digest scheme."""
     tls: TlsFiles | None = None
     sets_acl: bool = False
-    """Nodes that are made belong to this client: others may read, and not even that where secrets
-    may lie. Needs ``digest`` or a certificate."""
+    """New nodes belong to this client: others may only read, and not even that where secrets may
+    lie. Needs ``digest`` or a certificate.
+    """
 
 
 class _Call:
-    """A request that was sent. ``on_answer`` runs before any later event is told."""
+    """A sent request. ``on_answer`` runs before any later event is told."""
 
     def __init__(
         self,
@@ -139,8 +138,9 @@ class _Call:
         self._done.set()
 
     async def answer(self) -> Any:
-        """Raises kazoo's errors where a connection was lost or a node is not as expected, and ours
-        for the end of the session and for all else."""
+        """Raises kazoo's errors for a lost connection or a refusal, ours for the end of the session
+        and everything else.
+        """
         try:
             await self._done.wait()
         except trio.Cancelled:
@@ -159,7 +159,7 @@ class _Call:
 
 
 class ZooKeeperSession(SingleWrites):
-    """See :class:`Metastore` for what the methods promise. Made by :func:`connect`."""
+    """See :class:`Metastore`. Made by :func:`connect`."""
 
     def __init__(self, client: KazooClient, *, sets_acl: bool = False) -> None:
         self._sets_acl = sets_acl
@@ -174,7 +174,7 @@ class ZooKeeperSession(SingleWrites):
         self._connected = trio.Event()
         self._connected.set()
         client.add_listener(self._state_changed)
-        # Beginning a session is a write, which may take its time; going on with it is none.
+        # Beginning a session is a write and may take its time; resuming one is not.
         timeout_seconds = client._session_timeout / 1000
         client.handler.answer_wait_seconds = timeout_seconds * _RESUMED_WITHIN
         client.handler.progress = Progress(self._hand_over, timeout_seconds)
@@ -182,7 +182,7 @@ class ZooKeeperSession(SingleWrites):
     # --- on kazoo's thread ---------------------------------------------------------------------
 
     def _hand_over(self, function: Callable[..., object], *arguments: object) -> None:
-        # When Trio has ended, nobody is left to tell.
+        # Trio may have ended.
         with contextlib.suppress(trio.RunFinishedError):
             self._trio.run_sync_soon(function, *arguments)
 
@@ -191,7 +191,7 @@ class ZooKeeperSession(SingleWrites):
 
     def _event_came(self, event: Any) -> None:
         kind = _EVENTS.get(event.type)
-        # Other events tell of the connection, which the listener hears of, too.
+        # Other events concern the connection, which the listener also gets.
         if kind is not None:
             self._hand_over(self._fire, WatchEvent(kind, event.path))
 
@@ -244,7 +244,6 @@ class ZooKeeperSession(SingleWrites):
     async def _read(
         self, path: str, send: Callable[[], Any], on_answer: Callable[[], None] | None
     ) -> Any:
-        """A read, as often as it takes until the answer is not lost."""
         self._check(path)
         return await self._read_on(path, send, on_answer, self._call(send, on_answer))
 
@@ -281,33 +280,36 @@ class ZooKeeperSession(SingleWrites):
         return self._event_came if watch is not None else None
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        (node,) = await self._get_all([path], watch)
+        (node,) = await self.get_many([path], watch)
         if node is None:
             raise NoNodeError(path)
         return node
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        return await self._get_all(paths, watch)
+        listener = self._listener(watch)
+        answers = await self._read_all(
+            paths,
+            lambda path: self._client.get_async(path, listener),
+            lambda path: self._data_watch(path, watch),
+        )
+        return [None if found is None else Node(found[0], _stat(found[1])) for found in answers]
 
-    async def _get_all(self, paths: Sequence[str], watch: Watch | None) -> list[Node | None]:
+    async def _read_all(
+        self,
+        paths: Sequence[str],
+        send: Callable[[str], Any],
+        on_answer: Callable[[str], Callable[[], None] | None] = lambda _: None,
+    ) -> list[Any]:
+        """Sends all reads at once; None for missing nodes."""
         for path in paths:
             self._check(path)
-        listener = self._listener(watch)
-
-        def sender(path: str) -> Callable[[], Any]:
-            return lambda: self._client.get_async(path, listener)
-
-        # All are under way together.
-        calls = [self._call(sender(path), self._data_watch(path, watch)) for path in paths]
-        found: list[Node | None] = []
+        calls = [self._call(partial(send, path), on_answer(path)) for path in paths]
+        found: list[Any] = []
         for path, call in zip(paths, calls, strict=True):
-            on_answer = self._data_watch(path, watch)
             try:
-                data, stat = await self._read_on(path, sender(path), on_answer, call)
+                found.append(await self._read_on(path, partial(send, path), on_answer(path), call))
             except NoNodeError:
                 found.append(None)
-            else:
-                found.append(Node(data, _stat(stat)))
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
@@ -329,21 +331,8 @@ class ZooKeeperSession(SingleWrites):
         return sorted(names)
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        for path in paths:
-            self._check(path)
-
-        def sender(path: str) -> Callable[[], Any]:
-            return lambda: self._client.get_children_async(path)
-
-        # All are under way together.
-        calls = [self._call(sender(path)) for path in paths]
-        found: list[list[str] | None] = []
-        for path, call in zip(paths, calls, strict=True):
-            try:
-                found.append(sorted(await self._read_on(path, sender(path), None, call)))
-            except NoNodeError:
-                found.append(None)
-        return found
+        answers = await self._read_all(paths, self._client.get_children_async)
+        return [None if names is None else sorted(names) for names in answers]
 
     # --- writes --------------------------------------------------------------------------------
 
@@ -353,7 +342,7 @@ class ZooKeeperSession(SingleWrites):
         for operations in transactions:
             for operation in operations:
                 self._check(operation.path)
-        # In order, and all under way together.
+        # In order, all in flight together.
         calls = [self._refuse(operations) or self._send(operations) for operations in transactions]
         return [
             call if isinstance(call, MetastoreError) else await self._settle(operations, call)
@@ -361,7 +350,7 @@ class ZooKeeperSession(SingleWrites):
         ]
 
     def _refuse(self, operations: Sequence[Operation]) -> TooLargeError | None:
-        """A server would end the connection, and the next one on which it is sent again."""
+        """A server would close each connection on which it is sent."""
         size_bytes = transaction_bytes(operations, self._client.chroot)
         if size_bytes <= TRANSACTION_BYTES_MAX:
             return None
@@ -369,7 +358,7 @@ class ZooKeeperSession(SingleWrites):
         return TooLargeError(largest.path, size_bytes, TRANSACTION_BYTES_MAX)
 
     def _send(self, operations: Sequence[Operation]) -> _Call | None:
-        """None for a transaction in which there is nothing to do."""
+        """None for an empty transaction."""
         if not operations:
             return None
         transaction = self._client.transaction()
@@ -399,7 +388,7 @@ class ZooKeeperSession(SingleWrites):
         return []
 
     async def _look_for(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
-        """The results of a transaction that has happened although its answer was lost."""
+        """The results of a transaction that happened although its answer was lost."""
         paths = touched(operations)
         if paths is None:
             return None
@@ -449,7 +438,7 @@ def _forbidden(error: Exception, path: str = "") -> str:
 
 
 def acl_of(path: str) -> list[Any]:
-    """The ACL of a new node by its path below the chroot, as Kafka's with zookeeper.set.acl."""
+    """The ACL of a new node, by its path below the chroot, as Kafka's with zookeeper.set.acl."""
     if path == CONSUMERS:
         return list(OPEN_ACL_UNSAFE)
     if any(path == one or path.startswith(f"{one}/") for one in SENSITIVE_PATHS):
@@ -459,7 +448,6 @@ def acl_of(path: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _refusals(path: str) -> Iterator[None]:
-    """Our errors instead of kazoo's."""
     try:
         yield
     except tuple(_REFUSALS) as error:
@@ -467,10 +455,10 @@ def _refusals(path: str) -> Iterator[None]:
 
 
 async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
-    """A new session. Makes the chroot where it is missing.
+    """Starts a session; creates a missing chroot.
 
     Raises :class:`TemporaryError` when no ZooKeeper answers in time, :class:`ConfigError` when the
-    files for TLS do not fit, :class:`StoreFailedError` when the chroot is not ours to make.
+    TLS files do not fit, :class:`StoreFailedError` when the chroot may not be created.
     """
     if address.tls is not None:
         tls_context(address.tls)
@@ -539,7 +527,7 @@ async def _start(client: KazooClient, address: ZooKeeperAddress, reasons: Reason
 def _tell_that_nobody_answers(
     address: ZooKeeperAddress, reasons: Reasons, waits_seconds: float
 ) -> None:
-    """Once, and at once; not again until it has answered."""
+    """Logs once, until ZooKeeper has answered."""
     if address.connect in _told:
         return
     _told.add(address.connect)
@@ -549,7 +537,7 @@ def _tell_that_nobody_answers(
         reason=reasons.last or "no answer yet",
         waits_seconds=waits_seconds,
     )
-    ensure_configured()  # a start that waits has something to say
+    ensure_configured()  # a waiting start must show this
 
 
 async def _make_chroot(address: ZooKeeperAddress, chroot: str) -> None:
@@ -570,7 +558,3 @@ def _stop(client: KazooClient) -> None:
     """Ends the session and kazoo's thread. Blocks."""
     client.stop()
     client.close()
-
-
-def _is_a_metastore(session: ZooKeeperSession) -> Metastore:
-    return session  # the type checker holds the class to the interface

@@ -1,4 +1,4 @@
-"""kazoo's threads, as a session uses them: one for the connection, which hands over to Trio."""
+"""kazoo's threads: only the connection's, which hands over to Trio."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ _STANDSTILL_LOOK_SECONDS = 0.05
 
 
 class Progress:
-    """Whether the loop that a session is for goes on; looked at in kazoo's thread.
+    """Whether the session's Trio loop runs; checked in kazoo's thread.
 
-    A broker whose loop stands still is no controller and registers nothing new, but as long as
-    somebody pings for it the others must take it for alive.
+    A broker whose loop stands still does nothing as controller, but pings would make it look alive.
     """
 
     def __init__(self, ask: Callable[[Callable[[], None]], None], limit_seconds: float) -> None:
-        """``ask`` has the loop call what it is given, at its next turn."""
+        """``ask`` makes the loop call its argument at the next turn."""
         self._ask = ask
         self._limit_seconds = limit_seconds
         self._asked_at: float | None = None
-        """When the loop was asked for a sign that it has not given yet."""
+        """When the loop was asked for a sign that is still missing."""
 
     def _sign(self) -> None:
         self._asked_at = None
 
     def wait(self) -> None:
-        """Returns at once, but where the loop has given no sign for too long: then when it does."""
+        """Returns at once, unless a sign is overdue: then when it comes."""
         if self._asked_at is None:
             self._asked_at = time.monotonic()
             self._ask(self._sign)
@@ -45,7 +44,7 @@ class Progress:
 
 
 class Reasons(logging.Handler):
-    """Takes what kazoo says, which says it again at each try, and keeps the last of it."""
+    """Keeps the last of kazoo's messages, which repeat at each try."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -56,30 +55,32 @@ class Reasons(logging.Handler):
 
 
 def quiet_logger(reasons: Reasons) -> logging.Logger:
-    """A logger for one client, of which nobody hears but ``reasons``."""
+    """A logger for one client that writes only to ``reasons``."""
     logger = logging.Logger("kazoo.client", logging.WARNING)
     logger.addHandler(reasons)
     return logger
 
 
 class _AtOnce:
-    """A queue that calls what it is given: here that is a hand-over to Trio and no more."""
+    """A queue that calls its items at once: they only hand over to Trio."""
 
     def put(self, call: Callable[[], object]) -> None:
         call()
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Calls back on the connection's thread. kazoo's own way has one thread for answers and one for
-    watch events, and with it no order between the two. Speaks TLS where there are files for it."""
+    """Calls back on the connection's thread. kazoo's default has separate threads for answers and
+    watch events, without an order between them. Also speaks TLS.
+    """
 
     def __init__(self, tls: TlsFiles | None = None) -> None:
         super().__init__()
         self.answer_wait_seconds = math.inf
-        """Bounds the wait for a connection, with its handshake, and for a message on it; idle ones
-        are not concerned."""
+        """Bounds the wait for a connection with its handshake, and for an answer on it, not idle
+        time.
+        """
         self.progress: Progress | None = None
-        """Of the loop that the session is for, once there is one."""
+        """Of the session's Trio loop, once there is one."""
         self._tls = tls
         self.completion_queue = _AtOnce()
         self.callback_queue = _AtOnce()
@@ -107,11 +108,12 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         others: Sequence[Any],
         timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """kazoo's, which knows nothing of what TLS has received and not handed out yet: answers
-        that came in one record would wait for whatever comes next."""
+        """kazoo's ignores what TLS has received but not handed out: answers in the same TLS record
+        would wait for the next one.
+        """
         if self.progress is not None and len(readers) > 1:
             self.progress.wait()
-        # Where it waits for something to do, it also waits for requests; one reader is an answer.
+        # With two readers it also waits for requests; with one it waits for an answer.
         if timeout is not None and len(readers) == 1:
             timeout = min(timeout, self.answer_wait_seconds)
         held = [one for one in readers if isinstance(one, ssl.SSLSocket) and one.pending()]

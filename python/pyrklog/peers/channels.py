@@ -1,8 +1,8 @@
-"""The controller's ways to the brokers of a cluster: one queue and one connection each."""
+"""The controller's channels: one queue and one connection for each broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import trio
@@ -27,7 +27,7 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 
 
 class _Queue:
-    """A queue to one life of a broker, which is observed."""
+    """A queue to one life of a broker, with its monitor."""
 
     def __init__(self, queue: SendQueue, epoch: int, monitor: PortMonitor | None) -> None:
         self.queue = queue
@@ -47,14 +47,14 @@ class _Queue:
 
 
 class PeerChannels:
-    """See the module. The controller's own broker is called without a connection."""
+    """Calls the controller's own broker without a connection."""
 
     def __init__(
         self, node_id: int, own: BrokerChannel, listener: str, *, observes: bool = True
     ) -> None:
-        """``listener`` names the one on which brokers reach each other.
+        """``listener`` is the one between brokers.
 
-        ``observes``: whether brokers that refuse connections, or do not answer, are suspected.
+        ``observes``: whether brokers that refuse connections or do not answer are suspected.
         """
         self._node_id = node_id
         self._own = own
@@ -135,8 +135,14 @@ class PeerChannels:
         return self._own if broker == self._node_id else self._queues[broker].queue
 
 
+def find_address(brokers: Iterable[BrokerImage], broker: int, listener: str) -> Address | None:
+    """As :func:`address_of`, for one of ``brokers``; None where it is missing."""
+    found = next((image for image in brokers if image.id == broker), None)
+    return None if found is None else address_of(found, listener)
+
+
 def address_of(broker: BrokerImage, listener: str) -> Address | None:
-    """Where the broker listens for other brokers; None where it does not."""
+    """The broker's address for other brokers, or None."""
     for name, host, port in broker.endpoints:
         if name == listener:
             return host, port

@@ -1,7 +1,7 @@
-"""One connection to another broker: a request, its answer, the next request.
+"""A connection to another broker, with one request at a time.
 
-It connects when it is first needed and again after each failure. All requests between brokers are
-of flexible versions, and so are their headers (KIP-482).
+It connects at the first use and after each failure. All requests between brokers have flexible
+versions and headers (KIP-482).
 """
 
 from __future__ import annotations
@@ -18,25 +18,23 @@ from pyrklog.protocol.api import Api
 from pyrklog.protocol.primitives import DecodeError, read_unsigned_varint
 
 Address = tuple[str, int]
-"""Host and port."""
-
 CONNECT_TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 100 << 20
 _RECEIVE_BYTES = 64 << 10
 _NOT_TRIED = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
-"""This machine has no way to such an address, as to one of IPv6 where it only has IPv4."""
+"""This machine has no route to such an address, such as IPv6 where it only has IPv4."""
 
 
 class PeerError(Exception):
-    """A broker cannot be reached, gave no answer in time, or none that can be read."""
+    """A broker cannot be reached, or gave no readable answer in time."""
 
 
 class PeerRefusedError(PeerError):
-    """Nobody listens at its address: its process is gone, or has not begun to listen."""
+    """Nothing listens there: the process is gone or does not listen yet."""
 
 
 class PeerConnection:
-    """See the module. For one task at a time."""
+    """For one task at a time."""
 
     def __init__(
         self,
@@ -45,7 +43,7 @@ class PeerConnection:
         client_id: str,
         timeout_seconds: float,
     ) -> None:
-        """``address`` is asked at each connecting: None while the broker is not known.
+        """``address`` is called at each connecting; None while the broker is unknown.
 
         ``timeout_seconds`` bounds one request with its answer.
         """
@@ -57,10 +55,10 @@ class PeerConnection:
         self._correlation_id = 0
 
     async def call(self, api: Api[Any, Any], version: int, body: bytes) -> bytes:
-        """Sends a request and waits for its answer: the response's body.
+        """Sends a request; returns the response's body.
 
-        Raises :class:`PeerError`; the connection is closed then, and whether the other broker has
-        seen the request is not known. Cancelling it closes the connection, too.
+        Raises :class:`PeerError` and closes the connection; the other broker may have seen the
+        request. Cancelling also closes the connection.
         """
         assert version >= api.flexible_since, f"{api.name} v{version} has another header"
         try:
@@ -70,20 +68,16 @@ class PeerConnection:
                 await stream.send_all(self._frame(api.key, version, body))
                 return self._body(await self._receive(stream))
         except trio.TooSlowError:
-            await self._drop()
+            await self.close()
             raise PeerError(f"no answer within {self._timeout_seconds:g} s") from None
         except (OSError, trio.BrokenResourceError, DecodeError) as error:
-            await self._drop()
+            await self.close()
             raise PeerError(str(error) or type(error).__name__) from None
         except BaseException:
-            await self._drop()
+            await self.close()
             raise
 
     async def close(self) -> None:
-        """Closes the connection, if there is one."""
-        await self._drop()
-
-    async def _drop(self) -> None:
         stream, self._stream = self._stream, None
         self._received.clear()
         if stream is not None:
@@ -152,15 +146,15 @@ def _skip_tagged_fields(answer: bytes, position: int) -> int:
 
 
 def _is_refused(error: OSError) -> bool:
-    """Whether every address of the host that can be tried from here refuses."""
-    # Trio wraps what each address said.
+    """Whether all addresses refuse that can be tried from here."""
+    # Trio wraps the error of each address.
     said = getattr(error.__cause__, "exceptions", (error.__cause__ or error,))
     tried = [one for one in said if getattr(one, "errno", None) not in _NOT_TRIED]
     return bool(tried) and all(isinstance(one, ConnectionRefusedError) for one in tried)
 
 
 async def connect(host: str, port: int) -> trio.SocketStream:
-    """A connection to a broker; raises :class:`PeerRefusedError` and :class:`PeerError`."""
+    """Raises :class:`PeerRefusedError` and :class:`PeerError`."""
     try:
         with trio.fail_after(CONNECT_TIMEOUT_SECONDS):
             return await trio.open_tcp_stream(host, port)
@@ -171,5 +165,5 @@ async def connect(host: str, port: int) -> trio.SocketStream:
             raise PeerRefusedError(f"{host}:{port} refuses connections") from None
         raise PeerError(f"{host}:{port}: {error}") from None
     except (ValueError, OverflowError) as error:
-        # No name that could be looked up, or no port.
+        # Not a name that can be looked up, or not a port.
         raise PeerError(f"{host}:{port} is no address: {error}") from None

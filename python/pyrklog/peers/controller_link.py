@@ -1,4 +1,4 @@
-"""From a broker to the controller, wherever that is."""
+"""A broker's requests to the current controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyrklog.cluster.to_controller import (
     altered_response,
     left_response,
 )
-from pyrklog.peers.channels import address_of
+from pyrklog.peers.channels import find_address
 from pyrklog.peers.connection import Address, PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
 from pyrklog.protocol.api import Api
@@ -37,7 +37,7 @@ ANSWER_TIMEOUT_SECONDS = 30.0
 
 
 class ControllerLink:
-    """One request at a time, to the controller of the moment; none to oneself goes over a wire."""
+    """One request at a time. A controller in this process is called without a connection."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ControllerLink:
         own: ControllerService,
         listener: str,
     ) -> None:
-        """``controller_id`` is -1 while none is known."""
+        """``controller_id`` returns -1 while none is known."""
         self._metadata = metadata
         self._controller_id = controller_id
         self._own = own
@@ -60,10 +60,7 @@ class ControllerLink:
         )
 
     def _address(self) -> Address | None:
-        for broker in self._metadata.image.brokers:
-            if broker.id == self._connected_to:
-                return address_of(broker, self._listener)
-        return None
+        return find_address(self._metadata.image.brokers, self._connected_to, self._listener)
 
     async def _ask(self, controller: int, api: Api[Any, Any], message: Any) -> Any:
         """Raises :class:`PeerError`."""
@@ -85,7 +82,7 @@ class ControllerLink:
         return controller
 
     async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Raises :class:`PeerError`: whether anything was written is not known."""
+        """Raises :class:`PeerError`: the change may have been written."""
         controller = self._controller()
         if controller == self._metadata.node_id:
             return await self._own.alter_partitions(request)
@@ -102,7 +99,7 @@ class ControllerLink:
         return left_response(await self._ask(controller, CONTROLLED_SHUTDOWN, message))
 
     async def allocate_producer_ids(self, broker_epoch: int) -> ProducerIdsResponse:
-        """The next block of producer ids. Raises :class:`PeerError`."""
+        """Raises :class:`PeerError`."""
         controller = self._controller()
         node_id = self._metadata.node_id
         if controller == node_id:
@@ -112,5 +109,4 @@ class ControllerLink:
         return allocated_response(answer, node_id)
 
     async def close(self) -> None:
-        """Closes the connection."""
         await self._connection.close()

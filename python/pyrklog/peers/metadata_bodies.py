@@ -1,7 +1,7 @@
-"""The bodies of UpdateMetadata: made once for all brokers, with turns for others in between.
+"""Encodes UpdateMetadata once for all brokers, with pauses for other tasks.
 
-What brokers are told differs in the broker epoch only. With many partitions making it takes longer
-than anybody else on this thread should wait.
+The bodies differ only in the broker epoch. With many partitions encoding takes too long for one
+turn of this thread.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from pyrklog.cluster import wire
 from pyrklog.cluster.requests import UpdateMetadataRequest
 
 KEPT = 4
-"""Messages that are kept for the brokers that have yet to be sent them."""
+"""Bodies kept for brokers that have not been sent them yet."""
 
 
 class _Body:
-    """One message, which may be being made."""
-
     def __init__(self, request: UpdateMetadataRequest) -> None:
         self.request = request
         self.turn = trio.Lock()
         self.body: bytes | None = None
 
     def is_of(self, request: UpdateMetadataRequest) -> bool:
-        # Equal ones are one: a message's lists are made for it.
+        # The lists are made for one message: the same lists mean the same message.
         same = self.request
         return (
             same.topics is request.topics
@@ -37,13 +35,11 @@ class _Body:
 
 
 class MetadataBodies:
-    """See the module."""
-
     def __init__(self) -> None:
         self._kept: deque[_Body] = deque(maxlen=KEPT)
 
     async def body_of(self, request: UpdateMetadataRequest) -> bytes:
-        """The body of a request. Raises what encoding it does."""
+        """Raises what encoding raises."""
         item = next((one for one in self._kept if one.is_of(request)), None)
         if item is None:
             item = _Body(request)

@@ -1,4 +1,4 @@
-"""What a broker of a cluster has beside what every broker has: put together, no policy."""
+"""Puts together what only a broker of a cluster has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyrklog.replication.isr_manager import IsrManager
 
 ASK_RETRY_SECONDS = 0.1
 TELL_SECONDS = 5.0
-"""How long the same reason for a failure is not told again: it is tried ten times a second."""
+"""How long the same failure is not logged again: it is retried ten times a second."""
 REASONS_MAX = 10
 LEAVE_TRIES = 3
 """Kafka's ``controlled.shutdown.max.retries``."""
@@ -33,7 +33,7 @@ log = get_logger("peers")
 
 
 class Peers:
-    """The link to the controller, and the in-sync replicas that are kept by it."""
+    """The link to the controller, and the ISRs that depend on it."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Peers:
         self._proposed.set()
 
     async def run(self) -> None:
-        """Keeps the in-sync replicas until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look_for_laggards)
@@ -80,8 +79,9 @@ class Peers:
                 log.error("laggards_not_looked_for", exc_info=error)
 
     async def _alter_partitions(self) -> None:
-        """One request at a time, with all that is proposed; after a failure one by one, until it
-        is found whose proposal fails."""
+        """Sends all proposals in one request; after a failure one by one, to find the one that
+        fails.
+        """
         is_one_by_one = False
         while True:
             asked = self._isrs.proposals
@@ -110,7 +110,7 @@ class Peers:
                 await trio.sleep(ASK_RETRY_SECONDS)
 
     async def allocate_producer_ids(self) -> ProducerIdsResponse:
-        """A block of producer ids from the controller; an error while none answers."""
+        """An error while no controller answers."""
         try:
             return await self._link.allocate_producer_ids(self._replication.replicas.broker_epoch)
         except PeerError as error:
@@ -118,9 +118,9 @@ class Peers:
             return ProducerIdsResponse(ErrorCode.NOT_CONTROLLER, None)
 
     async def leave(self, broker_epoch: int) -> None:
-        """Others take over what this broker leads, as far as they can, before it ends.
+        """Controlled shutdown: others take over what this broker leads.
 
-        Waits as long as that goes on: a broker may lead a hundred thousand partitions.
+        Waits while there is progress: a broker may lead a hundred thousand partitions.
         """
         has_ended = trio.Event()
         began = trio.current_time()
@@ -141,7 +141,7 @@ class Peers:
             nursery.cancel_scope.cancel()
 
     def _progress(self) -> tuple[int, int]:
-        """Partitions that this broker leads, and the sum of all leader epochs."""
+        """Partitions that this broker leads, and the sum of leader epochs."""
         hosted = self._replication.replicas.hosted.values()
         return sum(item.leads for item in hosted), sum(item.leader_epoch for item in hosted)
 
@@ -154,7 +154,7 @@ class Peers:
             except PeerError as error:
                 log.warning("not_left", reason=str(error))
             except Exception as error:
-                # The logs are to be closed in good order all the same.
+                # The logs must be closed cleanly all the same.
                 log.error("not_left", exc_info=error)
             else:
                 if response.error is ErrorCode.NONE and not response.remaining:

@@ -1,9 +1,8 @@
-"""Whether another broker is there, as its port and its answers tell.
+"""Watches whether another broker is alive, by its port and its answers.
 
-Two things make a suspect (``cluster.md``, section 7). *Refusal*: the port refuses twice, so
-nobody listens there. *Silence*: a connection is not made, or a request on it not answered, for
-longer than a limit (``silence.py``). Silence may be the fault of the observer or of the way between
-the two, so that by itself it is nothing but a sign: somebody else has to say so, too.
+Two signs make a suspect (``cluster.md``, section 7). *Refusal*: the port refuses twice, so nothing
+listens there. *Silence*: a connection or an answer takes longer than a limit (``silence.py``).
+Silence may be the fault of the observer or the network, so another broker must confirm it.
 """
 
 from __future__ import annotations
@@ -21,36 +20,34 @@ REFUSALS = 2
 REFUSAL_SECONDS = 0.1
 """Between two refusals that count."""
 LATER_SECONDS = 1.0
-"""Before the next look at a broker that ends connections at once."""
+"""Before the next try at a broker that ends connections at once."""
 TRUST_SECONDS = 10.0
-"""A suspect is trusted again when it has answered for this long."""
+"""A suspect that answers for this long is trusted again."""
 PROBE_SECONDS = 0.15
 """Between an answer and the next question."""
 LOOK_SECONDS = 0.05
-"""Between two looks whether a question is answered."""
+"""Between two checks for an answer."""
 DOUBT_SHARE = 0.5
-"""Of the limit: others are asked then, since their answer takes time."""
+"""Of the limit: when others are asked, since their answer takes time."""
 CERTAIN_SHARE = 1.5
-"""Of the limit: it is silence where nobody is asked."""
+"""Of the limit: when it is silence without asking others."""
 
 Told = Callable[[bool], None]
-"""Called with False when the broker is suspected, and with True when it is trusted again."""
+"""Called with False when the broker is suspected, with True when it is trusted again."""
 Agreed = Callable[[float], Awaitable[bool]]
-"""Whether others find the broker silent, too; they are to wait so many seconds for its answer."""
+"""Whether others find the broker silent; they wait so many seconds for its answer."""
 
 
 def _nobody() -> None:
-    """Nobody wants to know."""
+    """The default: not told."""
 
 
 def worked_seconds() -> float:
-    """CPU time of the thread that runs Trio, so far."""
+    """CPU time of Trio's thread so far."""
     return time.thread_time()
 
 
 class PortMonitor:
-    """Observes one broker."""
-
     def __init__(
         self,
         address: Callable[[], Address | None],
@@ -60,16 +57,17 @@ class PortMonitor:
         *,
         client_id: str,
     ) -> None:
-        """``address`` is None while the broker is not known.
+        """``address`` is None while the broker is unknown.
 
-        ``counted`` is called when :attr:`refusals` or :attr:`is_silent` has changed. Without
-        ``agreed`` silence makes no suspect, and :attr:`is_silent` is all that tells of it.
+        ``counted`` is called when :attr:`refusals` or :attr:`is_silent` changes. Without ``agreed``
+        silence does not make a suspect and shows only in :attr:`is_silent`.
         """
         self.refusals = 0
-        """How often the port has refused, one time after another, up to now: anything else that
-        becomes of a connection, a time-out too, makes it 0. At most :data:`REFUSALS`."""
+        """Consecutive refusals, at most :data:`REFUSALS`. Any other outcome of a connection, also a
+        time-out, resets it to 0.
+        """
         self.is_silent = False
-        """Whether a question has had no answer for so long that it is silence."""
+        """Whether a question has waited so long that it is silence."""
         self._address = address
         self._told = told
         self._counted = counted
@@ -83,14 +81,13 @@ class PortMonitor:
 
     @property
     def is_answering(self) -> bool:
-        """Whether the broker has answered, and the present question has not waited for long."""
+        """Whether the broker has answered and the present question has not waited long."""
         if self._answers_since is None:
             return False
         now = trio.current_time()
         return self._silence.seconds(now) < DOUBT_SHARE * self._silence.limit(now)
 
     async def run(self) -> None:
-        """Observes until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen_for_silence)
             while True:
@@ -104,7 +101,7 @@ class PortMonitor:
             self._refused()
             await trio.sleep(LATER_SECONDS if self._is_suspected else REFUSAL_SECONDS)
         except PeerError:
-            # It stays asked: a connection that cannot be made is no answer.
+            # The question stays open: a failed connection is not an answer.
             self._count(0)
             await trio.sleep(LATER_SECONDS)
         else:
@@ -146,8 +143,7 @@ class PortMonitor:
             self._counted()
 
     async def _ask(self, stream: trio.SocketStream) -> None:
-        """Question after question, until the connection ends; a broker that ends it at once is not
-        asked again at once."""
+        """Asks until the connection ends; waits where it ended at once."""
         began = trio.current_time()
         async with stream:
             try:
@@ -158,7 +154,7 @@ class PortMonitor:
                     self._answered()
                     await trio.sleep(PROBE_SECONDS)
             except ProbeError:
-                # Somebody ended it: that is no silence.
+                # A closed connection is not silence.
                 self._silence.ended()
                 self._answers_since = None
         stood = trio.current_time() - began
@@ -166,7 +162,7 @@ class PortMonitor:
 
     def _answered(self) -> None:
         now = trio.current_time()
-        # A suspect that was long silent is back; nobody measures by that what business takes.
+        # The delay of a broker that is back is not a normal one.
         is_back = self.is_silent or self._is_suspected
         self._silence.answered(now, worked_seconds(), is_back=is_back)
         self._set_silent(False)
@@ -198,13 +194,12 @@ class PortMonitor:
             self._suspect()
 
     async def _is_still_silent(self, limit: float) -> bool:
-        """Others have taken their time: what has come meanwhile is read first, and one who stood
-        still meanwhile has seen nothing."""
+        """Reads first what came while others were asked; a stop of this process resets the time."""
         now = await self._look_later()
         return self._silence.seconds(now) >= limit
 
     async def _look_later(self) -> float:
-        """Sleeps for a moment; the time then, with what was late noted."""
+        """Sleeps for a moment; returns the time and notes its own lateness."""
         due, slept = trio.current_time() + LOOK_SECONDS, worked_seconds()
         await trio.sleep(LOOK_SECONDS)
         now = trio.current_time()

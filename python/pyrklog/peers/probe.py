@@ -1,7 +1,6 @@
-"""A request that a broker's data plane answers by itself: ApiVersions, version 0.
+"""A request that the data plane answers by itself: ApiVersions, version 0.
 
-Neither a disk nor the control plane has a part in the answer, so that one that hangs or is busy
-silences nobody.
+Neither a disk nor the control plane takes part, so a hanging or busy one does not silence a broker.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ _RECEIVE_BYTES = 4096
 
 
 class ProbeError(Exception):
-    """The connection has ended, or what came is no answer."""
+    """The connection has ended, or the answer is wrong."""
 
 
 async def probe(stream: trio.SocketStream, number: int, client_id: str) -> None:
-    """Asks, and waits for the answer.
+    """Asks and waits for the answer. Raises :class:`ProbeError`.
 
-    ``number`` tells questions apart, ``client_id`` says who asks.
-
-    Raises :class:`ProbeError`.
+    ``number`` is the question's correlation id; ``client_id`` names this broker.
     """
     name = client_id.encode()
     header = struct.pack(">hhih", _API_VERSIONS, _VERSION, number, len(name)) + name

@@ -1,8 +1,7 @@
-"""The controller's way to one other broker: a queue, and one request at a time.
+"""The controller's queue to one other broker, with one request at a time.
 
-A broker takes the controller's requests in the order in which they were decided. What cannot be
-delivered is tried again until it can be, or until the broker is given up: then the queue goes. What
-cannot be put into a message is left out, loudly.
+Requests arrive in the order of the decisions. A failed delivery is retried until it succeeds or the
+broker is given up. What cannot be encoded is left out and logged.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ Encode = Callable[[ControlRequest], Awaitable[bytes]]
 
 
 class SendQueue:
-    """See the module. Is a :class:`pyrklog.cluster.requests.BrokerChannel`."""
+    """A :class:`pyrklog.cluster.requests.BrokerChannel`."""
 
     def __init__(self, broker: int, connection: PeerConnection, encode: Encode) -> None:
-        """``encode`` makes a request's body when its turn has come."""
+        """``encode`` makes a request's body when its turn comes."""
         self.broker = broker
         self._connection = connection
         self._encode = encode
@@ -49,12 +48,12 @@ class SendQueue:
         return len(self._waiting)
 
     def post(self, request: ControlRequest, answered: Answered) -> None:
-        """Puts a request at the end of the queue; see ``BrokerChannel``."""
+        """See ``BrokerChannel``."""
         self._waiting.append((request, answered))
         self._posted.set()
 
     async def run(self) -> None:
-        """Sends what is posted until it is cancelled; what waits then is never answered."""
+        """Sends until cancelled; what waits then is never answered."""
         try:
             while True:
                 while not self._waiting:
@@ -64,7 +63,7 @@ class SendQueue:
                 try:
                     response = await self._exchange(request)
                 except Exception as error:
-                    # The next ones may do better, and other brokers have queues of their own.
+                    # The next request may succeed.
                     kind = type(request).__name__.removesuffix("Request")
                     log.error(
                         "control_request_failed", broker=self.broker, request=kind, exc_info=error
@@ -94,7 +93,7 @@ class SendQueue:
             return response
 
     async def _encode_what_can_be(self, request: ControlRequest) -> bytes:
-        """Without the topics that no message can carry, which are said."""
+        """Leaves out and logs topics that cannot be encoded."""
         try:
             return await self._encode(request)
         except Exception:
@@ -102,7 +101,7 @@ class SendQueue:
                 raise
         good = [topic for topic in request.topics if await self._is_sendable(request, topic)]
         if isinstance(request, UpdateMetadataRequest):
-            # A message that named all the others would end those that are left out.
+            # A full message would delete the topics left out.
             return await self._encode(request._replace(topics=good, is_full=False))
         return await self._encode(request._replace(topics=good))
 
@@ -117,7 +116,7 @@ class SendQueue:
         return True
 
     def _failed(self, error: Exception) -> None:
-        """Said once, not at each try."""
+        """Logs once, not at each try."""
         if self._is_reachable:
             self._is_reachable = False
             log.warning(

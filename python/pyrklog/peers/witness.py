@@ -1,4 +1,4 @@
-"""What a broker says of another one that the controller gets no answer from."""
+"""A broker's view of another one that does not answer the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from pyrklog.peers.channels import address_of
+from pyrklog.peers.channels import find_address
 from pyrklog.peers.connection import Address, PeerError, connect
 from pyrklog.peers.probe import ProbeError, probe
 from pyrklog.peers.silence import OWN_DELAY_MAX_SECONDS
@@ -18,23 +18,23 @@ LOOK_SECONDS = 0.05
 
 
 class Witness:
-    """Asks a broker one question when the controller wants to know."""
+    """Probes a broker once when the controller asks."""
 
     def __init__(
         self, node_id: int, brokers: Callable[[], Iterable[BrokerImage]], listener: str
     ) -> None:
-        """``brokers`` are the registered ones, ``listener`` is the one for brokers."""
+        """``brokers`` are the registered ones; ``listener`` is the one between brokers."""
         self._client_id = f"broker-{node_id}"
         self._brokers = brokers
         self._listener = listener
         self._looks: dict[int, _Look] = {}
 
     async def look(self, broker: int, seconds: float) -> Outcome:
-        """Whether the broker answers within so many seconds, :data:`WAIT_MAX_SECONDS` at most.
+        """Whether the broker answers within ``seconds``, at most :data:`WAIT_MAX_SECONDS`.
 
-        One look a broker at a time, whoever asks for it: they share what it finds.
+        Concurrent requests for a broker share one look.
         """
-        address = self._address_of(broker)
+        address = find_address(self._brokers(), broker, self._listener)
         if address is None:
             return Outcome.UNKNOWN
         look = self._looks.get(broker)
@@ -49,12 +49,6 @@ class Witness:
             look.is_over.set()
         return look.outcome
 
-    def _address_of(self, broker: int) -> Address | None:
-        for image in self._brokers():
-            if image.id == broker:
-                return address_of(image, self._listener)
-        return None
-
 
 class _Look:
     def __init__(self, client_id: str) -> None:
@@ -64,13 +58,13 @@ class _Look:
         self._was_late = False
 
     async def run(self, address: Address, seconds: float) -> None:
-        """Sets the outcome: silence counts only where this broker has watched all the time."""
+        """Silence counts only where this broker has watched all the time."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_itself)
             with trio.move_on_after(seconds) as waiting:
                 self.outcome = await self._ask(address)
             if waiting.cancelled_caught:
-                # What has come meanwhile is read before the scope ends; a stop is seen by now.
+                # Reads first what has arrived; notices its own stop.
                 await trio.sleep(LOOK_SECONDS)
                 self.outcome = Outcome.UNKNOWN if self._was_late else Outcome.SILENT
             nursery.cancel_scope.cancel()
@@ -79,7 +73,7 @@ class _Look:
         try:
             stream = await connect(*address)
         except PeerError:
-            # Refused, or no way to it: another sign than silence.
+            # Refused or unreachable: not silence.
             return Outcome.UNKNOWN
         async with stream:
             try:

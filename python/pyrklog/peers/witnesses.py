@@ -1,4 +1,4 @@
-"""Whom the controller asks about a broker that does not answer it, and what that is worth."""
+"""Asks other brokers about one that does not answer the controller."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from pyrklog.protocol.observation import OBSERVE_BROKER, ObserveBrokerRequest, O
 
 WITNESSES_MAX = 3
 GRACE_SECONDS = 0.2
-"""What a witness may take beyond the time that it is to wait."""
+"""A witness may take this much longer than its wait."""
 
 
 class View(NamedTuple):
-    """Whom the controller reaches at a moment."""
+    """The controller's reach at a moment."""
 
     registered: int
-    """Brokers with a registration, the controller and the silent one among them."""
+    """Registered brokers, including the controller and the silent one."""
     answering: Sequence[int]
     """Other brokers that answer the controller."""
 
     @property
     def is_of_a_majority(self) -> bool:
-        """Whether the controller and those that answer it are most of the cluster: of two sides of
-        a network that fell apart, one at the most may lead around the other."""
+        """Of two sides of a split network at most one may elect around the other."""
         return 2 * (1 + len(self.answering)) > self.registered
 
 
 def is_agreed(outcomes: Collection[Outcome]) -> bool:
-    """Whether somebody finds the broker silent, and nobody has had an answer."""
+    """Whether a witness finds the broker silent and none got an answer."""
     return Outcome.SILENT in outcomes and Outcome.ANSWERED not in outcomes
 
 
 class Witnesses:
-    """Asks brokers, each over a connection that is made for the question."""
+    """Uses one connection for each question."""
 
     def __init__(
         self,
@@ -45,13 +44,13 @@ class Witnesses:
         address_of: Callable[[int], Callable[[], Address | None]],
         client_id: str,
     ) -> None:
-        """``view`` is asked each time; ``address_of`` a broker gives what finds its address."""
+        """``view`` is called each time; ``address_of`` returns a broker's address function."""
         self._view = view
         self._address_of = address_of
         self._client_id = client_id
 
     async def agree(self, silent: int, seconds: float) -> bool:
-        """Whether others find the broker silent, too; they wait so many seconds for its answer."""
+        """Whether others find the broker silent; they wait so many seconds for its answer."""
         view = self._view()
         asked = [broker for broker in view.answering if broker != silent][:WITNESSES_MAX]
         if not view.is_of_a_majority or not asked:

@@ -1,1 +1,1 @@
-"""What knows the Rust side: the data plane as Trio sees it."""
+"""The Rust data plane as Trio sees it."""

@@ -1,4 +1,4 @@
-"""Where the block cache lies: in shared memory that outlives the broker's process, or nowhere."""
+"""The block cache's directory: in shared memory that outlives the process, or none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 SHARED_MEMORY = Path("/dev/shm")
 
-# The inode of the machine's own process namespace, the same on every Linux (proc_ns.h).
+# The inode of the machine's first process namespace, the same on every Linux (proc_ns.h).
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 class CachePlace(NamedTuple):
-    """The directory for the arenas, or None and why there is none."""
+    """The directory for the arenas, or None and the reason."""
 
     directory: Path | None
     reason: str | None
@@ -22,8 +22,8 @@ class CachePlace(NamedTuple):
 def cache_place(configured: str | None, max_bytes: int) -> CachePlace:
     """Resolves `pyrklog.cache.dir` and `pyrklog.cache.max.bytes`.
 
-    Without an explicit directory there is no cache in a container: its shared memory is small, and
-    goes away when the container does, whereas its log directories may stay.
+    A container has a cache only in an explicit directory: its shared memory is small and ends with
+    it, while its log directories may stay.
     """
     if max_bytes == 0:
         return CachePlace(None, None)
@@ -47,7 +47,7 @@ def _usable(directory: Path) -> CachePlace:
 
 
 def in_container(namespace: Path = Path("/proc/self/ns/pid")) -> bool:
-    """Whether this process has a process namespace of its own, as in every kind of container."""
+    """Whether this process has its own process namespace, as in every container."""
     try:
         return os.readlink(namespace) != _FIRST_PID_NAMESPACE
     except OSError:

@@ -1,7 +1,7 @@
-"""The Rust data plane as Trio sees it: :class:`CorePlane`, and with it the only importer of
-``pyrklog._core`` beside what keeps offsets and arenas.
+"""The Rust data plane as Trio sees it; apart from users of offsets and arenas the only importer of
+``pyrklog._core``.
 
-Slow commands return tickets, which complete as events; here they become awaitable.
+Slow commands return tickets, which complete as events; here they are awaitable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pyrklog.plane.dataplane import (
     LaggingFollowers,
     LogDirUsage,
     LogStarts,
-    Plane,
     PlaneListener,
     PlaneSettings,
     ReplicaDigest,
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
 
 EVENTS_PER_TURN_MAX = 512
 TURN_SECONDS = 0.02
-"""Events that take longer let others have a turn in between."""
+"""Longer batches of events let other tasks run in between."""
 
 log = get_logger("plane")
 
 
 def memory_bytes() -> int:
-    """The smaller of RAM and the limit of this process's memory groups."""
+    """The smaller of RAM and this process's memory cgroup limit."""
     from pyrklog import _core
 
     return _core.memory_bytes()
@@ -58,7 +57,7 @@ class CorePlane:
     """:class:`Plane` over ``_core.DataPlane``."""
 
     def __init__(self, settings: PlaneSettings) -> None:
-        """Creates and locks the log directories; raises :class:`StartError` and its kin."""
+        """Creates and locks the log directories. Raises :class:`StartError` or a subclass."""
         from pyrklog import _core
 
         self._core = _core
@@ -173,7 +172,7 @@ class CorePlane:
         except self._core.PlaneClosedError:
             waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            # It stays until its event comes, whether anyone awaits it or not.
+            # Stays until its event, awaited or not.
             self._waiting[ticket] = waiter
         return waiter
 
@@ -234,7 +233,6 @@ class CorePlane:
         return done.clean
 
     def abandon(self) -> None:
-        """The start failed: everything is as it was before, as far as this start made it."""
         self._plane.abandon()
 
     async def run(self, listener: PlaneListener) -> None:
@@ -287,11 +285,11 @@ class CorePlane:
                     waiter.complete(event)
 
     async def _ticket(self, command: Callable[[], int]) -> Any:
-        """Issues the command and waits for its event (no turn hands it out before this one)."""
+        """Issues the command and waits for its event, which no turn delivers before."""
         try:
             ticket = command()
         except self._core.PlaneClosedError:
-            # The broker is ending, and cancels whoever asked when the plane is done.
+            # The broker is ending and cancels the caller when the plane is done.
             await trio.sleep_forever()
         waiter = self._waiting[ticket] = _Ticket()
         try:
@@ -300,12 +298,8 @@ class CorePlane:
             self._waiting.pop(ticket, None)
 
 
-def _is_a_plane(plane: CorePlane) -> Plane:
-    return plane  # the type checker holds the class to the interface
-
-
 class _Ticket:
-    """A command under way; awaited, it gives what ``convert`` makes of its event."""
+    """A running command; awaiting it returns ``convert(event)``."""
 
     __slots__ = ("_convert", "_done", "outcome")
 
@@ -352,7 +346,7 @@ def _with_holder(message: str, log_dirs: Sequence[str]) -> str:
 
 
 def _refused_log_dir(log_dirs: Sequence[str]) -> ConfigError | None:
-    """Names the log directory, or the place for it, that this user may not change."""
+    """Names the path that this user may not change."""
     import os
     from pathlib import Path
 
@@ -380,7 +374,7 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
             f"{where} is taken by {port_holder(port) or 'another program'}.",
             fix=f"stop it, or choose another port with --listen {host}:{port + 1}",
         )
-    if error.errno is None:  # so is the error of a name that cannot be looked up
+    if error.errno is None:  # also for names that cannot be resolved
         return ConfigError(
             f"{host} is no name that can be resolved (listener {listener}): {error}.",
             fix="listen on a name or an address of this machine, or on 0.0.0.0 for all of them",
@@ -396,7 +390,7 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
 
 
 def api_table() -> Sequence[_core.ApiRow]:
-    """The APIs that the broker serves: key, name, versions, owner."""
+    """The served APIs: key, name, versions, owner."""
     from pyrklog import _core
 
     return _core.api_table()

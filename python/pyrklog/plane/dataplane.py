@@ -1,6 +1,6 @@
-"""The Rust data plane as the rest of the broker knows it: :class:`Plane`, and its values.
+"""The data plane's interface :class:`Plane`, and its values.
 
-``core_plane.py`` has the real one, ``testing/fake_plane.py`` a second one for tests.
+Implemented in ``core_plane.py``, and for tests in ``testing/fake_plane.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """Who stands behind a connection."""
+    """The client of a connection."""
 
     connection: int
     principal: str
@@ -27,7 +27,7 @@ class Session(Protocol):
 
 
 class Request(Protocol):
-    """A request of an API that the control plane owns; ``body`` follows the request header."""
+    """A request for the control plane; ``body`` follows the request header."""
 
     @property
     def id(self) -> int: ...
@@ -42,17 +42,16 @@ class Request(Protocol):
 
 
 class DirectoryPast(NamedTuple):
-    """How the last life that was registered left a log directory."""
+    """How the last registered life left a log directory."""
 
     closed_at_epoch: int | None
-    """The broker epoch that an orderly shutdown left, -1 where it knew of none; None after any
-    other end."""
+    """The broker epoch at a clean shutdown, -1 where it had none; None after any other end."""
     is_reattached: bool
-    """Whether its block cache was taken up, so that nothing acknowledged is missing."""
+    """Whether its block cache was reattached, so that nothing acknowledged is missing."""
 
 
 class FoundPartition(NamedTuple):
-    """A partition folder found at start; ``topic_id`` is None without ``partition.metadata``."""
+    """A partition folder at start; ``topic_id`` is None without ``partition.metadata``."""
 
     topic: str
     partition: int
@@ -74,8 +73,6 @@ class LogDirUsage(NamedTuple):
 
 
 class ClusterSettings(NamedTuple):
-    """How brokers reach and follow each other."""
-
     listener: str
     fetchers: int
     fetch_wait_max_ms: int
@@ -88,8 +85,6 @@ class ClusterSettings(NamedTuple):
 
 
 class LaggingFollowers(NamedTuple):
-    """In-sync followers of a partition that are not caught up."""
-
     topic: str
     partition: int
     leader_epoch: int
@@ -97,8 +92,9 @@ class LaggingFollowers(NamedTuple):
 
 
 class PlaneSettings(NamedTuple):
-    """What is fixed for the life of the process. Rust reads it by the names of the fields
-    (rust/bridge/src/config.rs)."""
+    """Fixed for the life of the process. Rust reads it by field names
+    (rust/bridge/src/config.rs).
+    """
 
     node_id: int
     cluster_id: str
@@ -133,11 +129,11 @@ class PlaneSettings(NamedTuple):
     producer_id_expiration_ms: int
     auto_create_topics: bool
     cluster: ClusterSettings | None
-    """None for a broker that is alone."""
+    """None for a single broker."""
 
 
 class DigestRange(NamedTuple):
-    """Offsets ``[start, end)``; the batch with which sizes reach ``max_bytes`` is the last one."""
+    """Offsets ``[start, end)``; ends with the batch whose size reaches ``max_bytes``."""
 
     start: int
     end: int
@@ -145,7 +141,7 @@ class DigestRange(NamedTuple):
 
 
 class ReplicaDigest(NamedTuple):
-    """What a replica holds of a range of offsets; -1 for offsets that there are not.
+    """A replica's content in a range of offsets; -1 for missing offsets.
 
     ``first`` is (base offset, last offset, leader epoch, CRC-32C) of the first batch.
     """
@@ -163,40 +159,41 @@ class ReplicaDigest(NamedTuple):
 
 
 class LogStarts(NamedTuple):
-    """Where the logs of a partition start that this broker leads. ``own`` is -1 with an error."""
+    """Log start offsets of a led partition. ``own`` is -1 with an error."""
 
     error: int
     own: int
     followers: Sequence[tuple[int, int]]
-    """(broker, log start offset that it told last; -1 unknown)."""
+    """(broker, its last known log start offset; -1 = unknown)."""
 
 
 class PlaneListener(Protocol):
-    """Who hears of the plane's events; called on the Trio thread, and must not block."""
+    """Receives the plane's events on the Trio thread; must not block."""
 
     def on_request(self, request: Request) -> None:
-        """A request to answer with ``reply`` or ``close_request``."""
+        """Answer with ``reply`` or ``close_request``."""
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """A Heartbeat, decoded: to answer with ``answer_heartbeat``, or as any request."""
+        """A decoded Heartbeat: answer with ``answer_heartbeat``, or as any request."""
 
     def on_offset_commit(self, commit: OffsetCommit) -> None:
-        """An OffsetCommit, decoded, of partitions that exist; a request as any other besides."""
+        """A decoded OffsetCommit of existing partitions; otherwise as any request."""
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
-        """A Metadata request that waits for topics; to answer with ``resume``."""
+        """A Metadata request that waits for topics: answer with ``resume``."""
 
     def on_client_gone(self, request_id: int) -> None:
-        """The client of a request, an offset commit or missing topics that are not answered yet
-        sends nothing more; it is still to be answered or closed."""
+        """The client of an unanswered request, commit or missing topics sends nothing more; it must
+        still be answered or closed.
+        """
 
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
-        """A follower may join the in-sync replicas."""
+        """A follower may join the ISR."""
 
     def on_follower_log_start(self, topic: str, partition: int) -> None:
-        """A follower's log starts elsewhere than at the last look at ``log_starts``."""
+        """A follower's log start has moved since the last ``log_starts``."""
 
     def on_log_dir_failed(
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
@@ -204,38 +201,40 @@ class PlaneListener(Protocol):
         """A log directory failed; its partitions are offline."""
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
-        """Something an operator should read."""
+        """A message for the operator."""
 
 
 class Plane(Protocol):
-    """The data plane's commands. Errors of single partitions are protocol codes in results.
+    """The data plane's commands. Results have protocol codes for single partitions.
 
-    A slow command that comes after ``shutdown`` never completes; its caller is to be cancelled.
+    A slow command after ``shutdown`` never completes; cancel its caller.
     """
 
     def found_partitions(self) -> Sequence[FoundPartition]:
-        """What the log directories hold."""
+        """Partition folders at start."""
 
     def pasts(self) -> Sequence[DirectoryPast]:
-        """How each usable log directory was left by the last life that was registered."""
+        """How the last registered life left each usable log directory."""
 
     def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
-        """Binds and accepts; returns the port. ``for_brokers``: clients have another, and brokers
-        come in when clients have taken every connection (KIP-402). Raises
-        :class:`TemporaryError`."""
+        """Binds and accepts; returns the port. ``for_brokers``: only for brokers, which may connect
+        when clients have taken every connection (KIP-402). Raises :class:`TemporaryError`.
+        """
 
     def apply_image(self, delta: ImageDelta) -> None:
-        """Swaps in the next version of the image."""
+        """Applies the next version of the image."""
 
     async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
-        """Opens or creates logs and serves them; one error code a spec, 0 = done."""
+        """Opens or creates logs and serves them; one error code for each spec, 0 = done."""
 
     async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
-        """Opens or creates logs and fetches from their leaders; one error code a spec, 0 = done."""
+        """Opens or creates logs and follows their leaders; one error code for each spec, 0
+        = done.
+        """
 
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
-        """(leader epoch of the last record, -1 without any; log end offset) of each log here;
-        None where none is open.
+        """(leader epoch of the last record, -1 without any; log end offset) of each log; None where
+        none is open.
         """
 
     def set_isr(
@@ -247,26 +246,27 @@ class Plane(Protocol):
         isr: Sequence[int],
         is_held: bool,
     ) -> bool:
-        """In-sync replicas of a led partition: those written, and ``members`` with those besides
-        that are about to join; ``is_held`` as in :class:`LeaderSpec`. False where it is not led in
-        that epoch, or where one that would join lacks what the high watermark has passed meanwhile
-        (it is told again when it has it).
+        """Sets a led partition's ISR: the written one, and ``members`` with joining replicas;
+        ``is_held`` as in :class:`LeaderSpec`. False where it is not led in that epoch, or where a
+        joining replica lacks records below the high watermark (it is reported again once it has
+        them).
         """
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
         """Of all led partitions."""
 
     def set_broker_epoch(self, epoch: int) -> None:
-        """This broker is registered under this epoch."""
+        """The epoch of this broker's registration."""
 
     def set_replication_rates(
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None:
-        """Bytes a second that this broker sends to, and fetches for, replicas that topics name as
-        throttled (KIP-73); None = as fast as it goes."""
+        """Bytes a second to and from replicas that topics name as throttled (KIP-73); None =
+        unlimited.
+        """
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
-        """Each (topic, partition, delete); one error code a spec, 0 = done."""
+        """Each (topic, partition, delete); one error code for each spec, 0 = done."""
 
     async def delete_records(
         self, targets: Sequence[tuple[str, int, int]]
@@ -280,8 +280,9 @@ class Plane(Protocol):
         """All log directories."""
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
-        """Digests this broker's replica. Errors: those of ``DataPlane::replica_digest`` in
-        rust/dataplane/src/plane/digests.rs."""
+        """Digests this broker's replica. Errors: see ``DataPlane::replica_digest`` in
+        rust/dataplane/src/plane/digests.rs.
+        """
 
     def append_internal(
         self,
@@ -294,12 +295,12 @@ class Plane(Protocol):
         expected_epoch: int,
         producer: Producer | None = None,
     ) -> Awaitable[AppendResult]:
-        """Appends one batch to an internal topic; what is awaited is that the high watermark has
+        """Appends one batch to an internal topic; the result comes when the high watermark has
         passed it.
 
-        The batch enters the log within the call, in memory, so that the appends of a partition lie
-        in the log in the order of the calls. To stop waiting does not take it back. ``codec`` is
-        the number in a batch's attributes. Errors: those of ``DataPlane::append_internal`` in
+        The batch enters the log in memory within the call: a partition's appends are in the order
+        of the calls. Cancelling the wait does not take it back. ``codec`` is the number in a
+        batch's attributes. Errors: see ``DataPlane::append_internal`` in
         rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
         """
 
@@ -313,11 +314,12 @@ class Plane(Protocol):
         codec: int,
         expected_epoch: int,
     ) -> CommitBatch | None:
-        """Appends staged commits as one batch, in order; they are answered when that is over, with
-        an error where it cannot be done. None: the plane is ending."""
+        """Appends staged commits as one batch, in order; they are answered afterwards, also with
+        errors. None: the plane is ending.
+        """
 
     def time_out_commits(self, commits: CommitBatch) -> None:
-        """Those that are not answered yet are told REQUEST_TIMED_OUT."""
+        """Answers the unanswered ones with REQUEST_TIMED_OUT."""
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
@@ -338,18 +340,19 @@ class Plane(Protocol):
         """Answers a Metadata request that waited."""
 
     def close_request(self, request_id: int) -> None:
-        """Closes the connection of a request that has no answer."""
+        """Closes the connection of a request without an answer."""
 
     def park(self, request_id: int) -> bool:
-        """The answer has to wait (for other clients, for replication, for the metadata store): the
-        request no longer counts among those that ``queued.max.requests`` bounds. It is still to be
-        answered; at once where there is no memory for more that wait, and this returns False."""
+        """The answer waits (for other clients, replication or the metadata store): the request no
+        longer counts in ``queued.max.requests``. Returns False where there is no memory for more
+        waiting ones: answer at once.
+        """
 
     def statistics(self) -> Mapping[str, int]:
         """Counters."""
 
     async def shutdown(self, grace_ms: int) -> bool:
-        """Refuses new work, drains, writes, syncs; true when everything is marked clean."""
+        """Refuses new work, drains, writes, syncs; True when everything is marked clean."""
 
     async def run(self, listener: PlaneListener) -> None:
-        """Hands out events until cancelled."""
+        """Delivers events until cancelled."""

@@ -1,4 +1,4 @@
-"""Records of internal topics, as the coordinators and the data plane hand them to each other."""
+"""Records of internal topics, between the coordinators and the data plane."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ NO_OFFSET = -1
 
 
 class Producer(NamedTuple):
-    """The producer of a transaction."""
-
     id: int
     epoch: int
 
 
 class AppendResult(NamedTuple):
-    """``base_offset`` is the offset of the first record; -1 with an error."""
+    """``base_offset`` is the first record's; -1 with an error."""
 
     error: ErrorCode
     base_offset: int = NO_OFFSET
 
 
 class NewRecord(NamedTuple):
-    """A record to append; ``value`` is None for a tombstone, ``headers`` are (key, value)."""
+    """``value`` is None for a tombstone; ``headers`` are (key, value)."""
 
     key: bytes
     value: bytes | None
@@ -33,7 +31,7 @@ class NewRecord(NamedTuple):
 
 
 class InternalRecord(NamedTuple):
-    """A record of an internal topic; ``value`` is None for a tombstone."""
+    """``value`` is None for a tombstone."""
 
     offset: int
     key: bytes | None
@@ -43,8 +41,8 @@ class InternalRecord(NamedTuple):
 class InternalBatch(NamedTuple):
     """A batch that was read. A control batch has one record, whose key tells commit from abort.
 
-    ``damage`` says why a batch could not be read (its checksum, its records); it then has no
-    records, and the next batch goes on behind it.
+    ``damage`` says why a batch could not be read (checksum, records); it has no records then, and
+    the next batch follows.
     """
 
     base_offset: int
@@ -57,11 +55,10 @@ class InternalBatch(NamedTuple):
 
 
 class InternalRead(NamedTuple):
-    """Whole batches from the offset asked for (or the log's start, if that is higher).
+    """Whole batches from the requested offset, or from a higher log start.
 
-    The first batch may begin below that offset. ``next_offset`` is where to go on; the end is
-    reached when it is ``end_offset``, the end of what was readable when this was read. With an
-    error there are no batches, and both are -1.
+    The first batch may begin below. Continue at ``next_offset``, until it is ``end_offset``, the
+    end of what was readable. With an error there are no batches, and both are -1.
     """
 
     error: ErrorCode

@@ -1,4 +1,4 @@
-"""What can be asked of a broker's shared memory and files while no broker runs."""
+"""Access to a broker's shared memory and files while no broker runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import NamedTuple
 class ArenaRow(NamedTuple):
     """An arena's file in shared memory.
 
-    ``state``: ``in use``, ``kept`` (its broker ended in order), ``left over`` (its broker was
-    killed), ``abandoned`` (its log directory does not name it), ``stale`` (of an earlier boot),
-    ``damaged``, ``set aside`` (a start found it damaged), ``unfinished`` (its broker was killed
-    while it made it). ``held_bytes``: of records, None where that is unknown. ``kept_since_ms``:
-    when it was left, since the epoch. ``partitions``: those with records that are not in their
-    files, None where that is unknown.
+    ``state``: ``in use``, ``kept`` (clean end), ``left over`` (its broker was killed),
+    ``abandoned`` (its log directory does not name it), ``stale`` (of an earlier boot), ``damaged``,
+    ``set aside`` (a start found it damaged), ``unfinished`` (its broker was killed while creating
+    it). ``held_bytes``: of records. ``kept_since_ms``: when it was left, since the epoch.
+    ``partitions``: those with records that are not in their files. None = unknown.
     """
 
     path: str
@@ -29,14 +28,14 @@ class ArenaRow(NamedTuple):
 
 
 def list_arenas(directory: str) -> list[ArenaRow]:
-    """The arenas in a directory. Raises OSError."""
+    """Raises OSError."""
     from pyrklog import _core
 
     return [ArenaRow(str(row[0]), *row[1:]) for row in _core.list_arenas(directory)]
 
 
 def drain_arena(log_dir: str) -> tuple[int, int]:
-    """Writes what a killed broker left in its arena to its files: (partitions, bytes).
+    """Writes a killed broker's arena to its files; returns (partitions, bytes).
 
     Raises OSError: the directory is in use or has no arena, or the two do not fit.
     """
@@ -46,7 +45,7 @@ def drain_arena(log_dir: str) -> tuple[int, int]:
 
 
 def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
-    """Removes what orderly ends left in ``directory``, of all or of one log directory: (arenas,
+    """Removes arenas of clean ends in ``directory``, of all or one log directory; returns (arenas,
     bytes of memory). Raises OSError.
     """
     from pyrklog import _core
@@ -55,17 +54,17 @@ def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
 
 
 def remove_arena(path: str, *, force: bool) -> None:
-    """Removes an arena's file. Raises ValueError when in use, or when it would be missed."""
+    """Raises ValueError when the arena is in use or still needed."""
     from pyrklog import _core
 
     _core.remove_arena(path, force=force)
 
 
 def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
-    """What a file of a log directory holds, row by row; see ``rust/log/src/dump.rs``.
+    """The rows of a log directory's file; see ``rust/log/src/dump.rs``.
 
-    Damage is a row with ``kind`` "damage". Raises :class:`OSError` where the file cannot be read
-    and :class:`ValueError` where it is none of ours.
+    Damage is a row with ``kind`` "damage". Raises :class:`OSError` for an unreadable file and
+    :class:`ValueError` for a foreign one.
     """
     from pyrklog import _core
 

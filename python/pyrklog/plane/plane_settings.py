@@ -13,7 +13,6 @@ log = get_logger("broker")
 
 
 def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> PlaneSettings:
-    """What the plane is made with."""
     number = config.integer
     cache_max_bytes = number("pyrklog.cache.max.bytes")
     unwritten_max_bytes = number("pyrklog.unwritten.max.bytes")

@@ -1,6 +1,6 @@
-"""What goes down to the Rust side: the image of the cluster, and what to lead and to follow.
+"""Values for the Rust side: the image of the cluster, and what to lead and to follow.
 
-The Rust side reads these by the names of their fields (rust/bridge/src/image.rs). Pure values.
+Rust reads them by field names (rust/bridge/src/image.rs). Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyrklog.config.resolved import LogConfig, Throttled
 
 
 class BrokerImage(NamedTuple):
-    """A live broker; one endpoint a listener: (name, host, port)."""
+    """A live broker; one endpoint for each listener: (name, host, port)."""
 
     id: int
     rack: str | None
@@ -20,8 +20,6 @@ class BrokerImage(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """One partition as the controller last decided."""
-
     partition: int
     leader: int
     leader_epoch: int
@@ -31,8 +29,6 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """One topic with its resolved options."""
-
     name: str
     id: bytes
     internal: bool
@@ -66,7 +62,7 @@ class LeaderSpec(NamedTuple):
 
 
 class FollowerSpec(NamedTuple):
-    """This broker follows another in the partition and this epoch; -1 = there is no leader."""
+    """This broker follows in this epoch; leader -1 = none."""
 
     topic: str
     partition: int

@@ -1,1 +1,1 @@
-"""This broker's replicas: who leads, in which epoch, and what the plane is told."""
+"""This broker's replicas: leaders, epochs, and commands to the plane."""

@@ -1,7 +1,7 @@
 """Carries out the controller's requests on this broker; the local end of ``BrokerChannel``.
 
-A request that fails, and a partition that the plane refuses, are set aside: that is logged and
-answered with UNKNOWN_SERVER_ERROR, and everything else goes on.
+A failed request, or a partition that the plane refuses, is logged and answered with
+UNKNOWN_SERVER_ERROR; everything else goes on.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ from pyrklog.replication.machine import LeadershipDecision, Replicas
 Answered = Callable[[ControlResponse], None]
 _Specs = Sequence[LeaderSpec | FollowerSpec]
 _Stop = tuple[str, int, bool]
-"""Topic, partition, whether it is to be deleted."""
+"""Topic, partition, whether to delete it."""
 _Spec = TypeVar("_Spec", LeaderSpec, FollowerSpec, _Stop)
 
 log = get_logger("replication")
 
 
 class _Gathered:
-    """The answer to a LeaderAndIsr, of which parts are under way."""
-
     def __init__(self, errors: dict[TopicPartition, ErrorCode], answered: Answered) -> None:
         self.waits_for = 0
         self._errors = errors
@@ -52,7 +50,7 @@ class _Gathered:
     def take(
         self, specs: _Specs, codes: Sequence[int], ends: Mapping[TopicPartition, LogEnd] = {}
     ) -> None:
-        """One part is there; ``ends`` are those of what nobody leads."""
+        """One part is done; ``ends`` are of partitions without a leader."""
         self._ends.update(ends)
         for spec, code in zip(specs, codes, strict=True):
             self._errors[(spec.topic, spec.partition)] = error_of(code)
@@ -62,7 +60,7 @@ class _Gathered:
 
 
 class ReplicationDriver:
-    """Takes requests one at a time, in order; waits for the plane beside it."""
+    """Takes requests one at a time, in order; waits for the plane in other tasks."""
 
     def __init__(self, node_id: int, metadata: Metadata, plane: Plane) -> None:
         self.replicas = Replicas(node_id)
@@ -73,25 +71,24 @@ class ReplicationDriver:
         )
         self._registered = trio.Event()
         self.isrs: IsrManager | None = None
-        """Where there are other brokers."""
+        """None where there are no other brokers."""
         self._stopping: dict[TopicPartition, trio.Event] = {}
-        """Replicas whose deletion is under way: a topic of the same name waits for it."""
+        """Replicas being deleted: a new topic of the same name waits."""
 
     def registered(self, broker_epoch: int) -> None:
-        """This broker is registered: requests for earlier epochs do not concern it."""
+        """Requests for earlier broker epochs are refused from now on."""
         self.replicas.registered(broker_epoch)
         self._plane.set_broker_epoch(broker_epoch)
         self._registered.set()
 
     def post(self, request: ControlRequest, answered: Answered) -> None:
-        """See ``BrokerChannel``; the bound is the controller's, which waits for answers."""
+        """See ``BrokerChannel``; the controller bounds the queue, since it waits for answers."""
         self._orders_in.send_nowait((request, answered))
 
     async def run(self) -> None:
         """Carries out requests until cancelled.
 
-        None before the broker is registered: it may be one for an earlier life, whose requests to
-        the controller can still be under way.
+        Waits for the registration: a request before may be for an earlier life.
         """
         await self._registered.wait()
         async with trio.open_nursery() as nursery:
@@ -137,7 +134,7 @@ class ReplicationDriver:
             self.replicas.not_begun([*decision.lead, *decision.follow])
             raise
         gathered = _Gathered(decision.errors, answered)
-        # Each hands its specs to the plane at its first step, so that requests keep their order.
+        # Each passes its specs to the plane in its first step: requests keep their order.
         if decision.lead:
             gathered.waits_for += 1
             nursery.start_soon(self._lead_all, decision.lead, gathered)
@@ -176,7 +173,7 @@ class ReplicationDriver:
     def _ends_of(
         self, specs: Sequence[FollowerSpec], codes: Sequence[int]
     ) -> dict[TopicPartition, LogEnd]:
-        """The controller chooses a leader by them where all replicas may lack something."""
+        """The controller chooses a leader by them where all replicas may lack records."""
         asked = {
             (spec.topic, spec.partition): spec.leader_epoch
             for spec, code in zip(specs, codes, strict=True)
@@ -234,7 +231,7 @@ class ReplicationDriver:
         stopped: Callable[[dict[TopicPartition, ErrorCode]], None],
         nursery: trio.Nursery,
     ) -> None:
-        """``stopped`` is called with ``errors`` and what became of the replicas."""
+        """Calls ``stopped`` with ``errors`` and the results of the stops."""
         done = trio.Event()
         for topic, partition, _ in stops:
             self._stopping[(topic, partition)] = done
@@ -248,7 +245,7 @@ class ReplicationDriver:
             finally:
                 done.set()
                 for topic, partition, _ in stops:
-                    # A replica is stopped first, and then deleted: the later one counts.
+                    # A replica is stopped first, then deleted: the later event counts.
                     if self._stopping.get((topic, partition)) is done:
                         del self._stopping[(topic, partition)]
             for (topic, partition, delete), code in zip(stops, codes, strict=True):
@@ -259,7 +256,6 @@ class ReplicationDriver:
         nursery.start_soon(carry_out)
 
     def log_dir_failed(self, partitions: Sequence[TopicPartition]) -> None:
-        """The plane lost a log directory."""
         self.replicas.log_dir_failed(partitions)
         if self.isrs is not None:
             for key in partitions:
@@ -268,7 +264,7 @@ class ReplicationDriver:
 
 
 def _stop_error(code: int) -> ErrorCode:
-    # A replica that is not there has stopped.
+    # A missing replica has stopped.
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return ErrorCode.NONE
     return error_of(code)
@@ -277,7 +273,7 @@ def _stop_error(code: int) -> ErrorCode:
 async def _each(
     act: Callable[[Sequence[_Spec]], Awaitable[Sequence[int]]], specs: Sequence[_Spec]
 ) -> Sequence[int]:
-    """The plane's answers. What it cannot take together it is given one by one."""
+    """The plane's codes. What it refuses together is retried one by one."""
     try:
         return await act(specs)
     except Exception as error:

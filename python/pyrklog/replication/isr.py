@@ -1,9 +1,8 @@
-"""The in-sync replicas of one partition, as its leader sees them. Pure.
+"""The ISR of one partition, as its leader sees it. Pure.
 
-The controller writes the ISR; the leader asks for changes (AlterPartition, KIP-497), one at a time.
-Until the answer is there a replica that is to join already counts for the high watermark, and one
-that is to leave still does: whatever the controller decides, what was shown to clients is on every
-member (``cluster.md``, section 4).
+The controller writes the ISR; the leader proposes changes (AlterPartition, KIP-497), one at a time.
+Until the answer, both joining and leaving replicas count for the high watermark: whatever the
+controller decides, every member has what clients were shown (``cluster.md``, section 4).
 """
 
 from __future__ import annotations
@@ -24,65 +23,60 @@ GIVEN_UP = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The leader knows too little: the next LeaderAndIsr says how things stand."""
+"""The leader is out of date: it waits for the next LeaderAndIsr."""
 
 RESET = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Not now; whoever still qualifies is asked for anew."""
+"""Not now; replicas that still qualify are proposed again."""
 
 
 class Proposal(NamedTuple):
-    """An ISR to ask for."""
-
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
-    """The version of the state that it builds on."""
+    """The version of the state that it changes."""
 
 
 class Committed(NamedTuple):
-    """What the controller has written."""
+    """The controller's last write."""
 
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
     eligible: tuple[int, ...] = ()
-    """Replicas outside the ISR that may be elected as if they were in it: as long as there are any,
-    the high watermark stands still."""
+    """Replicas outside the ISR that may lead (KIP-966): the high watermark stands still while there
+    are any.
+    """
     recovery_state: int = RECOVERED
-    """RECOVERING while a leader that was elected uncleanly is alone."""
+    """RECOVERING while a leader elected uncleanly is alone."""
 
 
 class InSyncReplicas:
-    """See the module."""
-
     def __init__(self, leader: int, committed: Committed) -> None:
         self.leader = leader
         self.committed = committed
         self.pending: Proposal | None = None
-        """What was asked for and is not decided."""
+        """Proposed, but not decided."""
         self._waits_for_controller = False
 
     @property
     def is_settled(self) -> bool:
-        """Whether a change may be asked for."""
         return self.pending is None and not self._waits_for_controller
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Whom the high watermark waits for: members, and those who are to become members."""
+        """The replicas that the high watermark waits for: members and joining ones."""
         isr = self.committed.isr
         if self.pending is None:
             return isr
         return isr + tuple(broker for broker in self.pending.isr if broker not in isr)
 
     def caught_up(self, brokers: Collection[int]) -> Proposal | None:
-        """Followers that have reached the high watermark and the epoch's start, and live."""
+        """Live followers that have reached the high watermark and the epoch's start."""
         isr = self.committed.isr
         joining = tuple(sorted(set(brokers) - set(isr)))
         return self._propose(isr + joining) if joining and self.is_settled else None
 
     def behind(self, brokers: Collection[int]) -> Proposal | None:
-        """Followers that have not been caught up for too long."""
         isr = self.committed.isr
         staying = tuple(b for b in isr if b == self.leader or b not in brokers)
         return self._propose(staying) if staying != isr and self.is_settled else None
@@ -93,12 +87,12 @@ class InSyncReplicas:
         return self.pending
 
     def withdraw(self, proposal: Proposal) -> None:
-        """It was not asked for, and nobody counts by it."""
+        """Drops a proposal that was not sent and is not counted yet."""
         if self.pending == proposal:
             self.pending = None
 
     def told(self, committed: Committed) -> bool:
-        """A LeaderAndIsr of this broker's leadership; false when it is not news."""
+        """Takes a LeaderAndIsr for this leader; False when it is not newer."""
         before = self.committed
         is_newer = committed.leader_epoch > before.leader_epoch or (
             committed.leader_epoch == before.leader_epoch
@@ -109,9 +103,9 @@ class InSyncReplicas:
         return is_newer
 
     def done(self, proposal: Proposal, answer: Committed) -> bool:
-        """The controller has changed the ISR, or found it changed; false when that is out of date.
+        """The controller has changed the ISR; False when the answer is out of date.
 
-        An equal partition epoch is no news of its own but ends the waiting: nothing was to be done.
+        An equal partition epoch changes nothing but ends the wait.
         """
         if self.pending != proposal:
             return False
@@ -125,9 +119,9 @@ class InSyncReplicas:
         return True
 
     def failed(self, proposal: Proposal, error: ErrorCode) -> bool:
-        """The controller refused; true when the same proposal is to be sent again.
+        """The controller refused; True when the same proposal is to be sent again.
 
-        One that is given up stays pending: nobody knows whether it was written before.
+        A proposal that is given up stays pending: it may have been written.
         """
         if self.pending != proposal:
             return False

@@ -1,8 +1,7 @@
-"""The ISRs of the partitions that this broker leads: who may join, who has to leave.
+"""Maintains the ISRs of partitions that this broker leads.
 
-The plane says who has caught up and who is behind; :mod:`.isr` decides what to ask for; the
-controller writes it (AlterPartition). Proposals of many partitions go in one request, one request
-at a time.
+The plane reports followers that have caught up or lag; :mod:`.isr` decides; the controller writes
+(AlterPartition). Proposals of many partitions share one request, one request at a time.
 """
 
 from __future__ import annotations
@@ -30,17 +29,13 @@ log = get_logger("replication")
 
 
 class Led(NamedTuple):
-    """A partition that this broker leads."""
-
     topic_id: bytes
     replicas: InSyncReplicas
     broker_epochs: dict[int, int]
-    """Of followers, as they fetch."""
+    """Of followers, from their fetches."""
 
 
 class IsrManager:
-    """See the module."""
-
     def __init__(
         self,
         node_id: int,
@@ -50,7 +45,7 @@ class IsrManager:
         broker_epoch: Callable[[], int],
         on_proposed: Callable[[], None],
     ) -> None:
-        """``on_proposed`` is called when there is something to ask for."""
+        """``on_proposed`` is called when there is a new proposal."""
         self._node_id = node_id
         self._plane = plane
         self._live_brokers = live_brokers
@@ -58,14 +53,13 @@ class IsrManager:
         self._on_proposed = on_proposed
         self._led: dict[TopicPartition, Led] = {}
         self._proposals: dict[TopicPartition, Proposal] = {}
-        """To be asked for; a partition has one at a time."""
+        """To be sent; one for each partition."""
         self._too_early: dict[TopicPartition, set[int]] = {}
-        """Followers have caught up of which it is not known that they live."""
+        """Followers that have caught up but are not known to live."""
 
     # --- what the controller says ----------------------------------------------------------------
 
     def leads(self, topic: str, topic_id: bytes, info: PartitionInfo) -> None:
-        """This broker leads the partition, as a LeaderAndIsr says."""
         key = (topic, info.partition)
         committed = Committed(
             info.isr, info.leader_epoch, info.partition_epoch, info.eligible, info.recovery_state
@@ -79,14 +73,13 @@ class IsrManager:
         self._proposals.pop(key, None)
 
     def brokers_changed(self) -> None:
-        """There is a new look at which brokers live."""
+        """Tells the plane anew about followers that were too early."""
         early, self._too_early = self._too_early, {}
         for key in early:
             if key in self._led:
                 self._tell_plane(key, self._led[key])
 
     def leads_no_more(self, key: TopicPartition) -> None:
-        """Another broker leads it, or it is stopped."""
         self._led.pop(key, None)
         self._proposals.pop(key, None)
         self._too_early.pop(key, None)
@@ -102,16 +95,16 @@ class IsrManager:
             return
         led.broker_epochs[broker] = broker_epoch
         if broker not in self._live_brokers():
-            # The controller would refuse: when more brokers live, the plane says it again.
+            # The controller would refuse; the plane reports it again when more brokers live.
             self._too_early.setdefault(key, set()).add(broker)
             return
         self._consider(key, led, lambda: led.replicas.caught_up([broker]))
 
     def look_for_laggards(self, max_lag_ms: int) -> None:
-        """Who has not been caught up for so long has to leave.
+        """Proposes to remove followers that have lagged so long.
 
-        Whoever was too early for as long is asked for all the same: the controller knows who lives,
-        and what it told of that may have come out of order.
+        Followers that were too early for as long are proposed all the same: the controller knows
+        the live brokers, and its messages may have come out of order.
         """
         early, self._too_early = self._too_early, {}
         for key, brokers in early.items():
@@ -126,7 +119,7 @@ class IsrManager:
                 self._consider(key, led, partial(led.replicas.behind, found.brokers))
 
     def _consider(self, key: TopicPartition, led: Led, ask: Callable[[], Proposal | None]) -> None:
-        """One partition that fails must not hold up the others, nor whoever tells of it."""
+        """A failing partition must not hold up others or the caller."""
         try:
             self._propose(key, led, ask())
         except Exception as error:
@@ -135,8 +128,8 @@ class IsrManager:
     def _propose(self, key: TopicPartition, led: Led, proposal: Proposal | None) -> None:
         if proposal is None:
             return
-        # Who is to join counts from now on: whatever the controller decides, it has the records.
-        # Where it lacks some by now the plane refuses, and says again when it has them.
+        # A joining replica counts from now on. If it lacks records by now, the plane refuses, and
+        # reports it again when it has them.
         if not self._tell_plane(key, led):
             led.replicas.withdraw(proposal)
             return
@@ -157,23 +150,21 @@ class IsrManager:
 
     @property
     def proposals(self) -> Mapping[TopicPartition, Proposal]:
-        """What is to be asked for now."""
         return dict(self._proposals)
 
     def set_aside(self, key: TopicPartition) -> None:
-        """It cannot be asked for, or its answer not be taken; a later one may."""
+        """Drops a proposal that cannot be sent or whose answer cannot be taken."""
         proposal = self._proposals.pop(key, None)
         led = self._led.get(key)
         if proposal is not None and led is not None:
             led.replicas.withdraw(proposal)
 
     def request(self, asked: Mapping[TopicPartition, Proposal]) -> AlterPartitionRequest:
-        """What asks for it."""
         changes = []
         for key, proposal in asked.items():
             led = self._led[key]
             members = [(b, self._epoch_of(led, b)) for b in proposal.isr]
-            # Whom others have joined is recovered, also when it is alone again.
+            # A leader counts as recovered once another replica has joined its ISR.
             recovery_state = led.replicas.committed.recovery_state
             changes.append(
                 IsrChange(
@@ -191,15 +182,14 @@ class IsrManager:
         if broker == self._node_id:
             return self._broker_epoch()
         if broker in led.replicas.committed.isr:
-            # The plane told of it before it joined: it may have registered anew since (KIP-903 is
-            # about who joins).
+            # Members may have registered anew since they joined; KIP-903 fences joining ones.
             return UNKNOWN_EPOCH
         return led.broker_epochs.get(broker, UNKNOWN_EPOCH)
 
     def take(
         self, asked: Mapping[TopicPartition, Proposal], response: AlterPartitionResponse
     ) -> bool:
-        """The answer to that request; false where the next one is to wait a little."""
+        """Takes the answer; False where the next request must wait a little."""
         if response.error is not ErrorCode.NONE:
             log.warning("isr_refused", error=response.error.name, partitions=len(asked))
             return False
@@ -226,7 +216,7 @@ class IsrManager:
                 again = False
             else:
                 again = led.replicas.failed(proposal, answer.error)
-                # Not at once, whatever it is: the plane may ask for the same at the next fetch.
+                # Not at once: the plane may report the same follower at its next fetch.
                 is_done = False
                 log.info(
                     "isr_change_refused",

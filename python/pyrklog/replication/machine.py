@@ -1,9 +1,8 @@
 """Which of the controller's requests this broker follows. Pure.
 
-Fencing (Kafka 3.9): a request of an older controller epoch, or for an earlier life of this broker,
-is refused whole. A partition changes only with a higher leader epoch than the one it has, or had
-when it was stopped; an equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the request
-came twice.
+Fencing (Kafka 3.9): a request of an older controller epoch or broker epoch is refused as a whole. A
+partition changes only with a higher leader epoch than its present one, or the one at its stop. An
+equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the request came twice.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from pyrklog.plane.values import FollowerSpec, LeaderSpec
 
 UNKNOWN_BROKER_EPOCH = -1
 STOPPED_MAX = 10_000
-"""Stopped replicas that are remembered."""
 
 
 class Hosted:
-    """A partition that this broker was told to lead or follow."""
+    """A partition that this broker leads or follows."""
 
     __slots__ = ("leader_epoch", "leads", "serving_since", "topic_id")
 
@@ -41,33 +39,28 @@ class Hosted:
         self.leader_epoch = leader_epoch
         self.leads = leads
         self.serving_since = serving_since
-        """The plane has opened the log and serves it: the first epoch in which it did, from which
-        this broker has led on."""
+        """The first epoch of this unbroken leadership in which the plane served the log."""
 
 
 class LeadershipDecision(NamedTuple):
-    """What follows from a LeaderAndIsr."""
-
     error: ErrorCode
     """Of the whole request; then nothing else is set."""
     errors: dict[TopicPartition, ErrorCode]
     """Partitions that are answered at once."""
     lead: list[LeaderSpec]
-    """To the plane; their answers come with its ticket."""
+    """For the plane, which answers later."""
     follow: list[FollowerSpec]
-    """The same for what another broker leads, or nobody."""
+    """The same for partitions with another leader, or none."""
 
 
 class StopDecision(NamedTuple):
-    """What follows from a StopReplica."""
-
     error: ErrorCode
     errors: dict[TopicPartition, ErrorCode]
     stop: list[tuple[str, int, bool]]
 
 
 class Replicas:
-    """The partitions of this broker and the epochs that it has seen."""
+    """This broker's partitions and the epochs it has seen."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -75,20 +68,20 @@ class Replicas:
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.failed: set[TopicPartition] = set()
-        """On log directories that have failed."""
+        """On failed log directories."""
         self._stopped: dict[tuple[bytes, int], int] = {}
-        """Topic id and partition -> leader epoch, of what was stopped in this controller's term.
+        """(topic id, partition) -> leader epoch, of replicas stopped in this controller's term.
 
-        A LeaderAndIsr of before, late over a connection that has broken since, would bring it back.
+        An earlier LeaderAndIsr, late over a broken connection, would bring one back.
         """
         self._last_metadata = (0, 0)
         """Controller epoch and number of the latest UpdateMetadata."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Requests for earlier epochs of this broker are refused from now on."""
+        """Requests for earlier broker epochs are refused from now on."""
         self.broker_epoch = broker_epoch
         self._stopped.clear()
-        # Of a store that was restored from a copy the epochs come once more, with other numbers.
+        # A store restored from a copy repeats the epochs, with other numbers.
         self._last_metadata = (0, 0)
 
     def _fence(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
@@ -102,14 +95,13 @@ class Replicas:
         return ErrorCode.NONE
 
     def metadata_told(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Whether an UpdateMetadata counts."""
         return self._fence(request.controller_epoch, request.broker_epoch)
 
     def is_late(self, request: UpdateMetadataRequest) -> bool:
-        """Whether a later one of its term was taken before: it knows less than this broker.
+        """Whether a later UpdateMetadata of its term was taken before.
 
-        A controller sends the next one when the one before is answered. So this one came twice, the
-        second time over a connection that has broken since.
+        A controller sends the next one after an answer, so a late one is a repetition over a broken
+        connection.
         """
         if not request.number:
             return False
@@ -120,9 +112,9 @@ class Replicas:
         return False
 
     def strays(self, request: UpdateMetadataRequest) -> list[tuple[str, int, bool]]:
-        """What is hosted here, and somewhere else in a later epoch: to be stopped, not deleted.
+        """Hosted partitions that are elsewhere in a later epoch: to be stopped, not deleted.
 
-        Whoever was away while a partition moved is told nothing else of it, and would lead it on.
+        A broker that was away during a reassignment learns of it only this way, and would lead on.
         """
         found = []
         for topic in request.topics:
@@ -142,7 +134,6 @@ class Replicas:
         return found
 
     def leadership_told(self, request: LeaderAndIsrRequest) -> LeadershipDecision:
-        """Decides on every partition of a LeaderAndIsr."""
         decision = LeadershipDecision(
             self._fence(request.controller_epoch, request.broker_epoch), {}, [], []
         )
@@ -164,8 +155,8 @@ class Replicas:
         leads = info.leader == self.node_id
         self._stopped.pop((topic_id, info.partition), None)
         known = self.hosted.get(key)
-        # A leader that stays one serves on: its coordinators must not let go of their groups
-        # because some other broker has left the ISR.
+        # A leader that stays one serves on: a smaller ISR must not make its coordinators drop
+        # groups.
         since = known.serving_since if leads and known is not None else None
         self.hosted[key] = Hosted(topic_id, info.leader_epoch, leads, since)
         if not leads:
@@ -211,9 +202,9 @@ class Replicas:
     def done(
         self, specs: Sequence[LeaderSpec | FollowerSpec], errors: Sequence[int]
     ) -> set[TopicPartition]:
-        """The plane's answers: what is led is served, what failed is off.
+        """Takes the plane's answers.
 
-        Returns the partitions that a later request has overtaken; their answers mean nothing.
+        Returns partitions that a later request has overtaken; their answers mean nothing.
         """
         overtaken = set()
         for spec, error in zip(specs, errors, strict=True):
@@ -233,7 +224,7 @@ class Replicas:
         return overtaken
 
     def not_begun(self, specs: Iterable[LeaderSpec | FollowerSpec]) -> None:
-        """What was decided never came to the plane: the same request may come again."""
+        """The plane never got these specs: the same request may come again."""
         for spec in specs:
             known = self.hosted.get((spec.topic, spec.partition))
             if known is not None and known.leader_epoch == spec.leader_epoch:
@@ -242,8 +233,7 @@ class Replicas:
     def stop_told(self, request: StopReplicaRequest) -> StopDecision:
         """Decides on every replica of a StopReplica.
 
-        One for a topic of the same name that is gone may come late, over a connection that has
-        broken since; the epoch of a deletion is no fence.
+        A late one may be for a deleted topic of the same name; a deletion's epoch is not a fence.
         """
         decision = StopDecision(self._fence(request.controller_epoch, request.broker_epoch), {}, [])
         if decision.error is not ErrorCode.NONE:
@@ -254,7 +244,7 @@ class Replicas:
             current = known.leader_epoch if known else EPOCH_NONE
             unfenced = item.leader_epoch in (EPOCH_DURING_DELETE, EPOCH_NONE)
             if known is not None and item.topic_id not in (NO_TOPIC_ID, known.topic_id):
-                decision.errors[key] = ErrorCode.NONE  # of that one nothing is here
+                decision.errors[key] = ErrorCode.NONE  # nothing of that topic is here
             elif key in self.failed:
                 decision.errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
             elif not unfenced and item.leader_epoch < current:
@@ -272,7 +262,6 @@ class Replicas:
             del self._stopped[next(iter(self._stopped))]
 
     def log_dir_failed(self, partitions: Iterable[TopicPartition]) -> None:
-        """A log directory failed with these partitions."""
         for key in partitions:
             self.failed.add(key)
             known = self.hosted.get(key)
@@ -280,17 +269,16 @@ class Replicas:
                 known.serving_since = None
 
     def is_settled(self, key: TopicPartition) -> bool:
-        """Whether waiting changes nothing: it serves, it follows, or its log directory failed."""
+        """Whether it serves or follows, or its log directory has failed."""
         known = self.hosted.get(key)
         return key in self.failed or (
             known is not None and (not known.leads or known.serving_since is not None)
         )
 
     def is_serving(self, key: TopicPartition) -> bool:
-        """Whether clients can produce to the partition here."""
         return self.serving_since(key) is not None
 
     def serving_since(self, key: TopicPartition) -> int | None:
-        """The leader epoch from which this broker has led on; None where it does not serve."""
+        """The first epoch of this leadership; None where it does not serve."""
         known = self.hosted.get(key)
         return None if known is None else known.serving_since

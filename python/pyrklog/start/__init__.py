@@ -1,1 +1,1 @@
-"""What a start looks at and says before the broker serves."""
+"""Checks and messages of a start, before the broker serves."""

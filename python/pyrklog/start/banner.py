@@ -1,4 +1,4 @@
-"""What a person sees when the broker starts on a terminal."""
+"""What a terminal shows when the broker starts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pyrklog.config.listeners import Endpoint
 
 
 def seconds_since_exec() -> float:
-    """How long ago this process began, to a hundredth of a second (Linux)."""
+    """The age of this process, to a hundredth of a second (Linux)."""
     try:
         stat = Path("/proc/self/stat").read_text()
     except OSError:
         return time.process_time()
-    # Field 22, counted behind the name, which may hold anything.
+    # Field 22, counted behind the name, which may have spaces.
     started_ticks = int(stat.rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def own_command() -> str:
-    """What to type to run this program again: ``pyrklog`` where PATH leads here, else a path."""
+    """How to run this program again: ``pyrklog`` where PATH leads here, else a path."""
     program = Path(sys.argv[0])
     if program.name != "pyrklog":
         return "pyrklog"
@@ -48,9 +48,9 @@ def banner(
     place: str = ALONE,
     cache_max_bytes: int = 0,
 ) -> str:
-    """A few lines: where it listens, where data lies, what memory it may take, what to do first.
+    """A few lines: listeners, data, memory, and what to do first.
 
-    `cache_max_bytes` is the cap of the block caches together, 0 where there is none.
+    `cache_max_bytes` is the cap of all block caches together, 0 without one.
     """
     lines = [f"pyrklog {__version__} · {place}"]
     for endpoint in listeners:

@@ -1,4 +1,4 @@
-"""What a start that fails takes back: nothing that it made itself stays behind."""
+"""Undoes a failed start: nothing that it made stays behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartAttempt:
-    """One start, and which of its directories were not there before."""
+    """One start, and the directories that it creates."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._log_dirs = config.log_dirs
@@ -33,8 +33,8 @@ class StartAttempt:
         return self._plane
 
     def take_back(self) -> None:
-        """The start failed: the data plane ends, and new directories go unless a partition lies
-        there. Of older ones it is only told again how they had been left.
+        """Ends the data plane and removes new directories, unless one holds a partition. Older
+        directories are marked again as they had been left.
         """
         if self._plane is None:
             self._remove_new_folders()
@@ -49,12 +49,12 @@ class StartAttempt:
         self._remove_new_folders()
 
     def _remove_new_folders(self) -> None:
-        """Those that are empty."""
+        """Removes only empty ones."""
         for path in sorted(self._new_folders, key=lambda path: len(path.parts), reverse=True):
             try:
                 path.rmdir()
             except OSError:
-                continue  # gone, or somebody has put something there
+                continue  # gone, or not empty
 
 
 def _missing(paths: Iterable[Path]) -> set[Path]:
@@ -69,7 +69,6 @@ def _listed(path: Path) -> list[Path]:
 
 
 def start_error_in(error: BaseException) -> StartError | None:
-    """The one sentence in a nursery's group of errors."""
     if isinstance(error, StartError):
         return error
     if isinstance(error, BaseExceptionGroup):

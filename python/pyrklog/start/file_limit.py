@@ -1,4 +1,4 @@
-"""How many files the process may have open."""
+"""The process's limit of open files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = get_logger("broker")
 
 
 def raise_file_limit() -> None:
-    """Segments and connections need many file handles: the soft limit becomes the hard one."""
+    """Raises the soft limit to the hard one: segments and connections need many files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -1,4 +1,4 @@
-"""Partition folders beside the metadata: what belongs to nobody, and what is missing."""
+"""Partition folders against the metadata: unknown and missing ones."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def compare_folders(
     log_dirs: Sequence[Path],
     known_dirs: Collection[Path],
 ) -> frozenset[str]:
-    """Logs what does not fit; returns the topics whose folders no metadata knows.
+    """Logs differences; returns topics with folders that are not in the metadata.
 
-    Such folders are left untouched, and a topic of that name is not created over them. Folders of
-    topics that were being deleted at the start are on their way out. ``known_dirs`` are the log
-    directories that were in use before this start.
+    Such folders stay untouched, and no topic of that name is created over them. Folders of topics
+    being deleted at the start are ignored. ``known_dirs`` are the log directories used before this
+    start.
     """
     strangers = [
         item
@@ -85,10 +85,9 @@ def _tell_of_missing(
 def _known_ends(
     log_dirs: Sequence[Path], known_dirs: Collection[Path]
 ) -> dict[tuple[str, int], int] | None:
-    """High watermarks as the log directories noted them in their last life.
+    """High watermarks that the log directories noted in their last life.
 
-    None when a directory cannot tell: it is new (perhaps in the place of another), or was in use
-    for too short a time to note anything.
+    None when a directory is new (perhaps in the place of another) or has noted nothing yet.
     """
     ends: dict[tuple[str, int], int] = {}
     for path in log_dirs:
@@ -104,7 +103,7 @@ def _known_ends(
 
 
 def warn_of_unconfirmed(image: ClusterImage) -> None:
-    """Topics taken over without their options keep everything; said at each start."""
+    """Topics adopted without their options keep everything; logged at each start."""
     topics = [name for name in image.topics if ADOPTED_UNCONFIRMED in image.overrides(name)]
     if topics:
         log.warning(
@@ -117,12 +116,12 @@ def warn_of_unconfirmed(image: ClusterImage) -> None:
 
 
 def warn_of_full_disks(log_dirs: Sequence[Path]) -> None:
-    """One line for each log directory whose volume is nearly full."""
+    """One line for each log directory on a nearly full volume."""
     for path in log_dirs:
         try:
             usage = shutil.disk_usage(path)
         except OSError:
-            continue  # the plane has more to say about it
+            continue  # the plane says more about it
         used_percent = (usage.total - usage.free) * 100 // max(1, usage.total)
         if used_percent >= DISK_USED_WARN_PERCENT:
             log.warning(

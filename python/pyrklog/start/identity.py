@@ -1,4 +1,4 @@
-"""Who this broker is: its number and its cluster, from options, log directories and the store."""
+"""The broker's number and cluster id, from options, log directories and the store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ META_VERSIONS = ("0", "1")
 """Of ZooKeeper and of KRaft mode."""
 DEFAULT_NODE_ID = 1
 NODE_PATH = "/pyrklog/node"
-"""Our own node in an embedded store: whose it is."""
+"""Our own node in an embedded store: its broker."""
 
 log = get_logger("broker")
 
 
 class DirectoryIdentity(NamedTuple):
-    """What ``meta.properties`` of a log directory says; None where it says nothing."""
+    """A log directory's ``meta.properties``; None for missing values."""
 
     directory: Path
     node_id: int | None
@@ -34,7 +34,7 @@ class DirectoryIdentity(NamedTuple):
 
 
 def read_identities(log_dirs: Sequence[Path]) -> list[DirectoryIdentity]:
-    """The log directories that were used before. What is wrong in them the plane will say."""
+    """The log directories that were used before. The plane reports damage."""
     found = []
     for directory in log_dirs:
         try:
@@ -62,9 +62,9 @@ def read_identities(log_dirs: Sequence[Path]) -> list[DirectoryIdentity]:
 async def choose_node_id(
     configured: int, identities: Sequence[DirectoryIdentity], store: Metastore
 ) -> int:
-    """The number that the store remembers, else ``broker.id``, else the log directories', else 1.
+    """The number in the store, else ``broker.id``, else the log directories', else 1.
 
-    An embedded store is one broker's own: another number over the same data would orphan it.
+    An embedded store belongs to one broker: another number would orphan its data.
     """
     (node,) = await store.get_many([NODE_PATH])
     if node is not None:
@@ -94,9 +94,9 @@ async def choose_member_id(
     reserved_max: int,
     generates: bool,
 ) -> int:
-    """``broker.id``, else the log directories' number, else the next one of the cluster.
+    """``broker.id``, else the log directories' number, else the cluster's next one.
 
-    Those begin behind ``reserved_max``; without ``generates`` a number has to be given.
+    Generated numbers begin after ``reserved_max``, and only with ``generates``.
     """
     chosen = configured if configured >= 0 else _known_node_id(identities)
     if chosen is not None:
@@ -112,10 +112,9 @@ async def choose_member_id(
 
 
 async def enter_cluster(store: Metastore, connect: str) -> None:
-    """Refuses to join brokers of another kind, and marks a new cluster as ours.
+    """Refuses to join an Apache Kafka cluster, and marks a new cluster as ours.
 
-    An Apache Kafka broker could become controller of ours, or the other way round; neither knows
-    what the other keeps under its own paths.
+    A broker of either kind could become the other's controller, without knowing its extra nodes.
     """
     cluster, mark = await store.get_many([znodes.CLUSTER_ID, znodes.OWN_ROOT])
     if cluster is not None and mark is None:
@@ -127,7 +126,7 @@ async def enter_cluster(store: Metastore, connect: str) -> None:
 
 
 def _refuse_foreign(node_id: int, identities: Sequence[DirectoryIdentity]) -> None:
-    """Before anything is written: a wrong number must not stick in the store."""
+    """Called before any write: a wrong number must not stay in the store."""
     for item in identities:
         if item.node_id not in (None, node_id):
             raise ConfigError(
@@ -156,7 +155,6 @@ def _known_node_id(identities: Sequence[DirectoryIdentity]) -> int | None:
 
 
 async def create_paths(store: Metastore, paths: Sequence[str]) -> None:
-    """Creates the persistent nodes that are missing, and their parents, in one go."""
     wanted: dict[str, None] = {}
     for path in paths:
         parts = path.strip("/").split("/")
@@ -174,7 +172,7 @@ async def create_paths(store: Metastore, paths: Sequence[str]) -> None:
 
 
 async def choose_cluster_id(store: Metastore, identities: Sequence[DirectoryIdentity]) -> str:
-    """/cluster/id. A new store takes the id that the log directories carry, else a random one."""
+    """/cluster/id. A new store takes the log directories' id, else a random one."""
     (node,) = await store.get_many([znodes.CLUSTER_ID])
     if node is not None:
         return znodes.decode_cluster_id(node.data)

@@ -1,5 +1,4 @@
-"""What a start that takes long has to say: lines are kept back until the broker is ready, which may
-be never."""
+"""Shows the log of a slow start: lines are otherwise held back until the broker is ready."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ log = logs.get_logger("broker")
 async def tell_slow_start(
     ready: trio.Event, metadata: Metadata, controller_id: Callable[[], int]
 ) -> None:
-    """Writes the lines that there are, and on from then, when the broker is not ready in time.
+    """Starts to write log lines when the broker is not ready in time.
 
-    A broker of a cluster that has been told nothing by the controller says so: most often it is
-    registered without the listener that the other brokers reach each other by.
+    Also warns where the controller has told this broker nothing: most often it is registered
+    without the listener between brokers.
     """
     with trio.move_on_after(PATIENCE_SECONDS):
         await ready.wait()

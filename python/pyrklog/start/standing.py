@@ -1,12 +1,11 @@
-"""Whether log directories are those of a broker which is alone or of one in a cluster.
+"""Whether log directories belong to a single broker or to one in a cluster.
 
-What a member of a cluster acknowledges alone is lost when it follows again, and what a broker that
-is alone has is unknown to a cluster. So directories that were used in one way are refused in the
-other.
+A member that starts alone acknowledges records that it loses when it follows again; a cluster does
+not know a single broker's topics. So directories of one kind are refused for the other.
 
-Each log directory says where its broker keeps the metadata, in ``.pyrklog-metadata``:
-``{"version": 1, "kept": "zookeeper", "zookeeper.connect": …}`` or
-``{"version": 1, "kept": "embedded"}``. It is written before the broker registers.
+Each log directory has a file ``.pyrklog-metadata``: ``{"version": 1, "kept": "zookeeper",
+"zookeeper.connect": …}`` or ``{"version": 1, "kept": "embedded"}``. It is written before the broker
+registers.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ log = get_logger("standing")
 def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | None) -> None:
     """Raises :class:`ConfigError` where a directory is of the other kind. Writes nothing.
 
-    ``zookeeper`` is where the broker is to keep its metadata, ``None`` for the embedded store in
-    ``meta_dir``. What cannot be read is for those to tell who open the directory.
+    ``zookeeper`` is the broker's ZooKeeper, ``None`` for the embedded store in ``meta_dir``.
+    Unreadable directories are reported where they are opened.
     """
     notes = _read(log_dirs)
     if zookeeper is None:
@@ -49,7 +48,7 @@ def check_standing(log_dirs: Iterable[Path], meta_dir: Path, zookeeper: str | No
 
 
 def is_member(log_dirs: Iterable[Path]) -> bool:
-    """Whether a directory is that of a broker in a cluster."""
+    """Whether a directory belongs to a broker in a cluster."""
     return any(address is not None for _, address in _read(log_dirs))
 
 
@@ -81,14 +80,14 @@ def _read(log_dirs: Iterable[Path]) -> list[tuple[Path, str | None]]:
 
 
 def _addresses(file: Path) -> list[str | None]:
-    """The ZooKeeper of a note, ``None`` for the embedded store; nothing where there is no note."""
+    """The ZooKeeper of a note, ``None`` for the embedded store; empty without a note."""
     try:
         content = json.loads(file.read_bytes())
         return [None if content[_KEPT] == "embedded" else str(content[_ADDRESS])]
     except OSError:
         return []
     except (ValueError, KeyError, TypeError):
-        # Somebody has changed it. A member that starts alone does the greater harm.
+        # A changed note. A member that starts alone does the greater harm.
         return [_UNKNOWN]
 
 
@@ -100,10 +99,9 @@ def _has_store(meta_dir: Path) -> bool:
 
 
 def note_standing(log_dirs: Iterable[Path], zookeeper: str | None) -> None:
-    """Notes in each directory where the broker keeps its metadata.
+    """Writes the note into each directory, which the caller has locked.
 
-    The caller has them locked. Where one cannot be written to, which a full disk is not to be
-    stopped by, the log says so.
+    A failure is only logged: a full disk must not stop the broker.
     """
     if zookeeper is None:
         kept = {"version": _VERSION, _KEPT: "embedded"}
@@ -120,6 +118,6 @@ def note_standing(log_dirs: Iterable[Path], zookeeper: str | None) -> None:
 
 
 def forget_standing(log_dirs: Iterable[Path]) -> None:
-    """The directories are another broker's from now on. Raises OSError."""
+    """The directories belong to another broker from now on. Raises OSError."""
     for path in log_dirs:
         (path / NOTE).unlink(missing_ok=True)

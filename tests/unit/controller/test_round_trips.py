@@ -12,7 +12,7 @@ from pyrklog.controller.store_writes import Term
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
-from pyrklog.metastore.interface import Create, Node, Operation, Stat, Watch, descendants
+from pyrklog.metastore.interface import Create, Node, Operation, Stat, Watch, descendants_of
 from pyrklog.metastore.single_writes import Outcome
 from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import assignment
@@ -121,7 +121,7 @@ async def test_the_number_of_partitions_says_nothing_of_the_round_trips_of_a_del
     assert store.calls <= OF_A_DELETION
     assert await session.children(znodes.BROKER_TOPICS) == []
     assert await session.children(znodes.DELETE_TOPICS) == []
-    assert await descendants(session, znodes.BROKER_TOPICS) == []
+    assert await descendants_of(session, [znodes.BROKER_TOPICS]) == []
 
 
 async def test_a_topic_whose_id_another_has_is_set_aside(

@@ -18,7 +18,7 @@ from pyrklog.metastore.interface import (
     NodeExistsError,
     Operation,
     OperationResult,
-    descendants,
+    descendants_of,
 )
 from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import CrashedError, assignment
@@ -135,7 +135,7 @@ async def test_wherever_it_crashes_a_topic_stands_with_its_mark_or_not_at_all(
         for topic in TOPICS:
             there = topic in created
             assert await standing(session, topic) == [there, there, False], (crashes, topic)
-            assert await descendants(session, znodes.topic_path(topic)) == []
+            assert await descendants_of(session, [znodes.topic_path(topic)]) == []
             assert await session.exists(znodes.eligible_topic_path(topic)) is None
         for topic in created:
             node = await session.get(znodes.topic_config_path(topic))
@@ -170,5 +170,5 @@ async def test_a_controller_that_was_replaced_deletes_nothing(session: EmbeddedS
         await delete_topics(session, Term(1, 0), TOPICS)
     for topic in TOPICS:
         assert await standing(session, topic) == [True, True, True]
-        below = await descendants(session, znodes.topic_path(topic))
+        below = await descendants_of(session, [znodes.topic_path(topic)])
         assert len(below) == 1 + 2 * PARTITIONS

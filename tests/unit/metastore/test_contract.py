@@ -34,7 +34,7 @@ from pyrklog.metastore.interface import (
     SessionExpiredError,
     Set,
     WatchEvent,
-    descendants,
+    descendants_of,
     ensure_path,
 )
 from pyrklog.metastore.zookeeper import ZooKeeperAddress, ZooKeeperSession, connect
@@ -402,10 +402,10 @@ async def test_ensure_path_and_descendants(store: Metastore) -> None:
     await ensure_path(store, "/x/y/z")
     await ensure_path(store, "/x/y/z")
     await store.create("/x/w")
-    found = await descendants(store, "/x")
+    found = await descendants_of(store, ["/x"])
     assert sorted(found) == ["/x/w", "/x/y", "/x/y/z"]
     assert found.index("/x/y/z") < found.index("/x/y")
     results = await store.multis([[Delete(path)] for path in found])
     assert not any(isinstance(result, MetastoreError) for result in results)
     assert await store.children("/x") == []
-    assert await descendants(store, "/none") == []
+    assert await descendants_of(store, ["/none"]) == []

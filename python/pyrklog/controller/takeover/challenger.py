@@ -1,7 +1,6 @@
-"""A broker that observes the controller, and deposes it where nobody answers there any more.
+"""Observes the controller and deposes it where it does not answer any more.
 
-:mod:`.evidence` says what it goes by. It writes to the store in the session in which it saw the
-controller, and only in that one.
+:mod:`.evidence` has the rules. Writes to the store only in the session that saw the controller.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from pyrklog.controller.takeover.evidence import (
     Silence,
     operations,
 )
-from pyrklog.controller.takeover.standby import Standby
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import (
     BadVersionError,
@@ -46,12 +44,12 @@ log = get_logger("controller")
 
 
 class Challenger:
-    """See the module. For one task at a time."""
+    """For one task at a time."""
 
     def __init__(
         self, node_id: int, store: Metastore, listener: str, session_timeout_ms: int
     ) -> None:
-        """``listener`` names the one on which brokers reach each other."""
+        """``listener`` is the one between brokers."""
         self._node_id = node_id
         self._store = store
         self._listener = listener
@@ -89,10 +87,10 @@ class Challenger:
         self._wake()
 
     async def _registration_of(self, incumbent: Incumbent) -> tuple[Address, int] | None:
-        """Where the incumbent listens, and its broker epoch.
+        """The incumbent's address and broker epoch.
 
-        None where it is not registered by the session by which it is controller: what listens, or
-        does not, at the address of another life of it says nothing about this one.
+        None unless the session that made it controller also registered it: the address of another
+        life says nothing about this one.
         """
         path = znodes.broker_path(incumbent.broker)
         try:
@@ -124,12 +122,12 @@ class Challenger:
             refused, silent = await self._count_others(incumbent)
             registered = len(await self._store.children(znodes.BROKER_IDS))
             deposed_version, last = await self._last_deposal()
-            # The epoch first: what is elected after it has been read makes the transaction fail.
+            # The epoch first: a later election makes the transaction fail.
             epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
             (node,) = await self._store.get_many([znodes.CONTROLLER])
             if not incumbent.is_still(node):
                 break
-            # As it is after all the reading: a connection may have been made meanwhile.
+            # Checked after all reads: a connection may have been made meanwhile.
             silence = None
             if monitor.refusals or monitor.is_silent:
                 silence = Silence(refused + silent, registered)
@@ -146,7 +144,6 @@ class Challenger:
         return term
 
     async def _wait(self, at_most_ms: int | None) -> None:
-        """Until something has changed, or for so long."""
         if at_most_ms is None:
             await self._changed.wait()
         else:
@@ -154,9 +151,9 @@ class Challenger:
                 await self._changed.wait()
 
     async def _mark(self, incumbent: Incumbent, monitor: PortMonitor) -> int:
-        """Tells the others that this broker is refused or not answered; the store's time.
+        """Writes that this broker is refused or not answered; returns the store's time.
 
-        Each writes before it reads what the others wrote: of two, one at least sees both.
+        Each broker writes before it reads: of two, at least one sees both marks.
         """
         path = znodes.refused_path(self._node_id)
         refused = znodes.Refused(incumbent.stat.czxid, not monitor.refusals)
@@ -164,12 +161,12 @@ class Challenger:
         while True:
             (old,) = await self._store.get_many([path])
             made: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, data, 0)]
-            # It may be one of an earlier life, which goes with that one's session.
+            # It may be of an earlier life and go with that session.
             gone: list[Operation] = [] if old is None else [Delete(path, old.stat.version)]
             try:
                 results = await self._store.multi([*gone, *made])
             except (NodeExistsError, NoNodeError, BadVersionError):
-                # That session has just ended; or somebody has deleted the parent.
+                # That session has just ended, or the parent was deleted.
                 await ensure_path(self._store, znodes.REFUSED)
                 continue
             stat = results[-1]
@@ -181,12 +178,12 @@ class Challenger:
             await self._store.delete(znodes.refused_path(self._node_id))
 
     async def _count_others(self, incumbent: Incumbent) -> tuple[int, int]:
-        """Brokers that this term of the controller refuses, and those that it does not answer."""
+        """How many other brokers this controller's term refuses, and does not answer."""
         names = await self._store.children(znodes.REFUSED)
         paths = [f"{znodes.REFUSED}/{name}" for name in names if name != str(self._node_id)]
         marks: list[znodes.Refused] = []
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            # One that is empty is being written.
+            # An empty one is being written.
             with suppress(znodes.ZnodeError):
                 if node is not None:
                     marks.append(znodes.decode_refused(path, node.data))
@@ -195,7 +192,7 @@ class Challenger:
         return len(of_term) - silent, silent
 
     async def _last_deposal(self) -> tuple[int | None, LastDeposal | None]:
-        """The version of /pyrklog/deposed, and what it tells; its proof is watched for."""
+        """The version of /pyrklog/deposed and its content; watches for its proof."""
         (node,) = await self._store.get_many([znodes.DEPOSED])
         if node is None:
             return None, None
@@ -211,7 +208,7 @@ class Challenger:
     async def _depose(
         self, incumbent: Incumbent, found: Found, unproven: int, reason: str
     ) -> Term | None:
-        """None where something has changed meanwhile."""
+        """None where something has changed."""
         timestamp_ms = time.time_ns() // 1_000_000
         try:
             epoch = znodes.decode_controller_epoch(found.epoch.data) + 1
@@ -224,14 +221,5 @@ class Challenger:
             return None
         stat = results[2]
         assert isinstance(stat, Stat)
-        log.warning(
-            "controller_deposed",
-            broker=incumbent.broker,
-            reason=reason,
-            unproven=unproven,
-        )
+        log.warning("controller_deposed", broker=incumbent.broker, reason=reason, unproven=unproven)
         return Term(epoch, stat.version, incumbent.broker)
-
-
-def _is_a_standby(challenger: Challenger) -> Standby:
-    return challenger  # the type checker holds the class to the interface

@@ -11,11 +11,11 @@ from pyrklog.controller.takeover.evidence import Incumbent
 
 
 class Standby(Protocol):
-    """Waits for its turn."""
-
     async def run(self, incumbent: Incumbent | None, moved: trio.Event) -> Term | None:
-        """The term of this broker where it has deposed the incumbent; None once ``moved``, or where
-        /controller has to be looked at again. Without an incumbent nobody can be deposed.
+        """Waits for its turn; returns this broker's term where it has deposed the incumbent.
+
+        None once ``moved``, or where /controller must be read again. Without an incumbent it only
+        waits.
         """
 
 
@@ -25,7 +25,3 @@ class Patience:
     async def run(self, incumbent: Incumbent | None, moved: trio.Event) -> Term | None:
         await moved.wait()
         return None
-
-
-def _is_a_standby(patience: Patience) -> Standby:
-    return patience  # the type checker holds the class to the interface
