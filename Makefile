@@ -68,6 +68,7 @@ lint: .venv/.dev ## format, lints, types, structure; all as errors
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/mypy $(CHECKED)
 	$(BIN)/python ci/check_structure.py
+	$(BIN)/python ci/old_words.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p pyrklog-bridge -p pyrklog-dataplane -p pyrklog-requests -p pyrklog-storage -p pyrklog-replica -p pyrklog-base -p pyrklog-log --features pyrklog-bridge/sim --locked -- -D warnings

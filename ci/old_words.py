@@ -20,11 +20,8 @@ NAMES = {
     "pending produce": "DelayedProduce",
     "isr keeper": "IsrManager",
     "own channel": "local_channel",
-    "deposal": "takeover",
-    "challenger": "takeover",
     "roster": "members",
-    "alteration": "config change",
-    "verifier": "ClientContext",
+    "asker": "RawClient, FetchClient",
     "taken up": "reattached",
 }
 # What no sentence begins with or needs: a plain one has a subject.

@@ -90,7 +90,7 @@ def test_a_watchdog_that_was_killed_is_replaced(
 def test_a_port_that_refuses_moves_leaders_and_nothing_else(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """Suspects alone: clean elections only, and the registration stays."""
+    """Suspicion alone: clean elections only, and the registration stays."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 6, 3)
     lone = f"{topic}-lone"

@@ -16,7 +16,7 @@ from tests.support.cluster_clients import described
 from tests.support.waiting import wait_until
 
 
-def test_whoever_asks_while_a_cluster_starts_fixes_no_lower_replication_factor(
+def test_a_client_that_asks_while_a_cluster_starts_fixes_no_lower_replication_factor(
     new_cluster: Callable[..., BrokerCluster],
 ) -> None:
     brokers = list(new_cluster().brokers.values())

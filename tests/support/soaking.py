@@ -171,12 +171,12 @@ class ProducerIds:
     """A new producer id at every step: Kafka keeps the last batches of each."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._asker = RawClient(bootstrap)
+        self._raw = RawClient(bootstrap)
         self._connection = wire.Connection(bootstrap, PATIENCE_S)
 
     def step(self) -> None:
         """Two batches of a producer that then disappears."""
-        given = self._asker.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest())
+        given = self._raw.ask(INIT_PRODUCER_ID, 1, InitProducerIdRequest())
         assert given.error_code == 0
         partition = random.randrange(PARTITIONS)
         for sequence in range(2):
@@ -189,7 +189,7 @@ class ProducerIds:
             assert done.error == 0
 
     def close(self) -> None:
-        self._asker.close()
+        self._raw.close()
         self._connection.close()
 
 

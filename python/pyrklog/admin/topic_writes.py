@@ -37,8 +37,8 @@ async def create_topics(
 ) -> dict[str, ApiError]:
     """Writes options and assignments; returns refusals.
 
-    Without a ``term`` the writer is no controller: the store creates a topic once, whoever writes
-    it.
+    Without a ``term`` the writer is no controller: the store creates a topic once, whichever
+    broker writes it.
     """
     refused: dict[str, ApiError] = {}
     waiting = list(topics)

@@ -92,7 +92,7 @@ class TopicAdmin:
     ) -> list[TopicResult]:
         """See ``ClusterService.create_topics``; any broker may create topics for its own use.
 
-        The store creates a topic once, whoever writes it.
+        The store creates a topic once, whichever broker writes it.
         """
         term = self._controller.term if as_controller else None
         results, planned = self._plan_all(specs, as_controller)

@@ -366,7 +366,7 @@ NETWORK = (
     ),
     integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0, **AT_START),
     # Kafka allows 0 together with max.connections.per.ip.overrides; those have no effect here, so 0
-    # would lock everybody out, also whoever wants to change it back.
+    # would lock everybody out, also the one who wants to change it back.
     integer(
         "max.connections.per.ip",
         INT_MAX,

@@ -119,7 +119,7 @@ impl Arena {
         let file = open_existing(path)?;
         lock(&file, path)?;
         if rustix::fs::fstat(&file).map_err(io::Error::from)?.st_nlink == 0 {
-            // Whoever had the lock has removed it.
+            // The holder of the lock has removed it.
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
         let header = header::check_file(&file, path, Some(identity))?;
@@ -297,7 +297,7 @@ impl Arena {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The slot of a partition; `None` when none is ready: whoever looks after the arena is told
+    /// The slot of a partition; `None` when none is ready: the janitor is told
     /// before that.
     pub fn slot(&self, name: &PartitionName) -> Option<Slot> {
         let mut slots = self.slots.lock();
@@ -365,7 +365,7 @@ impl Arena {
         slots::is_current(&self.memory, slot)
     }
 
-    /// Wakes whoever waits in [`Arena::wait`].
+    /// Wakes the thread that waits in [`Arena::wait`].
     pub fn ring(&self) {
         *self.bell.lock() = true;
         self.rung.notify_all();

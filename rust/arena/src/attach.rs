@@ -20,7 +20,7 @@ use crate::segment::{Block, CachedSegment};
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::planted;
 
-/// What an arena that was taken up again holds of one partition, by segment.
+/// What a reattached arena holds of one partition, by segment.
 #[derive(Debug)]
 pub struct FoundPartition {
     /// Its slot.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why an arena cannot be made or taken up again.
+/// Why an arena cannot be made or reattached.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
     /// The file system or the memory.

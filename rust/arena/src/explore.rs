@@ -34,7 +34,7 @@ pub(crate) enum Fault {
 
 /// A thread of the model.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
-/// What must hold after each store, whoever made it: what a kill leaves. It takes no lock of the
+/// What must hold after each store of any thread: what a kill leaves. It takes no lock of the
 /// code under test.
 pub(crate) type Invariant = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 

@@ -131,7 +131,7 @@ pub fn read(file: &File) -> Result<Header, String> {
     })
 }
 
-/// Makes room for more chunks in an arena that an orderly end left and that nobody has taken up yet. A
+/// Makes room for more chunks in an arena that an orderly end left and that is not reattached yet. A
 /// kill between leaves one that is as large as before in a file that is longer: the checksum and what
 /// is under it are one write within a page, of which a kill leaves all or nothing.
 pub(crate) fn enlarge(file: &File, capacity: u32) -> io::Result<()> {

@@ -16,7 +16,7 @@ const GROW_SHARE: usize = 64;
 
 /// How much is needed is told by what was filled in the last two windows of this length. Looks would be
 /// no measure: an append that finds few free chunks brings one about. It is wanted so many times, since on
-/// a busy machine the janitor waits for a processor, and what it reclaims for whoever looks at it still.
+/// a busy machine the janitor waits for a processor, and what it reclaims waits for those that still read it.
 const WINDOW_MS: i64 = 20;
 const AHEAD_WINDOWS: usize = 2;
 

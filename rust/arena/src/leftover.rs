@@ -70,7 +70,7 @@ fn remove_unused(path: &Path, is_wanted: impl Fn(&File) -> bool) -> bool {
         return false;
     };
     let is_free = lock(&file, path).is_ok();
-    // Whoever had the lock may have removed it.
+    // The holder of the lock may have removed it.
     let is_there = file.metadata().is_ok_and(|file| file.nlink() > 0);
     is_free && is_there && is_wanted(&file) && std::fs::remove_file(path).is_ok()
 }

@@ -10,7 +10,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::sync::{step, stored};
 
-/// A mapping of fixed length. Words are read and stored atomically; payload is copied in by whoever
+/// A mapping of fixed length. Words are read and stored atomically; payload is copied in by the thread that
 /// owns the block, and lent out under a guard.
 #[derive(Debug)]
 pub struct Memory {

@@ -49,7 +49,7 @@ impl Arena {
     }
 
     /// A segment goes, which has so many blocks in these chunks, all of them written or dead. What is
-    /// not dead stays for whoever takes the arena up again.
+    /// not dead stays for the process that reattaches the arena.
     pub(crate) fn leave(
         &self,
         segment: &Weak<dyn Occupant>,

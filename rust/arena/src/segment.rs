@@ -384,7 +384,7 @@ impl CachedSegment {
     }
 
     /// Forgets what stands at `position` and behind it; before anything is appended to a log that
-    /// was taken up again. Whoever was lent some of it reads it unchanged while the guard lives.
+    /// was reattached. A reader that was lent some of it reads it unchanged while the guard lives.
     pub fn cut(&self, position: u32) {
         let memory = &self.arena.memory;
         let mut blocks = self.blocks.lock();
@@ -487,7 +487,7 @@ impl Occupant for CachedSegment {
 }
 
 impl Drop for CachedSegment {
-    /// Its blocks are free, but not those that only the arena has: whoever takes that up again after a
+    /// Its blocks are free, but not those that only the arena has: a process that reattaches it after a
     /// kill finds them.
     fn drop(&mut self) {
         let is_dead = self.is_dead();

@@ -136,7 +136,7 @@ fn a_slice_stays_as_it_is_while_its_guard_lives() {
 }
 
 #[test]
-fn it_is_taken_up_again_as_it_was_left() {
+fn it_is_reattached_as_it_was_left() {
     let place = place();
     let arena = create(&place, 8);
     let slot = arena.slot(&name(4)).unwrap();
@@ -252,7 +252,7 @@ fn a_foreign_a_short_and_a_used_arena_are_refused() {
     let place = place();
     let arena = create(&place, 2);
     let refused = |identity| match Arena::attach(&place.path, identity, MIB) {
-        Ok(_) => panic!("it was taken up"),
+        Ok(_) => panic!("it was reattached"),
         Err(error) => error,
     };
     assert!(matches!(refused(IDENTITY), ArenaError::Locked(_)));

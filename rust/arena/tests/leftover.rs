@@ -26,7 +26,7 @@ fn only_names_that_a_broker_gives_are_looked_at() {
 }
 
 #[test]
-fn whoever_looks_for_unfinished_arenas_takes_none_from_its_maker() {
+fn a_look_for_unfinished_arenas_takes_none_from_its_maker() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("one.arena");
     let is_over = AtomicBool::new(false);

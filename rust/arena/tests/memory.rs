@@ -295,7 +295,7 @@ fn holes_are_found_again_after_a_kill_at_any_step_of_giving_back() {
 }
 
 #[test]
-fn an_arena_of_the_version_before_is_taken_up_and_says_so_only_when_it_must() {
+fn an_arena_of_the_version_before_is_reattached_and_says_so_only_when_it_must() {
     let place = place();
     let arena = create(&place, 4);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);

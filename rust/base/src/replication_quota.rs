@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_looks_when_the_debt_is_paid_or_soon() {
+    fn a_throttled_reader_looks_when_the_debt_is_paid_or_soon() {
         let quota = ReplicationQuota::default();
         quota.set_rate(Some(1_000), 0);
         quota.count(1_100, 0);

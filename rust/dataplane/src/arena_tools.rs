@@ -28,7 +28,7 @@ pub struct ArenaRow {
     /// Whose it is, as far as its header says.
     pub log_dir: String,
     /// `in use`, `kept` (an orderly end left it), `left over`, `abandoned` (its directory does not name
-    /// it), `stale` (of an earlier boot), `unfinished` (whoever made it was killed before it was one),
+    /// it), `stale` (of an earlier boot), `unfinished` (its maker was killed before it was one),
     /// `set aside` (its broker could not use it) or `damaged`.
     pub state: &'static str,
     /// Memory it takes.

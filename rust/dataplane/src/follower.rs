@@ -3,7 +3,7 @@
 //! One thread for each leader and fetcher number (`num.replica.fetchers`), with one connection and
 //! one incremental fetch session over all partitions that it has (KIP-227). Whether an answer still
 //! counts is decided under the partition's mutex: role, leader epoch and log end have to be those of
-//! the question. So whoever changes a partition's role needs to ask nobody here; the thread finds
+//! the question. So a change of a partition's role needs no word from here; the thread finds
 //! out and lets go.
 //!
 //! What has to wait for a disk (cutting a log's end off) is a command of the loader threads

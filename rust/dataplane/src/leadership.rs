@@ -147,7 +147,7 @@ fn take_up(
     if leader.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
-    // Who leads on has all that it appended: whoever waits for it goes on waiting, as in Kafka.
+    // A leader that leads on has all that it appended: its waiters go on waiting, as in Kafka.
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);

@@ -1,4 +1,4 @@
-//! Counters and gauges by name, for whoever watches the broker.
+//! Counters and gauges by name, for those who watch the broker.
 
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,6 @@
 //! A plane without threads, on a disk in memory, that a simulation drives by hand.
 //!
-//! What threads do elsewhere is done here by whoever calls, one piece at a time and at the time that
+//! What threads do elsewhere is done here by the caller, one piece at a time and at the time that
 //! was set last: clients' requests ([`FrameThread::run`]), a writer's turn
 //! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
 //! ([`SimPlane::sync`]). Frames of clients and of followers are handed in and out as bytes: no socket,

@@ -148,7 +148,7 @@ fn delete(
     dir: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
 ) -> io::Result<()> {
-    // It may have been stopped before, and not been closed since; then one that was taken up behind it
+    // It may have been stopped before, and not been closed since; then one that was begun behind it
     // has no log yet.
     let closing = dir.and_then(|dir| dir.closing_logs.take(&spec.topic, spec.partition));
     let mut log = None;
@@ -172,7 +172,7 @@ fn delete(
         log.folder_moved(&folder.path);
         log.release_blocks();
     }
-    // Whoever closed the log before has left its blocks.
+    // An earlier close of the log has left its blocks.
     dir.env().forget_closed(&PartitionName {
         topic: spec.topic.clone(),
         partition: spec.partition,

@@ -261,7 +261,7 @@ fn read_both(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
-/// Ends the process when a network thread waits for a disk: whoever waits for that thread would wait
+/// Ends the process when a network thread waits for a disk: all that wait for that thread would wait
 /// for good.
 fn end_if_waited_for(disk: StallingDisk) {
     std::thread::spawn(move || {

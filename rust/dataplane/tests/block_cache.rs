@@ -368,7 +368,7 @@ fn an_arena_that_is_removed_under_a_broker_is_noticed_and_loses_nothing() {
 }
 
 #[test]
-fn without_a_cache_a_kill_loses_nothing_either_and_an_old_arena_is_still_taken_up() {
+fn without_a_cache_a_kill_loses_nothing_either_and_an_old_arena_is_still_reattached() {
     let dir = tempfile::tempdir().unwrap();
     let with = behind(dir.path());
     let mut test = start(&with);

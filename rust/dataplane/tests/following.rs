@@ -59,7 +59,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
         (error != ErrorCode::NONE || !records.is_empty()).then_some((error, records))
     });
     assert_eq!(copy, (error, records));
-    // Whoever calls itself another replica is sent to the leader.
+    // A fetch of another replica's id is sent to the leader.
     for replica_id in [1, 7] {
         let found = read(&mut pair, 2, replica_id);
         assert_eq!(found, (ErrorCode::NOT_LEADER_OR_FOLLOWER, vec![]));
@@ -308,7 +308,7 @@ fn a_log_may_begin_within_a_batch() {
 }
 
 #[test]
-fn where_a_followers_log_starts_is_told_once_to_whoever_looked() {
+fn where_a_followers_log_starts_is_told_once_to_those_who_looked() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);

@@ -239,7 +239,7 @@ fn replies_that_nobody_reads_are_bounded_and_keep_nobody_from_theirs() {
         assert_eq!(small.produce("t", 0, &batch(&[b"v"])).0, ErrorCode::NONE);
     }
     assert_eq!(small.fetch_one("t", 0, 0).high_watermark, 10);
-    // And whoever reads gets a large reply: those who do not are closed for it.
+    // And a client that reads gets a large reply: those who do not are closed for it.
     let mut reader = test.client();
     let answer = reader.call(key::METADATA, 12, &body);
     assert!(answer.len() > 30_000 * 20);
@@ -513,7 +513,7 @@ fn a_connection_that_goes_takes_what_it_left_to_validate_along() {
         let is_idle = test.statistic("validation_running") == 0;
         (is_idle && test.statistic("receive_memory_bytes") == 0).then_some(())
     });
-    // Whoever stays gets its records, in the topic's codec.
+    // A client that stays gets its records, in the topic's codec.
     let mut client = test.client();
     let answer = client.call(key::PRODUCE, PRODUCE_VERSION, &body);
     assert_eq!(produced(&answer, PRODUCE_VERSION).0, ErrorCode::NONE);

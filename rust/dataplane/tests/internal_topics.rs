@@ -318,7 +318,7 @@ fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
         append_now(&mut test, &current, &[("k", Some("new"))]),
         (NONE, 1)
     );
-    // Nobody else has led: whoever took up the log in the epoch before goes on.
+    // Nobody else has led: the owner of the log in the epoch before goes on.
     let late = append_now(&mut test, &terms(), &[("k", Some("late"))]);
     assert_eq!(late, (NONE, 2));
 }

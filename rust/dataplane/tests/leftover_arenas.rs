@@ -164,7 +164,7 @@ fn sweep_with(dir: &Path, config: &PlaneConfig) {
     fs::write(&unfinished, b"").unwrap();
     let test = start(config);
     eventually("sweeping", || (!unfinished.exists()).then_some(()));
-    // Not in order where a directory is away. It joins whoever looked.
+    // Not in order where a directory is away. The earlier look includes it.
     test.shutdown();
 }
 

@@ -66,7 +66,7 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     });
     let unwritten = test.statistic("unwritten_bytes");
     assert!((200_000..300_000).contains(&unwritten), "{unwritten}");
-    // Whoever does not produce to it is served.
+    // Clients that do not produce to it are served.
     let mut other = test.client();
     assert_eq!(other.fetch_one("t", 0, 0).error, ErrorCode::NONE);
     disk.thaw();

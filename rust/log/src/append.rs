@@ -40,7 +40,7 @@ pub struct Appended {
     pub wake_writer: bool,
     /// The durable end offset is above it already: it is in the block cache and may be written
     /// later.
-    pub is_gated: bool,
+    pub is_durable: bool,
 }
 
 /// Why a batch was not appended; nothing changed.
@@ -108,7 +108,7 @@ impl Log {
                 duplicate: true,
                 appended_bytes: 0,
                 wake_writer: false,
-                is_gated: false,
+                is_durable: false,
             });
         }
         let wake_writer = self.is_idle();
@@ -128,11 +128,11 @@ impl Log {
                 cache.note_producer();
             }
         }
-        let (place, is_gated) = self.push_to_tail(batch, facts, now_ms);
+        let (place, is_durable) = self.push_to_tail(batch, facts, now_ms);
         self.update_producer(info, base_offset, place);
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
-        if is_gated {
+        if is_durable {
             self.set_gate(self.end);
         }
         Ok(Appended {
@@ -147,7 +147,7 @@ impl Log {
             duplicate: false,
             appended_bytes: batch.len(),
             wake_writer,
-            is_gated,
+            is_durable,
         })
     }
 

@@ -21,7 +21,7 @@ pub enum WatchKey {
     Session(u64),
 }
 
-/// What whoever watches may see, and wants to hear of.
+/// What a watcher may see, and wants to hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchTerms {
     /// How far it may see.
@@ -37,9 +37,9 @@ pub struct WatchTerms {
 pub struct Change {
     /// Bytes that became readable, `i64::MAX` where that is not known.
     pub new_bytes: i64,
-    /// Whoever waits looks again, once it has enough bytes.
+    /// A delayed fetch looks again, once it has enough bytes.
     pub wakes: bool,
-    /// Whoever waits is answered.
+    /// A delayed fetch is answered.
     pub must_answer: bool,
     /// The next fetch of a session counts for this partition, too, as if it named it.
     pub is_to_renew: bool,

@@ -189,7 +189,7 @@ pub struct PartitionState {
     pub waits_for_space: bool,
     /// Where the leader epoch begins, while this broker leads.
     epoch_start: i64,
-    gate_waiters: BTreeSet<ProduceWaiter>,
+    durable_waiters: BTreeSet<ProduceWaiter>,
     replication_waiters: BTreeSet<ProduceWaiter>,
     fetch_watchers: FastMap<WatchKey, FetchWatcher>,
     /// The control plane is to be told when a follower's log starts elsewhere.
@@ -229,7 +229,7 @@ impl<D: Directory> Partition<D> {
             is_held: false,
             waits_for_space: false,
             epoch_start: -1,
-            gate_waiters: BTreeSet::new(),
+            durable_waiters: BTreeSet::new(),
             replication_waiters: BTreeSet::new(),
             fetch_watchers: FastMap::default(),
             tells_log_starts: false,
@@ -383,14 +383,14 @@ impl PartitionState {
         }
     }
 
-    /// A batch was appended: counts it, and tells whoever waited for the gate where it stands above
+    /// A batch was appended: counts it, and tells those that waited for the durable end offset where it stands above
     /// the batch already.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
         for follower in &mut self.followers {
             follower.leader_grew();
         }
-        if appended.is_gated && self.release(appended.appended_bytes, outbox) {
+        if appended.is_durable && self.release(appended.appended_bytes, outbox) {
             dir.high_watermark_moved();
         }
     }
@@ -403,7 +403,7 @@ impl PartitionState {
     }
 
     /// After the gate or a follower moved: raises the high watermark as far as it may, and
-    /// releases whoever waited for what is now reached. `new_bytes` is how many bytes became
+    /// releases those that waited for what is now reached. `new_bytes` is how many bytes became
     /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
     pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
         self.advance(new_bytes, true, outbox)

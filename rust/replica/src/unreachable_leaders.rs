@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::image::Image;
 
-/// Whoever leads still in the controller's eyes so long after the first connection ended is named
+/// A leader that still leads in the controller's eyes so long after its first connection ended is named
 /// again: it may be away for this broker only.
 const BELIEVED_MS: i64 = 3000;
 
@@ -35,7 +35,7 @@ impl UnreachableLeaders {
         self.since.lock().retain(|(other, _)| *other != broker);
     }
 
-    /// Whoever left the cluster, as all know now, is there when it comes back.
+    /// A broker that left the cluster, as all know now, is there when it comes back.
     pub fn keep_known(&self, image: &Image) {
         let mut since = self.since.lock();
         since.retain(|(broker, _)| image.broker(*broker).is_some());

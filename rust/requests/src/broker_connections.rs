@@ -3,7 +3,7 @@
 //! A broker fetches in the name of its id, and asks what only brokers ask each other. Its connection
 //! is treated as a broker's from then on: what it is sent has memory of its own
 //! ([`crate::admission`]), and its long requests go first ([`crate::heavy`]). Clients can pretend to be
-//! one on the brokers' own listener only; whoever keeps them from it keeps the two apart.
+//! one on the brokers' own listener only; a fault that keeps them from it keeps the two apart.
 
 use pyrklog_wire::api::{ApiRow, key};
 

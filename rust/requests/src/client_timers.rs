@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::delayed::Delayed;
 use crate::outcome::Close;
 use crate::produce::back_pressure;
-use crate::produce::delayed::PendingProduce;
+use crate::produce::delayed::DelayedProduce;
 use crate::resume;
 use pyrklog_base::ids::NEVER_MS;
 
@@ -51,9 +51,9 @@ impl ClientTimer {
         match self {
             ClientTimer::Produce => {
                 let now_ms = cx.now.mono_ms;
-                let is_due = |produce: &&mut PendingProduce| produce.deadline_ms <= now_ms;
+                let is_due = |produce: &&mut DelayedProduce| produce.deadline_ms <= now_ms;
                 let due = client.produces.pending.iter_mut().filter(is_due);
-                due.for_each(PendingProduce::time_out);
+                due.for_each(DelayedProduce::time_out);
                 Ok(())
             }
             ClientTimer::Fetch => resume::look_at_fetch(cx, client),

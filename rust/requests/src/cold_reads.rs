@@ -1,7 +1,7 @@
 //! What of a request has to be read from a disk, on its way to the readers and back.
 //!
 //! The request stays on its connection; the readers get [`FetchJob`]s (or look-ups), one a queue,
-//! so that a directory that hangs holds back its own share only. Whoever waits has a [`Reading`];
+//! so that a directory that hangs holds back its own share only. A request that waits has a [`Reading`];
 //! when it is dropped, what is still out is abandoned: jobs that no reader has taken are skipped,
 //! and what comes back later finds nobody.
 
@@ -236,7 +236,7 @@ fn load(
 ) {
     buffer.resize(COPY_BUFFER_BYTES, 0);
     let mut done = 0;
-    // An error is met again by whoever sends, who can say so.
+    // The sender meets an error again, and can report it.
     while done < slice.len().min(load_bytes)
         && let Ok(count @ 1..) = slice.read(done, buffer, wait)
     {

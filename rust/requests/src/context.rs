@@ -9,7 +9,7 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::client_context::ClientContext;
 use crate::heavy::Heavy;
 use crate::out_queue::OutQueue;
-use crate::produce::delayed::PendingProduce;
+use crate::produce::delayed::DelayedProduce;
 use crate::produce::verdicts::Verdict;
 use crate::services::Services;
 use pyrklog_base::clock::Now;
@@ -66,7 +66,7 @@ pub struct Context {
     /// What is known of the batches of the request at hand; empty where nobody has looked.
     pub verdicts: Vec<Verdict>,
     spare_memories: Vec<Vec<u8>>,
-    spare_produces: Vec<PendingProduce>,
+    spare_produces: Vec<DelayedProduce>,
     last_wait: u64,
 }
 
@@ -117,7 +117,7 @@ impl Context {
         }
     }
 
-    /// Of the image and of the hosted partitions: whoever has seen the same finds the same.
+    /// Of the image and of the hosted partitions: with the same versions a look-up finds the same.
     pub fn versions(&self) -> (u64, u64) {
         (self.image.version(), self.held_version)
     }
@@ -160,12 +160,12 @@ impl Context {
     }
 
     /// A produce answer to fill, reused when possible.
-    pub fn take_produce(&mut self) -> PendingProduce {
+    pub fn take_produce(&mut self) -> DelayedProduce {
         self.spare_produces.pop().unwrap_or_default()
     }
 
     /// Gives a produce answer back.
-    pub fn spare_produce(&mut self, mut produce: PendingProduce) {
+    pub fn spare_produce(&mut self, mut produce: DelayedProduce) {
         if self.spare_produces.len() < SPARE_PRODUCES {
             produce.clear();
             self.spare_produces.push(produce);

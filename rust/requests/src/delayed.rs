@@ -1,6 +1,6 @@
 //! The one request of a client that does not overlap with others, while it is under way.
 
-use crate::fetch::delayed::FetchWork;
+use crate::fetch::delayed::DelayedFetch;
 use crate::list_offsets::delayed::ListOffsetsWork;
 use crate::produce::validating::Validating;
 use pyrklog_base::ids::{NEVER_MS, RequestId};
@@ -33,7 +33,7 @@ pub enum Delayed {
         body_start: usize,
     },
     /// A fetch that waits for data, for readers or for its deadline.
-    Fetch(Box<FetchWork>),
+    Fetch(Box<DelayedFetch>),
     /// Offsets that readers look up.
     ListOffsets(Box<ListOffsetsWork>),
     /// A produce request whose batches are validated elsewhere.

@@ -1,4 +1,4 @@
-//! One whole frame: read its header, check its version, hand it to whoever serves its API.
+//! One whole frame: read its header, check its version, hand it to the API's handler.
 
 use pyrklog_wire::api::{self, Owner, key};
 use pyrklog_wire::header::RequestHeader;

@@ -1,6 +1,6 @@
 //! Fetch: find the bytes, answer at once or wait for more.
 //!
-//! A request is a [`FetchWork`] from its arrival to its answer, and stays on its connection. Its
+//! A request is a [`DelayedFetch`] from its arrival to its answer, and stays on its connection. Its
 //! reads are tried without waiting for the disk; those that would have to wait go to readers, apart
 //! for each of their queues, and a partition whose queue stands still is answered as if it had no
 //! records, so that the others are not kept waiting. Where there are fewer bytes than `min_bytes` the
@@ -25,7 +25,7 @@ use crate::admission;
 use crate::client_context::ClientContext;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
-use crate::fetch::delayed::{FetchParams, FetchPart, FetchWork};
+use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, Reader, Target};
 use crate::handled::{Halt, Handled, Outcome};
@@ -88,23 +88,23 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     };
     let limit = cx.services.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
-    let asker = Asker::of(cx, &request, frame, api_version);
-    let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &asker);
+    let params = FetchClient::of(cx, &request, frame, api_version);
+    let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &params);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = FetchParams {
         api_version,
         correlation_id,
-        replica: asker.replica.0,
-        view: asker.view,
-        watch_terms: asker.watch_terms(),
+        replica: params.replica.0,
+        view: params.view,
+        watch_terms: params.watch_terms(),
         max_wait_ms,
         max_bytes,
         // More than may be sent cannot be waited for.
         min_bytes: bytes(request.min_bytes).min(max_bytes),
         must_answer: is_to_confirm,
     };
-    let work = Box::new(FetchWork::new(terms, context, parts, now_ms));
+    let work = Box::new(DelayedFetch::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
     Ok(advance(cx, client, work, out)?)
 }
@@ -121,7 +121,7 @@ fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Re
 
 /// Who fetches.
 #[derive(Clone, Copy, Debug)]
-struct Asker<'f> {
+struct FetchClient<'f> {
     /// Broker id and epoch of a replica; a consumer's id is negative.
     replica: (i32, i64),
     /// Where a consumer stands that may be sent to a follower; empty for all others.
@@ -131,8 +131,13 @@ struct Asker<'f> {
     notify_high_watermark: bool,
 }
 
-impl<'f> Asker<'f> {
-    fn of(cx: &Context, request: &FetchRequest, frame: &'f [u8], api_version: i16) -> Asker<'f> {
+impl<'f> FetchClient<'f> {
+    fn of(
+        cx: &Context,
+        request: &FetchRequest,
+        frame: &'f [u8],
+        api_version: i16,
+    ) -> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
         let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
         let isolation = match request.isolation_level {
@@ -144,7 +149,7 @@ impl<'f> Asker<'f> {
         let of_leader_only = is_replica || !reads_followers;
         let cluster = cx.services.config.cluster.as_ref();
         let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
-        Asker {
+        FetchClient {
             replica: (request.replica_id, request.replica_epoch),
             rack: match by_rack && !of_leader_only && !is_debugging {
                 true => request.rack_id.text(frame),
@@ -189,22 +194,22 @@ fn find_parts(
     cx: &mut Context,
     client: &ClientContext,
     context: &mut FetchContext,
-    asker: &Asker<'_>,
+    params: &FetchClient<'_>,
 ) -> (Vec<FetchPart>, bool) {
     let is_as_found = |target: &Target, watched: &Arc<Partition>| {
         let found = find_part(cx, target);
         // Where racks are may have changed.
-        asker.rack.is_empty() && found.is_ok_and(|found| Arc::ptr_eq(found, watched))
+        params.rack.is_empty() && found.is_ok_and(|found| Arc::ptr_eq(found, watched))
     };
-    context.open(asker.reader(client), cx.versions(), &cx.image, is_as_found);
+    context.open(params.reader(client), cx.versions(), &cx.image, is_as_found);
     #[cfg(debug_assertions)]
-    context.check_settled(|target, state| read::is_news(state, target, asker.view));
-    // As for the question: both are dated when they are taken up.
+    context.check_settled(|target, state| read::is_news(state, target, params.view));
+    // As for the question: both are dated when work on them begins.
     let now_ms = mono_ms();
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.partitions());
     for position in 0..context.partitions() {
-        let (part, confirms) = find_one(cx, client, context, asker, (position, now_ms));
+        let (part, confirms) = find_one(cx, client, context, params, (position, now_ms));
         if confirms {
             context.look_again(position);
         }
@@ -218,12 +223,12 @@ fn find_parts(
 }
 
 /// One of the partitions, and whether its replica is to fetch again at once. `(position, now_ms)`: its place,
-/// and when the request was taken up.
+/// and when work on the request began.
 fn find_one(
     cx: &mut Context,
     client: &ClientContext,
     context: &mut FetchContext,
-    asker: &Asker<'_>,
+    params: &FetchClient<'_>,
     (position, now_ms): (usize, i64),
 ) -> (FetchPart, bool) {
     let found = find_part(cx, context.target(position)).map(Arc::clone);
@@ -232,7 +237,7 @@ fn find_one(
         Ok(partition) => partition,
         Err(error) => return (FetchPart::new(Err(error), None), false),
     };
-    let (Asker { replica, rack, .. }, target) = (*asker, context.target(position));
+    let (FetchClient { replica, rack, .. }, target) = (*params, context.target(position));
     if replica.0 >= 0 {
         let fetch = FollowerFetch {
             connection: client.id,
@@ -373,7 +378,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 pub fn advance(
     cx: &mut Context,
     client: &ClientContext,
-    mut work: Box<FetchWork>,
+    mut work: Box<DelayedFetch>,
     out: &mut OutQueue,
 ) -> Result<Outcome, Close> {
     for _ in 0..WAIT_TRIES {
@@ -403,7 +408,7 @@ pub fn advance(
 pub fn finish_reading(
     cx: &mut Context,
     client: &ClientContext,
-    mut work: Box<FetchWork>,
+    mut work: Box<DelayedFetch>,
     out: &mut OutQueue,
 ) -> Result<Outcome, Close> {
     if work.is_due(cx.now.mono_ms, cx.is_draining) || client.has_ended() {
@@ -417,7 +422,7 @@ pub fn finish_reading(
 }
 
 /// The connection is gone.
-pub fn abandon(cx: &Context, mut work: FetchWork) {
+pub fn abandon(cx: &Context, mut work: DelayedFetch) {
     work.end_wait();
     cx.services.sessions.abandon(work.context);
 }
@@ -425,7 +430,7 @@ pub fn abandon(cx: &Context, mut work: FetchWork) {
 fn respond(
     cx: &mut Context,
     client: &ClientContext,
-    mut work: FetchWork,
+    mut work: DelayedFetch,
     out: &mut OutQueue,
 ) -> Result<Outcome, Close> {
     work.ask_followers(&mut cx.outbox);

@@ -2,7 +2,7 @@
 
 use crate::delayed::Delayed;
 use crate::outcome::{Close, Hold};
-use crate::produce::delayed::PendingProduce;
+use crate::produce::delayed::DelayedProduce;
 
 /// What a handler makes of a request.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub enum Outcome {
     /// Its batches are appended or refused; the reply follows those of the Produce requests before it.
     Appended {
         /// The reply to be.
-        produce: PendingProduce,
+        produce: DelayedProduce,
         /// The connection closes behind the reply.
         is_last: bool,
     },

@@ -159,7 +159,7 @@ impl OutQueue {
     pub fn read_first(&self, queue: QueueId) {
         let range = self.files.front().map(|part| &part.range);
         if let Some(range) = range.filter(|range| range.queue.shares_dir(queue)) {
-            // An error is met again by whoever sends, who can say so.
+            // The sender meets an error again, and can report it.
             if let Ok(None) = range.bytes.window(range.position) {
                 let _in_memory = range.bytes.read(&mut [0], range.position, Wait::Blocking);
             }

@@ -407,7 +407,7 @@ fn append_locked(
     }
     let waits_for = match params.acks {
         0 => None,
-        1 => Some(WaitFor::Gate),
+        1 => Some(WaitFor::Durable),
         _ => Some(WaitFor::Replication),
     };
     let appended = state

@@ -7,7 +7,7 @@ use crate::client_context::ClientContext;
 use crate::cold_reads::FetchJob;
 use crate::context::Context;
 use crate::delayed::Delayed;
-use crate::fetch::delayed::FetchWork;
+use crate::fetch::delayed::DelayedFetch;
 use crate::handled::Outcome;
 use crate::list_offsets::delayed::LookUpJob;
 use crate::out_queue::OutQueue;
@@ -86,7 +86,7 @@ pub fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Resul
 }
 
 type GoOn =
-    fn(&mut Context, &ClientContext, Box<FetchWork>, &mut OutQueue) -> Result<Outcome, Close>;
+    fn(&mut Context, &ClientContext, Box<DelayedFetch>, &mut OutQueue) -> Result<Outcome, Close>;
 
 fn go_on_fetching(cx: &mut Context, client: &mut Client, go_on: GoOn) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = client.delayed.take() {

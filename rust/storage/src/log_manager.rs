@@ -180,7 +180,7 @@ impl LogManager {
         });
     }
 
-    /// A partition broke an invariant and is offline: whoever waits there is told, and so is the
+    /// A partition broke an invariant and is offline: its waiters are told, and so is the
     /// operator. It stays so until the broker is started anew, which recovers its log.
     pub fn fail_partition(&self, failed: FailedPartition) {
         let partition = self.registry.partition(&failed.topic, failed.index);
@@ -224,7 +224,7 @@ impl LogManager {
     }
 
     /// Something found no space left in `dir`: it takes no records until its writer finds some. What
-    /// it has is served, and whoever waits for room there is told.
+    /// it has is served, and those that wait for room there are told.
     pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_full(true) {
             return;

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_finds_room_while_being_added_does_not_wait() {
+    fn a_connection_that_finds_room_while_being_added_does_not_wait() {
         let park = MutedQueue::new(usize::MAX, 1);
         let admission = park.add(place(1), 10, 0, || false);
         assert_eq!((admission, park.depth(0).waiting), (Admission::Now, 0));

@@ -66,7 +66,7 @@ async def test_brokers_and_tasks_never_share_an_id(store: EmbeddedStore) -> None
     assert len(set(given)) == len(given) == 5600
 
 
-async def test_a_node_without_a_block_is_the_askers_error_alone(
+async def test_a_node_without_a_block_is_the_error_of_its_request_alone(
     store: EmbeddedStore,
 ) -> None:
     """Clients must retry: no id is handed out until the znode is repaired."""

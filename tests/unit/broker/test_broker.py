@@ -349,7 +349,7 @@ async def test_a_plane_that_hangs_does_not_hold_up_the_end(
     assert running.exit_code == 1
 
 
-async def test_whoever_waits_for_a_topic_learns_that_it_was_deleted(tmp_path: Path) -> None:
+async def test_those_who_wait_for_a_topic_learn_that_it_was_deleted(tmp_path: Path) -> None:
     """Neither its creator nor its enlarger waits for the timeout."""
     async with running_broker(tmp_path) as running:
         await running.created("enlarged")

@@ -321,7 +321,7 @@ async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench:
     assert bench.metadata.image.brokers == later
 
 
-async def test_whoever_registers_anew_counts_anew(bench: Bench) -> None:
+async def test_a_broker_that_registers_anew_counts_anew(bench: Bench) -> None:
     """A store restored from a copy repeats epochs."""
     await bench.ask(numbered(9, topic("t", 0)))
     bench.driver.registered(8)

@@ -40,7 +40,7 @@ impl Pool {
         )
     }
 
-    /// Looks at each chunk. For an arena that was just taken up again, or is about to be left.
+    /// Looks at each chunk. For an arena that was just reattached, or is about to be left.
     ///
     /// # Errors
     /// What cannot be, in a sentence.

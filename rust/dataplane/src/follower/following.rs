@@ -1,4 +1,4 @@
-//! What is followed of one leader, and the fetch session for it. No thread, no socket: whoever has the
+//! What is followed of one leader, and the fetch session for it. No thread, no socket: the owner of the
 //! connection asks what this wants and brings the answers here.
 
 use std::collections::HashMap;

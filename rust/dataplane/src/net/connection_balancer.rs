@@ -146,7 +146,7 @@ impl ConnectionBalancer {
     }
 
     /// At the end of a window: which of the connections goes where, if this thread has too much to
-    /// do. What was measured of them is forgotten, and whoever was to move and could not sits this
+    /// do. What was measured of them is forgotten, and a connection that was to move and could not sits this
     /// round out: what was right a window ago need not be right any more.
     pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Affinity>, now_ms: i64) {
         let own = self.loads[self.thread];

@@ -40,7 +40,7 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
         receive(cx, conn, buffer)?;
     }
     if conn.received.is_empty() {
-        // Whoever has sent nothing must not keep the turn of those who are in the middle.
+        // A connection that has sent nothing must not keep the turn of those in the middle of a frame.
         cx.services.budget.release(conn.client.context.id);
         back_pressure::note_empty(&mut conn.client, conn.readable);
     }

@@ -40,7 +40,7 @@ pub struct SendWork {
     pub sent: usize,
     /// On the way back: those of them that came out of windows.
     pub window_bytes: usize,
-    /// What a reader does with it, for whoever waits.
+    /// What a reader does with it, for the connection that waits.
     pub step: Arc<Step>,
     /// Where it goes on.
     pub readers: Arc<ReaderPool>,

@@ -144,7 +144,7 @@ impl PartitionState {
                 || format!("produce requests wait for {first:?} to {last:?} at {mark}"),
             )
         };
-        let gate = &self.gate_waiters;
+        let gate = &self.durable_waiters;
         let ends = |waiter: &ProduceWaiter| waiter.end_offset;
         waits_within(
             gate.first().map(ends),

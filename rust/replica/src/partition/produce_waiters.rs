@@ -12,8 +12,8 @@ use pyrklog_control::outbox::Outbox;
 /// What a produce request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// acks=1: this broker's durability gate.
-    Gate,
+    /// acks=1: the durable end offset of this broker's log.
+    Durable,
     /// acks=-1: the high watermark.
     Replication,
 }
@@ -26,7 +26,7 @@ impl PartitionState {
             return false;
         }
         match what {
-            WaitFor::Gate => self.gate_waiters.insert(waiter),
+            WaitFor::Durable => self.durable_waiters.insert(waiter),
             WaitFor::Replication => self.replication_waiters.insert(waiter),
         };
         true
@@ -38,7 +38,7 @@ impl PartitionState {
             return false;
         }
         let mark = self.log.as_ref().map(|log| match what {
-            WaitFor::Gate => log.durable_end_offset(),
+            WaitFor::Durable => log.durable_end_offset(),
             WaitFor::Replication => log.high_watermark(),
         });
         mark.is_none_or(|mark| mark >= end_offset)
@@ -47,7 +47,7 @@ impl PartitionState {
     /// Nobody waits for this acknowledgement any more.
     pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
         match what {
-            WaitFor::Gate => self.gate_waiters.remove(&waiter),
+            WaitFor::Durable => self.durable_waiters.remove(&waiter),
             WaitFor::Replication => self.replication_waiters.remove(&waiter),
         };
     }
@@ -56,7 +56,7 @@ impl PartitionState {
     pub fn waiting(&self) -> (usize, usize) {
         let watchers = self.fetch_watchers.values();
         (
-            self.gate_waiters.len() + self.replication_waiters.len(),
+            self.durable_waiters.len() + self.replication_waiters.len(),
             watchers.filter(|one| one.watch.is_waiting()).count(),
         )
     }
@@ -69,7 +69,7 @@ impl PartitionState {
         reached: i64,
         outbox: &mut Outbox,
     ) {
-        answer_up_to(&mut self.gate_waiters, durable_end_offset, outbox);
+        answer_up_to(&mut self.durable_waiters, durable_end_offset, outbox);
         self.internal.begin_reads(durable_end_offset, outbox);
         answer_up_to(&mut self.replication_waiters, reached, outbox);
         self.internal.acknowledge(reached, outbox);
@@ -77,7 +77,7 @@ impl PartitionState {
 
     /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let of_gate = std::mem::take(&mut self.gate_waiters);
+        let of_gate = std::mem::take(&mut self.durable_waiters);
         let of_replication = std::mem::take(&mut self.replication_waiters);
         for waiter in of_gate.into_iter().chain(of_replication) {
             answer(&waiter, error, outbox);

@@ -20,7 +20,7 @@ use pyrklog_storage::reader_pool::ReaderPool;
 
 /// A fetch request under way.
 #[derive(Debug)]
-pub struct FetchWork {
+pub struct DelayedFetch {
     /// API version.
     pub api_version: i16,
     /// For the response header.
@@ -130,7 +130,7 @@ fn spans_dirs(parts: &[FetchPart]) -> bool {
     dirs.any(|dir| Some(dir) != first)
 }
 
-impl FetchWork {
+impl DelayedFetch {
     /// A request that arrived now.
     pub fn new(
         params: FetchParams,
@@ -138,7 +138,7 @@ impl FetchWork {
         parts: Vec<FetchPart>,
         now_ms: i64,
     ) -> Self {
-        FetchWork {
+        DelayedFetch {
             api_version: params.api_version,
             correlation_id: params.correlation_id,
             bytes: 0,

@@ -8,7 +8,7 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::context::Context;
-use crate::fetch::delayed::FetchWork;
+use crate::fetch::delayed::DelayedFetch;
 use crate::fetch::read::PartitionRead;
 use crate::fetch::sessions::{Outcome, Target};
 use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};
@@ -21,7 +21,7 @@ use pyrklog_storage::log_dir::Partition;
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
 /// Settles what the session remembers; how many bytes of records are sent.
-fn settle(work: &mut FetchWork) -> usize {
+fn settle(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
         let read = &work.parts[position].read;
@@ -43,7 +43,7 @@ fn settle(work: &mut FetchWork) -> usize {
 
 /// Appends the response body to the output and settles what the session remembers. Leaders are named
 /// with their endpoints of `listener`.
-pub fn encode(cx: &Context, listener: &str, work: &mut FetchWork, out: &mut OutQueue) {
+pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut OutQueue) {
     let record_bytes = settle(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX

@@ -106,7 +106,7 @@ pub fn forget(client: &mut Client, place: Place) {
     }
 }
 
-/// Everything received was worked on: whoever comes next has not waited.
+/// Everything received was worked on: the next request has not waited.
 pub fn note_empty(client: &mut Client, is_readable: bool) {
     if client.hold != Some(Hold::Parked) && !is_readable {
         client.produces.parked = None;

@@ -202,7 +202,7 @@ impl PartitionAnswer {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct PendingProduce {
+pub struct DelayedProduce {
     /// API version.
     pub api_version: i16,
     /// For the response header.
@@ -216,7 +216,7 @@ pub struct PendingProduce {
     memory_bytes: usize,
 }
 
-impl PendingProduce {
+impl DelayedProduce {
     /// Starts over for another request, keeping the memory.
     pub fn reset(&mut self, api_version: i16, correlation_id: i32, deadline_ms: i64) {
         self.api_version = api_version;

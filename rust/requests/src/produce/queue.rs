@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::produce::delayed::PendingProduce;
+use crate::produce::delayed::DelayedProduce;
 use crate::produce::parked::Parked;
 use crate::produce::refused_batches::RefusedBatches;
 
@@ -17,7 +17,7 @@ const PENDING_MAX_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct ProduceQueue {
     /// Requests whose replies are due, in order.
-    pub pending: VecDeque<PendingProduce>,
+    pub pending: VecDeque<DelayedProduce>,
     /// Batches that were refused and come again.
     pub refused: RefusedBatches,
     /// The request that waits for its log directory, and those behind it.
@@ -50,13 +50,13 @@ impl ProduceQueue {
     }
 
     /// A request whose reply is due from now on.
-    pub fn push(&mut self, produce: PendingProduce) {
+    pub fn push(&mut self, produce: DelayedProduce) {
         self.bytes += produce.memory_bytes();
         self.pending.push_back(produce);
     }
 
     /// The first one, if its reply may leave.
-    pub fn pop_done(&mut self) -> Option<PendingProduce> {
+    pub fn pop_done(&mut self) -> Option<DelayedProduce> {
         let produce = match self.pending.front() {
             Some(produce) if produce.is_done() => self.pending.pop_front()?,
             _ => return None,
@@ -67,7 +67,7 @@ impl ProduceQueue {
     }
 
     /// A pending request by number; `None` when it was answered already.
-    pub fn by_sequence(&mut self, sequence: u64) -> Option<&mut PendingProduce> {
+    pub fn by_sequence(&mut self, sequence: u64) -> Option<&mut DelayedProduce> {
         let index = sequence.checked_sub(self.first_sequence)?;
         self.pending.get_mut(usize::try_from(index).ok()?)
     }

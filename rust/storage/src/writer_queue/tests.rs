@@ -218,7 +218,7 @@ fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
 }
 
 #[test]
-fn a_job_that_takes_too_long_stands_still_whoever_has_it() {
+fn a_job_that_takes_too_long_stands_still_in_any_writer() {
     let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
     let (now_ms, late_ms) = (mono_ms(), mono_ms() + 2 * HANG_MS);
     queue.jobs[1].begin();

@@ -162,11 +162,11 @@ fn waiters_that_wait_for_what_is_not_to_come() {
     type Damage = fn(&mut PartitionState);
     let damages: [(Damage, &str); 4] = [
         (
-            |state| assert!(state.gate_waiters.insert(waiter(3))),
+            |state| assert!(state.durable_waiters.insert(waiter(3))),
             "Some(3) to Some(3) at 0",
         ),
         (
-            |state| assert!(state.gate_waiters.insert(waiter(0))),
+            |state| assert!(state.durable_waiters.insert(waiter(0))),
             "Some(0) to Some(0) at 0",
         ),
         (
@@ -230,7 +230,7 @@ fn a_partition_that_breaks_one_is_taken_out_of_service_and_told_once() {
         assert!(state.log.as_ref().unwrap().poisoned().is_some());
         assert!(!state.release(usize::MAX, &mut outbox));
         assert!(
-            !state.is_reached(WaitFor::Gate, 0),
+            !state.is_reached(WaitFor::Durable, 0),
             "nothing is acknowledged"
         );
         assert_eq!(state.unwritten, Unwritten::default(), "nor counted");
@@ -249,7 +249,7 @@ fn it_acknowledges_nothing_from_the_moment_on_in_which_it_is_broken() {
     let partition = led();
     let mut outbox = Outbox::new(1);
     let mut state = partition.lock();
-    let waits = state.wait_for(WaitFor::Gate, waiter(2));
+    let waits = state.wait_for(WaitFor::Durable, waiter(2));
     assert!(waits);
     let log = state.log.as_mut().unwrap();
     let mut job = log.take_writes().unwrap();
