@@ -111,7 +111,10 @@ fn start(dir: &std::path::Path, partitions: i32) -> TestPlane {
     config.max_connections = 4 * SESSIONS;
     config.max_connections_per_ip = 4 * SESSIONS;
     let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
-    test.describe_topic("t", partitions, &topic_config());
+    let mut options = topic_config();
+    // The records' timestamps are old.
+    options.log.retention_ms = -1;
+    test.describe_topic("t", partitions, &options);
     let spec = |index| LeaderSpec {
         replicas: BOTH.to_vec(),
         ..TestPlane::leader_spec("t", index, 0)
