@@ -216,7 +216,8 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
     loop {
         let state = partition.lock();
         let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
-        if !state.log.as_ref().is_some_and(is_busy) {
+        // The writers take nothing of a partition that broke an invariant.
+        if state.has_failed() || !state.log.as_ref().is_some_and(is_busy) {
             break;
         }
         let dir = &partition.dir;

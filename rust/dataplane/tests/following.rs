@@ -129,7 +129,6 @@ fn what_a_follower_had_not_written_when_it_was_killed_is_there_again() {
     let mut again = TestPlane::start_with(config, Arc::new(RealDisk));
     again.describe_topic("t", 1, &options);
     let spec = LeaderSpec {
-        replicas: vec![2],
         isr: vec![2],
         ..TestPlane::leader_spec("t", 0, 2)
     };

@@ -313,14 +313,13 @@ impl PartitionState {
     }
 
     /// Takes the controller's decision. False for one that is older than what is known, or that
-    /// cannot be: this broker is to lead and is not in sync, or one is in sync that is no replica.
+    /// cannot be: this broker is to lead and is not in sync. While a reassignment ends, brokers may be
+    /// in sync that are replicas no longer: the high watermark stands still until they have left.
     ///
     /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
     /// be in the middle of a truncation, and where its epoch begins is known only behind that.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        let is_replica = |id: &i32| decision.replicas.contains(id);
-        let may_lead = decision.isr.contains(&self.node_id) && decision.isr.iter().all(is_replica);
-        let is_fit = decision.leader.is_some() || may_lead;
+        let is_fit = decision.leader.is_some() || decision.isr.contains(&self.node_id);
         if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }

@@ -84,8 +84,8 @@ impl PartitionState {
         is_held: bool,
     ) -> bool {
         let is_led = self.leader.is_none() && leader_epoch == self.leader_epoch;
-        let is_known = |id: &i32| members.contains(id) && self.replicas.contains(id);
-        if !is_led || !isr.contains(&self.node_id) || !isr.iter().all(is_known) {
+        let is_member = |id: &i32| members.contains(id);
+        if !is_led || !isr.contains(&self.node_id) || !isr.iter().all(is_member) {
             return false;
         }
         let log = self.log.as_ref();

@@ -113,10 +113,8 @@ impl PartitionState {
         ensure(isr.contains(&node_id), || {
             format!("it leads and is not in sync: {isr:?}")
         })?;
-        let is_known = |id: &i32| members.contains(id) && self.replicas.contains(id);
-        ensure(isr.iter().all(is_known), || {
-            let replicas = &self.replicas;
-            format!("of the replicas {replicas:?}, {isr:?} are in sync, {members:?} are waited for")
+        ensure(isr.iter().all(|id| members.contains(id)), || {
+            format!("{isr:?} are in sync, {members:?} are waited for")
         })?;
         for follower in &self.followers {
             ensure(follower.log_end_offset <= end, || {
