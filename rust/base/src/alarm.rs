@@ -1,7 +1,7 @@
 //! A timer that wakes an epoll loop.
 //!
-//! A time-out of the wait itself would make the kernel set and cancel a timer at each sleep. This
-//! one stays set over many sleeps.
+//! It stays set over many sleeps; a time-out of the wait would make the kernel set and cancel a
+//! timer at each sleep.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ use rustix::time::{
 use crate::clock::timespec;
 use crate::ids::NEVER_MS;
 
-/// See the module. Watch it edge-triggered; it is never read.
+/// See the module. Watch it edge-triggered; never read it.
 #[derive(Debug)]
 pub struct Alarm {
     fd: OwnedFd,
@@ -36,13 +36,13 @@ impl Alarm {
         &self.fd
     }
 
-    /// Makes it ring at `due_ms` (monotonic milliseconds; [`NEVER_MS`] for never) at the latest. An
-    /// earlier setting stays; the listener then asks again.
+    /// Makes it ring at `due_ms` (monotonic; [`NEVER_MS`] for never) or earlier: an earlier setting
+    /// stays, and the listener then asks again.
     pub fn want(&mut self, due_ms: i64) -> Result<()> {
         if due_ms >= self.set_ms {
             return Ok(());
         }
-        // At zero it would never ring.
+        // Zero would disarm it.
         let new = Itimerspec {
             it_interval: Timespec::default(),
             it_value: timespec(due_ms.max(1)),
