@@ -75,7 +75,7 @@ impl PartitionState {
     /// Sets the ISR of this leader epoch: `members` may join already, `isr` is recorded, `is_held`
     /// as in [`pyrklog_control::api::LeaderSpec::is_held`]. False if this broker does not lead in
     /// that epoch, if the lists contradict each other, or if a joining replica now lacks records
-    /// below the high watermark; [`Fetched::has_caught_up`] then follows again once it has them.
+    /// below the high watermark; `has_caught_up` then follows again once it has them.
     pub fn set_isr(
         &mut self,
         leader_epoch: i32,
