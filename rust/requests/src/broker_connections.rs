@@ -2,8 +2,7 @@
 //!
 //! A broker fetches with its id and sends requests that only brokers send. From then on its
 //! connection has its own reply memory ([`crate::admission`]), and its long requests go first
-//! ([`crate::heavy`]). Clients can pose as brokers only on the brokers' own listener; a firewall
-//! that keeps them from it prevents that.
+//! ([`crate::heavy`]). Clients can pose as brokers only on the brokers' own listener.
 
 use pyrklog_wire::api::{ApiRow, key};
 
