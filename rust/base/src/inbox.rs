@@ -91,6 +91,7 @@ impl<M> Inbox<M> {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
+    /// Whether there is nothing to take.
     #[cfg(feature = "sim")]
     pub fn is_empty(&self) -> bool {
         self.queue.lock().messages.is_empty()

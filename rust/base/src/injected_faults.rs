@@ -61,6 +61,7 @@ mod planting {
         ("close_over_unwritten", Fault::CloseOverUnwritten),
     ];
 
+    /// Whether a bug is planted.
     pub fn is_injected(bug: Fault) -> bool {
         PLANTED.load(Ordering::Relaxed) & (1 << bug as u32) != 0
     }

@@ -51,6 +51,7 @@ const FOLLOWER_READS_SINCE: i16 = 11;
 /// First version whose clients know zstd (KIP-110).
 const ZSTD_SINCE: i16 = 10;
 
+/// Serves a request.
 pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_version,

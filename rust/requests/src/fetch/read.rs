@@ -94,6 +94,7 @@ impl PartitionRead {
         self.goes_on = false;
     }
 
+    /// Record bytes.
     pub fn record_bytes(&self) -> usize {
         self.slice.as_ref().map_or(0, Slice::len)
     }
