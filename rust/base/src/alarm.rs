@@ -1,7 +1,6 @@
 //! A timer that wakes an epoll loop.
 //!
-//! It stays set over many sleeps; a time-out of the wait would make the kernel set and cancel a
-//! timer at each sleep.
+//! It stays set over many sleeps; a time-out of the wait would cost a kernel timer each.
 
 use std::os::fd::OwnedFd;
 
@@ -36,8 +35,8 @@ impl Alarm {
         &self.fd
     }
 
-    /// Makes it ring at `due_ms` (monotonic; [`NEVER_MS`] for never) or earlier: an earlier setting
-    /// stays, and the listener then asks again.
+    /// Makes it ring by `due_ms` (monotonic; [`NEVER_MS`] for never). An earlier setting stays; the
+    /// listener then asks again.
     pub fn want(&mut self, due_ms: i64) -> Result<()> {
         if due_ms >= self.set_ms {
             return Ok(());
@@ -66,7 +65,6 @@ mod tests {
     use super::*;
     use crate::clock::mono_ms;
 
-    /// Whether it rings within `within_ms`.
     fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {
         let mut events = Vec::with_capacity(1);
         let timeout = timespec(within_ms);

@@ -40,7 +40,7 @@ fn monotonic() -> Timespec {
     clock_gettime(ClockId::Monotonic)
 }
 
-/// Uses libc rather than the vDSO, so that another time of day can be injected (libfaketime,
+/// Uses libc, not the vDSO, so that tests can inject another time (libfaketime,
 /// tests/support/faults/clock_shim.c). Times before 1970 become 1970.
 #[cfg(not(feature = "sim"))]
 fn realtime() -> Timespec {
@@ -65,7 +65,6 @@ mod simulated {
 
     use super::{ClockId, Timespec, clock_gettime, timespec};
 
-    /// The wall clock at a simulation's start.
     const WALL_AHEAD_MS: i64 = 1_700_000_000_000;
 
     thread_local! {

@@ -74,9 +74,8 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Announces that the receiver will sleep; false if messages wait and it must not. The receiver
-    /// sets the flag, then looks; the sender adds a message, then reads the flag. So no wake is
-    /// lost.
+    /// Announces a sleep; false if messages wait and the receiver must not sleep. It sets the flag,
+    /// then looks; senders add a message, then read the flag. So no wake is lost.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         if self.queue.lock().messages.is_empty() {

@@ -1,10 +1,10 @@
 //! A bound on memory that connections share.
 //!
-//! There are two, each of `queued.max.request.bytes`: one for received bytes that wait, including
-//! request bodies at the control plane; one for replies.
+//! There are two, each of `queued.max.request.bytes`: one for received bytes that wait, request
+//! bodies at the control plane included; one for replies.
 //!
-//! One connection at a time may exceed the bound to finish its work, so that the bound cannot block
-//! everything for good.
+//! One connection at a time may exceed the bound to finish its work, so that nothing blocks for
+//! good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,9 +1,8 @@
 //! Frames out of a byte stream, and the bound on memory for incomplete ones.
 //!
-//! A network thread receives into its own buffer and works on whole frames there. Only the rest (a
-//! frame's start, or frames behind an unanswered one) moves to the connection's memory, so idle
-//! connections have none. Memory for a long frame grows with the received bytes, not the announced
-//! ones.
+//! A network thread handles whole frames in its own buffer. Only the rest (a frame's start, or
+//! frames behind an unanswered one) moves to the connection's memory, so idle connections have
+//! none. Memory for a long frame grows with the received bytes, not the announced ones.
 
 use pyrklog_wire::frame::{Scan, scan};
 

@@ -1,8 +1,8 @@
 //! Limits the rate at which out-of-sync replicas are copied (KIP-73).
 //!
-//! A broker has one rate for sending as leader and one for fetching as follower; topics name the
-//! replicas that count. All their bytes count, but only out-of-sync replicas are held back, so that
-//! no replica leaves the ISR because of a throttle.
+//! A broker has one rate as leader and one as follower; topics name the throttled replicas. All
+//! their bytes count, but only out-of-sync replicas are held back: a throttle must not shrink the
+//! ISR.
 //!
 //! The rate is an average: up to one second's worth is saved; an answer beyond the balance is sent
 //! whole and paid for afterwards.
@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
 /// A waiter checks again within this time, since the rate may change.
@@ -27,7 +26,6 @@ pub enum ThrottledReplicas {
 }
 
 impl Default for ThrottledReplicas {
-    /// None.
     fn default() -> ThrottledReplicas {
         ThrottledReplicas::These(Vec::new())
     }

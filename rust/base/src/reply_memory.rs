@@ -1,9 +1,9 @@
 //! Memory of replies: one share for clients, one for brokers.
 //!
-//! Brokers may also use what clients leave free, but not vice versa, so replies that clients do not
-//! read cannot starve followers. Control-plane answers are already in memory: a client's is refused
-//! without room, a broker's may exceed the bound a little. Either case, or a request that waits for
-//! memory, means that memory is short.
+//! Brokers may also use what clients leave free, but not vice versa: replies that clients do not
+//! read cannot starve followers. Control-plane answers are already in memory: without room a
+//! client's is refused, and a broker's may exceed the bound a little. Both cases, and a request
+//! that waits for memory, mean that memory is short.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Timers of one network thread, usually one heap entry per connection.
 //!
-//! An earlier entry also serves a later wish: when it fires, the connection states its next wish.
-//! So not every request pushes an entry.
+//! An earlier entry also serves a later wish: when it fires, the connection states its next one. So
+//! not every request pushes an entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

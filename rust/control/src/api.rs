@@ -1,8 +1,8 @@
 //! The seam's types: the control plane's commands, and results for it.
 //!
-//! Python owns the *desired state* and compiles it into deltas of a versioned broker image and into
-//! partition commands. The plane owns bytes, offsets and sockets. The bridge converts these plain
-//! types one to one. For the contract see `design.md`, "The seam".
+//! Python owns the *desired state* and compiles it into deltas of a versioned image and into
+//! partition commands; the plane owns bytes, offsets and sockets. The bridge converts these plain
+//! types one to one. Contract: `design.md`, "The seam".
 #![allow(missing_docs)] // Docs say what the names do not.
 
 use std::path::PathBuf;
@@ -56,8 +56,8 @@ pub struct PlaneConfig {
     /// `fetch.read.path`.
     pub fetch_read_path: ReadPath,
     /// `pyrklog.unwritten.max.bytes`: appended bytes of a log directory that may wait for its
-    /// writers; beyond it, producing connections are muted. `None`: half of its block cache. At
-    /// most 64 MiB are outside the cache.
+    /// writers; beyond it, producers are muted. `None`: half of its block cache. At most 64 MiB are
+    /// outside the cache.
     pub unwritten_max_bytes: Option<usize>,
     pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
@@ -104,7 +104,7 @@ pub struct ClusterConfig {
 /// The block cache (`block-cache.md`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// `pyrklog.cache.dir`: where arenas are created, in shared memory. `None`: no cache; records
+    /// `pyrklog.cache.dir`: directory of the arenas, in shared memory. `None`: no cache; records
     /// are written to files before they are acknowledged.
     pub dir: Option<PathBuf>,
     /// `pyrklog.cache.max.bytes`, over all log directories; `None`: a share of the memory.
@@ -160,8 +160,8 @@ pub struct LeaderSpec {
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
     /// The controller has just created the partition: a missing folder is created, in the directory
-    /// with the fewest partitions. If false it is created, too, unless a failed log directory may
-    /// hold it: then the partition is offline (Kafka's rule).
+    /// with the fewest partitions. Otherwise too, unless a failed log directory may hold it: then
+    /// the partition is offline (Kafka's rule).
     pub is_new: bool,
     /// Replicas outside the ISR have everything clients were told of and may be elected (eligible
     /// leader replicas, KIP-966): the high watermark stands still.
@@ -261,7 +261,7 @@ pub struct InternalAppend<'a> {
     /// Codec as in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     pub codec: u8,
     /// The caller's leader epoch, or an earlier one since which this broker has led without a
-    /// break: the caller's knowledge of the log is then valid.
+    /// break: the caller's knowledge of the log is then still valid.
     pub expected_epoch: i32,
     /// (id, epoch) of the producer of the records' transaction.
     pub producer: Option<(i64, i16)>,

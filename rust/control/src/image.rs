@@ -1,7 +1,7 @@
 //! The broker image: brokers, topics and partitions as last decided by the control plane.
 //!
-//! An [`Image`] is immutable: readers need no lock. A delta makes the next one, which shares
-//! unchanged topics. It costs the delta's topics and a shallow copy of two look-up tables.
+//! An [`Image`] is immutable, so readers need no lock. A delta makes the next one, which shares
+//! unchanged topics; it costs its topics and a shallow copy of two look-up tables.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A network thread decodes the request. The control plane checks the member, *stages* the commit
 //! in the group's [`OffsetTable`] and returns it with others of its `__consumer_offsets` partition
-//! (`DataPlane::append_commits`). The plane then writes records, table and answer alone
+//! (`DataPlane::append_commits`). The plane then writes records, table and answer
 //! ([`crate::commit_batch`]). Requests that name a missing partition take the general path.
 
 use std::sync::{Arc, OnceLock};
@@ -191,9 +191,9 @@ fn all_exist(request: &OffsetCommitRequest, body: &[u8], image: &Image) -> bool 
     })
 }
 
-/// Refuses commits with too many topics and partitions: their records would exceed
-/// `max.message.bytes` of `__consumer_offsets` several times. With `no_room` (memory of waiting
-/// commits is used up) refuses any commit; clients retry. Malformed bodies are judged elsewhere.
+/// Refuses commits with so many topics and partitions that their records would exceed
+/// `max.message.bytes` of `__consumer_offsets` several times. With `no_room` (no memory for waiting
+/// commits) refuses any commit; clients retry. Malformed bodies are judged elsewhere.
 pub fn refusal(body: &[u8], api_version: i16, no_room: bool) -> Option<Vec<u8>> {
     if body.len() < SMALL_BYTES && !no_room {
         return None;

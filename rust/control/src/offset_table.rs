@@ -1,7 +1,7 @@
 //! A group's committed offsets, and commits under way.
 //!
-//! The control plane owns the table and decides its content. Offsets of an `OffsetCommit` that was
-//! handed down arrive without its help, once the high watermark has passed their records.
+//! The control plane owns the table and decides its content. Offsets of an `OffsetCommit` arrive
+//! without its help, once the high watermark has passed their records.
 //!
 //! Commits may finish out of order: the record with the higher log offset wins, as when the log is
 //! read. The writer's thread finishes commits while the control plane reads the table, so every

@@ -1,13 +1,12 @@
-//! Unanswered requests at the control plane.
+//! Unanswered requests at the control plane, at most `queued.max.requests`.
 //!
-//! There are at most `queued.max.requests`. Beyond that a connection keeps its request in its
-//! buffer, reads nothing more, and is woken when there is room. A request whose answer must wait
-//! (for other clients, replication, the metastore) is *parked*: it gives up its place and is
-//! bounded by memory instead ([`Waiting`]).
+//! Beyond that a connection keeps its request in its buffer, reads nothing more, and is woken when
+//! there is room. A request whose answer must wait (for other clients, replication, the metastore)
+//! is *parked*: it gives up its place and counts as waiting memory ([`Waiting`]).
 //!
-//! Two kinds need no place: requests between brokers, which clients that fill the channel must not
-//! delay; and heartbeats, so that others' requests do not cost a member its session. There is at
-//! most one per connection, and its body counts as receive memory.
+//! Two kinds need no place: requests between brokers, which clients must not delay; and heartbeats,
+//! so that others' requests do not cost a member its session. There is at most one per connection,
+//! and its body counts as receive memory.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -35,8 +34,8 @@ pub struct Asked {
     pub is_broker: bool,
 }
 
-/// Divisor of the receive memory (`queued.max.request.bytes`) for waiting commits, and the same
-/// again for all other requests: neither excludes the other.
+/// Divisor of the receive memory (`queued.max.request.bytes`) for waiting commits, and again for
+/// all other requests: neither excludes the other.
 const RECEIVE_MEMORY_SHARE: usize = 8;
 
 /// Memory of requests that wait without a place.

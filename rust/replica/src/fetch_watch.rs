@@ -1,6 +1,6 @@
 //! What a delayed fetch, or a fetch session between its fetches, hears of its partitions.
 //!
-//! A partition has a [`FetchWatcher`] for each watch and notes events under its own mutex. One
+//! A partition has a [`FetchWatcher`] per watch and notes events under its own mutex. One
 //! [`FetchWatch`] serves all partitions of a fetch or session: it remembers which of them changed
 //! and wakes the delayed fetch. Its mutex is taken last and held for memory work only.
 

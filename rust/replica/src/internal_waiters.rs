@@ -34,8 +34,8 @@ impl Done {
     }
 }
 
-/// An internal append that is in the log and waits for replication. It survives epochs in which
-/// this broker leads on: what it appended in one is replicated in the next.
+/// An internal append that waits for replication. The wait continues while this broker leads on in
+/// later epochs: what it appended in one is replicated in the next.
 #[derive(Debug)]
 pub struct AppendWaiter {
     /// Who is told.

@@ -176,12 +176,11 @@ pub struct PartitionState {
     topic: Arc<Topic>,
     index: i32,
     node_id: i32,
-    /// See the module `invariants`.
     health: Health,
     /// Leader epoch at the last check.
     checked_epoch: i32,
     followers: Vec<Follower>,
-    /// See the glossary: what the high watermark waits for.
+    /// What the high watermark waits for (glossary).
     members: Vec<i32>,
     /// The high watermark stands still: the controller counts on replicas outside `isr`.
     is_held: bool,

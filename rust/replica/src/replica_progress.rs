@@ -1,8 +1,8 @@
 //! What the leader knows of a partition's followers. No clock, lock or log.
 //!
 //! A follower's fetch means that everything below its offset is durable there. A session's fetch
-//! counts for all its partitions but names only those that changed; what it says of the others is
-//! kept once per session, in [`SessionFetches`]. Times are monotonic milliseconds.
+//! counts for all its partitions but names only changed ones; what it says of the others is kept
+//! once per session, in [`SessionFetches`]. Times are monotonic milliseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -68,12 +68,11 @@ pub struct Follower {
     /// When it last fetched, and the leader's log end offset then.
     fetched_ms: i64,
     leader_end: i64,
-    /// Connection of its last fetch (`Connection::id`).
+    /// Connection of its last fetch (`ClientContext::id`).
     connection: u64,
-    /// When it fetched the time before on the same connection; [`NEVER_MS`] before two fetches. It
-    /// sent its last fetch after the answer to that one, so it followed this broker then. Fetches
-    /// on two connections may both have waited in buffers while this broker stood still, and
-    /// confirm nothing.
+    /// When it fetched the time before on the same connection; [`NEVER_MS`] before two fetches. Its
+    /// last fetch followed the answer to that one, so it followed this broker then. Fetches on two
+    /// connections confirm nothing: both may have waited in buffers while this broker stood still.
     confirmed_ms: i64,
     /// A session with the partition: each fetch repeats what the last one that named the partition
     /// said.
@@ -181,7 +180,6 @@ impl Follower {
         }
     }
 
-    /// When it last fetched.
     fn fetched_ms(&self) -> i64 {
         let session = self.session.as_ref();
         session.map_or(self.fetched_ms, |session| {
@@ -244,8 +242,8 @@ impl Follower {
 }
 
 /// High watermark that the leader's `durable_end_offset` and the followers allow: the minimum of it
-/// and the log end offsets of the other `members`. `None` while one of them has not fetched. The
-/// caller never moves the high watermark back.
+/// and the other `members`' log end offsets. `None` while one of them has not fetched. The caller
+/// never moves the high watermark back.
 pub fn high_watermark(
     leader: i32,
     durable_end_offset: i64,

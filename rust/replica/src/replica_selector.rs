@@ -1,9 +1,9 @@
 //! Selects the replica that a consumer should read from: one in its rack (KIP-392). No clock or
 //! lock.
 //!
-//! As Kafka's `RackAwareReplicaSelector`: the leader if it is in the consumer's rack, or if no
-//! other replica is; among followers the one with the highest log end offset, then the one caught
-//! up last, then the one with the highest id.
+//! As Kafka's `RackAwareReplicaSelector`: the leader if it is in the consumer's rack or no other
+//! replica is; else the follower with the highest log end offset, then the one caught up last, then
+//! the highest id.
 
 /// An in-sync follower that has the requested offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

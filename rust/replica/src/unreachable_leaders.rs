@@ -1,16 +1,16 @@
 //! Unreachable leaders: the last connection ended, and no new leader is known.
 //!
-//! Until the controller decides, Metadata reports their partitions without a leader. Clients that
-//! are told of the dead broker go there; Apache's admin client then waits for it until its own
-//! deadline, a minute (compare KAFKA-20673).
+//! Until the controller decides, Metadata names no leader for their partitions. Apache's admin
+//! client, told of a dead broker, waits for it until its own deadline, a minute (compare
+//! KAFKA-20673).
 
 use parking_lot::Mutex;
 
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::image::Image;
 
-/// A leader is named again if the controller still has it as leader this long after its connection
-/// ended: it may be unreachable only for this broker.
+/// A leader that the controller keeps this long after its connection ended is named again: it may
+/// be unreachable only for this broker.
 const BELIEVED_MS: i64 = 3000;
 
 /// See the module.

@@ -6,9 +6,8 @@
 //! does not fit waits, unread, in its connection's buffer; one connection at a time may exceed the
 //! bound.
 //!
-//! While requests wait, a connection whose output stays unread for [`UNREAD_MAX_MS`] is closed, and
-//! a consumer's counted fetch waits for records at most [`FETCH_WAIT_MAX_MS`]: neither may keep
-//! others from their replies.
+//! While requests wait, a connection with output unread for [`UNREAD_MAX_MS`] is closed, and a
+//! consumer's counted fetch waits for records at most [`FETCH_WAIT_MAX_MS`].
 //!
 //! Other brokers have their own share ([`pyrklog_base::reply_memory`]).
 

@@ -8,9 +8,7 @@ use pyrklog_wire::api::{self, key};
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pyrklog_wire::{DecodeError, ErrorCode};
 
-/// Answers of a broker alone or in a cluster.
 struct Answers {
-    /// Answer bodies by version.
     by_version: Vec<Vec<u8>>,
     unsupported: Vec<u8>,
 }

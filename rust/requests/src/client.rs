@@ -2,7 +2,7 @@
 //!
 //! Replies leave in request order. Produce requests overlap: each is appended at once, and its
 //! reply waits in `produces`. Any other request starts only after all earlier ones are answered,
-//! and nothing more is read while it is under way (`delayed`).
+//! and nothing is read while it is under way (`delayed`).
 //!
 //! Handlers get a [`ClientContext`] and an output and return what to do ([`crate::handled`]);
 //! [`crate::carry_out`] does it.

@@ -9,7 +9,6 @@ use crate::produce::delayed::DelayedProduce;
 use crate::resume;
 use pyrklog_base::ids::NEVER_MS;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTimer {
     /// A produce request's acknowledgement (`timeout.ms`).

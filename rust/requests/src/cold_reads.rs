@@ -1,9 +1,9 @@
 //! A request's reads from disk: to the readers and back.
 //!
 //! The request stays on its connection. Readers get one [`FetchJob`] (or look-up) per queue, so
-//! that a hanging directory delays only its own partitions. The waiting request has a [`Reading`].
-//! Dropping it abandons the outstanding jobs: readers skip those not yet taken, and late results
-//! are discarded.
+//! that a hanging directory delays only its own partitions. The request keeps a [`Reading`];
+//! dropping it abandons outstanding jobs: readers skip those not yet taken, and late results are
+//! discarded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,8 @@ use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker, STUCK_MS, Step};
 
-/// A read is not given up earlier, even beyond the fetch's own wait and if the fetch has something
-/// else to report: the next fetch would ask for it again.
+/// A read is not given up earlier, even if the fetch's wait is over and it has something else to
+/// report: the next fetch would ask for it again.
 const GIVE_UP_MIN_MS: i64 = 500;
 
 /// A read is given up after this time, even if its queue moves and the fetch has nothing else to
@@ -42,7 +42,6 @@ pub struct ReadTicket {
     pub place: Place,
     /// Number of the wait on its connection.
     number: u64,
-    /// The job's queue.
     queue: QueueId,
     step: Arc<Step>,
     is_abandoned: Arc<AtomicBool>,

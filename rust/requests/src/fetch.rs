@@ -1,12 +1,12 @@
 //! Fetch: find the bytes, answer at once or wait for more.
 //!
 //! A request is a [`DelayedFetch`] from arrival to answer and stays on its connection. Reads are
-//! first tried without waiting for the disk. Cold reads go to readers, grouped by their queues; a
+//! first tried without waiting for the disk. Cold reads go to readers, one job per queue; a
 //! partition whose queue is stuck is answered as if it had no records, so that the others need not
 //! wait. With fewer than `min_bytes` the fetch waits in the purgatory: a watcher at each partition,
 //! and a deadline. Whichever comes first brings it back here, and everything is read anew. As in
-//! Kafka's `DelayedFetch` it does not wait if a partition has more in a later segment, and
-//! `min_bytes` counts what there is, not what fits.
+//! Kafka's `DelayedFetch`, it does not wait if a partition has more in a later segment, and
+//! `min_bytes` counts available bytes, not those that fit.
 
 pub mod delayed;
 pub mod read;

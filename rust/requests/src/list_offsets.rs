@@ -1,5 +1,5 @@
-//! ListOffsets: log ends from memory; look-ups by time through readers, per log directory. A
-//! look-up that is late gets a retriable error, so that the others are not delayed.
+//! ListOffsets: log ends from memory; look-ups by time through readers, per log directory. Late
+//! look-ups get a retriable error, so that they do not delay the others.
 //!
 //! If another broker may lead, the known end may not be the latest: followers first confirm this
 //! leader (cluster.md, section 7), or the client must retry.

@@ -20,7 +20,6 @@ use pyrklog_base::ids::TopicId;
 use pyrklog_control::api::PartitionImage;
 use pyrklog_control::image::{Image, NO_TOPIC_ID, TopicState};
 
-/// Longest legal topic name in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
 /// About the size of a topic in an answer, without partitions.

@@ -222,7 +222,6 @@ pub fn finish_validating(
     handled
 }
 
-/// Appends or refuses the batches of all partitions.
 fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     let params = work.params;
     let mut produce = cx.take_produce();

@@ -1,6 +1,5 @@
 //! Whether a partition may serve.
 
-/// Whether the invariants hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     /// They held at the last check.

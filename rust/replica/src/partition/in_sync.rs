@@ -24,9 +24,9 @@ const ASK_AGAIN_MS: i64 = 100;
 /// How long a request waits for followers to confirm this leader.
 pub const CONFIRMED_WITHIN_MS: i64 = 500;
 
-/// An in-sync follower that is silent for longer counts as hung; the silence then does not mean
-/// that another broker leads. It must also have been asked for [`ASKED_IN_VAIN_MS`]: this broker
-/// may have been the one that stood still, and in that time it hears of its successor.
+/// An in-sync follower that is silent for longer counts as hung, and its silence no longer suggests
+/// another leader. It must have been asked for [`ASKED_IN_VAIN_MS`], too: this broker may have
+/// stood still, and in that time it hears of its successor.
 const SILENT_MAX_MS: i64 = 10_000;
 
 /// See [`SILENT_MAX_MS`].
@@ -35,7 +35,7 @@ const ASKED_IN_VAIN_MS: i64 = 1_000;
 /// A follower's fetch as one of its partitions sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerFetch<'s> {
-    /// Its connection (`Client::id`).
+    /// Its connection (`ClientContext::id`).
     pub connection: u64,
     /// Broker id.
     pub id: i32,
@@ -74,8 +74,8 @@ fn is_of_replica(terms: WatchTerms) -> bool {
 impl PartitionState {
     /// Sets the ISR of this leader epoch: `members` may join already, `isr` is recorded, `is_held`
     /// as in [`pyrklog_control::api::LeaderSpec::is_held`]. False if this broker does not lead in
-    /// that epoch, if the lists contradict each other, or if a joining replica now lacks records
-    /// below the high watermark; `has_caught_up` then follows again once it has them.
+    /// that epoch, if the lists contradict each other, or if a joining replica lacks records below
+    /// the high watermark; `has_caught_up` follows again once it has them.
     pub fn set_isr(
         &mut self,
         leader_epoch: i32,
@@ -112,8 +112,8 @@ impl PartitionState {
 
     /// Whether the high watermark may move while this broker leads. Not with too few replicas for
     /// acks=-1: what a consumer has seen must survive the loss of any one broker. Nor while the
-    /// controller counts on replicas outside the ISR, whatever this broker's `min.insync.replicas`:
-    /// the controller may have decided by another value.
+    /// controller counts on replicas outside the ISR, even if this broker's `min.insync.replicas`
+    /// is met: the controller may have used another value.
     pub(super) fn has_enough_in_sync(&self) -> bool {
         let moves_anyway = is_injected(Fault::AckBelowMinIsr) || is_injected(Fault::MoveWhileHeld);
         self.has_min_isr() && (!self.is_held || moves_anyway)
@@ -213,9 +213,9 @@ impl PartitionState {
     }
 
     /// Whether another broker may lead: no in-sync follower confirms this leader as of `asked_ms`.
-    /// One confirmation is enough here, so that a broker that stands still does not keep others
-    /// from their requests; none is needed if all hang for long. The controller's order confirms
-    /// nothing: it may be old.
+    /// One confirmation suffices here, so that a broker that stands still does not hold up others'
+    /// requests; none is needed if all hang for long. The controller's order confirms nothing: it
+    /// may be old.
     pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
         let mut others = self
             .followers
@@ -304,9 +304,9 @@ impl PartitionState {
         in_sync.filter_map(move |follower| follower.candidate(offset))
     }
 
-    /// Whether this follower is in sync as far as it can tell: it has everything its leader knows
-    /// to be replicated. Before the leader has reported that: the controller lists it in the ISR,
-    /// for which acks=all waits.
+    /// Whether this follower is in sync as far as it knows: it has everything its leader knows to
+    /// be replicated. Before the leader has told it that, whether the controller lists it in the
+    /// ISR, for which acks=all waits.
     pub fn is_taken_for_in_sync(&self) -> bool {
         let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
         match self.leader_high_watermark {

@@ -1,5 +1,5 @@
-//! Invariants of a partition, checked when its lock is released and before anyone is told that
-//! something is acknowledged or readable.
+//! Invariants of a partition, checked when its lock is released and before anything is reported as
+//! acknowledged or readable.
 //!
 //! A partition that breaks one is taken out of service: it is `Offline`, its log refuses
 //! everything, and its files stay for the next start to recover. The broker's other partitions go

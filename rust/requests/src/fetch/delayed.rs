@@ -198,7 +198,6 @@ impl DelayedFetch {
             || is_draining
     }
 
-    /// Bytes compared with `min_bytes`.
     fn enough_bytes(&self) -> usize {
         self.bytes.max(self.available_bytes)
     }
@@ -343,7 +342,8 @@ impl DelayedFetch {
         }
         let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
         // Non-resident bytes may still be read while they are sent, and a started reply hangs as a
-        // whole. Not if it could hold up other directories' records, or if the disk is stuck.
+        // whole. Have all bytes read first if that would hold up other directories' records, or if
+        // the disk is stuck.
         let may_hang = self.spans_dirs || readers.queue(queue).is_stuck(now_ms);
         let load_bytes = if may_hang { usize::MAX } else { FIRST_BYTES };
         let slice = part.read.slice.as_ref();

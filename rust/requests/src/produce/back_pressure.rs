@@ -2,10 +2,9 @@
 //!
 //! The request stays, unread, in its connection's buffer. The connection is *muted*: nothing behind
 //! the request is looked at, so that no later batch of a producer overtakes it. This module keeps
-//! only who waits, in order; the writer wakes them as room appears. A request that waits longer
-//! than its time-out, or finds the park full, gets the retriable REQUEST_TIMED_OUT. Requests behind
-//! it count from the same moment, so that a muted connection is not held for one time-out after
-//! another.
+//! who waits, in order; the writer wakes them as room appears. A request that waits longer than its
+//! time-out, or finds the park full, gets the retriable REQUEST_TIMED_OUT. Requests behind it count
+//! from the same moment, so that a muted connection does not sum up time-outs.
 //!
 //! After a refusal a later batch could overtake, since the broker accepts any first sequence number
 //! of an unknown producer. So if a refused batch has a producer id, the connection closes after the

@@ -109,7 +109,6 @@ pub struct PartitionAnswer {
     waits: Option<Waiting>,
 }
 
-/// An outstanding acknowledgement.
 #[derive(Debug)]
 struct Waiting {
     partition: Arc<Partition>,

@@ -3,9 +3,9 @@
 //! An idempotent producer has up to five batches of a partition in flight. If the first is refused
 //! because this broker does not lead yet or replicas are missing, the next ones may arrive when all
 //! is well. The log would call them out of order, or accept them if it does not know the producer.
-//! But the first one is sent again. A batch accepted in its place makes it unacceptable; one called
-//! out of order makes librdkafka begin a new epoch, in which it repeats what is already in the log.
-//! So batches behind a refused one get the same error. (Kafka answers what the log says.)
+//! But the first one is sent again: a batch accepted in its place makes it unacceptable, and "out
+//! of order" makes librdkafka begin a new epoch and repeat what is already in the log. So batches
+//! behind a refused one get the same error. (Kafka answers what the log says.)
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

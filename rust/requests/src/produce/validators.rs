@@ -1,8 +1,8 @@
 //! Threads that validate batches which expand beyond what a network thread should process.
 //!
 //! A network thread expands and recompresses up to [`INLINE_MAX_BYTES`] of a request. Beyond that
-//! the request goes here with a copy of its frame. Its connection handles nothing else until it is
-//! back, so batches keep their order, and the thread goes on with other connections.
+//! the request goes here with a copy of its frame. Its connection handles nothing else meanwhile,
+//! so batches keep their order; the thread goes on with other connections.
 //!
 //! Requests wait in lanes, by the hash of their first topic's name. The threads take lanes in turn,
 //! so that a topic whose requests expand most delays only its own lane. A connection has at most
@@ -26,10 +26,8 @@ use pyrklog_base::memory_budget::{Held, MemoryBudget};
 /// What a network thread expands of one request.
 pub const INLINE_MAX_BYTES: usize = 1024 * 1024;
 
-/// Lanes of waiting requests.
 const LANES: usize = 16;
 
-/// Limit of waiting requests.
 const WAITING_MAX: usize = 1_000;
 
 /// Divisor of the receive memory that they may hold.
@@ -69,7 +67,6 @@ pub struct Validators {
     max_bytes: usize,
     inner: Mutex<Inner>,
     wake: Condvar,
-    /// Threads that handle a request.
     running: AtomicUsize,
 }
 

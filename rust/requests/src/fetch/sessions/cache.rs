@@ -48,9 +48,9 @@ pub struct SessionStatistics {
 /// A broker's sessions, at most one per slot (`max.incremental.fetch.session.cache.slots`).
 ///
 /// Eviction (Kafka's rule): the least recently used session goes if it was idle for longer than
-/// [`EVICTION_MS`]. Otherwise the lowest evictable session goes unless the new one is lower,
-/// ordered by (follower, partitions, id). A consumer's session is evictable by followers at once
-/// and by all after [`EVICTION_MS`]; a follower's only after that time.
+/// [`EVICTION_MS`]. Otherwise the lowest evictable session, ordered by (follower, partitions, id),
+/// goes unless the new one is lower. A consumer's session is evictable by followers at once and by
+/// all after [`EVICTION_MS`]; a follower's only after that time.
 ///
 /// A request locks its session's shard only to find it. Making a session locks `making`, then one
 /// shard after another. Sessions are dropped without these locks, since dropping locks partitions.
@@ -172,7 +172,6 @@ impl SessionCache {
         Ok(FetchContext::new(Kind::Full(session), id, serial))
     }
 
-    /// Adds a session under a fresh id.
     fn insert(&self, slot: Slot, fresh_id: &mut dyn FnMut() -> i32) -> i32 {
         loop {
             let id = fresh_id();
@@ -304,7 +303,6 @@ impl SessionCache {
         drop(removed);
     }
 
-    /// A session was removed.
     fn uncount(&self, slot: &Slot) {
         self.partitions.fetch_sub(slot.size, Ordering::Relaxed);
         self.sessions.fetch_sub(1, Ordering::Relaxed);

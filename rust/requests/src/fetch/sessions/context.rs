@@ -33,7 +33,6 @@ pub struct Outcome {
     pub is_settled: bool,
 }
 
-/// A context's origin.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// No session: answers every partition.
@@ -234,8 +233,8 @@ impl FetchContext {
     ///
     /// An incremental answer includes partitions with records, an error, a diverging epoch or a
     /// preferred replica, and those whose high watermark or log start offset differs from what the
-    /// client was last told. After an error the high watermark counts as not told, so that the next
-    /// answer includes the partition again.
+    /// client was last told. After an error the high watermark counts as not told: the next answer
+    /// includes the partition again.
     pub fn record(&mut self, place: usize, outcome: &Outcome) -> bool {
         debug_assert!(
             self.included.last().is_none_or(|last| *last < place),

@@ -27,7 +27,6 @@ pub struct Reader {
     pub understands_zstd: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     reader: Option<Reader>,
