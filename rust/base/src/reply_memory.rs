@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::memory_budget::{Held, MemoryBudget};
 
-/// The brokers' fraction of the memory.
+/// Divisor of the memory for the brokers' share.
 const BROKERS_SHARE: usize = 8;
 
 /// Answers to brokers may exceed the bound by their share, at most this.

@@ -217,7 +217,7 @@ impl Follower {
         })
     }
 
-    /// Whether it was last caught up more than `max_lag_ms` ago.
+    /// Whether it lacks records and was last caught up more than `max_lag_ms` ago.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
         self.log_end_offset < leader_end && now_ms - self.caught_up_ms() > max_lag_ms
     }

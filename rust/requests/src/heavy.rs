@@ -3,7 +3,7 @@
 //! The worst allowed one takes a quarter of a second. A thread handles one per turn, after
 //! everything else, so that a short request waits for at most one of them.
 //!
-//! Other brokers go first: clients must not delay fetches or the controller's commands. Among
+//! Other brokers go first: clients must not delay followers or the controller's commands. Among
 //! clients, hosts take turns, so that one with many connections does not keep the others out.
 
 use std::collections::VecDeque;

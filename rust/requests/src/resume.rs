@@ -132,7 +132,7 @@ pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Res
     Ok(())
 }
 
-/// Input may no longer have to be held back.
+/// The reason to hold back input may be gone.
 pub fn unblock(client: &mut Client) {
     if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
         client.has_turn |= client.hold == Some(Hold::ControlFull);
