@@ -1,4 +1,4 @@
-//! The seam's types: the control plane's commands, and results for it.
+//! The seam's types: the control plane's commands, and their results.
 //!
 //! Python owns the *desired state* and compiles it into deltas of a versioned image and into
 //! partition commands; the plane owns bytes, offsets and sockets. The bridge converts these plain

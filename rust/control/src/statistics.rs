@@ -69,7 +69,6 @@ pub struct ThreadStatistics {
     requests: Requests,
 }
 
-/// One counter per API.
 #[derive(Debug)]
 struct Requests([Counter; API_KEYS]);
 

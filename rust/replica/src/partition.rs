@@ -159,7 +159,7 @@ pub struct PartitionState {
     pub leader: Option<i32>,
     /// The leader's high watermark as last reported, while this broker follows.
     pub leader_high_watermark: i64,
-    /// The leader's log start offset as last reported; this log starts there, too.
+    /// The leader's log start offset as last reported; this log's follows it.
     pub leader_log_start: i64,
     /// The log; present in the roles `Leader` and `Follower`.
     pub log: Option<Log>,

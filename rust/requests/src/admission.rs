@@ -79,7 +79,6 @@ pub fn admit_partitions(
     admit(cx, client, bytes)
 }
 
-/// A request waits for memory; other threads' connections may free some.
 fn note_short(cx: &mut Context, is_broker: bool) {
     cx.is_hungry = true;
     if cx.services.replies.note_waiting(is_broker, cx.now.mono_ms) {

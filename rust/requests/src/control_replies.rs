@@ -15,8 +15,7 @@ use crate::request::Request;
 use crate::services::Services;
 use crate::{admission, metadata};
 
-/// The control plane answers the current request. Answers to other requests are ignored: those are
-/// gone.
+/// The control plane answers the current request. Answers to earlier requests are ignored.
 pub fn reply(
     cx: &mut Context,
     client: &mut Client,

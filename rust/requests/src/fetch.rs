@@ -48,7 +48,7 @@ const WAIT_TRIES: usize = 4;
 /// First version whose consumers may read from followers (KIP-392).
 const FOLLOWER_READS_SINCE: i16 = 11;
 
-/// First version whose clients know zstd (KIP-110).
+/// KIP-110.
 const ZSTD_SINCE: i16 = 10;
 
 /// Serves a request.

@@ -43,7 +43,6 @@ const CONSUMER_REPLICA_ID: i32 = -1;
 /// Time limit of look-ups; clients give up after 30 s.
 const LOOK_UP_MAX_MS: i64 = 15_000;
 
-/// A partition's immediate result.
 enum Found {
     Answer(ListOffsetsPartitionResponse),
     Later {

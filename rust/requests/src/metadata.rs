@@ -25,10 +25,8 @@ const TOPIC_NAME_BYTES_MAX: usize = 249;
 /// About the size of a topic in an answer, without partitions.
 const TOPIC_REPLY_BYTES: usize = 64;
 
-/// First version that may ask by topic id.
 const ASK_BY_ID_SINCE: i16 = 12;
 
-/// First version with LISTENER_NOT_FOUND.
 const LISTENER_NOT_FOUND_SINCE: i16 = 6;
 
 /// All topic operations, one bit each by ACL code: read 3, write 4, create 5, delete 6, alter 7,

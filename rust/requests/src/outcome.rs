@@ -1,6 +1,6 @@
-//! The fate of a frame and its connection.
+//! What happens to a frame and its connection.
 
-/// The fate of a frame.
+/// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Handled; the next one may follow unless the connection is now busy.

@@ -66,7 +66,6 @@ pub struct Fetched {
     pub ends_doubt: bool,
 }
 
-/// Whether the watch is a replica's.
 fn is_of_replica(terms: WatchTerms) -> bool {
     terms.isolation == Isolation::LogEnd
 }
@@ -138,7 +137,7 @@ impl PartitionState {
         }
     }
 
-    /// In-sync followers that were last caught up more than `max_lag_ms` ago.
+    /// In-sync followers that lack records and were last caught up more than `max_lag_ms` ago.
     pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
         let (Role::Leader, Some(log)) = (self.role, &self.log) else {
             return Vec::new();

@@ -175,7 +175,7 @@ impl DelayedFetch {
         self.reading.is_some()
     }
 
-    /// Whether it waits for data in this wait.
+    /// Whether `wait` is its current wait for data.
     pub fn is_waiting(&self, wait: u64) -> bool {
         self.wait == wait
     }

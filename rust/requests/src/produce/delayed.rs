@@ -190,7 +190,6 @@ impl PartitionAnswer {
         size_of::<PartitionAnswer>() + error_bytes + message_bytes + name_bytes
     }
 
-    /// Turns an outstanding acknowledgement into a refusal.
     fn fail(&mut self, error: ErrorCode) {
         self.error = error;
         self.base_offset = -1;

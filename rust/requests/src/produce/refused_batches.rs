@@ -42,7 +42,6 @@ pub struct RefusedRoom {
     taken: AtomicUsize,
 }
 
-/// A connection's place in the room, returned on drop.
 #[derive(Debug)]
 struct RoomPlace(Arc<RefusedRoom>);
 

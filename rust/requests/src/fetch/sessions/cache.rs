@@ -250,7 +250,6 @@ impl SessionCache {
         true
     }
 
-    /// Counts more partitions if there is room.
     fn reserve(&self, partitions: usize) -> bool {
         let add = |now: usize| Some(now + partitions).filter(|all| *all <= self.partitions_max);
         self.partitions

@@ -106,7 +106,6 @@ impl Target {
         self.max_bytes = asked.max_bytes;
     }
 
-    /// Whether both are of the same topic.
     pub(super) fn has_topic_of(&self, other: &Target) -> bool {
         self.id == other.id && (self.id != NO_TOPIC_ID || self.topic == other.topic)
     }
