@@ -1,7 +1,6 @@
 //! A timer that wakes an epoll loop.
 //!
-//! A time-out of the wait itself would make the kernel set and cancel a timer at each sleep. This
-//! one stays set over many sleeps.
+//! It stays set over many sleeps; a time-out of the wait would cost a kernel timer each.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +13,7 @@ use rustix::time::{
 use crate::clock::timespec;
 use crate::ids::NEVER_MS;
 
-/// See the module. Watch it edge-triggered; it is never read.
+/// See the module. Watch it edge-triggered; never read it.
 #[derive(Debug)]
 pub struct Alarm {
     fd: OwnedFd,
@@ -36,13 +35,13 @@ impl Alarm {
         &self.fd
     }
 
-    /// Makes it ring at `due_ms` (monotonic milliseconds; [`NEVER_MS`] for never) at the latest. An
-    /// earlier setting stays; the listener then asks again.
+    /// Makes it ring by `due_ms` (monotonic; [`NEVER_MS`] for never). An earlier setting stays; the
+    /// listener then asks again.
     pub fn want(&mut self, due_ms: i64) -> Result<()> {
         if due_ms >= self.set_ms {
             return Ok(());
         }
-        // At zero it would never ring.
+        // Zero would disarm it.
         let new = Itimerspec {
             it_interval: Timespec::default(),
             it_value: timespec(due_ms.max(1)),
@@ -66,7 +65,6 @@ mod tests {
     use super::*;
     use crate::clock::mono_ms;
 
-    /// Whether it rings within `within_ms`.
     fn rings(epoll: &OwnedFd, within_ms: i64) -> bool {
         let mut events = Vec::with_capacity(1);
         let timeout = timespec(within_ms);

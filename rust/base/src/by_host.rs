@@ -28,7 +28,7 @@ impl ByHost {
         *self.by_host.entry(host).or_insert(0) += count;
     }
 
-    /// Takes from a host's part; forgets a host without any.
+    /// Takes from a host's part; forgets hosts without any.
     pub fn subtract(&mut self, host: IpAddr, count: usize) {
         self.total -= count;
         if let Some(part) = self.by_host.get_mut(&host) {

@@ -1,15 +1,15 @@
-//! The process's two clocks; their readings are passed as arguments.
+//! The process's two clocks. Readings are passed as arguments.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// One reading of both clocks, taken once a turn of a network thread.
+/// One reading of both clocks, taken once per turn of a network thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Monotonic milliseconds: deadlines and idle times.
+    /// Monotonic milliseconds, for deadlines and idle times.
     pub mono_ms: i64,
-    /// The same reading in nanoseconds: durations.
+    /// The same reading in nanoseconds, for durations.
     pub mono_ns: u64,
-    /// Milliseconds since the Unix epoch: record timestamps, retention.
+    /// Milliseconds since the Unix epoch, for record timestamps and retention.
     pub wall_ms: i64,
 }
 
@@ -25,12 +25,12 @@ impl Now {
     }
 }
 
-/// Reads the monotonic clock alone.
+/// Reads the monotonic clock.
 pub fn mono_ms() -> i64 {
     milliseconds(monotonic())
 }
 
-/// Reads the monotonic clock alone, in nanoseconds.
+/// Reads the monotonic clock, in nanoseconds.
 pub fn mono_ns() -> u64 {
     nanoseconds(monotonic())
 }
@@ -40,8 +40,8 @@ fn monotonic() -> Timespec {
     clock_gettime(ClockId::Monotonic)
 }
 
-/// Through libc rather than the kernel's page, so that another time of day can be injected
-/// (libfaketime, tests/support/faults/clock_shim.c). Times before 1970 become 1970.
+/// Uses libc, not the vDSO, so that tests can inject another time (libfaketime,
+/// tests/support/faults/clock_shim.c). Times before 1970 become 1970.
 #[cfg(not(feature = "sim"))]
 fn realtime() -> Timespec {
     let since = std::time::SystemTime::now()
@@ -58,14 +58,13 @@ pub use simulated::set_now_ms;
 #[cfg(feature = "sim")]
 use simulated::{monotonic, realtime};
 
-/// The clocks of a simulation, set by its thread.
+/// A simulation's clocks, set by its thread.
 #[cfg(feature = "sim")]
 mod simulated {
     use std::cell::Cell;
 
     use super::{ClockId, Timespec, clock_gettime, timespec};
 
-    /// The wall clock at a simulation's start.
     const WALL_AHEAD_MS: i64 = 1_700_000_000_000;
 
     thread_local! {
@@ -89,7 +88,7 @@ mod simulated {
     }
 }
 
-/// A time or a duration, as the system takes it.
+/// A time or duration as the system takes it.
 pub fn timespec(milliseconds: i64) -> Timespec {
     Timespec {
         tv_sec: milliseconds / 1000,

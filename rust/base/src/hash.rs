@@ -1,4 +1,4 @@
-//! A cheap hash for keys that an attacker cannot add to a map, so that collisions cannot be
+//! A cheap hash for maps whose keys an attacker cannot choose, so that collisions cannot be
 //! provoked.
 
 use std::hash::{BuildHasher, Hasher};
@@ -47,7 +47,7 @@ impl Hasher for WordHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The map takes the bucket from the low bits and a tag from the top seven: mix both.
+        // Maps take the bucket from the low bits and a tag from the top seven: mix both.
         self.state ^ (self.state >> 32)
     }
 }

@@ -1,16 +1,16 @@
 //! Identifiers and constants that several rooms share.
 
-/// 16 bytes of a topic id (KIP-516), big-endian as on the wire; all zero means "none".
+/// Topic id (KIP-516), big-endian as on the wire; all zero means none.
 pub type TopicId = [u8; 16];
 
-/// Tickets complete as [`Event::Ticket`].
+/// Number of a slow command; completes as [`Event::Ticket`].
 pub type TicketId = u64;
 
-/// Requests are answered with `reply` or `resume`.
+/// Number of a control request; answered with `reply` or `resume`.
 pub type RequestId = u64;
 
-/// A connection of a network thread: slot and generation in one word, so that messages to a closed
-/// connection are dropped.
+/// A network thread's connection: slot and generation, so that messages to a closed connection are
+/// dropped.
 pub type Token = u64;
 
 /// A connection and its network thread.
@@ -41,7 +41,7 @@ impl QueueId {
 /// No timer.
 pub const NEVER_MS: i64 = i64::MAX;
 
-/// The replica id of tools that compare replicas: any replica serves them, to the end of its log.
+/// Replica id of tools that compare replicas: any replica serves them, up to its log end.
 pub const DEBUGGING_REPLICA_ID: i32 = -2;
 
 /// Size of a thread's receive buffer.

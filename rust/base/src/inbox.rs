@@ -1,4 +1,4 @@
-//! Messages to one thread. Any thread may send; the receiver is woken only if it sleeps.
+//! Messages to one thread. Any thread may send; only a sleeping receiver is woken.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ impl<M> Inbox<M> {
         })
     }
 
-    /// Watch it edge-triggered; it is never read.
+    /// Watch it edge-triggered; never read it.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -44,7 +44,7 @@ impl<M> Inbox<M> {
         self.send_all(&mut vec![message.into()]);
     }
 
-    /// Sends all of `batch` in order, with at most one wake, and empties it.
+    /// Sends `batch` in order with at most one wake, and empties it.
     pub fn send_all<N: Into<M>>(&self, batch: &mut Vec<N>) {
         if batch.is_empty() {
             return;
@@ -60,8 +60,8 @@ impl<M> Inbox<M> {
         self.wake();
     }
 
-    /// The receiver ends: returns waiting messages and drops later ones, including connections that
-    /// move here.
+    /// The receiver ends: returns waiting messages; later ones are dropped, including connections
+    /// that move here.
     pub fn close(&self) -> Vec<M> {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
@@ -74,9 +74,8 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Announces that the receiver will sleep; false if messages wait, and it must not. The
-    /// receiver sets the flag and then looks; the sender adds a message and then reads the flag. So
-    /// no wake is lost.
+    /// Announces a sleep; false if messages wait and the receiver must not sleep. It sets the flag,
+    /// then looks; senders add a message, then read the flag. So no wake is lost.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         if self.queue.lock().messages.is_empty() {

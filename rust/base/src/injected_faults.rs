@@ -1,33 +1,31 @@
-//! Bugs that a simulation plants to test that it finds them. Only with feature `sim`; production
-//! builds have none.
+//! Bugs that a simulation plants to test that it finds them. Only with feature `sim`.
 
-/// A bug to plant; each is a known mistake.
+/// A bug to plant: a known mistake each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A follower truncates its log to its high watermark instead of using epochs (before KIP-101).
+    /// A follower truncates to its high watermark, not by epochs (before KIP-101).
     TruncateToHighWatermark,
-    /// A follower joins the in-sync replicas before it has reached the leader epoch's start
-    /// (KAFKA-7128).
+    /// A follower joins the ISR before it reaches the leader epoch's start (KAFKA-7128).
     JoinBeforeEpochStart,
-    /// Records only in memory count for the high watermark.
+    /// The high watermark passes the durable end offset.
     #[cfg(feature = "sim")]
     HighWatermarkAboveGate,
-    /// The records that come with a diverging epoch are sent and appended.
+    /// Records that come with a diverging epoch are sent and appended.
     AppendDiverging,
     /// Neither acks=all nor the high watermark requires `min.insync.replicas`.
     AckBelowMinIsr,
-    /// The leader answers for an epoch that it does not know (before KIP-279).
+    /// The leader answers for an epoch it does not know (before KIP-279).
     AnswerForUnknownEpoch,
     /// A request's leader epoch is ignored (before KIP-320).
     AcceptAnyLeaderEpoch,
-    /// The high watermark depends on `min.insync.replicas` alone, ignoring eligible replicas
-    /// outside the ISR.
+    /// The high watermark depends on `min.insync.replicas` alone, not on eligible replicas outside
+    /// the ISR.
     MoveWhileHeld,
-    /// A follower fetches during a write and thereby claims to have its records.
+    /// A follower fetches during a write and so claims to have its records.
     AskWhileWriting,
     /// The leader answers OFFSET_OUT_OF_RANGE beyond its end although another broker may lead.
     OutOfRangeInDoubt,
-    /// A directory is marked clean although the block cache has unwritten records.
+    /// A directory is marked clean although its block cache has unwritten records.
     CloseOverUnwritten,
 }
 
@@ -68,7 +66,7 @@ mod planting {
         PLANTED.load(Ordering::Relaxed) & (1 << bug as u32) != 0
     }
 
-    /// Plants exactly the named bugs in the whole process; returns the first unknown name.
+    /// Plants exactly the named bugs, process-wide; returns the first unknown name.
     pub fn plant(names: &[String]) -> Result<(), String> {
         let mut bits = 0;
         for name in names {

@@ -1,4 +1,4 @@
-//! What every room may use. Knows no sockets and no files.
+//! What every room may use. Knows no sockets or files.
 
 #![forbid(unsafe_code)]
 

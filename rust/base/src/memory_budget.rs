@@ -1,10 +1,10 @@
 //! A bound on memory that connections share.
 //!
-//! There are two, both of `queued.max.request.bytes`: one for received bytes that still wait,
-//! including the bodies of requests at the control plane, and one for replies.
+//! There are two, each of `queued.max.request.bytes`: one for received bytes that wait, request
+//! bodies at the control plane included; one for replies.
 //!
-//! Beyond the bound one connection at a time may finish what it is doing, so that the bound cannot
-//! block everything for good.
+//! One connection at a time may exceed the bound to finish its work, so that nothing blocks for
+//! good.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct MemoryBudget {
     max_bytes: usize,
     used_bytes: AtomicUsize,
-    /// The connection that may exceed the bound; 0 for none.
+    /// Connection that may exceed the bound; 0 for none.
     exempt: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl MemoryBudget {
         self.used_bytes().saturating_add(bytes) <= self.max_bytes
     }
 
-    /// Whether `connection` may exceed the bound. It becomes the exempt one if there is none.
+    /// Whether `connection` may exceed the bound; it becomes the exempt one if there is none.
     pub fn exempts(&self, connection: u64) -> bool {
         match self
             .exempt
@@ -88,7 +88,7 @@ impl MemoryBudget {
         self.exempt.load(Ordering::Relaxed) == connection
     }
 
-    /// `connection` no longer holds memory, or is closed.
+    /// `connection` holds no more memory, or is closed.
     pub fn release(&self, connection: u64) {
         if !self.is_exempt(connection) {
             return;

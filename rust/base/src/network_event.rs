@@ -8,7 +8,7 @@ use crate::memory_budget::Held;
 /// See the module.
 #[derive(Debug)]
 pub enum NetworkEvent {
-    /// One partition of a produce request is done: durable or replicated as asked, or failed.
+    /// A partition of a produce request is done: durable or replicated as asked, or failed.
     Produced {
         /// The connection.
         token: Token,
@@ -19,7 +19,7 @@ pub enum NetworkEvent {
         /// Protocol error.
         error: ErrorCode,
     },
-    /// A waiting fetch may have something to send, or its partition changed.
+    /// A delayed fetch may have something to send, or its partition changed.
     FetchWake {
         /// The connection.
         token: Token,
@@ -27,7 +27,7 @@ pub enum NetworkEvent {
         wait: u64,
         /// It must be answered with what there is.
         must_answer: bool,
-        /// The network thread that caused it, if any.
+        /// Network thread that caused it, if any.
         by: Option<usize>,
     },
     /// The control plane's answer.
@@ -39,7 +39,7 @@ pub enum NetworkEvent {
         /// The answer.
         answer: Answer,
     },
-    /// The connection's input may no longer be held back.
+    /// The connection's input may be read again.
     Unblock {
         /// The connection.
         token: Token,
@@ -58,12 +58,12 @@ pub enum NetworkEvent {
 /// How the control plane answers.
 #[derive(Debug)]
 pub enum Answer {
-    /// The response body; a large one counts as reply memory.
+    /// Response body; a large one counts as reply memory.
     Body(Vec<u8>, Option<Held>),
     /// Answer Metadata from the image, with these errors for these names.
     Resume(Vec<(String, i16)>),
     /// No answer fits: close the connection.
     Close,
-    /// The same for lack of memory for an answer of so many bytes.
+    /// Close it: no memory for an answer of so many bytes.
     NoRoom(usize),
 }

@@ -9,6 +9,6 @@ pub trait NetworkThreads: Debug + Send + Sync {
     /// Their number.
     fn count(&self) -> usize;
 
-    /// Sends events to one of them, with at most one wake, and empties `events`.
+    /// Sends events to one thread, with at most one wake, and empties `events`.
     fn tell(&self, thread: usize, events: &mut Vec<NetworkEvent>);
 }

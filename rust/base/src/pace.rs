@@ -1,6 +1,5 @@
-//! Limits how often a notice is emitted that clients can cause at will.
+//! Limits how often a notice that clients can provoke is emitted.
 
-/// The limit's window.
 const WINDOW_MS: i64 = 10_000;
 
 /// See the module. One per kind of notice.
@@ -12,8 +11,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Whether to emit a notice now, at most `most` in ten seconds; if so, the number of suppressed
-    /// ones since the last.
+    /// Whether to emit a notice now, at most `most` in ten seconds; if so, how many were suppressed
+    /// since the last.
     pub fn tell(&mut self, most: u32, now_ms: i64) -> Option<u64> {
         let is_over = self
             .since_ms

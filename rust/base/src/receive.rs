@@ -1,9 +1,8 @@
-//! Frames out of a byte stream, and the bound on the memory of incomplete ones.
+//! Frames out of a byte stream, and the bound on memory for incomplete ones.
 //!
-//! A network thread receives into its own buffer and works on whole frames there. Only the rest
-//! (the start of a frame, or frames that must wait for an earlier answer) moves to the connection's
-//! memory, so an idle connection has none. Memory for a long frame grows with the received bytes,
-//! not the announced ones.
+//! A network thread handles whole frames in its own buffer. Only the rest (a frame's start, or
+//! frames behind an unanswered one) moves to the connection's memory, so idle connections have
+//! none. Memory for a long frame grows with the received bytes, not the announced ones.
 
 use pyrklog_wire::frame::{Scan, scan};
 
@@ -12,7 +11,7 @@ use crate::memory_budget::MemoryBudget;
 /// Minimum room for a receive into a connection's memory.
 const RECEIVE_MIN_BYTES: usize = 64 * 1024;
 
-/// A rest of up to this size moves back to the thread's buffer for the next receive.
+/// A rest up to this size moves back to the thread's buffer for the next receive.
 const CARRY_MAX_BYTES: usize = 16 * 1024;
 
 /// A connection's received bytes that still wait.
@@ -39,13 +38,13 @@ impl Received {
         &self.bytes[self.start..]
     }
 
-    /// Takes the memory for work; [`Received::put_back`] returns it.
+    /// Takes the memory for work; return it with [`Received::put_back`].
     pub fn take(&mut self) -> (Vec<u8>, usize) {
         let start = std::mem::take(&mut self.start);
         (std::mem::take(&mut self.bytes), start)
     }
 
-    /// Returns the memory of [`Received::take`], now consumed up to `start`.
+    /// Returns memory from [`Received::take`], consumed up to `start`.
     pub fn put_back(&mut self, bytes: Vec<u8>, start: usize, budget: &MemoryBudget) {
         debug_assert!(self.bytes.is_empty());
         self.bytes = bytes;
@@ -57,7 +56,7 @@ impl Received {
         self.charge(budget);
     }
 
-    /// Stores `rest`; only while nothing is stored.
+    /// Stores `rest`; only while empty.
     pub fn keep(&mut self, rest: &[u8], budget: &MemoryBudget) {
         debug_assert!(self.is_empty());
         self.bytes.clear();
@@ -66,7 +65,7 @@ impl Received {
         self.charge(budget);
     }
 
-    /// Moves a short rest to the start of `buffer`, the thread's, for the next receive, and returns
+    /// Moves a short rest to the start of the thread's `buffer` for the next receive and returns
     /// its length. `None`: receive into [`Received::room`].
     pub fn carry_into(&mut self, buffer: &mut [u8], budget: &MemoryBudget) -> Option<usize> {
         if self.len() > CARRY_MAX_BYTES || self.bytes.capacity() >= RECEIVE_MIN_BYTES {
@@ -82,8 +81,8 @@ impl Received {
         Some(count)
     }
 
-    /// Memory with room to receive into. It grows to four times the received bytes, up to the end
-    /// of the frame.
+    /// Memory with room to receive into. Grows to four times the received bytes, at most to the
+    /// frame's end.
     pub fn room(&mut self, max_frame_bytes: usize, budget: &MemoryBudget) -> &mut Vec<u8> {
         if self.start > 0 {
             self.bytes.drain(..self.start);

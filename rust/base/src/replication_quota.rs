@@ -1,17 +1,16 @@
 //! Limits the rate at which out-of-sync replicas are copied (KIP-73).
 //!
-//! A broker has a rate for sending as a leader and one for fetching as a follower; topics name the
-//! replicas that count. All bytes of these count, but only out-of-sync replicas are held back, so
-//! that a throttle takes no replica out of the ISR.
+//! A broker has one rate as leader and one as follower; topics name the throttled replicas. All
+//! their bytes count, but only out-of-sync replicas are held back: a throttle must not shrink the
+//! ISR.
 //!
-//! The rate is an average: up to one second's worth is saved, and an answer larger than the balance
-//! is sent whole and paid for afterwards.
+//! The rate is an average: up to one second's worth is saved; an answer beyond the balance is sent
+//! whole and paid for afterwards.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
 /// A waiter checks again within this time, since the rate may change.
@@ -27,7 +26,6 @@ pub enum ThrottledReplicas {
 }
 
 impl Default for ThrottledReplicas {
-    /// None.
     fn default() -> ThrottledReplicas {
         ThrottledReplicas::These(Vec::new())
     }
@@ -40,7 +38,7 @@ impl ThrottledReplicas {
         ThrottledReplicas::These(replicas)
     }
 
-    /// Whether the broker's replica of the partition is included.
+    /// Whether it includes the broker's replica of the partition.
     pub fn holds(&self, partition: i32, broker: i32) -> bool {
         match self {
             ThrottledReplicas::All => true,
@@ -49,7 +47,7 @@ impl ThrottledReplicas {
     }
 }
 
-/// Both lists of a topic.
+/// A topic's two lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
     /// `leader.replication.throttled.replicas`
@@ -77,7 +75,7 @@ impl Default for ReplicationQuota {
 }
 
 impl ReplicationQuota {
-    /// Sets the rate in bytes a second; `None` = unlimited.
+    /// Sets the rate in bytes a second; `None` is unlimited.
     pub fn set_rate(&self, bytes: Option<u64>, now_ms: i64) {
         let bytes = bytes.unwrap_or(UNLIMITED);
         let mut bucket = self.bucket.lock();
@@ -116,7 +114,7 @@ impl ReplicationQuota {
         bucket.balance -= bytes as i128 * UNIT;
     }
 
-    /// When the balance may be positive again, monotonic milliseconds.
+    /// When the balance may be positive again (monotonic milliseconds).
     pub fn look_ms(&self, now_ms: i64) -> i64 {
         let rate = i128::from(self.rate_bytes.load(Ordering::Relaxed));
         let missing = -self.bucket.lock().balance;
@@ -131,10 +129,10 @@ impl ReplicationQuota {
     }
 }
 
-/// A thousandth of a byte: a rate of one byte a second for a millisecond.
+/// Units in a byte: a rate of one byte a second earns one unit a millisecond.
 const UNIT: i128 = 1000;
 
-/// The balance in thousandths of a byte; negative after sending too much.
+/// `balance` is in units, negative after sending too much.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     balance: i128,
@@ -150,7 +148,7 @@ impl Bucket {
     }
 
     fn refill(&mut self, rate_bytes: u64, now_ms: i64) {
-        // Threads read the clock before they take the lock.
+        // Threads read the clock before they lock: time may seem to go back.
         let elapsed_ms = (now_ms - self.at_ms).max(0);
         self.at_ms += elapsed_ms;
         let rate = i128::from(rate_bytes);
@@ -171,7 +169,7 @@ pub struct ReplicationQuotas {
 mod tests {
     use super::*;
 
-    /// Bytes sent in `seconds` while an answer of this size is always available.
+    /// Bytes sent in `seconds` if an answer of this size is always available.
     fn sent_bytes(quota: &ReplicationQuota, from_ms: i64, seconds: i64, answer: usize) -> usize {
         let mut sent = 0;
         for now_ms in from_ms..from_ms + seconds * 1000 {
@@ -229,7 +227,6 @@ mod tests {
         assert!(quota.is_exceeded(100) && !quota.is_exceeded(101));
         quota.count(1_000_000, 101);
         assert_eq!(quota.look_ms(101), 101 + LOOK_MAX_MS);
-        // A higher rate pays a debt sooner.
         quota.set_rate(Some(1_000_000), 101);
         assert!(quota.is_exceeded(1_000) && !quota.is_exceeded(1_102));
     }

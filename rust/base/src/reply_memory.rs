@@ -1,19 +1,19 @@
-//! The memory of replies: one share for clients and one for other brokers.
+//! Memory of replies: one share for clients, one for brokers.
 //!
-//! Clients cannot use the brokers' share; brokers may use what clients leave free. So replies that
-//! clients do not read cannot starve followers. Answers of the control plane are already in memory:
-//! a client's is refused without room, a broker's may exceed the bound a little. Both cases, and a
-//! request that waits for memory, mean that memory is short.
+//! Brokers may also use what clients leave free, but not vice versa: replies that clients do not
+//! read cannot starve followers. Control-plane answers are already in memory: without room a
+//! client's is refused, and a broker's may exceed the bound a little. Both cases, and a request
+//! that waits for memory, mean that memory is short.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::memory_budget::{Held, MemoryBudget};
 
-/// The brokers' fraction of the memory.
+/// Divisor of the memory for the brokers' share.
 const BROKERS_SHARE: usize = 8;
 
-/// Answers to brokers may exceed the bound by their share, up to this.
+/// Answers to brokers may exceed the bound by their share, at most this.
 const BEYOND_MAX_BYTES: usize = 32 << 20;
 
 /// Memory counts as short for this long after a request had to wait.
@@ -33,7 +33,7 @@ pub struct ReplyMemory {
 #[derive(Debug)]
 struct Pool {
     budget: Arc<MemoryBudget>,
-    /// Until when memory counts as short; monotonic milliseconds.
+    /// Memory counts as short until then (monotonic milliseconds).
     short_until_ms: AtomicI64,
 }
 
@@ -47,7 +47,7 @@ impl Pool {
 }
 
 impl ReplyMemory {
-    /// For `max_bytes`; brokers have a share in a cluster.
+    /// For `max_bytes`; brokers have a share only in a cluster.
     pub fn new(max_bytes: usize, in_cluster: bool) -> ReplyMemory {
         let brokers_bytes = match in_cluster {
             true => max_bytes / BROKERS_SHARE,
@@ -82,12 +82,12 @@ impl ReplyMemory {
         self.clients.budget.used_bytes() + self.brokers.budget.used_bytes()
     }
 
-    /// A request waits for memory; repeat while it does. True if memory was short already.
+    /// A request waits for memory; repeat while it does. True if memory was short before.
     pub fn note_waiting(&self, is_broker: bool, now_ms: i64) -> bool {
         self.note_short(is_broker, now_ms, WAITING_SHORT_MS)
     }
 
-    /// An answer was refused; call once. True if memory was short already.
+    /// An answer was refused; call once. True if memory was short before.
     pub fn note_refused(&self, is_broker: bool, now_ms: i64) -> bool {
         self.note_short(is_broker, now_ms, UNREAD_MAX_MS + WAITING_SHORT_MS)
     }
@@ -97,7 +97,7 @@ impl ReplyMemory {
         until_ms.fetch_max(now_ms + for_ms, Ordering::Relaxed) > now_ms
     }
 
-    /// Whether memory was short lately. Brokers must return what they borrowed when clients find no
+    /// Whether memory was short lately. Brokers must return borrowed memory when clients find no
     /// room.
     pub fn is_short(&self, is_broker: bool, now_ms: i64) -> bool {
         let is_short = |pool: &Pool| pool.short_until_ms.load(Ordering::Relaxed) > now_ms;
@@ -112,7 +112,6 @@ impl ReplyMemory {
         self.has_room(is_broker, bytes) || own.exempts(connection)
     }
 
-    /// Brokers have their share and what clients leave free, clients only theirs.
     fn has_room(&self, is_broker: bool, bytes: usize) -> bool {
         let fits_in_all = self.used_bytes().saturating_add(bytes) <= self.max_bytes();
         let fits_in_own = self.of(is_broker).has_room(bytes);
@@ -122,15 +121,15 @@ impl ReplyMemory {
         }
     }
 
-    /// Counts an answer of the control plane if there is room, or if nothing else is counted.
+    /// Counts a control-plane answer if there is room or nothing else is counted.
     pub fn hold(&self, is_broker: bool, bytes: usize) -> Option<Held> {
         let own = self.of(is_broker);
         let may_hold = own.used_bytes() == 0 || self.has_room(is_broker, bytes);
         may_hold.then(|| Held::new(own, bytes))
     }
 
-    /// Counts a broker's answer beyond the bound, within a limit, since a client can pretend to be
-    /// a broker; refuses any other.
+    /// Counts a broker's answer beyond the bound, within a limit since clients can pose as brokers;
+    /// refuses any other.
     pub fn hold_beyond(&self, is_broker: bool, bytes: usize) -> Option<Held> {
         let beyond_bytes = self.brokers.budget.max_bytes().min(BEYOND_MAX_BYTES);
         if !is_broker || self.used_bytes() >= self.max_bytes() + beyond_bytes {

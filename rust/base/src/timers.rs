@@ -1,8 +1,7 @@
-//! The timers of one network thread, usually one heap entry a connection.
+//! Timers of one network thread, usually one heap entry per connection.
 //!
-//! A connection asks to be visited by some time. An earlier entry in the heap serves a later wish
-//! as well: when it fires, the connection states its next wish. So not every request pushes an
-//! entry.
+//! An earlier entry also serves a later wish: when it fires, the connection states its next one. So
+//! not every request pushes an entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,8 +15,8 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Visits `token` by `due_ms`. `scheduled_ms` is the connection's earliest entry ([`NEVER_MS`]
-    /// for none), updated here.
+    /// Visits `token` by `due_ms`. `scheduled_ms`, updated here, is the connection's earliest entry
+    /// ([`NEVER_MS`] for none).
     pub fn want(&mut self, token: Token, due_ms: i64, scheduled_ms: &mut i64) {
         if due_ms < *scheduled_ms {
             *scheduled_ms = due_ms;
@@ -25,7 +24,7 @@ impl Timers {
         }
     }
 
-    /// The next due time, [`NEVER_MS`] without any.
+    /// Next due time, or [`NEVER_MS`].
     pub fn next_due_ms(&self) -> i64 {
         self.heap
             .peek()

@@ -1,4 +1,4 @@
-//! Numbers that cannot be guessed outside the process.
+//! Numbers that outsiders cannot guess.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -12,7 +12,7 @@ pub struct Unguessable {
 }
 
 impl Unguessable {
-    /// From 1 to 2^31-1; rarely a repeated one.
+    /// From 1 to 2^31-1; repeats are rare.
     pub fn positive(&self) -> i32 {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let number = (self.seed.hash_one(count) & 0x7fff_ffff) as i32;

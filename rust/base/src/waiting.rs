@@ -1,8 +1,8 @@
-//! How a test waits for another thread: by polling, with a deadline.
+//! Lets tests poll for another thread, with a deadline.
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must happen.
+/// Default deadline.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(1);

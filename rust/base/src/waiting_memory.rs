@@ -1,7 +1,6 @@
-//! The bound on the memory of requests that wait without a place in the request channel.
+//! Bounds the memory of requests that wait without a place in the request channel.
 //!
-//! No host may have more than it leaves free, so none takes everything: the first gets a half, the
-//! next a quarter.
+//! A host may have no more than it leaves free: the first gets up to half, the next a quarter.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::by_host::ByHost;
 
-/// Memory of a waiting request besides its body: its task and what that has made of the body.
+/// Memory of a waiting request besides its body: its task and the parsed body.
 pub const REQUEST_FIXED_BYTES: usize = 16 * 1024;
 
 /// See the module.
@@ -37,8 +36,7 @@ impl WaitingMemory {
         }
     }
 
-    /// Counts a request of `host` with a body of `body_bytes`; `None` without room. The first one
-    /// always fits.
+    /// Counts a request of `host`; `None` without room. The first one always fits.
     pub fn charge(self: &Arc<Self>, host: IpAddr, body_bytes: usize) -> Option<Charge> {
         let bytes = body_bytes + REQUEST_FIXED_BYTES;
         let mut used = self.used.lock();
@@ -64,7 +62,7 @@ impl WaitingMemory {
         }
     }
 
-    /// Whether requests of `host` that cannot be refused later must not begin.
+    /// Whether `host` must not begin requests that cannot be refused later.
     pub fn is_full_for(&self, host: IpAddr) -> bool {
         let used = self.used.lock();
         used.total() > 0 && !self.leaves_room(&used, host, REQUEST_FIXED_BYTES)

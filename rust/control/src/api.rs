@@ -1,8 +1,8 @@
-//! The seam's types: commands from the control plane, and results for it.
+//! The seam's types: the control plane's commands, and their results.
 //!
-//! Python owns the *desired state* and compiles it into deltas of a versioned broker image and into
-//! partition commands. The plane owns bytes, offsets and sockets. These types are plain data, which
-//! the bridge converts one to one. The contract in prose: `design.md`, "The seam".
+//! Python owns the *desired state* and compiles it into deltas of a versioned image and into
+//! partition commands; the plane owns bytes, offsets and sockets. The bridge converts these plain
+//! types one to one. Contract: `design.md`, "The seam".
 #![allow(missing_docs)] // Docs say what the names do not.
 
 use std::path::PathBuf;
@@ -19,15 +19,15 @@ pub use pyrklog_base::replication_quota::{Throttled, ThrottledReplicas};
 /// Options that are fixed for the life of the process.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
-    /// This broker's id (`broker.id` / `node.id`).
+    /// `broker.id` / `node.id`.
     pub node_id: i32,
-    /// The cluster id that `meta.properties` of every log directory must carry.
+    /// Cluster id that every log directory's `meta.properties` must have.
     pub cluster_id: String,
     /// `log.dirs` in order; created if missing.
     pub log_dirs: Vec<PathBuf>,
     /// `num.network.threads`.
     pub network_threads: usize,
-    /// `num.io.threads`: threads of each log directory that wait for its disk.
+    /// `num.io.threads`: threads per log directory that wait for its disk.
     pub reader_threads: usize,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_dir: usize,
@@ -35,7 +35,7 @@ pub struct PlaneConfig {
     pub writer_threads_per_dir: usize,
     /// `socket.request.max.bytes`: a larger frame closes its connection.
     pub socket_request_max_bytes: usize,
-    /// `queued.max.request.bytes`: bounds the sum of partly received frames.
+    /// `queued.max.request.bytes`: bound of partly received frames.
     pub receive_buffers_max_bytes: usize,
     /// `queued.max.requests`: unanswered requests at the control plane.
     pub control_queue_max_requests: usize,
@@ -45,9 +45,9 @@ pub struct PlaneConfig {
     pub max_connections: usize,
     /// `max.connections.per.ip`.
     pub max_connections_per_ip: usize,
-    /// `socket.send.buffer.bytes`; -1 = the system's default.
+    /// `socket.send.buffer.bytes`; -1: the system's default.
     pub socket_send_buffer_bytes: i32,
-    /// `socket.receive.buffer.bytes`; -1 = the system's default.
+    /// `socket.receive.buffer.bytes`; -1: the system's default.
     pub socket_receive_buffer_bytes: i32,
     /// `fetch.max.bytes`: limit of a Fetch reply, whatever the client asks for.
     pub fetch_max_bytes: usize,
@@ -56,8 +56,8 @@ pub struct PlaneConfig {
     /// `fetch.read.path`.
     pub fetch_read_path: ReadPath,
     /// `pyrklog.unwritten.max.bytes`: appended bytes of a log directory that may wait for its
-    /// writers; beyond it, producing connections are muted. `None`: half of its block cache. At
-    /// most 64 MiB lie outside the cache.
+    /// writers; beyond it, producers are muted. `None`: half of its block cache. At most 64 MiB are
+    /// outside the cache.
     pub unwritten_max_bytes: Option<usize>,
     pub cache: CacheConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
@@ -70,17 +70,17 @@ pub struct PlaneConfig {
     pub retention_check_interval_ms: i64,
     /// `producer.id.expiration.ms`.
     pub producer_id_expiration_ms: i64,
-    /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows it,
-    /// raises [`Event::TopicsMissing`] instead of an answer.
+    /// `auto.create.topics.enable`: a Metadata request that names a missing topic, and allows
+    /// creation, raises [`Event::TopicsMissing`].
     pub auto_create_topics: bool,
-    /// Options of a cluster. With it, the broker serves other brokers' requests.
+    /// Set in a cluster: the broker then serves other brokers' requests.
     pub cluster: Option<ClusterConfig>,
 }
 
-/// How brokers of a cluster reach and follow each other.
+/// How a cluster's brokers reach and follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// The listener for other brokers.
+    /// The brokers' listener.
     pub listener: String,
     /// `num.replica.fetchers`: threads, connections and sessions per leader.
     pub fetchers: usize,
@@ -88,41 +88,40 @@ pub struct ClusterConfig {
     pub fetch_wait_max_ms: i32,
     /// `replica.fetch.min.bytes`.
     pub fetch_min_bytes: i32,
-    /// `replica.fetch.max.bytes`, of one partition.
+    /// `replica.fetch.max.bytes`, per partition.
     pub fetch_max_bytes: i32,
     /// `replica.fetch.response.max.bytes`.
     pub fetch_response_max_bytes: i32,
-    /// `replica.fetch.backoff.ms`: longest pause after a partition or a leader failed.
+    /// `replica.fetch.backoff.ms`: longest pause after a partition or leader failed.
     pub fetch_backoff_ms: i64,
     /// `replica.socket.timeout.ms`.
     pub socket_timeout_ms: i64,
-    /// `replica.selector.class` is the rack-aware one: consumers are sent to an in-sync follower in
-    /// their rack (KIP-392).
+    /// `replica.selector.class` is rack-aware: consumers are sent to an in-sync follower in their
+    /// rack (KIP-392).
     pub reads_by_rack: bool,
 }
 
 /// The block cache (`block-cache.md`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// `pyrklog.cache.dir`: where arenas are created, in shared memory. `None`: no cache; records
+    /// `pyrklog.cache.dir`: directory of the arenas, in shared memory. `None`: no cache; records
     /// are written to files before they are acknowledged.
     pub dir: Option<PathBuf>,
     /// `pyrklog.cache.max.bytes`, over all log directories; `None`: a share of the memory.
     pub max_bytes: Option<u64>,
-    /// `pyrklog.cache.keep`: an orderly shutdown keeps the cache for the next start.
+    /// `pyrklog.cache.keep`: an orderly shutdown keeps the cache.
     pub keeps: bool,
     /// `pyrklog.cache.drop`: drop a kept cache.
     pub drops: bool,
-    /// `pyrklog.cache.flush.bytes`: a partition with so many unwritten bytes is written.
+    /// `pyrklog.cache.flush.bytes`: unwritten bytes after which a partition is written.
     pub flush_bytes: usize,
     /// `pyrklog.cache.flush.ms`: or after this time.
     pub flush_ms: i64,
-    /// `pyrklog.cache.direct.min.bytes`: writes of at least this size bypass the page cache.
+    /// `pyrklog.cache.direct.min.bytes`: writes from this size on bypass the page cache.
     pub direct_min_bytes: u32,
 }
 
 impl CacheConfig {
-    /// No cache.
     pub fn off() -> CacheConfig {
         CacheConfig {
             dir: None,
@@ -136,7 +135,7 @@ impl CacheConfig {
     }
 }
 
-/// How fetched bytes of files reach the socket (`fetch.read.path`, reads.md).
+/// How file bytes of fetches reach the socket (`fetch.read.path`, reads.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
     /// From 64 KiB of file bytes on, a reader sends resident bytes by sendfile and others from
@@ -153,16 +152,16 @@ pub enum ReadPath {
 /// `become_leaders`: this broker leads the partition in this epoch.
 #[derive(Clone, Debug)]
 pub struct LeaderSpec {
-    /// Topic name; it must be in the image already.
+    /// Must be in the image already.
     pub topic: String,
     pub partition: i32,
-    /// Leader epoch; lower than the partition's is refused (FENCED_LEADER_EPOCH).
+    /// Lower than the partition's is refused (FENCED_LEADER_EPOCH).
     pub leader_epoch: i32,
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
     /// The controller has just created the partition: a missing folder is created, in the directory
-    /// with the fewest partitions. Otherwise it is created as well, unless a failed log directory
-    /// may hold it: then the partition is offline (Kafka's rule).
+    /// with the fewest partitions. Otherwise too, unless a failed log directory may hold it: then
+    /// the partition is offline (Kafka's rule).
     pub is_new: bool,
     /// Replicas outside the ISR have everything clients were told of and may be elected (eligible
     /// leader replicas, KIP-966): the high watermark stands still.
@@ -172,23 +171,23 @@ pub struct LeaderSpec {
 /// `become_followers`: this broker follows another in this partition and epoch.
 #[derive(Clone, Debug)]
 pub struct FollowerSpec {
-    /// Topic name; it must be in the image already.
+    /// Must be in the image already.
     pub topic: String,
     pub partition: i32,
-    /// The leader's broker id; -1 for none: then nothing is fetched.
+    /// The leader's broker id; -1: none, nothing is fetched.
     pub leader: i32,
     /// As with [`LeaderSpec`].
     pub leader_epoch: i32,
     pub replicas: Vec<i32>,
-    /// In-sync replicas. A rate does not hold back one of them before it knows its leader's high
-    /// watermark.
+    /// The replication rate does not hold back an in-sync replica that does not yet know its
+    /// leader's high watermark.
     pub isr: Vec<i32>,
     /// As with [`LeaderSpec`].
     pub is_new: bool,
 }
 
-/// A follower that may join the in-sync replicas: its log reaches the high watermark and the leader
-/// epoch's start.
+/// A follower that may join the ISR: its log reaches the high watermark and the leader epoch's
+/// start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaughtUp {
     pub topic: String,
@@ -199,7 +198,7 @@ pub struct CaughtUp {
     pub broker_epoch: i64,
 }
 
-/// In-sync followers of a partition that have fallen behind.
+/// A partition's in-sync followers that have fallen behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
     pub topic: String,
@@ -208,7 +207,7 @@ pub struct Behind {
     pub brokers: Vec<i32>,
 }
 
-/// `stop_partitions`: stops serving the partition, or gives it up.
+/// `stop_partitions`: stops serving or deletes the partition.
 #[derive(Clone, Debug)]
 pub struct StopSpec {
     pub topic: String,
@@ -220,17 +219,17 @@ pub struct StopSpec {
 /// The result of a slow command.
 #[derive(Debug)]
 pub enum TicketOutcome {
-    /// `become_leaders`, `become_followers`, `stop_partitions`: one error code a spec, in order; 0
+    /// `become_leaders`, `become_followers`, `stop_partitions`: an error code per spec, in order; 0
     /// = done.
     Partitions(Vec<i16>),
     /// `delete_records`: (error code, low watermark or -1), in order.
     DeleteRecords(Vec<(i16, i64)>),
     LogDirs(Vec<LogDirDescription>),
     InternalAppended {
-        /// 0: the high watermark has passed the batch. With any other code it may still be, or come
-        /// to be, in the log.
+        /// 0: the high watermark has passed the batch. With any other code it may still be in the
+        /// log, now or later.
         error_code: i16,
-        /// Offset of the first record, -1 with an error.
+        /// First record's offset, -1 with an error.
         base_offset: i64,
     },
     InternalRead(InternalRead),
@@ -240,7 +239,6 @@ pub enum TicketOutcome {
 }
 
 impl TicketOutcome {
-    /// The outcome of an internal append.
     pub fn internal_appended(error: ErrorCode, base_offset: i64) -> TicketOutcome {
         let base_offset = match error {
             ErrorCode::NONE => base_offset,
@@ -253,19 +251,19 @@ impl TicketOutcome {
     }
 }
 
-/// One batch for a partition of an internal topic, without its records.
+/// A batch for a partition of an internal topic, without its records.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalAppend<'a> {
     pub topic: &'a str,
     pub partition: i32,
-    /// Timestamp of every record (CreateTime).
+    /// Timestamp of all records (CreateTime).
     pub timestamp_ms: i64,
     /// Codec as in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     pub codec: u8,
     /// The caller's leader epoch, or an earlier one since which this broker has led without a
-    /// break: its knowledge of the log is then valid.
+    /// break: the caller's knowledge of the log is then still valid.
     pub expected_epoch: i32,
-    /// (id, epoch) of the producer whose transaction the records belong to.
+    /// (id, epoch) of the producer of the records' transaction.
     pub producer: Option<(i64, i16)>,
 }
 
@@ -273,7 +271,7 @@ pub struct InternalAppend<'a> {
 #[derive(Clone, Debug)]
 pub struct NewRecord<'a> {
     pub key: &'a [u8],
-    /// Value, `None` for a tombstone.
+    /// `None` for a tombstone.
     pub value: Option<&'a [u8]>,
     pub headers: Vec<pyrklog_wire::builder::HeaderToWrite<'a>>,
 }
@@ -291,9 +289,9 @@ impl<'a> From<(&'a [u8], Option<&'a [u8]>)> for NewRecord<'a> {
 /// Offsets to digest.
 #[derive(Clone, Copy, Debug)]
 pub struct DigestRange {
-    /// The first one; includes the batch that holds it.
+    /// First offset; the batch that holds it is included.
     pub start: i64,
-    /// Behind the last one; excludes a batch that reaches beyond it.
+    /// End offset; a batch that reaches beyond it is excluded.
     pub end: i64,
     /// Limit of the sum of batch sizes; the batch that reaches it is the last.
     pub max_bytes: usize,
@@ -302,27 +300,25 @@ pub struct DigestRange {
 /// Result of `replica_digest`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaDigest {
-    /// All other fields count only with 0.
+    /// The other fields are valid only with 0.
     pub error_code: i16,
     pub leader_epoch: i32,
     pub log_start_offset: i64,
     pub high_watermark: i64,
     /// Its durable end offset.
     pub log_end_offset: i64,
-    /// Where to continue; the end of the range once everything is included.
+    /// Where to continue; the range's end once everything is included.
     pub next_offset: i64,
-    /// Of the batches before `next_offset`.
+    /// Digest of the batches before `next_offset`.
     pub digest: i64,
-    /// Number of these batches.
+    /// Their number.
     pub batches: i64,
-    /// Offset of the first damaged batch, -1 for none; `next_offset` if the next batch cannot be
-    /// found.
+    /// First damaged batch's offset, -1 for none; `next_offset` if the next batch cannot be found.
     pub damaged_offset: i64,
     pub first: Option<DigestedBatch>,
 }
 
 impl ReplicaDigest {
-    /// An error without other results.
     pub fn failed(error_code: i16) -> ReplicaDigest {
         ReplicaDigest {
             error_code,
@@ -339,7 +335,7 @@ impl ReplicaDigest {
     }
 }
 
-/// One of the batches of a digest.
+/// A batch of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestedBatch {
     pub base_offset: i64,
@@ -352,29 +348,29 @@ pub struct DigestedBatch {
 /// Result of `read_internal`.
 #[derive(Debug)]
 pub struct InternalRead {
-    /// All other fields count only with 0.
+    /// The other fields are valid only with 0.
     pub error_code: i16,
     /// In order.
     pub batches: Vec<InternalBatch>,
     /// Where to continue.
     pub next_offset: i64,
-    /// The end of what could be read.
+    /// End of the readable records.
     pub end_offset: i64,
 }
 
-/// A batch of an internal topic, its records decompressed and checked.
+/// A batch of an internal topic, decompressed and checked.
 #[derive(Debug)]
 pub struct InternalBatch {
     pub base_offset: i64,
     pub last_offset: i64,
-    /// Producer id, -1 without one.
+    /// -1 without a producer.
     pub producer_id: i64,
     pub is_transactional: bool,
     /// A transaction's marker.
     pub is_control: bool,
-    /// The records as in an uncompressed batch; see [`InternalBatch::records`].
+    /// Records as in an uncompressed batch; see [`InternalBatch::records`].
     pub body: Vec<u8>,
-    /// Why the batch cannot be read, without records.
+    /// Why the batch cannot be read; it then has no records.
     pub damage: Option<String>,
 }
 
@@ -397,7 +393,7 @@ pub struct LogDirDescription {
     pub path: PathBuf,
     /// 0 or KAFKA_STORAGE_ERROR.
     pub error_code: i16,
-    /// Bytes of the volume, -1 unknown.
+    /// Size of the volume, -1 unknown.
     pub total_bytes: i64,
     /// Usable bytes, -1 unknown, 0 while the directory is full.
     pub usable_bytes: i64,
@@ -405,14 +401,13 @@ pub struct LogDirDescription {
     pub partitions: Vec<(String, i32, i64, i64)>,
 }
 
-/// A directory found under a log directory at `DataPlane::open`.
+/// A partition folder found at `DataPlane::open`.
 #[derive(Clone, Debug)]
 pub struct FoundPartition {
-    /// Topic name, from the folder.
+    /// From the folder's name.
     pub topic: String,
-    /// Partition index, from the folder.
     pub partition: i32,
-    /// From `partition.metadata`; `None` if that file is missing.
+    /// From `partition.metadata`; `None` without that file.
     pub topic_id: Option<TopicId>,
     pub log_dir: PathBuf,
 }

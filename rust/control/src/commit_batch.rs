@@ -1,4 +1,4 @@
-//! Offset commits whose records share a batch: from the append to the answers.
+//! Offset commits that share a batch of `__consumer_offsets`, from append to answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::request_channel::RequestChannel;
 use pyrklog_base::network_event::{Answer, NetworkEvent};
 
-/// Commits whose records share a batch of `__consumer_offsets`.
+/// See the module.
 #[derive(Debug)]
 pub struct CommitBatch {
     commits: Vec<Arc<OffsetCommit>>,
@@ -56,7 +56,7 @@ impl CommitBatch {
         records
     }
 
-    /// Unanswered commits wait for replication and give up their places.
+    /// Unanswered commits now wait for replication and give up their places.
     pub fn park(&self, outbox: &mut Outbox) {
         let memory = &self.channel.waiting_memory().commits;
         for commit in &self.commits {
@@ -77,7 +77,7 @@ impl CommitBatch {
         self.answer(commit_error(error), outbox);
     }
 
-    /// Answers the clients with a time-out; the outcome of the records follows later.
+    /// Answers the clients with a time-out; the records' outcome follows later.
     pub fn time_out(&self, outbox: &mut Outbox) {
         self.answer(commit_error(ErrorCode::REQUEST_TIMED_OUT), outbox);
     }
@@ -92,7 +92,7 @@ impl CommitBatch {
     }
 }
 
-/// Keys and values, back to back.
+/// Keys and values, concatenated.
 #[derive(Debug, Default)]
 pub struct CommitRecords {
     bytes: Vec<u8>,
@@ -100,7 +100,7 @@ pub struct CommitRecords {
 }
 
 impl CommitRecords {
-    /// Key and value of each.
+    /// (key, value) of each.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let mut start = 0;
         self.ends.iter().map(move |&(key_end, end)| {
@@ -127,8 +127,8 @@ fn answer(commit: &OffsetCommit, error: ErrorCode, channel: &RequestChannel, out
     }
 }
 
-/// Kafka's answer to a client whose offsets could not be written. `groups/persistence.py` has the
-/// same table for its own appends.
+/// Kafka's error for offsets that could not be written. `groups/persistence.py` has the same table
+/// for its own appends.
 pub fn commit_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION

@@ -1,11 +1,11 @@
-//! A request for the control plane, and its client.
+//! A request for the control plane and its client.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use pyrklog_base::ids::RequestId;
 
-/// The client of a connection.
+/// A connection's client.
 #[derive(Clone, Debug)]
 pub struct Session {
     /// Connection number, unique in the process.
@@ -20,17 +20,17 @@ pub struct Session {
     pub listener: Arc<str>,
 }
 
-/// A request for Python.
+/// A request for the control plane.
 #[derive(Debug)]
 pub struct ControlRequest {
     /// For `reply`.
     pub id: RequestId,
     /// API key.
     pub api_key: i16,
-    /// API version, already checked against the table.
+    /// API version, already checked.
     pub api_version: i16,
     /// The client.
     pub session: Session,
-    /// The bytes after the request header.
+    /// Bytes after the request header.
     pub body: Vec<u8>,
 }

@@ -9,28 +9,28 @@ use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;
 use pyrklog_base::ids::{RequestId, TicketId};
 
-/// Events from the plane. Rust pushes them to a bounded queue and writes an eventfd.
+/// Events from the plane, pushed to a queue with an eventfd.
 #[derive(Debug)]
 pub enum Event {
-    /// A request of an API that Python owns. The connection reads nothing more until its reply.
+    /// A request of an API that Python owns. Its connection reads nothing until the reply.
     Request(ControlRequest),
     /// A decoded Heartbeat; answer it like any request.
     Heartbeat(Box<Heartbeat>),
-    /// A decoded OffsetCommit whose partitions exist. Stage it and pass it to `append_commits`, or
+    /// A decoded OffsetCommit of existing partitions. Stage it and pass it to `append_commits`, or
     /// answer it like any request.
     OffsetCommit(Arc<OffsetCommit>),
     /// A Metadata request named missing topics that may be created. After `resume(id, errors)` the
-    /// plane answers from the image of that time, with these error codes for these names.
+    /// plane answers from the current image, with these error codes for these names.
     TopicsMissing {
         /// For `resume`.
         id: RequestId,
-        /// Missing names: legal ones only, each once.
+        /// Missing names, legal and unique.
         topics: Vec<String>,
         /// The client.
         session: Session,
     },
-    /// The client of an unanswered request has closed its sending side: waiting for an answer is in
-    /// vain. Answer or close the request all the same.
+    /// The client of an unanswered request has closed its sending side and awaits no answer. Answer
+    /// or close the request nevertheless.
     ClientGone {
         /// Of `Request`, `OffsetCommit` or `TopicsMissing`.
         id: RequestId,
@@ -42,22 +42,22 @@ pub enum Event {
         /// As documented for the command.
         outcome: TicketOutcome,
     },
-    /// A follower has caught up. Sent once, until the in-sync replicas are set again.
+    /// A follower has caught up. Sent once until the ISR is set again.
     FollowerCaughtUp(CaughtUp),
-    /// A follower's log starts elsewhere (topic, partition). Sent once after each `log_starts`.
+    /// A follower's log start moved (topic, partition). Sent once after each `log_starts`.
     FollowerLogStart(String, i32),
     /// A log directory failed; its partitions are offline and answer KAFKA_STORAGE_ERROR.
     LogDirFailed {
         /// The directory.
         path: PathBuf,
-        /// What happened, one sentence.
+        /// The failure, one sentence.
         reason: String,
-        /// (topic, partition) now offline.
+        /// (topic, partition) that are now offline.
         partitions: Vec<(String, i32)>,
     },
-    /// A message for the operator: one structured log line.
+    /// A structured log line for the operator.
     Notice {
-        /// A short name of the event, snake_case.
+        /// Event name, snake_case.
         event: &'static str,
         /// Fields.
         fields: Vec<(&'static str, String)>,

@@ -1,4 +1,4 @@
-//! A queue of [`Event`]s to the control plane, and an eventfd that is readable while it holds any.
+//! [`Event`]s for the control plane, and an eventfd that is readable while there are any.
 //!
 //! The request channel bounds requests, the commands bound tickets. Notices beyond [`NOTICES_MAX`]
 //! are summed up in one.
@@ -73,8 +73,8 @@ impl EventQueue {
         }
     }
 
-    /// Called under the lock, so that a drain cannot clear it in between. Does not block, since the
-    /// counter is cleared whenever the queue is empty.
+    /// Called under the lock, so that no drain clears it in between. Does not block: the counter is
+    /// cleared whenever the queue is empty.
     fn wake(&self) {
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
@@ -93,8 +93,8 @@ impl EventQueue {
         });
     }
 
-    /// Appends a notice that clients can cause at will: at most `most` of its name in ten seconds.
-    /// The next one has the number of suppressed ones (`untold`).
+    /// Appends a notice that clients can provoke: at most `most` of its name in ten seconds. The
+    /// next one has the number of suppressed ones (`untold`).
     pub fn client_notice(
         &self,
         event: &'static str,

@@ -1,5 +1,5 @@
-//! Heartbeats, decoded on their way to the control plane: the most frequent request of a busy
-//! coordinator, answered by a code.
+//! Heartbeats, decoded for the control plane: a busy coordinator's most frequent request, answered
+//! by an error code.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::heartbeat::{self, encode_answer};
@@ -19,7 +19,7 @@ impl Heartbeat {
     /// Decodes a request.
     ///
     /// # Errors
-    /// A malformed one, for the general path.
+    /// The request, if malformed, for the general path.
     pub fn decode(request: ControlRequest) -> Result<Heartbeat, Box<ControlRequest>> {
         match heartbeat::decode(&request.body, request.api_version) {
             Ok(fields) => Ok(Heartbeat { request, fields }),
@@ -32,7 +32,7 @@ impl Heartbeat {
         self.fields.of(&self.request.body)
     }
 
-    /// The body of its answer.
+    /// The answer's body.
     pub fn answer(&self, error: ErrorCode) -> Vec<u8> {
         let mut body = Vec::with_capacity(8);
         encode_answer(self.request.api_version, error, &mut body);

@@ -1,7 +1,7 @@
 //! The broker image: brokers, topics and partitions as last decided by the control plane.
 //!
-//! An [`Image`] is immutable. A delta makes the next one, which shares unchanged topics, so readers
-//! need no lock. It costs the topics of the delta and a shallow copy of two look-up tables.
+//! An [`Image`] is immutable, so readers need no lock. A delta makes the next one, which shares
+//! unchanged topics; it costs its topics and a shallow copy of two look-up tables.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::api::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicImage};
 use pyrklog_base::ids::TopicId;
 
-/// "No topic id".
+/// No topic id.
 pub const NO_TOPIC_ID: TopicId = [0; 16];
 
 /// Why a delta was refused; the image stays.
@@ -34,7 +34,7 @@ pub enum ImageError {
 pub struct TopicState {
     /// Topic name.
     pub name: Arc<str>,
-    /// Topic id, [`NO_TOPIC_ID`] without one.
+    /// Topic id, or [`NO_TOPIC_ID`].
     pub id: TopicId,
     /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
@@ -116,11 +116,11 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// The image after `delta`. Topics are removed first, so a delta can replace a topic by another
-    /// of its name.
+    /// The image after `delta`. Topics are removed first, so a delta can replace a topic by one of
+    /// the same name.
     ///
     /// # Errors
-    /// See [`ImageError`]; this image never changes.
+    /// See [`ImageError`]; this image does not change.
     pub fn apply(&self, delta: ImageDelta) -> Result<Image, ImageError> {
         if delta.version <= self.version {
             let (current, offered) = (self.version, delta.version);
@@ -164,7 +164,7 @@ impl Image {
         Ok(())
     }
 
-    /// The version, which rises with every change.
+    /// Rises with every change.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -188,12 +188,12 @@ impl Image {
         Some(&self.brokers[index])
     }
 
-    /// Address of a broker for clients of a listener; `None` if it is dead or lacks the listener.
+    /// A broker's address for clients of a listener; `None` if it is dead or lacks the listener.
     pub fn endpoint(&self, broker: i32, listener: &str) -> Option<NodeEndpoint<'_>> {
         endpoint_of(self.broker(broker)?, listener)
     }
 
-    /// Live brokers that have the listener, ascending by id.
+    /// Endpoints of live brokers with the listener, ascending by id.
     pub fn endpoints<'a>(&'a self, listener: &'a str) -> impl Iterator<Item = NodeEndpoint<'a>> {
         self.brokers
             .iter()
@@ -225,7 +225,7 @@ impl Image {
         self.topic(topic)?.partition(index)
     }
 
-    /// (leader's broker id or -1, leader epoch) of a partition.
+    /// A partition's (leader or -1, leader epoch).
     pub fn leader(&self, topic: &str, index: i32) -> Option<(i32, i32)> {
         let partition = self.partition(topic, index)?;
         Some((partition.leader, partition.leader_epoch))
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(second.topic("a").unwrap().id, [7; 16]);
         assert!(second.topic_by_id(&[1; 16]).is_none());
         assert!(second.topic("b").is_none() && second.topic_by_id(&[2; 16]).is_none());
-        // The same without removing it explicitly.
+        // Replaced without an explicit removal.
         let third = second.apply(delta(3, vec![topic("a", 8, 1)], &[])).unwrap();
         assert!(third.topic_by_id(&[7; 16]).is_none());
         assert_eq!(third.topic_count(), 1);

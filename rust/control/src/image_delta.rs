@@ -1,13 +1,12 @@
-//! The control plane's description of the cluster: brokers, topics and partitions.
+//! The control plane's description of the cluster.
 #![allow(missing_docs)] // Docs say what the names do not.
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_base::replication_quota::Throttled;
 
-/// A change of the broker image. `version` rises strictly; an older one is refused.
+/// A change of the broker image. An older `version` is refused.
 #[derive(Clone, Debug, Default)]
 pub struct ImageDelta {
-    /// The image's new version.
     pub version: u64,
     /// -1 for none.
     pub controller_id: i32,
@@ -15,7 +14,6 @@ pub struct ImageDelta {
     pub brokers: Vec<BrokerImage>,
     /// New or changed topics, each whole.
     pub topics: Vec<TopicImage>,
-    /// Names of removed topics.
     pub removed_topics: Vec<String>,
 }
 
@@ -24,7 +22,7 @@ pub struct BrokerImage {
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<String>,
-    /// One endpoint a listener: (listener name, advertised host, advertised port).
+    /// (listener name, advertised host, advertised port) per listener.
     pub endpoints: Vec<(String, String, u16)>,
 }
 
@@ -35,13 +33,12 @@ pub struct TopicImage {
     pub id: TopicId,
     /// `__consumer_offsets` and `__transaction_state`.
     pub internal: bool,
-    /// Resolved options.
     pub config: TopicConfig,
     /// All partitions, by index.
     pub partitions: Vec<PartitionImage>,
 }
 
-/// One partition as last decided by the controller.
+/// A partition as last decided by the controller.
 #[derive(Clone, Debug)]
 pub struct PartitionImage {
     pub index: i32,
@@ -55,13 +52,13 @@ pub struct PartitionImage {
     pub offline: Vec<i32>,
 }
 
-/// Topic options for the plane, with Kafka's names and dots as underscores; the log's own are in
+/// Topic options for the plane, with Kafka's names and dots as underscores; the log's are in
 /// `pyrklog_log::LogConfig`.
 #[derive(Clone, Debug)]
 pub struct TopicConfig {
     pub log: pyrklog_log::LogConfig,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
-    /// Replicas whose traffic the brokers' replication rates bound (KIP-73).
+    /// Replicas that the brokers' replication rates limit (KIP-73).
     pub throttled: Throttled,
 }

@@ -5,10 +5,10 @@ use pyrklog_wire::ErrorCode;
 use crate::api::{InternalRead, TicketOutcome};
 use pyrklog_base::ids::TicketId;
 
-/// A read to be done by a reader.
+/// A read for a reader.
 #[derive(Debug)]
 pub struct InternalReadWork {
-    /// To complete.
+    /// Ticket to complete.
     pub ticket: TicketId,
     /// The log directory.
     pub dir: usize,

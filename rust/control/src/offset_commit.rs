@@ -1,10 +1,9 @@
 //! OffsetCommit requests that need only the control plane's consent.
 //!
 //! A network thread decodes the request. The control plane checks the member, *stages* the commit
-//! in the group's [`OffsetTable`], and returns it with others of its partition of
-//! `__consumer_offsets` (`DataPlane::append_commits`). Records, table and answer follow without the
-//! control plane ([`crate::commit_batch`]). Requests that name a missing partition take the general
-//! path.
+//! in the group's [`OffsetTable`] and returns it with others of its `__consumer_offsets` partition
+//! (`DataPlane::append_commits`). The plane then writes records, table and answer
+//! ([`crate::commit_batch`]). Requests that name a missing partition take the general path.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,13 +18,13 @@ use crate::image::Image;
 use crate::offset_table::{CommittedOffset, OffsetTable, Ticket};
 use pyrklog_base::waiting_memory::Charge;
 
-/// Bytes of a record besides its strings: numbers, lengths and the record's frame.
+/// Bytes of a record besides its strings.
 const RECORD_FIXED_BYTES: usize = 64;
 
 /// See [`refusal`].
 const ELEMENTS_MAX: usize = 50_000;
 
-/// A smaller body cannot hold so many elements.
+/// A smaller body cannot have so many elements.
 const SMALL_BYTES: usize = 2 * ELEMENTS_MAX;
 
 /// See the module.
@@ -37,11 +36,11 @@ pub struct OffsetCommit {
     metadata_units: usize,
     size_bytes: usize,
     staged: OnceLock<(Arc<OffsetTable>, Ticket)>,
-    /// Its memory while it waits for replication, even after its client was answered.
+    /// Memory while it waits for replication, even after the client's answer.
     charge: OnceLock<Charge>,
-    /// The newest image.
+    /// Source of the newest image.
     images: Arc<ArcSwap<Image>>,
-    /// The image in which its partitions were looked up.
+    /// Version of the image in which its partitions were looked up.
     image_version: u64,
 }
 
@@ -49,8 +48,8 @@ impl OffsetCommit {
     /// Decodes a request.
     ///
     /// # Errors
-    /// A request that is malformed or empty, or names something missing or read-only, for the
-    /// general path.
+    /// The request, for the general path, if it is malformed or empty or names a missing partition
+    /// or an over-long string.
     pub fn decode(
         request: ControlRequest,
         images: &Arc<ArcSwap<Image>>,
@@ -94,7 +93,7 @@ impl OffsetCommit {
         self.decoded.membership.of(&self.request.body)
     }
 
-    /// UTF-16 units of the longest metadata, as Kafka's limit counts.
+    /// UTF-16 units of the longest metadata: Kafka's limit counts these.
     pub fn metadata_units(&self) -> usize {
         self.metadata_units
     }
@@ -104,7 +103,7 @@ impl OffsetCommit {
         self.charge.get_or_init(charge);
     }
 
-    /// The body of its answer, with the same error for all offsets.
+    /// The answer's body, with one error for all offsets.
     pub fn encode_answer(&self, error: ErrorCode) -> Vec<u8> {
         let ControlRequest {
             api_version, body, ..
@@ -115,13 +114,13 @@ impl OffsetCommit {
         answer
     }
 
-    /// Approximate size of its records in a batch.
+    /// About the size of its records.
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
     /// Stages its offsets in the group's table. False, without effect, if it was staged before or a
-    /// partition was deleted since: the offsets of deleted topics may already have been removed.
+    /// partition was deleted since: deleted topics' offsets may already have been removed.
     pub fn stage(&self, table: &Arc<OffsetTable>, ticket: Ticket) -> bool {
         let image = self.images.load();
         let is_known = image.version() == self.image_version
@@ -161,7 +160,7 @@ impl OffsetCommit {
         })
     }
 
-    /// The append is over, with its first record at `base_offset`; returns that of the next commit.
+    /// The append is over, with the first record at `base_offset`; returns the next commit's.
     pub fn finish(&self, error: ErrorCode, base_offset: i64, now_ms: i64) -> i64 {
         let Some((table, ticket)) = self.staged.get() else {
             return base_offset;
@@ -192,9 +191,9 @@ fn all_exist(request: &OffsetCommitRequest, body: &[u8], image: &Image) -> bool 
     })
 }
 
-/// Refuses commits with too many topics and partitions: their records would exceed
-/// `max.message.bytes` of `__consumer_offsets` several times. With `no_room` refuses any commit
-/// while memory for waiting ones is used up; clients retry. Malformed bodies are judged elsewhere.
+/// Refuses commits with so many topics and partitions that their records would exceed
+/// `max.message.bytes` of `__consumer_offsets` several times. With `no_room` (no memory for waiting
+/// commits) refuses any commit; clients retry. Malformed bodies are judged elsewhere.
 pub fn refusal(body: &[u8], api_version: i16, no_room: bool) -> Option<Vec<u8>> {
     if body.len() < SMALL_BYTES && !no_room {
         return None;

@@ -1,8 +1,7 @@
-//! The offsets that one group has committed, and those on their way.
+//! A group's committed offsets, and commits under way.
 //!
-//! The control plane owns a table and decides what goes into it. Offsets of commits that were
-//! handed down whole (`OffsetCommit`) arrive without its help, once the high watermark has passed
-//! their records.
+//! The control plane owns the table and decides its content. Offsets of an `OffsetCommit` arrive
+//! without its help, once the high watermark has passed their records.
 //!
 //! Commits may finish out of order: the record with the higher log offset wins, as when the log is
 //! read. The writer's thread finishes commits while the control plane reads the table, so every
@@ -13,20 +12,20 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-/// A committed offset. Times are milliseconds since the epoch, -1 = none.
+/// A committed offset. Times are milliseconds since the epoch, -1 for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedOffset {
     /// Log offset of its record.
     pub record_offset: i64,
     /// The offset.
     pub offset: i64,
-    /// Leader epoch of the last record consumed, -1 unknown.
+    /// Leader epoch of the last consumed record, -1 unknown.
     pub leader_epoch: i32,
     /// The client's metadata.
     pub metadata: Box<str>,
     /// When it was committed.
     pub commit_ms: i64,
-    /// When it expires by the client's choice.
+    /// The client's expiry time.
     pub expire_ms: i64,
 }
 
@@ -37,12 +36,12 @@ pub struct OffsetExpiry {
     pub now_ms: i64,
     /// How long an offset is kept.
     pub retention_ms: i64,
-    /// Since when that counts; `None`: since the commit.
+    /// Start of the retention; `None`: the commit.
     pub since_ms: Option<i64>,
 }
 
 impl OffsetExpiry {
-    /// The client's own time to live, if given, overrides the retention.
+    /// The client's own expiry overrides the retention.
     fn is_over(&self, offset: &CommittedOffset) -> bool {
         if offset.expire_ms >= 0 {
             return self.now_ms >= offset.expire_ms;
@@ -61,7 +60,7 @@ pub type TopicPartition = (String, i32);
 #[derive(Debug, Default)]
 struct Slot {
     committed: Option<CommittedOffset>,
-    /// The current appends with an offset of the partition; mostly one.
+    /// Appends under way for the partition; mostly one.
     pending: Vec<Ticket>,
 }
 
@@ -79,7 +78,7 @@ pub struct OffsetTable {
 }
 
 impl OffsetTable {
-    /// Committed offsets.
+    /// Number of committed offsets.
     pub fn len(&self) -> usize {
         self.inner.lock().committed
     }
@@ -89,7 +88,7 @@ impl OffsetTable {
         self.len() == 0
     }
 
-    /// Partitions with a commit under way.
+    /// Number of partitions with a commit under way.
     pub fn pending(&self) -> usize {
         self.inner.lock().pending
     }
@@ -126,7 +125,8 @@ impl OffsetTable {
         all
     }
 
-    /// Up to `max` committed offsets after a partition, or from the start, by topic and partition.
+    /// Up to `max` committed offsets after a partition, or from the start, ordered by topic and
+    /// partition.
     pub fn page(
         &self,
         after: Option<(&str, i32)>,
@@ -149,20 +149,20 @@ impl OffsetTable {
         committed.take(max).collect()
     }
 
-    /// Topics with offsets that are committed or under way.
+    /// Topics with offsets committed or under way.
     pub fn topics(&self) -> Vec<String> {
         let inner = self.inner.lock();
         inner.topics.keys().map(ToString::to_string).collect()
     }
 
-    /// The same for partitions of a topic.
+    /// The same for a topic's partitions.
     pub fn partitions(&self, topic: &str) -> Vec<i32> {
         let inner = self.inner.lock();
         let partitions = inner.topics.get(topic).into_iter();
         partitions.flat_map(BTreeMap::keys).copied().collect()
     }
 
-    /// An append with offsets of these partitions has begun.
+    /// An append with offsets of these partitions begins.
     pub fn stage<'a>(&self, ticket: Ticket, partitions: impl Iterator<Item = (&'a str, i32)>) {
         let mut inner = self.inner.lock();
         for (topic, partition) in partitions {
@@ -170,9 +170,9 @@ impl OffsetTable {
         }
     }
 
-    /// That append is over: these offsets are in the log, or none (`None`). Offsets removed
-    /// meanwhile stay removed, and other appends of a partition may be under way. If a partition is
-    /// named twice, the later record wins.
+    /// The append is over: these offsets are in the log, or none (`None`). Offsets removed
+    /// meanwhile stay removed; other appends of a partition may be under way. For a partition named
+    /// twice the later record wins.
     pub fn finish<'a>(
         &self,
         ticket: Ticket,
@@ -189,7 +189,7 @@ impl OffsetTable {
         }
     }
 
-    /// Adds offsets that are in the log, unless a newer one is known.
+    /// Adds offsets from the log, unless a newer one is known.
     pub fn keep<'a>(&self, offsets: impl Iterator<Item = (&'a str, i32, CommittedOffset)>) {
         let mut inner = self.inner.lock();
         for (topic, partition, offset) in offsets {
@@ -201,8 +201,8 @@ impl OffsetTable {
         }
     }
 
-    /// Removes offsets; returns the partitions with one in the log or under way, which need a
-    /// tombstone.
+    /// Removes offsets; returns the partitions that need a tombstone: with an offset in the log or
+    /// under way.
     pub fn remove<'a>(
         &self,
         partitions: impl Iterator<Item = (&'a str, i32)>,
@@ -238,7 +238,7 @@ impl OffsetTable {
         expired
     }
 
-    /// Removes everything; returns what [`OffsetTable::remove`] would.
+    /// Removes everything; returns the same as [`OffsetTable::remove`].
     pub fn clear(&self) -> Vec<TopicPartition> {
         let inner = std::mem::take(&mut *self.inner.lock());
         let mut all = Vec::with_capacity(inner.committed + inner.pending);
@@ -443,7 +443,8 @@ mod tests {
         let expired = table.remove_expired(expiry, is_kept);
         assert_eq!(expired, [("t".into(), 0), ("t".into(), 2)]);
         assert_eq!((table.len(), table.pending()), (4, 1));
-        // The retention counts since the group is empty; the client's own time is over as well.
+        // Retention now counts since the group became empty; the client's own expiry has passed,
+        // too.
         let later = OffsetExpiry {
             now_ms: 90,
             since_ms: Some(10),
@@ -462,7 +463,7 @@ mod tests {
         let rows = [("a", 0), ("a", 2), ("b", 1), ("b", 5), ("c", 0)];
         let kept = rows.iter().map(|(topic, index)| (*topic, *index, at(1, 1)));
         table.keep(kept);
-        // A partition whose first commit is under way.
+        // A partition with its first commit under way.
         table.stage(1, [("b", 2)].into_iter());
         for size in 1..7 {
             let mut found: Vec<(String, i32)> = Vec::new();

@@ -1,5 +1,5 @@
-//! Effects that a thread collects while it holds locks or works through a batch, delivered
-//! afterwards: wakes each network thread and the control plane at most once.
+//! Effects collected under locks or during a batch and delivered afterwards: each network thread
+//! and the control plane are woken at most once.
 
 use pyrklog_wire::ErrorCode;
 
@@ -8,7 +8,7 @@ use crate::internal_read_work::InternalReadWork;
 use pyrklog_base::ids::{Place, TicketId};
 use pyrklog_base::network_event::NetworkEvent;
 
-/// Destination of an outbox.
+/// Where an outbox delivers.
 pub trait Delivery {
     /// Sends events to a network thread and empties `events`.
     fn tell_network_thread(&self, thread: usize, events: &mut Vec<NetworkEvent>);
@@ -16,10 +16,10 @@ pub trait Delivery {
     /// Sends events to the control plane and empties `events`.
     fn tell_control_plane(&self, events: &mut Vec<Event>);
 
-    /// Hands a read to the readers.
+    /// Submits a read.
     ///
     /// # Errors
-    /// Their queue is full.
+    /// The work, if the readers' queue is full.
     fn begin_read(&self, work: InternalReadWork) -> Result<(), InternalReadWork>;
 }
 
@@ -64,7 +64,7 @@ impl Outbox {
         self.len += 1;
     }
 
-    /// Whether it holds events for its own network thread.
+    /// Whether it has events for its own network thread.
     pub fn has_own(&self) -> bool {
         let own = self.network_thread.and_then(|own| self.threads.get(own));
         own.is_some_and(|events| !events.is_empty())
@@ -88,7 +88,7 @@ impl Outbox {
     /// Sends everything and keeps the memory.
     pub fn deliver(&mut self, to: &impl Delivery) {
         for work in self.reads.drain(..) {
-            // With a full queue the control plane must try again.
+            // The readers' queue is full: the control plane must retry.
             if let Err(work) = to.begin_read(work) {
                 let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
                 self.tickets.push(Event::Ticket {

@@ -1,14 +1,12 @@
-//! Requests at the control plane that wait for an answer.
+//! Unanswered requests at the control plane, at most `queued.max.requests`.
 //!
-//! At most `queued.max.requests` at a time. Beyond that a connection keeps its request in its
-//! buffer, reads nothing more, and is woken when there is room. A request whose answer must wait
-//! (for other clients, replication, the metadata store) is *parked*: it gives up its place. Parked
-//! requests have their own memory bounds ([`Waiting`]).
+//! Beyond that a connection keeps its request in its buffer, reads nothing more, and is woken when
+//! there is room. A request whose answer must wait (for other clients, replication, the metastore)
+//! is *parked*: it gives up its place and counts as waiting memory ([`Waiting`]).
 //!
-//! Two kinds of requests need no place: those between brokers (the controller's commands and
-//! requests to it), since clients that fill the channel must not delay them; and heartbeats, since
-//! others' requests must not cost a member its session. There is at most one a connection, and its
-//! body counts as receive memory.
+//! Two kinds need no place: requests between brokers, which clients must not delay; and heartbeats,
+//! so that others' requests do not cost a member its session. There is at most one per connection,
+//! and its body counts as receive memory.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -21,14 +19,14 @@ use pyrklog_base::ids::{Place, RequestId};
 use pyrklog_base::memory_budget::MemoryBudget;
 use pyrklog_base::waiting_memory::{Charge, WaitingMemory};
 
-/// A request as the channel sees it.
+/// A request for the channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// Its connection.
     pub place: Place,
     /// Its client's address.
     pub host: IpAddr,
-    /// Bytes of its copied body.
+    /// Size of its copied body.
     pub body_bytes: usize,
     /// Whether it commits offsets.
     pub is_commit: bool,
@@ -36,21 +34,21 @@ pub struct Asked {
     pub is_broker: bool,
 }
 
-/// Fraction of the receive memory (`queued.max.request.bytes`) for waiting commits, and the same
-/// again for all other requests: neither excludes the other.
+/// Divisor of the receive memory (`queued.max.request.bytes`) for waiting commits, and again for
+/// all other requests: neither excludes the other.
 const RECEIVE_MEMORY_SHARE: usize = 8;
 
-/// The memory of requests that wait without a place.
+/// Memory of requests that wait without a place.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// For offset commits, which wait for replication.
+    /// Offset commits, which wait for replication.
     pub commits: Arc<WaitingMemory>,
-    /// For all others.
+    /// All others.
     pub others: Arc<WaitingMemory>,
 }
 
 impl Waiting {
-    /// The memory for a given receive memory.
+    /// For a given receive memory.
     pub fn beside(receive_max_bytes: usize) -> Waiting {
         let pool = || Arc::new(WaitingMemory::new(receive_max_bytes / RECEIVE_MEMORY_SHARE));
         Waiting {
@@ -65,12 +63,12 @@ impl Waiting {
     }
 }
 
-/// State of a channel.
+/// A channel's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Requests in the control plane's hands.
+    /// Requests with a place.
     pub in_flight: usize,
-    /// Requests of other brokers, and heartbeats, besides.
+    /// Other brokers' requests and heartbeats.
     pub placeless: usize,
     /// Parked requests.
     pub parked: usize,
@@ -81,9 +79,9 @@ pub struct Depth {
 /// Result of parking a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parking {
-    /// It is parked, was so before, or is answered; the given connection may try now.
+    /// It is parked, was so before, or is answered; this connection may try now.
     Done(Option<Place>),
-    /// There is no memory: it keeps its place and must be answered now.
+    /// No memory: it keeps its place and must be answered now.
     NoRoom,
 }
 
@@ -113,8 +111,8 @@ struct Parked {
 }
 
 impl RequestChannel {
-    /// A channel for `max` requests at a time, at least one. Bodies count as receive memory until
-    /// answered or parked, and as waiting memory while parked.
+    /// A channel for `max` requests, at least one. Bodies count as receive memory until answered or
+    /// parked, and as waiting memory while parked.
     pub fn new(max: usize, budget: Arc<MemoryBudget>, waiting: Waiting) -> RequestChannel {
         RequestChannel {
             max: max.max(1),
@@ -124,8 +122,8 @@ impl RequestChannel {
         }
     }
 
-    /// Reserves a place for a request. `None` if the channel is full; its connection is woken later
-    /// (see [`RequestChannel::finish`]).
+    /// Reserves a place. `None` if the channel is full; the connection is woken later (see
+    /// [`RequestChannel::finish`]).
     pub fn begin(&self, asked: Asked) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         if inner.in_flight.len() >= self.max {
@@ -147,7 +145,7 @@ impl RequestChannel {
         id
     }
 
-    /// Parks a request. Ignored for an id that is unknown, parked, answered, or without a place.
+    /// Parks a request. Ignored for an id that is unknown, parked, answered or without a place.
     pub fn park(&self, id: RequestId) -> Parking {
         let mut inner = self.inner.lock();
         let Some(&request) = inner.in_flight.get(&id) else {
@@ -163,8 +161,7 @@ impl RequestChannel {
         }
     }
 
-    /// The same for a request whose holder charges its memory; returns the waiting connection that
-    /// may try now.
+    /// The same if the caller charges the memory; returns the connection that may try now.
     pub fn park_charged(&self, id: RequestId) -> Option<Place> {
         let mut inner = self.inner.lock();
         let request = inner.in_flight.get(&id).copied()?;
@@ -189,8 +186,8 @@ impl RequestChannel {
         inner.waiting.pop_front()
     }
 
-    /// Removes an answered request: returns its connection, and the waiting one that may try now.
-    /// `None` for an id that is unknown or answered.
+    /// Removes an answered request; returns its connection and the one that may try now. `None` for
+    /// an id that is unknown or answered.
     pub fn finish(&self, id: RequestId) -> Option<(Place, Option<Place>)> {
         let mut inner = self.inner.lock();
         if let Some(parked) = inner.parked.remove(&id) {

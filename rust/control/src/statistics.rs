@@ -12,7 +12,7 @@ const API_KEYS: usize = 80;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, from the owning thread.
+    /// Adds; only the owning thread.
     pub fn add(&self, count: u64) {
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(count),
@@ -25,7 +25,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the value, from the owning thread.
+    /// Sets the value; only the owning thread.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -36,40 +36,39 @@ impl Counter {
 pub struct ThreadStatistics {
     /// Bytes received.
     pub received_bytes: Counter,
-    /// Bytes sent, including by readers.
+    /// Bytes sent, readers' included.
     pub sent_bytes: Counter,
     /// Record bytes appended.
     pub produced_bytes: Counter,
-    /// Record bytes of fetch replies from the block cache.
+    /// Record bytes fetched from the block cache.
     pub fetched_bytes_cached: Counter,
-    /// Bytes of fetch replies through a buffer.
+    /// Bytes fetched through a buffer.
     pub fetched_bytes_copy: Counter,
-    /// Bytes of fetch replies by sendfile, with the fields between.
+    /// Bytes fetched by sendfile, with the fields between.
     pub fetched_bytes_sendfile: Counter,
-    /// Record bytes of fetch replies from windows: old data.
+    /// Record bytes fetched from windows (old data).
     pub fetched_bytes_window: Counter,
-    /// Record bytes of fetch replies that were read into the reply itself.
+    /// Record bytes read into the reply itself.
     pub fetched_bytes_inline: Counter,
-    /// Connections whose input is held back.
+    /// Muted connections.
     pub muted: Counter,
-    /// Connections now.
+    /// Current connections.
     pub connections: Counter,
     /// Connections that came from another thread.
     pub connections_moved: Counter,
-    /// Time spent working rather than waiting, nanoseconds.
+    /// Nanoseconds spent working rather than waiting.
     pub worked_ns: Counter,
-    /// Requests with very many elements.
+    /// Heavy requests.
     pub heavy_requests: Counter,
-    /// Partitions that fetches looked at, each time that they did.
+    /// Partitions that fetches looked at, each time.
     pub fetch_looks: Counter,
-    /// Connections closed because of what they sent.
+    /// Connections closed because of protocol errors.
     pub protocol_errors: Counter,
     /// Connections closed as idle.
     pub idle_closed: Counter,
     requests: Requests,
 }
 
-/// One counter an API.
 #[derive(Debug)]
 struct Requests([Counter; API_KEYS]);
 
@@ -104,9 +103,9 @@ impl ThreadStatistics {
 pub struct Statistics {
     /// One per network thread.
     pub threads: Vec<std::sync::Arc<ThreadStatistics>>,
-    /// How often accepting stopped at `max.connections`.
+    /// Times that accepting stopped at `max.connections`.
     pub connections_at_limit: AtomicU64,
-    /// How often accepting failed for lack of descriptors or memory.
+    /// Times that accepting failed for lack of descriptors or memory.
     pub accepts_failed: AtomicU64,
     /// The control plane's appends and reads.
     pub internal: InternalStatistics,
@@ -117,13 +116,13 @@ pub struct Statistics {
 pub struct InternalStatistics {
     /// Appended batches.
     pub appends: AtomicU64,
-    /// Their bytes.
+    /// Bytes of appended batches.
     pub appended_bytes: AtomicU64,
     /// Refused batches.
     pub refused: AtomicU64,
-    /// Reads that succeeded.
+    /// Successful reads.
     pub reads: AtomicU64,
-    /// Bytes of the records read, decompressed.
+    /// Decompressed bytes read.
     pub read_bytes: AtomicU64,
     /// Unreadable batches.
     pub damaged_batches: AtomicU64,

@@ -1,4 +1,4 @@
-//! Numbers of commands whose outcome comes as `Event::Ticket`.
+//! Numbers of slow commands, whose outcome comes as `Event::Ticket`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

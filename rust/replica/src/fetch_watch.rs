@@ -1,9 +1,8 @@
-//! What a fetch hears of its partitions while it waits, and a fetch session between its fetches.
+//! What a delayed fetch, or a fetch session between its fetches, hears of its partitions.
 //!
-//! A partition has a [`FetchWatcher`] for each that watches it, and notes under its own mutex what
-//! happens. The [`FetchWatch`] on the other end is one for all partitions of a fetch or session: it
-//! keeps which of them changed, and wakes the fetch that waits. Its mutex is taken last, and held
-//! for memory work only.
+//! A partition has a [`FetchWatcher`] per watch and notes events under its own mutex. One
+//! [`FetchWatch`] serves all partitions of a fetch or session: it remembers which of them changed
+//! and wakes the delayed fetch. Its mutex is taken last and held for memory work only.
 
 use std::sync::Arc;
 
@@ -12,41 +11,41 @@ use pyrklog_log::Isolation;
 
 use pyrklog_base::ids::{Place, Token};
 
-/// Names a watch at its partitions.
+/// Identifies a watch at its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchKey {
-    /// One fetch, by its connection: the watch ends with its wait, and keeps no marks.
+    /// One fetch, by its connection: the watch ends with the wait and keeps no marks.
     Fetch(Token),
-    /// A fetch session, by its number: the watch stays from fetch to fetch.
+    /// A fetch session, by its number: the watch outlives its fetches.
     Session(u64),
 }
 
-/// What a watcher may see, and wants to hear of.
+/// What a watcher may see and wants to hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchTerms {
     /// How far it may see.
     pub isolation: Isolation,
-    /// It sees to the log's end, and is to hear of the high watermark at once, too.
+    /// It sees to the log's end and must hear at once of the high watermark, too.
     pub notify_high_watermark: bool,
-    /// It is to hear when other replicas may suit it better (KIP-392).
+    /// It must hear when another replica may suit it better (KIP-392).
     pub by_rack: bool,
 }
 
-/// Something that happened to a partition.
+/// A change of a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Bytes that became readable, `i64::MAX` where that is not known.
+    /// Bytes that became readable; `i64::MAX` if unknown.
     pub new_bytes: i64,
-    /// A delayed fetch looks again, once it has enough bytes.
+    /// A delayed fetch looks again once it has enough bytes.
     pub wakes: bool,
     /// A delayed fetch is answered.
     pub must_answer: bool,
-    /// The next fetch of a session counts for this partition, too, as if it named it.
+    /// The session's next fetch treats this partition as if it named it.
     pub is_to_renew: bool,
 }
 
 impl Change {
-    /// There is something to tell at the next occasion.
+    /// Something to report with the next answer.
     pub const NEWS: Change = Change {
         new_bytes: i64::MAX,
         wakes: false,
@@ -54,32 +53,32 @@ impl Change {
         is_to_renew: false,
     };
 
-    /// The next fetch has to look at everything anew.
+    /// The next fetch must look at everything anew.
     pub const RENEWAL: Change = Change {
         is_to_renew: true,
         ..Change::NEWS
     };
 }
 
-/// One partition that watches know of, as the partition holds it.
+/// A watch as one partition holds it.
 #[derive(Debug)]
 pub struct FetchWatcher {
     /// The other end.
     pub watch: Arc<FetchWatch>,
-    /// Place of the partition there.
+    /// The partition's position there.
     pub position: u32,
-    /// The segment in which it could see last; a later one makes a waiting fetch look again.
+    /// Segment up to which it could see last; a later one makes a delayed fetch look again.
     pub bound_segment: Option<i64>,
 }
 
 /// A partition that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Its place.
+    /// Its position.
     pub position: u32,
     /// [`Change::is_to_renew`].
     pub is_to_renew: bool,
-    /// [`Change::must_answer`], where no fetch waited.
+    /// [`Change::must_answer`], if no fetch was waiting.
     pub must_answer: bool,
 }
 
@@ -90,7 +89,7 @@ pub struct WaitingFetch {
     pub place: Place,
     /// Number of the wait on its connection.
     pub wait: u64,
-    /// Bytes that it still lacks, over all of its partitions.
+    /// Bytes still missing, over all its partitions.
     pub missing_bytes: i64,
 }
 
@@ -104,17 +103,17 @@ pub struct FetchWatch {
 
 #[derive(Debug, Default)]
 struct WatchState {
-    /// Partitions that changed, in the order of their first change.
+    /// Changed partitions in the order of their first change.
     marked: Vec<Marked>,
-    /// By position: one more than the place in `marked`, 0 for none.
+    /// By position: index in `marked` plus one, 0 for none.
     places: Vec<u32>,
-    /// Something happened for which a fetch that waits would have been woken.
+    /// Something happened that would have woken a delayed fetch.
     has_news: bool,
     waiting: Option<WaitingFetch>,
 }
 
 impl FetchWatch {
-    /// Nothing has changed yet.
+    /// A watch without changes.
     pub fn new(key: WatchKey, terms: WatchTerms) -> FetchWatch {
         FetchWatch {
             key,
@@ -138,8 +137,8 @@ impl FetchWatch {
         self.state.lock().waiting.is_some()
     }
 
-    /// A fetch waits from now on; false where it has to look again instead, as something has
-    /// happened since marks were last taken.
+    /// A fetch begins to wait. False if it must look again instead, since something happened after
+    /// marks were last taken.
     pub fn begin_wait(&self, waiting: WaitingFetch) -> bool {
         let mut state = self.state.lock();
         if state.has_news {
@@ -149,7 +148,7 @@ impl FetchWatch {
         true
     }
 
-    /// The fetch waits no longer.
+    /// The fetch no longer waits.
     pub fn end_wait(&self) {
         self.state.lock().waiting = None;
     }
@@ -159,8 +158,8 @@ impl FetchWatch {
         self.state.lock().marked.len()
     }
 
-    /// Takes what changed since the last time. What the caller sees of a partition from now on is
-    /// no older than its mark.
+    /// Takes the changes since the last call. Whatever the caller reads of a partition from now on
+    /// is at least as new as its mark.
     pub fn take_marks(&self) -> Vec<Marked> {
         let mut state = self.state.lock();
         state.has_news = false;
@@ -171,7 +170,8 @@ impl FetchWatch {
         marked
     }
 
-    /// Gives the memory of marks back. No fetch waits, and no partition tells it of anything.
+    /// Frees the memory of marks. Only without a delayed fetch, and when no partition has this
+    /// watch.
     pub fn reset(&self) {
         *self.state.lock() = WatchState::default();
     }
@@ -186,8 +186,8 @@ impl FetchWatch {
             .is_some_and(|at| *at > 0)
     }
 
-    /// A partition, whose mutex is held, changed; `has_new_segment`: a later segment can be seen.
-    /// The answer is the wait that ends with it.
+    /// Notes a change of a partition; its mutex is held. `has_new_segment`: a later segment became
+    /// visible. Returns the wait that ends.
     pub fn note(&self, position: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
         let mut state = self.state.lock();
         if matches!(self.key, WatchKey::Session(_)) {
@@ -215,21 +215,21 @@ impl FetchWatch {
     }
 }
 
-/// A fetch that waits no longer.
+/// A wait that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// Its connection.
     pub place: Place,
     /// Number of the wait on its connection.
     pub wait: u64,
-    /// It is answered, with whatever there is.
+    /// Answer it with whatever there is.
     pub must_answer: bool,
 }
 
 impl WatchState {
     fn mark(&mut self, position: u32, change: Change) {
         let at = position as usize;
-        // A fetch that waits is told at once.
+        // A waiting fetch is told at once.
         let must_answer = change.must_answer && self.waiting.is_none();
         if self.places.len() <= at {
             self.places.resize(at + 1, 0);
@@ -311,7 +311,7 @@ mod tests {
         assert!(!watch.begin_wait(wait_for(1)));
         assert_eq!(marks(&watch), [(4, false)]);
         assert!(watch.begin_wait(wait_for(1)));
-        // What wakes nobody keeps nobody from waiting, and is told all the same.
+        // A change that wakes nobody does not prevent waiting, and is still reported.
         watch.end_wait();
         watch.note(4, Change::NEWS, false);
         assert!(watch.begin_wait(wait_for(1)));

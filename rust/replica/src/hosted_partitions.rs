@@ -1,6 +1,6 @@
-//! The partitions that this broker holds, found by topic name.
+//! The hosted partitions, by topic name.
 //!
-//! An immutable map, swapped when a partition comes or goes: network threads look it up without a
+//! An immutable map, swapped when a partition comes or goes: network threads look up without a
 //! lock. Opening a log changes its partition, not the map, so 10,000 openings are one swap.
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub struct HostedTopic<D> {
 }
 
 impl<D: Directory> HostedTopic<D> {
-    /// A partition, if it is held.
+    /// A partition, if hosted.
     pub fn partition(&self, index: i32) -> Option<&Arc<Partition<D>>> {
         self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// All that are held.
+    /// All hosted partitions.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition<D>>> {
         self.partitions.iter().flatten()
     }
@@ -89,7 +89,7 @@ impl<D: Directory> HostedPartitions<D> {
         self.partitions().filter(is_in)
     }
 
-    /// The topics that are about to change, taken out to be changed.
+    /// Copies a topic that is about to change.
     fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HostedTopic<D>>) {
         if !changed.contains_key(name)
             && let Some(held) = self.by_name.get(name)
@@ -98,7 +98,7 @@ impl<D: Directory> HostedPartitions<D> {
         }
     }
 
-    /// Returns the partitions of topics whose name has another id by now.
+    /// Returns the partitions of topics whose name now has another id.
     fn put(
         &mut self,
         partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
@@ -179,12 +179,12 @@ impl<D> Default for Registry<D> {
 }
 
 impl<D: Directory> Registry<D> {
-    /// The present state.
+    /// The current state.
     pub fn load(&self) -> Arc<HostedPartitions<D>> {
         self.held.load_full()
     }
 
-    /// Rises with every change: a holder of an older state loads again when it differs.
+    /// Rises with every change: holders of an older state reload when it differs.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -194,8 +194,8 @@ impl<D: Directory> Registry<D> {
         self.held.load().partition(topic, index).cloned()
     }
 
-    /// Adds partitions in one swap. Those of topics whose name has another id by now are not found any
-    /// more: they are returned, and are the caller's to close.
+    /// Adds partitions in one swap. Returns the partitions of topics whose name now has another id:
+    /// they can no longer be found, and the caller closes them.
     #[must_use]
     pub fn put(
         &self,

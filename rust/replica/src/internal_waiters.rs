@@ -1,5 +1,5 @@
-//! Who waits on a partition for the control plane: appends for the high watermark, reads for the
-//! gate. Both end as tickets, not at a network thread.
+//! The control plane's waits at a partition: appends for the high watermark, reads for the durable
+//! end offset. Both end as tickets, not at a network thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use pyrklog_control::outbox::Outbox;
 pub enum Done {
     /// The control plane, by a ticket.
     Ticket(TicketId),
-    /// The clients that commit offsets.
+    /// Clients that commit offsets.
     Commits(Arc<CommitBatch>),
 }
 
 impl Done {
-    /// The append is over; `base_offset` is that of its first record.
+    /// The append is over; its first record is at `base_offset`.
     pub fn tell(&self, error: ErrorCode, base_offset: i64, outbox: &mut Outbox) {
         match self {
             Done::Ticket(ticket) => {
@@ -34,11 +34,11 @@ impl Done {
     }
 }
 
-/// An internal append that is in the log and waits to be replicated, over as many epochs as this
-/// broker leads: what it appended in one is replicated in the next.
+/// An internal append that waits for replication. The wait continues while this broker leads on in
+/// later epochs: what it appended in one is replicated in the next.
 #[derive(Debug)]
 pub struct AppendWaiter {
-    /// Whom to tell.
+    /// Who is told.
     pub done: Done,
     /// Offset of its first record.
     pub base_offset: i64,
@@ -49,9 +49,9 @@ pub struct AppendWaiter {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct InternalWaiters {
-    /// In the order of the log.
+    /// In log order.
     appends: VecDeque<AppendWaiter>,
-    /// Each with the log end offset that must be readable first.
+    /// Each with the end offset that must be durable first.
     reads: Vec<(i64, InternalReadWork)>,
 }
 
@@ -66,12 +66,12 @@ impl InternalWaiters {
         self.appends.push_back(waiter);
     }
 
-    /// Adds a read that begins once the gate has reached `end_offset`.
+    /// Adds a read that begins once the durable end offset reaches `end_offset`.
     pub fn add_read(&mut self, end_offset: i64, work: InternalReadWork) {
         self.reads.push((end_offset, work));
     }
 
-    /// What the first and the last append wait for.
+    /// What the first and last append wait for.
     pub fn append_ends(&self) -> (Option<i64>, Option<i64>) {
         let end_of = |waiter: &AppendWaiter| waiter.end_offset;
         (
@@ -80,7 +80,7 @@ impl InternalWaiters {
         )
     }
 
-    /// The high watermark stands at `reached`.
+    /// The high watermark has reached `reached`.
     pub fn acknowledge(&mut self, reached: i64, outbox: &mut Outbox) {
         while let Some(waiter) = self.appends.front()
             && waiter.end_offset <= reached
@@ -90,7 +90,7 @@ impl InternalWaiters {
         }
     }
 
-    /// The gate stands at `durable_end_offset`.
+    /// The durable end offset has reached `durable_end_offset`.
     pub fn begin_reads(&mut self, durable_end_offset: i64, outbox: &mut Outbox) {
         for (_, work) in self
             .reads
@@ -100,7 +100,7 @@ impl InternalWaiters {
         }
     }
 
-    /// Ends all waiting.
+    /// Fails everything that waits.
     pub fn fail(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         for waiter in self.appends.drain(..) {
             complete(&waiter, error, outbox);

@@ -1,5 +1,4 @@
-//! The state of the replicas that this broker holds: logs, roles, who is in sync and who waits. No
-//! socket, no thread.
+//! State of the hosted replicas: logs, roles, in-sync replicas, waiters. No socket, no thread.
 
 #![forbid(unsafe_code)]
 

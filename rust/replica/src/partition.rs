@@ -1,8 +1,8 @@
-//! One partition that this broker holds: its log, its role, and who waits for it.
+//! A hosted partition: its log, its role and its waiters.
 //!
-//! Everything that changes lies behind one mutex, held for memory work only. What a holder of the
-//! mutex finds out for others (a produce request is done, a fetch may go on) goes to an [`Outbox`]
-//! that is delivered after the mutex is released.
+//! One mutex guards all mutable state and is held for memory work only. Effects for others (a
+//! finished produce, a woken fetch) go to an [`Outbox`], which is delivered after the mutex is
+//! released.
 
 mod fetch_watchers;
 mod guard;
@@ -37,7 +37,7 @@ use pyrklog_control::outbox::Outbox;
 
 use health::Health;
 
-/// What all partitions of a topic share.
+/// What a topic's partitions share.
 #[derive(Debug)]
 pub struct Topic {
     /// Topic name.
@@ -49,10 +49,10 @@ pub struct Topic {
     settings: ArcSwap<TopicSettings>,
 }
 
-/// A topic's options, swapped as a whole when they change.
+/// A topic's options, swapped as a whole.
 #[derive(Clone, Debug)]
 pub struct TopicSettings {
-    /// The log's share.
+    /// The log's options.
     pub log: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
@@ -61,7 +61,7 @@ pub struct TopicSettings {
 }
 
 impl TopicSettings {
-    /// From the image's options.
+    /// From the image.
     pub fn new(topic: &TopicState) -> TopicSettings {
         TopicSettings {
             log: Arc::clone(&topic.log_config),
@@ -72,7 +72,7 @@ impl TopicSettings {
 }
 
 impl Topic {
-    /// As the image has it.
+    /// From the image.
     pub fn new(topic: &TopicState) -> Topic {
         Topic {
             name: Arc::clone(&topic.name),
@@ -82,7 +82,7 @@ impl Topic {
         }
     }
 
-    /// The options now.
+    /// The current options.
     pub fn settings(&self) -> arc_swap::Guard<Arc<TopicSettings>> {
         self.settings.load()
     }
@@ -93,25 +93,25 @@ impl Topic {
     }
 }
 
-/// What a partition does here.
+/// A partition's role on this broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its log is being opened, or it is about to lead instead of following.
+    /// Its log is being opened, or it is changing from follower to leader.
     Loading,
-    /// It serves.
+    /// It leads.
     Leader,
     /// It fetches from its leader.
     Follower,
-    /// Its log directory failed.
+    /// Its log directory failed, or it broke an invariant.
     Offline,
-    /// It is no longer held here.
+    /// It is no longer hosted.
     Stopped,
 }
 
-/// What the controller has decided for a partition.
+/// The controller's decision for a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderAndIsr<'a> {
-    /// The leader, `None` for this broker.
+    /// The leader; `None` for this broker.
     pub leader: Option<i32>,
     /// Leader epoch.
     pub leader_epoch: i32,
@@ -130,12 +130,12 @@ pub struct Partition<D> {
     pub topic: Arc<Topic>,
     /// Partition index.
     pub index: i32,
-    /// The log directory that holds it.
+    /// Its log directory.
     pub dir: Arc<D>,
     state: Mutex<PartitionState>,
 }
 
-/// Its name in messages: topic and index.
+/// Topic and index, for messages.
 impl<D> std::fmt::Display for Partition<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.topic.name, self.index)
@@ -145,64 +145,63 @@ impl<D> std::fmt::Display for Partition<D> {
 /// What the mutex guards.
 #[derive(Debug)]
 pub struct PartitionState {
-    /// What it does here.
+    /// Its role.
     pub role: Role,
     /// Leader epoch, -1 before the first.
     pub leader_epoch: i32,
-    /// Epoch since which this broker has led on, while it leads.
+    /// Epoch since which this broker has led without a break; valid while it leads.
     pub led_since: i32,
     /// Assigned replicas.
     pub replicas: Vec<i32>,
-    /// In-sync replicas, as the controller has written them: what `min.insync.replicas` counts.
+    /// In-sync replicas as recorded by the controller; `min.insync.replicas` counts them.
     pub isr: Vec<i32>,
-    /// Whom this broker follows; `None` where it is to lead.
+    /// The leader that this broker follows; `None` if it leads or is about to.
     pub leader: Option<i32>,
-    /// The leader's high watermark as it last told, while this broker follows.
+    /// The leader's high watermark as last reported, while this broker follows.
     pub leader_high_watermark: i64,
-    /// Its log start offset as it last told: what is gone there goes here, too.
+    /// The leader's log start offset as last reported; this log's follows it.
     pub leader_log_start: i64,
-    /// The log; present while the role is `Leader` or `Follower`.
+    /// The log; present in the roles `Leader` and `Follower`.
     pub log: Option<Log>,
-    /// What its directory counts as not written of this partition.
+    /// What the directory counts as unwritten of this partition.
     pub unwritten: Unwritten,
-    /// Whether the directory's writer has it in its queue.
+    /// Whether it is in the writer's queue.
     pub queued: bool,
     /// Whether the writer will look at it in a while.
     pub queued_later: bool,
-    /// Whether what waits is to be written to its end once another writer gives his job back.
+    /// Whether to write everything that waits once another writer returns its job.
     pub write_rest: bool,
-    /// Appends and reads of the control plane that wait.
+    /// The control plane's waiting appends and reads.
     pub internal: InternalWaiters,
     topic: Arc<Topic>,
     index: i32,
     node_id: i32,
-    /// See the module `invariants`.
     health: Health,
-    /// The leader epoch when they were last checked.
+    /// Leader epoch at the last check.
     checked_epoch: i32,
     followers: Vec<Follower>,
-    /// The in-sync replicas, and those that are about to join: what the high watermark waits for.
+    /// What the high watermark waits for (glossary).
     members: Vec<i32>,
-    /// The high watermark stands still, as the controller counts on replicas outside of `isr`.
+    /// The high watermark stands still: the controller counts on replicas outside `isr`.
     is_held: bool,
-    /// Its log could not be opened for lack of space, and will be when there is some.
+    /// Its log could not be opened for lack of space; retried when there is some.
     pub waits_for_space: bool,
-    /// Where the leader epoch begins, while this broker leads.
+    /// Start offset of the leader epoch, while this broker leads.
     epoch_start: i64,
     durable_waiters: BTreeSet<ProduceWaiter>,
     replication_waiters: BTreeSet<ProduceWaiter>,
     fetch_watchers: FastMap<WatchKey, FetchWatcher>,
-    /// The control plane is to be told when a follower's log starts elsewhere.
+    /// Whether to report a follower's changed log start to the control plane.
     tells_log_starts: bool,
-    /// Since when a consumer waits for the followers to confirm that this broker leads.
+    /// Since when a consumer waits for followers to confirm this leader.
     doubt_ms: Option<i64>,
-    /// Since when they are asked and none has confirmed.
+    /// Since when followers have been asked without any confirmation.
     in_vain_since_ms: Option<i64>,
     doubt_waiters: FastMap<Token, DoubtWaiter>,
 }
 
 impl<D: Directory> Partition<D> {
-    /// A partition whose log is yet to be opened.
+    /// A partition whose log is not open yet.
     pub fn new(topic: Arc<Topic>, index: i32, dir: Arc<D>, node_id: i32) -> Partition<D> {
         let state = PartitionState {
             role: Role::Loading,
@@ -245,13 +244,13 @@ impl<D: Directory> Partition<D> {
         }
     }
 
-    /// Whether what this broker sends of it as a leader counts towards the replication rate.
+    /// Whether what this broker sends of it as leader counts towards the replication rate.
     pub fn is_throttled_leading(&self, node_id: i32) -> bool {
         let settings = self.topic.settings();
         settings.throttled.leading.holds(self.index, node_id)
     }
 
-    /// The same of what it fetches as a follower.
+    /// The same for what it fetches as follower.
     pub fn is_throttled_following(&self, node_id: i32) -> bool {
         let settings = self.topic.settings();
         settings.throttled.following.holds(self.index, node_id)
@@ -259,18 +258,17 @@ impl<D: Directory> Partition<D> {
 }
 
 impl PartitionState {
-    /// The log, if this broker leads: else the protocol's error.
+    /// The log if this broker leads, else the protocol's error.
     pub fn led(&mut self) -> Result<&mut Log, ErrorCode> {
         self.shown(true)
     }
 
-    /// The log, if this broker leads in the epoch that a client believes in. Kafka looks at the epoch
-    /// first.
+    /// The log if this broker leads in the client's epoch. As in Kafka, the epoch is checked first.
     pub fn led_in(&mut self, current_leader_epoch: i32) -> Result<&mut Log, ErrorCode> {
         self.shown_in(current_leader_epoch, true)
     }
 
-    /// [`Self::shown`] in the epoch that a reader believes in.
+    /// [`Self::shown`] in the reader's epoch.
     pub fn shown_in(
         &mut self,
         current_leader_epoch: i32,
@@ -282,8 +280,7 @@ impl PartitionState {
         self.shown(of_leader_only)
     }
 
-    /// The log for a reader: where this broker leads, and where it follows too, unless the reader
-    /// wants the leader's only.
+    /// The log for a reader: of a leader, and of a follower unless `of_leader_only`.
     pub fn shown(&mut self, of_leader_only: bool) -> Result<&mut Log, ErrorCode> {
         match (self.role, &mut self.log) {
             (Role::Leader, Some(log)) => Ok(log),
@@ -293,12 +290,12 @@ impl PartitionState {
         }
     }
 
-    /// The high watermark; -1 where there is no log.
+    /// The high watermark, -1 without a log.
     pub fn high_watermark(&self) -> i64 {
         self.log.as_ref().map_or(-1, Log::high_watermark)
     }
 
-    /// Checks the leader epoch that a client believes in; -1 = it does not say (KIP-320).
+    /// Checks a client's leader epoch (KIP-320); -1 is not checked.
     pub fn check_epoch(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
         if is_injected(Fault::AcceptAnyLeaderEpoch) {
             return Ok(());
@@ -312,12 +309,12 @@ impl PartitionState {
         }
     }
 
-    /// Takes the controller's decision. False for one that is older than what is known, or that
-    /// cannot be: this broker is to lead and is not in sync. While a reassignment ends, brokers may be
-    /// in sync that are replicas no longer: the high watermark stands still until they have left.
+    /// Takes the controller's decision. False if it is outdated, or names a leader that is not in
+    /// sync. While a reassignment ends, the ISR may name brokers that are replicas no longer: the
+    /// high watermark stands still until they have left it.
     ///
-    /// A follower that is to lead is `Loading` until [`PartitionState::finish_transition`]: its log may
-    /// be in the middle of a truncation, and where its epoch begins is known only behind that.
+    /// A follower that becomes leader is `Loading` until [`PartitionState::finish_transition`]: its
+    /// log may be in the middle of a truncation, and only afterwards its epoch's start is known.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
         let is_fit = decision.leader.is_some() || decision.isr.contains(&self.node_id);
         if decision.leader_epoch < self.leader_epoch || !is_fit {
@@ -338,7 +335,7 @@ impl PartitionState {
             .filter(|id| *id != self.node_id)
         {
             let known = self.followers.iter().find(|follower| follower.id == id);
-            // What a follower fetched in an older epoch says nothing about its log in this one.
+            // A fetch in an older epoch says nothing about the follower's log in this one.
             followers.push(match known {
                 Some(follower) if !is_new_epoch => follower.clone(),
                 _ => Follower::new(id, now_ms),
@@ -368,8 +365,8 @@ impl PartitionState {
         }
     }
 
-    /// The log is open, and nothing of an earlier decision is under way: from now on the partition
-    /// does what the last decision says.
+    /// The log is open and no earlier decision is under way: takes up the role of the last
+    /// decision.
     pub fn finish_transition(&mut self) {
         if self.leader.is_none() {
             self.role = Role::Leader;
@@ -382,8 +379,8 @@ impl PartitionState {
         }
     }
 
-    /// A batch was appended: counts it, and tells those that waited for the durable end offset where it stands above
-    /// the batch already.
+    /// A batch was appended: counts it, and tells the waiters if the durable end offset is already
+    /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
         for follower in &mut self.followers {
@@ -394,21 +391,21 @@ impl PartitionState {
         }
     }
 
-    /// Tells the directory what of the log is not in files by now.
+    /// Reports what of the log is unwritten to the directory.
     pub fn count_unwritten(&mut self, dir: &impl Directory) {
         let log = self.log.as_ref().filter(|_| !self.has_failed());
         let now = log.map(Log::unwritten).unwrap_or_default();
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
-    /// After the gate or a follower moved: raises the high watermark as far as it may, and
-    /// releases those that waited for what is now reached. `new_bytes` is how many bytes became
-    /// readable, `usize::MAX` where that is not known. True when the high watermark moved.
+    /// Call after the durable end offset or a follower moved: raises the high watermark if possible
+    /// and releases waiters. `new_bytes`: bytes that became readable, `usize::MAX` if unknown. True
+    /// if the high watermark moved.
     pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
         self.advance(new_bytes, true, outbox)
     }
 
-    /// The same after a follower has fetched, which is no news for the others.
+    /// The same after a follower's fetch, which is no news for other followers.
     pub fn release_replicated(&mut self, outbox: &mut Outbox) -> bool {
         self.advance(usize::MAX, false, outbox)
     }
@@ -441,7 +438,7 @@ impl PartitionState {
         let starts_elsewhere =
             self.role == Role::Follower && follow_log_start(log, self.leader_log_start);
         let reached = log.high_watermark();
-        // A partition that cannot be right acknowledges nothing and shows nothing.
+        // A partition with a broken invariant acknowledges and shows nothing.
         if !self.is_sound() {
             return false;
         }
@@ -454,9 +451,9 @@ impl PartitionState {
     }
 }
 
-/// Only as far as it is known to be replicated; whether the log starts elsewhere now.
+/// Follows the leader's log start, at most to the high watermark; true if the log start moved.
 fn follow_log_start(log: &mut Log, leader_log_start: i64) -> bool {
     let target = leader_log_start.min(log.high_watermark());
-    // A log that fails says so at its directory.
+    // A failing log reports to its directory.
     target > log.log_start_offset() && log.advance_log_start(target).is_ok()
 }

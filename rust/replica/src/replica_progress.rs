@@ -1,25 +1,24 @@
-//! What the leader knows of a partition's followers. No clock, no lock, no log.
+//! What the leader knows of a partition's followers. No clock, lock or log.
 //!
-//! A follower is known by its fetches: everything below the offset that one asks for is durable in
-//! its log. A fetch of a session counts for all of its partitions, and names those that changed: so
-//! what it says of the others stands once for the session, in [`SessionFetches`].
-//! Times are monotonic milliseconds.
+//! A follower's fetch means that everything below its offset is durable there. A session's fetch
+//! counts for all its partitions but names only changed ones; what it says of the others is kept
+//! once per session, in [`SessionFetches`]. Times are monotonic milliseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::replica_selector::Candidate;
 
-/// Before any time.
+/// Earlier than any time.
 pub const NEVER_MS: i64 = i64::MIN;
 
-/// No connection has this number.
+/// Number of no connection.
 const NO_CONNECTION: u64 = u64::MAX;
 
-/// The fetches of a follower's session, for partitions of which they say nothing new.
+/// Fetches of a follower's session, for partitions about which they say nothing new.
 #[derive(Debug)]
 pub struct SessionFetches {
-    /// As [`Follower`] has them of its own.
+    /// These three as in [`Follower`].
     connection: AtomicU64,
     fetched_ms: AtomicI64,
     confirmed_ms: AtomicI64,
@@ -36,8 +35,8 @@ impl Default for SessionFetches {
 }
 
 impl SessionFetches {
-    /// The session fetches on a connection. To be called behind everything that the fetch says of
-    /// single partitions.
+    /// The session fetches on a connection. Call it after everything the fetch says of single
+    /// partitions was noted.
     pub fn fetches(&self, connection: u64, now_ms: i64) {
         if self.connection.swap(connection, Ordering::Relaxed) == connection {
             let before_ms = self.fetched_ms.load(Ordering::Relaxed);
@@ -56,37 +55,37 @@ impl SessionFetches {
 pub struct Follower {
     /// Broker id.
     pub id: i32,
-    /// The offset that its last fetch in this leader epoch asked for; -1 until it has fetched.
+    /// Offset of its last fetch in this leader epoch; -1 before the first.
     pub log_end_offset: i64,
-    /// Where its log starts, as that fetch said; -1 unknown.
+    /// Log start offset in that fetch; -1 unknown.
     pub log_start_offset: i64,
-    /// The broker epoch that it fetches under, -1 unknown (KIP-903).
+    /// Broker epoch of its fetches, -1 unknown (KIP-903).
     pub broker_epoch: i64,
-    /// When it last had all that the leader had, as fetches that named the partition say.
+    /// When it was last caught up, by the fetches that named the partition.
     caught_up_ms: i64,
-    /// It has all that the leader has, and nothing was appended since it said so.
+    /// It was caught up at its last fetch, and nothing was appended since.
     has_all: bool,
-    /// When it last fetched, and where the leader's log ended then.
+    /// When it last fetched, and the leader's log end offset then.
     fetched_ms: i64,
     leader_end: i64,
-    /// The connection of its last fetch (`Connection::id`).
+    /// Connection of its last fetch (`ClientContext::id`).
     connection: u64,
-    /// When it fetched the time before on the same connection, [`NEVER_MS`] before it has fetched twice: it
-    /// has sent its last fetch after the answer to that one, and followed this broker then. Fetches on two
-    /// connections may both have lain about, while this broker stood still.
+    /// When it fetched the time before on the same connection; [`NEVER_MS`] before two fetches. Its
+    /// last fetch followed the answer to that one, so it followed this broker then. Fetches on two
+    /// connections confirm nothing: both may have waited in buffers while this broker stood still.
     confirmed_ms: i64,
-    /// A session that has the partition: each of its fetches says the same as the last one that
-    /// named it.
+    /// A session with the partition: each fetch repeats what the last one that named the partition
+    /// said.
     session: Option<Arc<SessionFetches>>,
-    /// Since when it has.
+    /// Since when the session has it.
     in_session_since_ms: i64,
-    /// The control plane was told that it may join the in-sync replicas.
+    /// The control plane was told that it may join the ISR.
     is_told: bool,
 }
 
 impl Follower {
-    /// A follower of which nothing is known; it is taken for caught up at `now_ms`, so that an
-    /// epoch's start takes nobody out of the in-sync replicas.
+    /// An unknown follower. It counts as caught up at `now_ms`, so that an epoch's start removes
+    /// nobody from the ISR.
     pub fn new(id: i32, now_ms: i64) -> Follower {
         Follower {
             id,
@@ -105,7 +104,7 @@ impl Follower {
         }
     }
 
-    /// It asks on a connection for `offset` while the leader's log ends at `leader_end`.
+    /// It fetches `offset` on a connection while the leader's log ends at `leader_end`.
     pub fn fetches(
         &mut self,
         connection: u64,
@@ -123,7 +122,7 @@ impl Follower {
         if self.has_all {
             self.caught_up_ms = now_ms;
         } else if self.leader_end >= 0 && offset >= self.leader_end {
-            // It has all that there was at its last fetch: it was caught up then.
+            // It has everything up to the log end at its last fetch: it was caught up then.
             self.caught_up_ms = self.caught_up_ms.max(self.fetched_ms);
         }
         self.confirmed_ms = confirmed_ms;
@@ -134,8 +133,8 @@ impl Follower {
         self.leader_end = leader_end;
     }
 
-    /// The fetch was one of this session, or of none. True where fetches of another one counted
-    /// so far, and do not any more.
+    /// The fetch belongs to this session, or to none. True if another session's fetches counted so
+    /// far and no longer do.
     pub fn join_session(&mut self, session: Option<&Arc<SessionFetches>>, now_ms: i64) -> bool {
         if session.is_some_and(|session| self.is_in_session(session)) {
             return false;
@@ -145,7 +144,8 @@ impl Follower {
         before.is_some()
     }
 
-    /// Later fetches of this session say nothing of the partition; false where they did not before.
+    /// Later fetches of this session no longer count for the partition; false if they did not
+    /// before.
     pub fn leave_session(&mut self, session: &Arc<SessionFetches>) -> bool {
         let was_in = self.is_in_session(session);
         if was_in {
@@ -157,13 +157,13 @@ impl Follower {
         was_in
     }
 
-    /// Whether its last fetch was one of this session, which still has the partition.
+    /// Whether its last fetch was of this session, which still has the partition.
     pub fn is_in_session(&self, session: &Arc<SessionFetches>) -> bool {
         let own = self.session.as_ref();
         own.is_some_and(|own| Arc::ptr_eq(own, session))
     }
 
-    /// Something was appended that it has not.
+    /// Something was appended that it lacks.
     pub fn leader_grew(&mut self) {
         if self.has_all {
             self.caught_up_ms = self.caught_up_ms();
@@ -180,7 +180,6 @@ impl Follower {
         }
     }
 
-    /// When it last fetched.
     fn fetched_ms(&self) -> i64 {
         let session = self.session.as_ref();
         session.map_or(self.fetched_ms, |session| {
@@ -188,7 +187,7 @@ impl Follower {
         })
     }
 
-    /// When it is known to have followed this broker last; see the field.
+    /// When it is last known to have followed this broker; see the field.
     pub fn confirmed_ms(&self) -> i64 {
         let session = self.session.as_ref();
         let of_session = session.map(|session| session.confirmed_ms.load(Ordering::Relaxed));
@@ -200,7 +199,7 @@ impl Follower {
         }
     }
 
-    /// When it last had all that the leader had.
+    /// When it was last caught up.
     fn caught_up_ms(&self) -> i64 {
         match self.has_all {
             true => self.caught_up_ms.max(self.fetched_ms()),
@@ -208,7 +207,7 @@ impl Follower {
         }
     }
 
-    /// What a consumer may choose it by, if its log has the offset.
+    /// Its data for a consumer's choice, if its log has the offset.
     pub fn candidate(&self, offset: i64) -> Option<Candidate> {
         let has_it = (self.log_start_offset..=self.log_end_offset).contains(&offset);
         has_it.then_some(Candidate {
@@ -218,17 +217,17 @@ impl Follower {
         })
     }
 
-    /// Whether it has not been caught up for longer than `max_lag_ms`.
+    /// Whether it lacks records and was last caught up more than `max_lag_ms` ago.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
         self.log_end_offset < leader_end && now_ms - self.caught_up_ms() > max_lag_ms
     }
 
-    /// Whether it has not fetched for longer than `max_ms`.
+    /// Whether it last fetched more than `max_ms` ago.
     pub fn is_silent(&self, now_ms: i64, max_ms: i64) -> bool {
         now_ms - self.fetched_ms() > max_ms
     }
 
-    /// Whether the control plane is to be told that its log reaches `needed`; once, until
+    /// Whether to tell the control plane that its log reaches `needed`; once, until
     /// [`Follower::ask_again`].
     pub fn tells_of_reaching(&mut self, needed: i64) -> bool {
         let tells = !self.is_told && self.log_end_offset >= needed;
@@ -236,16 +235,15 @@ impl Follower {
         tells
     }
 
-    /// The control plane is told again when it still is so.
+    /// The control plane is told again if it still holds.
     pub fn ask_again(&mut self) {
         self.is_told = false;
     }
 }
 
-/// The high watermark that `durable_end_offset` (the leader's own durable end) and the followers allow:
-/// the smallest of the leader's gate and the log end offset of every other one of `members`: those
-/// in sync, and those that are about to be.
-/// `None` while one of them has not fetched yet. The caller never moves the high watermark back.
+/// High watermark that the leader's `durable_end_offset` and the followers allow: the minimum of it
+/// and the other `members`' log end offsets. `None` while one of them has not fetched. The caller
+/// never moves the high watermark back.
 pub fn high_watermark(
     leader: i32,
     durable_end_offset: i64,
@@ -310,7 +308,7 @@ mod tests {
     fn who_keeps_up_with_a_growing_log_is_not_behind() {
         let mut follower = Follower::new(2, 0);
         for turn in 1..100 {
-            // It always has what there was at its last fetch, and never what there is.
+            // It always has everything up to its last fetch, and never everything.
             follower.fetches(1, 10 * (turn - 1), 10 * turn, 7, 100 * turn);
         }
         assert!(!follower.is_behind(1_000, 9_950, 500));
@@ -351,8 +349,8 @@ mod tests {
         assert_eq!(follower.confirmed_ms(), 500);
     }
 
-    /// Fetches of one partition, either each by itself or as those of a session that names it at
-    /// the times in `named` only, say the same.
+    /// Single fetches, and fetches of a session that names the partition only at the times in
+    /// `named`, say the same.
     #[test]
     fn a_session_says_of_what_it_does_not_name_what_single_fetches_say() {
         let fetches = [(1, 100), (1, 300), (2, 450), (2, 700), (2, 720), (1, 900)];
@@ -401,7 +399,7 @@ mod tests {
         session.fetches(1, 900);
         assert_eq!(follower.confirmed_ms(), 100);
         assert!(!follower.is_behind(11, 700, 500) && follower.is_behind(11, 701, 500));
-        // What a session did before it had the partition confirms nothing of it.
+        // What a session did before it had the partition confirms nothing for it.
         follower.fetches(1, 10, 10, 7, 1_000);
         follower.join_session(Some(&session), 1_000);
         assert_eq!(follower.confirmed_ms(), 200);

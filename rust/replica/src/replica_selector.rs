@@ -1,22 +1,23 @@
-//! Which replica a consumer had better read from: one in its own rack (KIP-392). No clock, no lock.
+//! Selects the replica that a consumer should read from: one in its rack (KIP-392). No clock or
+//! lock.
 //!
-//! As Kafka's `RackAwareReplicaSelector`: the leader where it is in the consumer's rack, or nobody
-//! else is; of several followers the one whose log reaches furthest, then the one that was caught up
-//! last, then the one of the highest number.
+//! As Kafka's `RackAwareReplicaSelector`: the leader if it is in the consumer's rack or no other
+//! replica is; else the follower with the highest log end offset, then the one caught up last, then
+//! the highest id.
 
-/// An in-sync follower that has what the consumer asks for.
+/// An in-sync follower that has the requested offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Broker id.
     pub broker: i32,
-    /// Where its log ends, as far as the leader knows.
+    /// Its log end offset as the leader knows it.
     pub log_end_offset: i64,
-    /// When it last had all that the leader had; monotonic milliseconds.
+    /// When it was last caught up, monotonic milliseconds.
     pub caught_up_ms: i64,
 }
 
-/// The replica that a consumer in `rack` is sent to; `None`: it stays with the leader. `rack_of` says
-/// where a live broker stands that the consumer can reach.
+/// The replica for a consumer in `rack`; `None`: the leader. `rack_of` returns the rack of a live
+/// broker that the consumer can reach.
 pub fn nearest<'i>(
     rack: &str,
     leader: i32,

@@ -1,28 +1,27 @@
-//! Leaders that have just gone: the connection to one ended, there is no other, and nobody has said
-//! who leads instead.
+//! Unreachable leaders: the last connection ended, and no new leader is known.
 //!
-//! Metadata tells clients for that moment that such a partition has no leader, as it will once the
-//! controller has spoken. A client that is told of the dead broker goes there: Apache's admin client
-//! then waits for that broker until its own deadline, a minute (compare KAFKA-20673).
+//! Until the controller decides, Metadata names no leader for their partitions. Apache's admin
+//! client, told of a dead broker, waits for it until its own deadline, a minute (compare
+//! KAFKA-20673).
 
 use parking_lot::Mutex;
 
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::image::Image;
 
-/// A leader that still leads in the controller's eyes so long after its first connection ended is named
-/// again: it may be away for this broker only.
+/// A leader that the controller keeps this long after its connection ended is named again: it may
+/// be unreachable only for this broker.
 const BELIEVED_MS: i64 = 3000;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct UnreachableLeaders {
-    /// (Broker, since when); few at any time.
+    /// (broker, since when); few at any time.
     since: Mutex<Vec<(i32, i64)>>,
 }
 
 impl UnreachableLeaders {
-    /// `broker` is away, since then.
+    /// `broker` is unreachable since then.
     pub fn begins(&self, broker: i32, since_ms: i64) {
         let now_ms = mono_ms();
         let mut since = self.since.lock();
@@ -30,18 +29,18 @@ impl UnreachableLeaders {
         since.push((broker, since_ms));
     }
 
-    /// `broker` takes connections.
+    /// `broker` accepts connections.
     pub fn ends(&self, broker: i32) {
         self.since.lock().retain(|(other, _)| *other != broker);
     }
 
-    /// A broker that left the cluster, as all know now, is there when it comes back.
+    /// Forgets brokers that left the cluster: they count as reachable when they return.
     pub fn keep_known(&self, image: &Image) {
         let mut since = self.since.lock();
         since.retain(|(broker, _)| image.broker(*broker).is_some());
     }
 
-    /// Those that have just gone.
+    /// Those unreachable now.
     pub fn now(&self) -> Vec<i32> {
         let now_ms = mono_ms();
         let since = self.since.lock();

@@ -1,11 +1,12 @@
-//! Who waits at a partition.
+//! Waiters at a partition.
 
 use pyrklog_base::ids::{Place, Token};
 
-/// A produce request's partition that is appended and waits to be acknowledged. Ordered by offset.
+/// An appended partition of a produce request that waits for its acknowledgement. Ordered by
+/// offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProduceWaiter {
-    /// Done once the mark passes this offset (last offset + 1).
+    /// Done once the mark reaches this offset (last offset + 1).
     pub end_offset: i64,
     /// Network thread.
     pub thread: u32,
@@ -17,11 +18,11 @@ pub struct ProduceWaiter {
     pub sequence: u64,
 }
 
-/// A request that waits for followers to confirm that this broker leads.
+/// A request that waits for followers to confirm this leader.
 #[derive(Clone, Copy, Debug)]
 pub struct DoubtWaiter {
     /// Its connection.
     pub place: Place,
-    /// Number of the wait on the connection.
+    /// Number of the wait on its connection.
     pub wait: u64,
 }

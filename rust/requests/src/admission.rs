@@ -1,18 +1,15 @@
-//! The bound on the memory of replies: of those that are being prepared, and of those that their
-//! clients do not read.
+//! Bounds the memory of replies that are being prepared or that clients do not read.
 //!
-//! What a connection holds is counted after each visit: its output, answers of produce requests that
-//! wait for their turn, and what the request under way needs for each of its partitions. Little is
-//! not counted: every connection may have [`FREE_BYTES`], so that clients who read their replies
-//! hardly ever meet the bound. A request whose reply does not fit waits, unread, in its connection's
-//! buffer; one connection at a time may go beyond the bound.
+//! After each visit a connection's memory is counted: output, produce answers that wait for their
+//! turn, and the current request's needs per partition. [`FREE_BYTES`] per connection stay
+//! uncounted, so clients that read their replies hardly ever meet the bound. A request whose reply
+//! does not fit waits, unread, in its connection's buffer; one connection at a time may exceed the
+//! bound.
 //!
-//! While requests wait, a connection that has not taken all of its output for
-//! [`UNREAD_MAX_MS`] is closed: a reply that nobody reads must not keep others from theirs. For the
-//! same reason a consumer's fetch that waits for records and is counted waits no longer than
-//! [`FETCH_WAIT_MAX_MS`] then.
+//! While requests wait, a connection with output unread for [`UNREAD_MAX_MS`] is closed, and a
+//! consumer's counted fetch waits for records at most [`FETCH_WAIT_MAX_MS`].
 //!
-//! Other brokers have a share of their own ([`pyrklog_base::reply_memory`]).
+//! Other brokers have their own share ([`pyrklog_base::reply_memory`]).
 
 use crate::client::Client;
 use crate::client_context::ClientContext;
@@ -24,35 +21,35 @@ use pyrklog_base::ids::NEVER_MS;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::reply_memory::UNREAD_MAX_MS;
 
-/// What a connection may hold without being counted.
+/// Uncounted memory of a connection.
 pub const FREE_BYTES: usize = 64 * 1024;
 
-/// Memory that a fetch needs for each of its partitions, its part of the reply included.
+/// Memory of a fetched partition, its part of the reply included.
 pub const FETCH_PARTITION_BYTES: usize = 512;
 
-/// The same of other requests that name partitions.
+/// The same for other requests that name partitions.
 pub const OTHER_PARTITION_BYTES: usize = 256;
 
-/// What one request's partitions may need of all the memory.
+/// Divisor of the memory that one request's partitions may need.
 const REQUEST_SHARE: usize = 2;
 
-/// A request may name so many partitions in any case.
+/// Number of partitions that a request may always name.
 const REQUEST_PARTITIONS_MIN: usize = 10_000;
 
-/// How long a counted fetch may wait for records while requests wait for memory; Kafka's clients
-/// do not ask for more by default.
+/// How long a counted fetch may wait for records while requests wait for memory. Kafka's clients
+/// ask for no more by default.
 const FETCH_WAIT_MAX_MS: i64 = 500;
 
-/// The connection turns out to be another broker's.
+/// The connection turns out to be a broker's.
 pub fn become_brokers(cx: &Context, client: &mut Client) {
     forget(cx, client);
     client.context.is_broker = true;
 }
 
-/// Lets a request go on that will hold about `bytes`.
+/// Admits a request that will hold about `bytes`.
 ///
 /// # Errors
-/// It waits until there is memory for its reply.
+/// It waits for reply memory.
 pub fn admit(cx: &mut Context, client: &ClientContext, bytes: usize) -> Result<(), Halt> {
     let memory = &cx.services.replies;
     let is_little = bytes.saturating_add(client.reply_bytes) <= FREE_BYTES;
@@ -63,10 +60,10 @@ pub fn admit(cx: &mut Context, client: &ClientContext, bytes: usize) -> Result<(
     Err(Halt::Wait(Hold::Replies { bytes }))
 }
 
-/// The same for a request of so many partitions that need `each_bytes`.
+/// The same for a request of `partitions` that need `each_bytes`.
 ///
 /// # Errors
-/// It waits; or its partitions are too many for the memory there is, and the connection closes.
+/// It waits; or the partitions exceed the memory, and the connection closes.
 pub fn admit_partitions(
     cx: &mut Context,
     client: &ClientContext,
@@ -82,7 +79,6 @@ pub fn admit_partitions(
     admit(cx, client, bytes)
 }
 
-/// A request waits for memory. Other threads have connections that may give some up.
 fn note_short(cx: &mut Context, is_broker: bool) {
     cx.is_hungry = true;
     if cx.services.replies.note_waiting(is_broker, cx.now.mono_ms) {
@@ -100,7 +96,7 @@ fn is_short(cx: &Context, client: &ClientContext) -> bool {
     cx.services.replies.is_short(client.is_broker, now_ms)
 }
 
-/// Counts what the connection holds now.
+/// Counts the connection's memory.
 pub fn count(cx: &mut Context, client: &mut Client) {
     if client.out.is_empty() {
         client.unread_since_ms = NEVER_MS;
@@ -117,7 +113,7 @@ pub fn count(cx: &mut Context, client: &mut Client) {
     cx.is_hungry |= client.context.reply_bytes > 0 && is_short(cx, &client.context);
 }
 
-/// The connection is gone, and what it held.
+/// The connection is closed: frees its memory.
 pub fn forget(cx: &Context, client: &mut Client) {
     set(cx, client, 0);
     cx.services
@@ -137,19 +133,19 @@ fn set(cx: &Context, client: &mut Client, bytes: usize) {
     }
 }
 
-/// What a look at a connection came to.
+/// Result of looking at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
     /// Nothing changes.
     Keep,
-    /// It was held, and may go on.
+    /// It was held and may continue.
     GoOn,
-    /// Its fetch is to be answered with what there is, for the sake of others.
+    /// Its fetch must be answered now, for others' sake.
     FinishFetch,
 }
 
-/// When a connection is closed for the sake of others, since its replies stay unread while requests
-/// wait; [`NEVER_MS`] while none do.
+/// When the connection is closed because its replies stay unread while requests wait; [`NEVER_MS`]
+/// if none wait.
 pub fn unread_due_ms(cx: &Context, client: &Client) -> i64 {
     match client.context.reply_bytes > 0 && is_short(cx, &client.context) {
         true => client.unread_since_ms.saturating_add(UNREAD_MAX_MS + 1),
@@ -157,8 +153,7 @@ pub fn unread_due_ms(cx: &Context, client: &Client) -> i64 {
     }
 }
 
-/// Looks whether a connection that was held may go on, or whether its fetch has to end for the sake
-/// of others.
+/// Checks whether a held connection may continue, or whether its fetch must end for others' sake.
 pub fn look(cx: &mut Context, client: &mut Client) -> Looked {
     if client.context.reply_bytes > 0 && is_short(cx, &client.context) {
         cx.is_hungry = true;
@@ -180,7 +175,7 @@ pub fn look(cx: &mut Context, client: &mut Client) -> Looked {
     Looked::Keep
 }
 
-/// Lets a request go on that takes long if `is_heavy`.
+/// Admits a request that takes long if `is_heavy`.
 ///
 /// # Errors
 /// It waits for its turn.

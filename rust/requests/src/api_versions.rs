@@ -1,4 +1,4 @@
-//! Answers to ApiVersions, encoded once for each version.
+//! ApiVersions answers, encoded once per version.
 
 pub mod handle;
 
@@ -8,9 +8,7 @@ use pyrklog_wire::api::{self, key};
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pyrklog_wire::{DecodeError, ErrorCode};
 
-/// Encoded answers of one kind of broker.
 struct Answers {
-    /// The body of each version's answer, by version.
     by_version: Vec<Vec<u8>>,
     unsupported: Vec<u8>,
 }
@@ -40,12 +38,11 @@ fn encode(response: &ApiVersionsResponse, version: i16) -> Vec<u8> {
     body
 }
 
-/// Appends the body of the answer to a request of a version that is served: the list, or
-/// INVALID_REQUEST without it when the client's name or version is malformed (KIP-511). What only
-/// brokers ask for is listed `in_cluster`.
+/// Appends the answer's body for a served version: the list, or INVALID_REQUEST if the client's
+/// name or version is malformed (KIP-511). APIs between brokers are listed only `in_cluster`.
 ///
 /// # Errors
-/// Malformed bytes; the connection is to be closed.
+/// Malformed bytes: close the connection.
 pub fn answer(
     body: &[u8],
     version: i16,
@@ -69,8 +66,8 @@ pub fn answer(
     Ok(())
 }
 
-/// Appends the body of the answer to a version that is not served: in the form of version 0, the
-/// error and the list, from which the client chooses again. The response header is the classic one.
+/// Appends the answer's body for an unserved version: error and list in version 0, from which the
+/// client chooses again. The response header is the classic one.
 pub fn answer_unsupported(in_cluster: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&Answers::of(in_cluster).unsupported);
 }

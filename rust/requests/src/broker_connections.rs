@@ -1,9 +1,8 @@
-//! Which connections are those of other brokers.
+//! Recognises connections of other brokers.
 //!
-//! A broker fetches in the name of its id, and asks what only brokers ask each other. Its connection
-//! is treated as a broker's from then on: what it is sent has memory of its own
-//! ([`crate::admission`]), and its long requests go first ([`crate::heavy`]). Clients can pretend to be
-//! one on the brokers' own listener only; a fault that keeps them from it keeps the two apart.
+//! A broker fetches with its id and sends requests that only brokers send. From then on its
+//! connection has its own reply memory ([`crate::admission`]), and its long requests go first
+//! ([`crate::heavy`]). Clients can pose as brokers only on the brokers' own listener.
 
 use pyrklog_wire::api::{ApiRow, key};
 
@@ -11,13 +10,13 @@ use crate::admission;
 use crate::client::Client;
 use crate::context::Context;
 
-/// From this version on a Fetch names its replica behind all else, as a tagged field.
+/// Since this version a Fetch names its replica last, in a tagged field.
 const FETCH_NAMES_REPLICA_LAST_SINCE: i16 = 15;
 
-/// The first version of OffsetForLeaderEpoch that names the replica.
+/// First version of OffsetForLeaderEpoch that names the replica.
 const OFFSET_FOR_LEADER_EPOCH_NAMES_REPLICA_SINCE: i16 = 3;
 
-/// Looks who asks, before the request is decoded.
+/// Checks for a broker before the request is decoded.
 pub fn recognise(cx: &Context, client: &mut Client, row: &ApiRow, api_version: i16, body: &[u8]) {
     let Some(cluster) = &cx.services.config.cluster else {
         return;
@@ -33,7 +32,7 @@ pub fn recognise(cx: &Context, client: &mut Client, row: &ApiRow, api_version: i
     }
 }
 
-/// The replica that a request names; `None` for a consumer's.
+/// The request's replica id; `None` for a consumer.
 fn replica_of(api_key: i16, api_version: i16, body: &[u8]) -> Option<i32> {
     let bytes = match api_key {
         key::FETCH if api_version >= FETCH_NAMES_REPLICA_LAST_SINCE => replica_state(body)?,
@@ -49,8 +48,8 @@ fn replica_of(api_key: i16, api_version: i16, body: &[u8]) -> Option<i32> {
     (id >= 0).then_some(id)
 }
 
-/// The id in ReplicaState where that is the last field: its tag, its length, the id, the broker's
-/// epoch, and that no tagged field follows inside.
+/// The id in ReplicaState if that is the last field: tag, length, id, broker epoch, and no tagged
+/// field inside.
 fn replica_state(body: &[u8]) -> Option<&[u8; 4]> {
     const TAG: u8 = 1;
     const LEN: u8 = 4 + 8 + 1;

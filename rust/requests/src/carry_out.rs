@@ -1,4 +1,4 @@
-//! Does what a handler returned.
+//! Carries out what a handler returned.
 
 use crate::client::Client;
 use crate::context::Context;
@@ -8,7 +8,7 @@ use crate::handled::{Halt, Handled, Outcome};
 use crate::outcome::{Close, Hold, Step};
 use crate::produce::back_pressure;
 
-/// Does what a handler returned.
+/// Carries out what a handler returned.
 ///
 /// # Errors
 /// The connection closes.

@@ -1,12 +1,11 @@
-//! One client as its requests know it: who it is, what is under way for it, and what it is answered.
-//! No socket.
+//! A client as its requests know it: identity, requests under way, output. No socket.
 //!
-//! Replies leave in the order of the requests. Produce requests overlap: each is appended at once
-//! and its reply waits in `produces`. Every other request starts only when all earlier ones have
-//! been answered, and while it is under way (`delayed`) nothing more is read.
+//! Replies leave in request order. Produce requests overlap: each is appended at once, and its
+//! reply waits in `produces`. Any other request starts only after all earlier ones are answered,
+//! and nothing is read while it is under way (`delayed`).
 //!
-//! Handlers see a [`ClientContext`] and an output, and return what is to be done
-//! ([`crate::handled`]); [`crate::carry_out`] does it.
+//! Handlers get a [`ClientContext`] and an output and return what to do ([`crate::handled`]);
+//! [`crate::carry_out`] does it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,41 +20,41 @@ use pyrklog_base::ids::{NEVER_MS, Token};
 /// See the module.
 #[derive(Debug)]
 pub struct Client {
-    /// Who it is.
+    /// Identity.
     pub context: ClientContext,
-    /// To be sent.
+    /// Output.
     pub out: OutQueue,
-    /// Produce requests whose replies are due.
+    /// Produce requests that await their replies.
     pub produces: ProduceQueue,
-    /// Since when there has been output that the peer has not taken; [`NEVER_MS`] without any.
+    /// Since when the peer has left output unread; [`NEVER_MS`] without output.
     pub unread_since_ms: i64,
-    /// The request that nothing overlaps with.
+    /// The request that does not overlap with others.
     pub delayed: Option<Delayed>,
     /// What holds back the next frame.
     pub hold: Option<Hold>,
-    /// It was woken for a place at the control plane, and has not tried to take it yet.
+    /// It was woken for a place at the control plane and has not tried to take it yet.
     pub has_turn: bool,
-    /// Nothing more is worked on; it closes once everything is answered.
+    /// No further requests; it closes once everything is answered.
     pub is_closing: bool,
     /// Its earliest timer.
     pub timer_ms: i64,
 }
 
-/// Where a client came from.
+/// A client's origin.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Number of its connection, unique while the process lives.
+    /// Connection number, unique in the process.
     pub id: u64,
     /// Its address.
     pub host: IpAddr,
-    /// Name of the listener that it came to.
+    /// Listener name.
     pub listener: Arc<str>,
-    /// Who it is.
+    /// Principal.
     pub principal: Arc<str>,
 }
 
 impl Client {
-    /// A client that just came.
+    /// A new client.
     pub fn new(token: Token, peer: Peer) -> Client {
         Client {
             context: ClientContext {
@@ -80,12 +79,12 @@ impl Client {
         }
     }
 
-    /// Whether the next frame has to wait for what is under way.
+    /// Whether the next frame must wait.
     pub fn is_busy(&self) -> bool {
         self.hold.is_some() || self.delayed.is_some() || self.is_closing
     }
 
-    /// Whether all is answered, and all answers have left.
+    /// Whether everything is answered and sent.
     pub fn is_quiet(&self) -> bool {
         self.delayed.is_none() && self.produces.is_empty() && self.out.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Who a client is, as handlers see it.
+//! A client's identity for handlers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use pyrklog_control::api::Session;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct ClientContext {
-    /// Its name in messages.
+    /// Identifies it in messages.
     pub token: Token,
-    /// Number of its connection, unique while the process lives.
+    /// Connection number, unique in the process.
     pub id: u64,
     /// Its address.
     pub host: IpAddr,
-    /// Name of the listener that it came to.
+    /// Listener name.
     pub listener: Arc<str>,
-    /// Who it is.
+    /// Principal.
     pub principal: Arc<str>,
     /// It is another broker ([`crate::broker_connections`]).
     pub is_broker: bool,
-    /// The peer's end is in the socket, behind what it sent; no event tells of it again.
+    /// The peer's end is in the socket behind its data; no event reports it again.
     pub hung_up: bool,
     /// The peer's end was read: nothing more comes.
     pub ended: bool,
-    /// What it counts for in the memory of replies.
+    /// Its counted reply memory.
     pub reply_bytes: usize,
 }
 
 impl ClientContext {
-    /// The peer sends nothing more, so that it is not kept waiting; its end may have come with the
-    /// request.
+    /// Whether the peer sends nothing more, so that its requests need not wait; its end may have
+    /// come with the request.
     pub fn has_ended(&self) -> bool {
         self.hung_up || self.ended
     }
 
-    /// Who stands behind it, for the control plane.
+    /// Its session for the control plane.
     pub fn session(&self, client_id: Option<&str>) -> Session {
         Session {
             connection: self.id,

@@ -1,4 +1,4 @@
-//! What the requests of a client may be late with.
+//! Timers of a client's requests.
 
 use crate::client::Client;
 use crate::context::Context;
@@ -9,16 +9,15 @@ use crate::produce::delayed::DelayedProduce;
 use crate::resume;
 use pyrklog_base::ids::NEVER_MS;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientTimer {
-    /// A produce request that waits for its acknowledgement (`timeout.ms`).
+    /// A produce request's acknowledgement (`timeout.ms`).
     Produce,
-    /// A fetch that waits for records or for readers (`max.wait.ms`).
+    /// A delayed fetch, for records or readers (`max.wait.ms`).
     Fetch,
-    /// A look-up of offsets by readers.
+    /// Readers' look-up of offsets.
     ListOffsets,
-    /// A produce request that waits for its log directory.
+    /// A produce request's wait for its log directory.
     BackPressure,
 }
 
@@ -30,7 +29,7 @@ const ALL: [ClientTimer; 4] = [
 ];
 
 impl ClientTimer {
-    /// When it is due, monotonic milliseconds; [`NEVER_MS`] while it is not set.
+    /// When it is due, monotonic milliseconds; [`NEVER_MS`] if unset.
     fn due_ms(self, client: &Client) -> i64 {
         match (self, &client.delayed) {
             (ClientTimer::Produce, _) => {
@@ -46,7 +45,7 @@ impl ClientTimer {
         }
     }
 
-    /// What happens when it is due; an error closes the connection.
+    /// Fires it; an error closes the connection.
     fn fire(self, cx: &mut Context, client: &mut Client) -> Result<(), Close> {
         match self {
             ClientTimer::Produce => {
@@ -66,16 +65,16 @@ impl ClientTimer {
     }
 }
 
-/// The earliest deadline of a client, monotonic milliseconds; [`NEVER_MS`] for none.
+/// A client's earliest deadline, monotonic milliseconds, or [`NEVER_MS`].
 pub fn due_ms(client: &Client) -> i64 {
     let due_ms = ALL.map(|timer| timer.due_ms(client));
     due_ms.into_iter().min().unwrap_or(NEVER_MS)
 }
 
-/// A timer of the client is due: what has run out of time is answered, and the next one is set.
+/// A timer is due: answers overdue requests and sets the next timer.
 ///
 /// # Errors
-/// The connection has to be closed.
+/// The connection closes.
 pub fn expire(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     client.timer_ms = NEVER_MS;
     for timer in ALL {

@@ -1,9 +1,9 @@
-//! What of a request has to be read from a disk, on its way to the readers and back.
+//! A request's reads from disk: to the readers and back.
 //!
-//! The request stays on its connection; the readers get [`FetchJob`]s (or look-ups), one a queue,
-//! so that a directory that hangs holds back its own share only. A request that waits has a [`Reading`];
-//! when it is dropped, what is still out is abandoned: jobs that no reader has taken are skipped,
-//! and what comes back later finds nobody.
+//! The request stays on its connection. Readers get one [`FetchJob`] (or look-up) per queue, so
+//! that a hanging directory delays only its own partitions. The request keeps a [`Reading`];
+//! dropping it abandons outstanding jobs: readers skip those not yet taken, and late results are
+//! discarded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,50 +18,49 @@ use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker, STUCK_MS, Step};
 
-/// Beyond a fetch's own wait, a read is not given up before this while the fetch has something
-/// else to say: the next fetch would only ask for it again.
+/// A read is not given up earlier, even if the fetch's wait is over and it has something else to
+/// report: the next fetch would ask for it again.
 const GIVE_UP_MIN_MS: i64 = 500;
 
-/// A read is given up after this, even if its queue moves and the fetch has nothing else to say.
+/// A read is given up after this time, even if its queue moves and the fetch has nothing else to
+/// report.
 const PATIENCE_MS: i64 = 10_000;
 
-/// The system reads ahead, and forgets, by pieces of about this size.
+/// About the size in which the system reads ahead and evicts.
 const PROBE_STEP_BYTES: usize = 128 * 1024;
 
-/// What is read of a slice before the reply is begun that it is sent in: it shows that the disk
-/// moves.
+/// Bytes of a slice that are read before its reply begins: shows that the disk moves.
 pub const FIRST_BYTES: usize = 4 * 1024;
 
-/// How often a fetch that waits beyond its time looks whether there is hope.
+/// How often a fetch that waits beyond its time looks at its reads.
 const LOOK_MS: i64 = 250;
 
-/// Brings a result back to its request.
+/// Returns a result to its request.
 #[derive(Clone, Debug)]
 pub struct ReadTicket {
     /// The connection.
     pub place: Place,
-    /// Number of the wait on the connection.
+    /// Number of the wait on its connection.
     number: u64,
-    /// The queue that the job was given to.
     queue: QueueId,
     step: Arc<Step>,
     is_abandoned: Arc<AtomicBool>,
 }
 
 impl ReadTicket {
-    /// A reader begins a step of it.
+    /// A reader begins a step of the job.
     pub fn step(&self, worker: &ReaderWorker<'_>) {
         worker.step();
         self.step.begin();
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the request no longer waits.
     pub fn is_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed)
     }
 }
 
-/// Jobs that readers have, as the request that waits for them knows them.
+/// Outstanding jobs, for the request that waits for them.
 #[derive(Debug)]
 pub struct Reading {
     number: u64,
@@ -74,7 +73,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Nothing is out yet; `number` is new on the connection.
+    /// No jobs yet; `number` is new on the connection.
     pub fn new(number: u64, now_ms: i64) -> Reading {
         Reading {
             number,
@@ -85,7 +84,7 @@ impl Reading {
         }
     }
 
-    /// For a job that goes to `queue`.
+    /// A ticket for a job of `queue`.
     pub fn ticket(&self, place: Place, queue: QueueId) -> ReadTicket {
         ReadTicket {
             place,
@@ -96,12 +95,12 @@ impl Reading {
         }
     }
 
-    /// The ticket's job was taken.
+    /// The ticket's job was accepted.
     pub fn add(&mut self, ticket: &ReadTicket) {
         self.out.push((ticket.queue, Arc::clone(&ticket.step)));
     }
 
-    /// A job is back; false when it is of an earlier wait.
+    /// A job is back; false if it belongs to an earlier wait.
     pub fn take_back(&mut self, ticket: &ReadTicket) -> bool {
         let is_own = ticket.number == self.number;
         if is_own {
@@ -110,7 +109,7 @@ impl Reading {
         is_own
     }
 
-    /// Whether it is this wait of the connection.
+    /// Whether this is wait number `number`.
     pub fn is_number(&self, number: u64) -> bool {
         self.number == number
     }
@@ -120,9 +119,9 @@ impl Reading {
         self.out.is_empty()
     }
 
-    /// Whether to wait no longer: a fetch that has something else to say, or whose reads all stand
-    /// still, waits until `deadline_ms` and a little; one of slow reads longer. Else notes when to
-    /// look again.
+    /// Whether to stop waiting. A fetch that has something else to report, or whose reads are all
+    /// stuck, waits until `deadline_ms` and a little; one with slow reads waits longer. Otherwise
+    /// sets the next look.
     pub fn is_over(
         &mut self,
         readers: &ReaderPool,
@@ -153,38 +152,37 @@ impl Drop for Reading {
     }
 }
 
-/// A partition's share of a fetch that is not resident.
+/// A partition's non-resident part of a fetch.
 #[derive(Debug)]
 pub struct ColdPart {
-    /// Its place in the fetch.
+    /// Its position in the fetch.
     pub position: usize,
     /// The partition.
     pub partition: Arc<Partition>,
-    /// What is wanted of it.
+    /// What is fetched.
     pub target: Target,
-    /// The most bytes.
+    /// Limit of bytes.
     pub max_bytes: usize,
-    /// Whether the first batch is wanted even if it is larger.
+    /// Whether to read the first batch even if larger.
     pub min_one: bool,
-    /// How many of the bytes found are to be brought into memory: a reply that was begun must not
-    /// hang on them.
+    /// How many of the bytes to bring into memory: a started reply must not hang on them.
     pub load_bytes: usize,
-    /// On the way back: what was found.
+    /// The result.
     pub read: PartitionRead,
 }
 
-/// Reads of one fetch at one queue.
+/// A fetch's reads at one queue.
 #[derive(Debug)]
 pub struct FetchJob {
     /// Whose they are.
     pub ticket: ReadTicket,
-    /// How the fetch looks at the logs.
+    /// What the fetch may see of the logs.
     pub view: View,
     /// The reads.
     pub parts: Vec<ColdPart>,
     /// How they wait for the disk.
     pub wait: Wait,
-    /// Takes it back to its connection.
+    /// Returns the job to its connection.
     pub mailbox: Arc<dyn Mailbox<Box<FetchJob>>>,
 }
 
@@ -226,7 +224,7 @@ impl FetchJob {
     }
 }
 
-/// Brings a slice's first bytes into memory: windows, or the page cache.
+/// Brings a slice's first bytes into memory: windows or page cache.
 fn load(
     slice: &Slice,
     load_bytes: usize,
@@ -236,7 +234,7 @@ fn load(
 ) {
     buffer.resize(COPY_BUFFER_BYTES, 0);
     let mut done = 0;
-    // The sender meets an error again, and can report it.
+    // The sender meets the error again and reports it.
     while done < slice.len().min(load_bytes)
         && let Ok(count @ 1..) = slice.read(done, buffer, wait)
     {
@@ -245,8 +243,8 @@ fn load(
     }
 }
 
-/// Whether a slice's first bytes seem to be in memory: one of each piece is looked for, and
-/// the last one if all of them matter.
+/// Whether a slice's first bytes seem resident: probes one byte per piece, and the last one if all
+/// matter.
 pub fn is_resident(slice: &Slice, bytes: usize) -> bool {
     let end = slice.len().min(bytes);
     let last = slice.len().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What a network thread's request handlers work with, apart from the connection.
+//! A network thread's state for request handlers, apart from the connection.
 
 use std::sync::Arc;
 
@@ -20,50 +20,50 @@ use pyrklog_control::outbox::Outbox;
 use pyrklog_control::statistics::ThreadStatistics;
 use pyrklog_storage::log_dir::{HostedPartitions, Partition};
 
-/// Empty vectors kept for reuse by replies.
+/// Spare vectors kept for replies.
 const SPARE_MEMORIES: usize = 64;
 
-/// A vector that grew beyond this is not kept.
+/// Larger vectors are not kept.
 const SPARE_MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// Answered produce requests kept for reuse.
+/// Spare produce answers kept.
 const SPARE_PRODUCES: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Context {
-    /// What requests are served from.
+    /// Shared by all threads.
     pub services: Arc<Services>,
-    /// Index of the thread.
+    /// Index of the network thread.
     pub thread: usize,
-    /// The clocks, read once a turn.
+    /// The clocks, read once per turn.
     pub now: Now,
     /// The image as of this turn.
     pub image: Arc<Image>,
-    /// The partitions as of this turn.
+    /// Hosted partitions as of this turn.
     pub held: Arc<HostedPartitions>,
     held_version: u64,
     /// The thread's counters.
     pub statistics: Arc<ThreadStatistics>,
     /// The thread's timers.
     pub timers: Timers,
-    /// Messages found out while partitions were locked.
+    /// Messages collected while partitions were locked.
     pub outbox: Outbox,
     /// Connections to visit again in the next turn.
     pub again: Vec<Token>,
-    /// Requests that take long, and wait for their turn.
+    /// Long requests that wait for their turn.
     pub heavy: Heavy,
     /// Connections wait for memory: look again soon.
     pub is_hungry: bool,
     /// No new requests.
     pub is_draining: bool,
-    /// Decoded request, its memory reused.
+    /// Decoded request; its memory is reused.
     pub produce_request: ProduceRequest,
-    /// Decoded request, its memory reused.
+    /// Decoded request; its memory is reused.
     pub fetch_request: FetchRequest,
-    /// The partitions of the request at hand, its memory reused.
+    /// The current request's partitions; memory reused.
     pub targets: Vec<Option<Arc<Partition>>>,
-    /// What is known of the batches of the request at hand; empty where nobody has looked.
+    /// Verdicts on the current request's batches; empty if not validated yet.
     pub verdicts: Vec<Verdict>,
     spare_memories: Vec<Vec<u8>>,
     spare_produces: Vec<DelayedProduce>,
@@ -102,10 +102,10 @@ impl Context {
         }
     }
 
-    /// Starts a turn: the clocks, the image, the partitions.
+    /// Starts a turn: reads clocks, image and hosted partitions.
     pub fn refresh(&mut self) {
         self.now = Now::read();
-        // The version first: a change in between is then seen again next time.
+        // The version first: a change in between is seen next time.
         let version = self.services.registry.version();
         if version != self.held_version {
             self.held = self.services.registry.load();
@@ -117,12 +117,13 @@ impl Context {
         }
     }
 
-    /// Of the image and of the hosted partitions: with the same versions a look-up finds the same.
+    /// Versions of the image and of the hosted partitions: with the same versions a look-up finds
+    /// the same.
     pub fn versions(&self) -> (u64, u64) {
         (self.image.version(), self.held_version)
     }
 
-    /// Where answers for a client go.
+    /// Where a client's answers go.
     pub fn place_of(&self, client: &ClientContext) -> Place {
         Place {
             thread: self.thread,
@@ -130,7 +131,7 @@ impl Context {
         }
     }
 
-    /// The error for a partition that this broker does not hold.
+    /// The error for a partition that is not hosted here.
     pub fn why_not_held(&self, topic: &str, index: i32) -> ErrorCode {
         match self.image.leader(topic, index) {
             Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
@@ -138,18 +139,18 @@ impl Context {
         }
     }
 
-    /// A number for what a client waits for; no other client of the thread has it.
+    /// A number for a wait, unique on the thread.
     pub fn next_wait(&mut self) -> u64 {
         self.last_wait += 1;
         self.last_wait
     }
 
-    /// An empty vector, reused when possible.
+    /// An empty vector, reused if possible.
     pub fn take_memory(&mut self) -> Vec<u8> {
         self.spare_memories.pop().unwrap_or_default()
     }
 
-    /// Gives a vector back.
+    /// Returns a vector.
     pub fn spare_memory(&mut self, mut memory: Vec<u8>) {
         if self.spare_memories.len() < SPARE_MEMORIES
             && (1..=SPARE_MEMORY_BYTES_MAX).contains(&memory.capacity())
@@ -159,12 +160,12 @@ impl Context {
         }
     }
 
-    /// A produce answer to fill, reused when possible.
+    /// A produce answer to fill, reused if possible.
     pub fn take_produce(&mut self) -> DelayedProduce {
         self.spare_produces.pop().unwrap_or_default()
     }
 
-    /// Gives a produce answer back.
+    /// Returns a produce answer.
     pub fn spare_produce(&mut self, mut produce: DelayedProduce) {
         if self.spare_produces.len() < SPARE_PRODUCES {
             produce.clear();
@@ -173,7 +174,7 @@ impl Context {
     }
 }
 
-/// Sees that an output has memory from the thread's spares rather than new one.
+/// Gives an empty output memory from the thread's spares.
 pub fn borrow_memory(cx: &mut Context, out: &mut OutQueue) {
     if out.is_empty() && out.memory().capacity() == 0 {
         let memory = cx.take_memory();

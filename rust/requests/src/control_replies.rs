@@ -1,4 +1,4 @@
-//! What the control plane hands to a connection, and what is told about its end.
+//! The control plane's answers to a connection, and reports of its end.
 
 use pyrklog_wire::api::key;
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
@@ -15,8 +15,7 @@ use crate::request::Request;
 use crate::services::Services;
 use crate::{admission, metadata};
 
-/// The control plane answers the request under way. An answer to another one is ignored: its
-/// request is gone.
+/// The control plane answers the current request. Answers to earlier requests are ignored.
 pub fn reply(
     cx: &mut Context,
     client: &mut Client,
@@ -54,7 +53,7 @@ pub fn reply(
             encode_response_header(out, api_key, api_version, correlation_id);
             out.extend_from_slice(&body);
             let ended = client.out.end_frame(frame);
-            // The connection holds it from now on: it is never counted by nobody.
+            // The connection counts it before `held` is dropped, so it is always counted.
             admission::count(cx, client);
             drop(held);
             ended
@@ -83,13 +82,13 @@ pub fn reply(
             };
             metadata::handle::answer(cx, request, &errors, &mut client.out)
         }
-        // `reply` to what needs `resume`, or the other way round: no answer fits.
+        // `reply` for a request that needs `resume`, or vice versa.
         _ => Err(Close::Silently),
     }
 }
 
-/// The client of what is under way on the connection has gone: the control plane learns of it, if
-/// it still works for it.
+/// The client of the current request is gone: tells the control plane if it still works on the
+/// request.
 pub fn tell_gone(services: &Services, client: &Client) {
     if let Some(Delayed::Control { id, .. } | Delayed::Metadata { id, .. }) = client.delayed
         && services.channel.holds(id)
@@ -98,7 +97,7 @@ pub fn tell_gone(services: &Services, client: &Client) {
     }
 }
 
-/// A connection did not use its turn at the control plane's channel: the next one may.
+/// A connection did not use its turn at the request channel: the next one may.
 pub fn pass_turn(services: &Services) {
     if let Some(place) = services.channel.next_waiting() {
         let event = NetworkEvent::Unblock { token: place.token };
@@ -106,17 +105,17 @@ pub fn pass_turn(services: &Services) {
     }
 }
 
-/// The same for a connection that has a turn, and does not use it.
+/// The same for a connection that may have an unused turn.
 pub fn pass_unused_turn(services: &Services, client: &mut Client) {
     if std::mem::take(&mut client.has_turn) {
         pass_turn(services);
     }
 }
 
-/// Connections of which is told in ten seconds why they were closed.
+/// Limit of notices about closed connections in ten seconds.
 const CLOSED_TOLD_MAX: u32 = 100;
 
-/// Counts why a connection is closed, and tells the operator where that is of use.
+/// Counts a connection's closing and notifies the operator where useful.
 pub fn report(cx: &Context, client: &Client, close: &Close) {
     let (event, reason) = match close {
         Close::Protocol(reason) => {

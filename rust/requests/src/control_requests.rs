@@ -18,8 +18,8 @@ use pyrklog_control::heartbeat::Heartbeat;
 use pyrklog_control::offset_commit::{self, OffsetCommit};
 use pyrklog_control::request_channel::Asked;
 
-/// The same for what groups keep, and write to `__consumer_offsets`: with notes of the usual limit that
-/// is a commit of a thousand partitions.
+/// Body limit of requests whose content groups keep or write to `__consumer_offsets`. With metadata
+/// of the usual limit that is a commit of a thousand partitions.
 const KEPT_BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Whether the group coordinator keeps most of such a request.
@@ -30,10 +30,10 @@ fn is_kept(api_key: i16) -> bool {
     )
 }
 
-/// A place at the control plane for a request of which `body_bytes` are copied.
+/// Gets a place at the control plane for a request with a copied body of `body_bytes`.
 ///
 /// # Errors
-/// It waits until there is one.
+/// It waits for a place.
 pub fn begin(
     cx: &Context,
     client: &ClientContext,
@@ -55,7 +55,7 @@ pub fn begin(
     id.ok_or(Halt::Wait(Hold::ControlFull))
 }
 
-/// Hands a request of an API that the control plane owns to it.
+/// Hands a request to the control plane.
 pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_key,

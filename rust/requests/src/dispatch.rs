@@ -1,4 +1,4 @@
-//! One whole frame: read its header, check its version, hand it to the API's handler.
+//! One frame: parse its header, check its version, call the API's handler.
 
 use pyrklog_wire::api::{self, Owner, key};
 use pyrklog_wire::header::RequestHeader;
@@ -15,11 +15,11 @@ use crate::{
     list_offsets, metadata, offset_for_leader_epoch, produce,
 };
 
-/// Only Produce carries bulk data. Any other request of more than this could only be there to
-/// make small elements grow in memory.
+/// Only Produce carries bulk data. Any other request above this size could only serve to make small
+/// elements grow in memory.
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Works on one frame (without its length prefix).
+/// Handles one frame (without its length prefix).
 pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step, Close> {
     let handled = handle(cx, client, frame);
     let step = carry_out(cx, client, handled);
@@ -27,7 +27,7 @@ pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Resu
         if cx.heavy.end_request() {
             cx.statistics.heavy_requests.add(1);
         }
-        // What it waited with needed no place after all.
+        // It waited for a place that it did not need after all.
         control_replies::pass_unused_turn(&cx.services, client);
     }
     step
@@ -52,7 +52,7 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         if client.produces.is_full() {
             return Err(Halt::Wait(Hold::Order));
         }
-        // The header borrows the frame, which is patched in place: keep what is needed of it.
+        // The header borrows the frame, which is patched in place: copy what is needed.
         let arrival = Arrival {
             api_version,
             correlation_id,

@@ -1,12 +1,12 @@
 //! Fetch: find the bytes, answer at once or wait for more.
 //!
-//! A request is a [`DelayedFetch`] from its arrival to its answer, and stays on its connection. Its
-//! reads are tried without waiting for the disk; those that would have to wait go to readers, apart
-//! for each of their queues, and a partition whose queue stands still is answered as if it had no
-//! records, so that the others are not kept waiting. Where there are fewer bytes than `min_bytes` the
-//! fetch has a waiter at each of its partitions and a deadline (the purgatory); whatever happens first
-//! brings it here again, and everything is read anew. As in Kafka's `DelayedFetch` nobody waits while a
-//! partition has more in a later segment, and what counts is what there is, not what fits.
+//! A request is a [`DelayedFetch`] from arrival to answer and stays on its connection. Reads are
+//! first tried without waiting for the disk. Cold reads go to readers, one job per queue; a
+//! partition whose queue is stuck is answered as if it had no records, so that the others need not
+//! wait. With fewer than `min_bytes` the fetch waits in the purgatory: a watcher at each partition,
+//! and a deadline. Whichever comes first brings it back here, and everything is read anew. As in
+//! Kafka's `DelayedFetch`, it does not wait if a partition has more in a later segment, and
+//! `min_bytes` counts available bytes, not those that fit.
 
 pub mod delayed;
 pub mod read;
@@ -41,14 +41,14 @@ use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
 use pyrklog_replica::replica_selector::nearest;
 use pyrklog_storage::log_dir::Partition;
 
-/// Tries to leave waiters before a fetch is answered with what there is: each failure means that
-/// data arrived in between.
+/// Attempts to start waiting before the fetch is answered with what there is; each failure means
+/// that data arrived meanwhile.
 const WAIT_TRIES: usize = 4;
 
-/// The first version in which consumers may read from followers (KIP-392).
+/// First version whose consumers may read from followers (KIP-392).
 const FOLLOWER_READS_SINCE: i16 = 11;
 
-/// The first version of Fetch whose clients know zstd (KIP-110).
+/// KIP-110.
 const ZSTD_SINCE: i16 = 10;
 
 /// Serves a request.
@@ -109,12 +109,12 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     Ok(advance(cx, client, work, out)?)
 }
 
-/// Lets a request go on, as far as its time and its memory are concerned.
+/// Admits a request, judging its time and memory.
 fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Result<(), Halt> {
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request.session_id, cx.versions());
     admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
-    // What a session adds to the memory is bounded with the sessions.
+    // Memory of a session's other partitions is bounded with the sessions.
     let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
     admission::admit_partitions(cx, client, partitions, each_bytes)
 }
@@ -124,10 +124,10 @@ fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Re
 struct FetchClient<'f> {
     /// Broker id and epoch of a replica; a consumer's id is negative.
     replica: (i32, i64),
-    /// Where a consumer stands that may be sent to a follower; empty for all others.
+    /// Rack of a consumer that may be sent to a follower; else empty.
     rack: &'f str,
     view: View,
-    /// Consumers of this replica wait for what it hears of the high watermark.
+    /// A replica whose consumers wait for the high watermark it hears of.
     notify_high_watermark: bool,
 }
 
@@ -160,7 +160,7 @@ impl<'f> FetchClient<'f> {
                 of_leader_only,
                 understands_zstd: api_version >= ZSTD_SINCE,
                 marks_only: false,
-                // Not when the turn began: the process may have stood still since.
+                // Not the turn's begin: the process may have stood still since.
                 asked_ms: mono_ms(),
             },
             notify_high_watermark: by_rack && is_replica,
@@ -188,7 +188,7 @@ impl<'f> FetchClient<'f> {
     }
 }
 
-/// The partitions to look at, and whether a replica is to be answered at once, so that it fetches
+/// The partitions to look at, and whether a replica must be answered at once so that it fetches
 /// again.
 fn find_parts(
     cx: &mut Context,
@@ -198,13 +198,13 @@ fn find_parts(
 ) -> (Vec<FetchPart>, bool) {
     let is_as_found = |target: &Target, watched: &Arc<Partition>| {
         let found = find_part(cx, target);
-        // Where racks are may have changed.
+        // The preferred replica may have changed.
         params.rack.is_empty() && found.is_ok_and(|found| Arc::ptr_eq(found, watched))
     };
     context.open(params.reader(client), cx.versions(), &cx.image, is_as_found);
     #[cfg(debug_assertions)]
     context.check_settled(|target, state| read::is_news(state, target, params.view));
-    // As for the question: both are dated when work on them begins.
+    // As for `asked_ms`: both are dated when work on them begins.
     let now_ms = mono_ms();
     let mut is_to_confirm = false;
     let mut parts = Vec::with_capacity(context.partitions());
@@ -222,8 +222,8 @@ fn find_parts(
     (parts, is_to_confirm)
 }
 
-/// One of the partitions, and whether its replica is to fetch again at once. `(position, now_ms)`: its place,
-/// and when work on the request began.
+/// One partition, and whether its replica must fetch again at once. `(position, now_ms)`: its
+/// position, and when work on the request began.
 fn find_one(
     cx: &mut Context,
     client: &ClientContext,
@@ -275,7 +275,7 @@ fn find_part<'c>(cx: &'c Context, target: &Target) -> Result<&'c Arc<Partition>,
     Ok(partition)
 }
 
-/// Who of a led partition's replicas is in the consumer's rack and has what it asks for.
+/// A replica in the consumer's rack that has the requested offset, if this broker leads.
 fn nearest_replica(
     cx: &Context,
     client: &ClientContext,
@@ -292,8 +292,8 @@ fn nearest_replica(
     nearest(rack, cx.services.config.node_id, candidates, rack_of)
 }
 
-/// The fetch of a replica tells how far its log reaches, which may raise the high watermark, and may
-/// make it one that is in sync. True where it is to fetch again at once.
+/// A replica's fetch reports its log end, which may raise the high watermark or let it join the
+/// ISR. True if it must fetch again at once.
 fn follower_fetches(
     cx: &mut Context,
     partition: &Partition,
@@ -302,8 +302,8 @@ fn follower_fetches(
 ) -> Result<bool, ErrorCode> {
     let (broker, broker_epoch) = (fetch.id, fetch.broker_epoch);
     let mut state = partition.lock();
-    // What it has beside our records, or instead of them, it still has to cut off: until then its
-    // end says nothing about ours.
+    // Records that differ from this log are still to be truncated; until then the follower's end
+    // says nothing.
     let (offset, last_epoch) = (target.fetch_offset, target.last_fetched_epoch);
     let is_counted = is_led_in(&mut state, target.current_leader_epoch).and_then(|()| {
         let log = state.led()?;
@@ -319,7 +319,7 @@ fn follower_fetches(
         return Ok(false);
     }
     let Some(told) = state.follower_fetched(fetch) else {
-        // As Kafka: with an epoch the caller knows the leader but not the assignment.
+        // As in Kafka: a caller with an epoch knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
             ErrorCode::UNKNOWN_LEADER_EPOCH
@@ -353,13 +353,13 @@ fn follower_fetches(
     Ok(told.is_to_confirm)
 }
 
-/// As a replica's fetch finds it: whether this broker leads is looked at before the epoch.
+/// For a replica's fetch, leadership is checked before the epoch.
 fn is_led_in(state: &mut PartitionState, current_leader_epoch: i32) -> Result<(), ErrorCode> {
     state.led()?;
     state.check_epoch(current_leader_epoch)
 }
 
-/// Whether a log that ends at `offset`, with a record of `last_epoch`, is the beginning of ours.
+/// Whether a log that ends at `offset`, after a record of `last_epoch`, is a prefix of this one.
 fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
     if !(log.log_start_offset()..=log.log_end_offset()).contains(&offset) {
         return false;
@@ -401,7 +401,7 @@ pub fn advance(
     respond(cx, client, *work, out)
 }
 
-/// Goes on when readers have brought everything that they were asked for.
+/// Continues once readers have returned everything.
 ///
 /// # Errors
 /// A reply that the protocol cannot carry.
@@ -421,7 +421,7 @@ pub fn finish_reading(
     advance(cx, client, work, out)
 }
 
-/// The connection is gone.
+/// The connection is closed.
 pub fn abandon(cx: &Context, mut work: DelayedFetch) {
     work.end_wait();
     cx.services.sessions.abandon(work.context);
@@ -449,7 +449,7 @@ fn respond(
     ended.map(|()| Outcome::Replied)
 }
 
-/// The whole request fails (its session, not a partition).
+/// Fails the whole request, because of its session.
 fn answer_error(
     request: Request<'_>,
     error_code: ErrorCode,

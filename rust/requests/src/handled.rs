@@ -1,26 +1,26 @@
-//! What a handler makes of a request, as a value: [`crate::carry_out`] does it.
+//! A handler's result, as a value: [`crate::carry_out`] does it.
 
 use crate::delayed::Delayed;
 use crate::outcome::{Close, Hold};
 use crate::produce::delayed::DelayedProduce;
 
-/// What a handler makes of a request.
+/// What a handler made of a request.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Its reply is in the output, or it has none.
+    /// The reply is in the output, or there is none.
     Replied,
-    /// Its batches are appended or refused; the reply follows those of the Produce requests before it.
+    /// Its batches are appended or refused; the reply follows those of earlier Produce requests.
     Appended {
-        /// The reply to be.
+        /// The future reply.
         produce: DelayedProduce,
-        /// The connection closes behind the reply.
+        /// The connection closes after the reply.
         is_last: bool,
     },
-    /// It is answered later, and nothing else of the connection is worked on before.
+    /// Answered later; the connection does nothing else before.
     Delayed(Delayed),
 }
 
-/// Why a handler makes nothing of a request, now or ever.
+/// Why a handler did not handle a request.
 #[derive(Debug)]
 pub enum Halt {
     /// It waits, unread, and is handled anew later.

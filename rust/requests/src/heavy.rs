@@ -1,12 +1,10 @@
-//! Requests that take a network thread long: those of very many elements.
+//! Requests that occupy a network thread for long: those with very many elements.
 //!
-//! The worst that is allowed takes a quarter of a second. A thread works on one of them in a turn,
-//! when everybody else has been served, so that a request that takes no time waits for one such
-//! request at most, however many there are.
+//! The worst allowed one takes a quarter of a second. A thread handles one per turn, after
+//! everything else, so that a short request waits for at most one of them.
 //!
-//! Other brokers go first: clients that ask for much must not keep a follower from its records, nor
-//! a broker from being told what it leads. Among clients hosts take turns, so that one with many
-//! connections does not keep the others out.
+//! Other brokers go first: clients must not delay followers or the controller's commands. Among
+//! clients, hosts take turns, so that one with many connections does not keep the others out.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -14,27 +12,27 @@ use std::net::IpAddr;
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::Token;
 
-/// A request of more bytes than this counts as long, unless the bytes are records.
+/// A request with more bytes counts as heavy, records excepted.
 pub const FRAME_BYTES: usize = 64 * 1024;
 
 /// So does one with more partitions.
 pub const PARTITIONS: usize = 5_000;
 
-/// And one with a larger answer of the broker's own making.
+/// So does one with a larger answer that the broker composes.
 pub const REPLY_BYTES: usize = 512 * 1024;
 
-/// Turns of other brokers in a row while clients wait: their fetches may all take long.
+/// Brokers' turns in a row while clients wait: all their fetches may be heavy.
 const BROKERS_IN_A_ROW: usize = 4;
 
-/// What a network thread knows of them.
+/// A network thread's heavy requests.
 #[derive(Debug, Default)]
 pub struct Heavy {
     brokers: VecDeque<Token>,
     clients: ByHost,
     brokers_in_a_row: usize,
-    /// Whose turn it is.
+    /// The connection whose turn it is.
     turn_of: Option<Token>,
-    /// It is being worked on.
+    /// Its request is being handled.
     is_begun: bool,
 }
 
@@ -44,7 +42,7 @@ impl Heavy {
         !self.brokers.is_empty() || !self.clients.is_empty()
     }
 
-    /// The next connection, whose turn it is from now on.
+    /// Gives the next connection its turn.
     pub fn take_turn(&mut self) -> Option<Token> {
         self.turn_of = self.pop();
         self.turn_of
@@ -69,14 +67,14 @@ impl Heavy {
         }
     }
 
-    /// Whether it is a connection's turn, which is used from now on.
+    /// Whether it is a connection's turn, which is then used.
     pub fn begin(&mut self, token: Token) -> bool {
         let is_its = self.turn_of == Some(token);
         self.is_begun |= is_its;
         is_its
     }
 
-    /// A request was worked on: if it was a long one, that was it for this turn.
+    /// A request was handled; true if it was heavy and ends the turn.
     pub fn end_request(&mut self) -> bool {
         let was_heavy = std::mem::take(&mut self.is_begun);
         if was_heavy {
@@ -92,10 +90,10 @@ impl Heavy {
     }
 }
 
-/// Connections in their order, of which hosts have one each in turn.
+/// Connections in order; hosts take turns.
 #[derive(Debug, Default)]
 struct ByHost {
-    /// Each that has some, once.
+    /// Hosts with connections, each once.
     hosts: VecDeque<IpAddr>,
     of_host: FastMap<IpAddr, VecDeque<Token>>,
 }

@@ -1,5 +1,5 @@
-//! Requests: each is decoded, decided and answered here, from a client's frame to its reply or to what
-//! it waits for. No socket, no thread.
+//! Requests: decoded, decided and answered or delayed, from a client's frame to its reply. No
+//! socket, no thread.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,8 @@
-//! ListOffsets: the ends of a log from memory, look-ups by time through the readers, those of each
-//! log directory apart. A look-up that a directory does not answer in time gets an error that
-//! clients try again after, so that the answers of others are not kept waiting.
+//! ListOffsets: log ends from memory; look-ups by time through readers, per log directory. Late
+//! look-ups get a retriable error, so that they do not delay the others.
 //!
-//! Where this broker may have been led around, the end that it knows is not the latest: its followers
-//! confirm that it leads first (cluster.md, section 7), or the client is to try again.
+//! If another broker may lead, the known end may not be the latest: followers first confirm this
+//! leader (cluster.md, section 7), or the client must retry.
 
 pub mod delayed;
 
@@ -38,13 +37,12 @@ use pyrklog_replica::partition::DoubtWaiter;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_queue::Kind;
 
-/// The replica id of a consumer; any other one sees to the log's end.
+/// A consumer's replica id; any other sees up to the log end.
 const CONSUMER_REPLICA_ID: i32 = -1;
 
-/// How long look-ups may take; clients give a request up after 30 s.
+/// Time limit of look-ups; clients give up after 30 s.
 const LOOK_UP_MAX_MS: i64 = 15_000;
 
-/// What one partition gives at once.
 enum Found {
     Answer(ListOffsetsPartitionResponse),
     Later {
@@ -52,10 +50,11 @@ enum Found {
         dir: usize,
         /// The look-up.
         time: TimeQuery,
-        /// The leader is new and may show less than the one before did: what it does not find may be there.
+        /// The leader is new and may show less than its predecessor did: what it does not find may
+        /// exist.
         shows_less: bool,
     },
-    /// The followers are to confirm that this broker leads.
+    /// Followers must confirm this leader.
     Doubtful(Arc<Partition>),
 }
 
@@ -73,7 +72,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let each_bytes = admission::OTHER_PARTITION_BYTES;
     admission::admit_partitions(cx, client, partitions.sum(), each_bytes)?;
     let (place, wait) = (cx.place_of(client), cx.next_wait());
-    // Not when the turn began: the process may have stood still since, and been led around.
+    // Not the turn's begin: the process may have stood still since, and another broker may lead.
     let now_ms = mono_ms();
     let mut work = ListOffsetsWork {
         api_version,
@@ -97,7 +96,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     Ok(Outcome::Delayed(Delayed::ListOffsets(Box::new(work))))
 }
 
-/// Answers what can be answered at once; returns the look-ups that remain.
+/// Answers what it can at once; returns the remaining look-ups.
 fn look_all(
     cx: &Context,
     request: &ListOffsetsRequest<'_>,
@@ -156,7 +155,7 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
     }
 }
 
-/// Gives each directory's look-ups to its readers, unless they stand still.
+/// Submits each directory's look-ups to its readers, unless they are stuck.
 fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
     let readers = &cx.services.readers;
     while let Some(first) = queries.first() {
@@ -178,7 +177,7 @@ fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries
     }
 }
 
-/// The special timestamps, each with the version that brought it.
+/// Special timestamps, with the version that introduced them.
 fn is_known(timestamp: i64, api_version: i16) -> bool {
     match timestamp {
         0.. | LATEST_TIMESTAMP | EARLIEST_TIMESTAMP => true,
@@ -205,7 +204,7 @@ fn look(
         .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
-    // What the leader of an earlier epoch has shown may lie above the high watermark.
+    // An earlier epoch's leader may have shown records above the high watermark.
     let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
         return Err(not_available(api_version));
@@ -216,7 +215,7 @@ fn look(
     }
     let log = state.shown(work.of_leader_only)?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
-        // Nothing is tiered.
+        // There is no tiered storage.
         return Ok(Found::Answer(ListOffsetsPartitionResponse::none(
             wanted.index,
             ErrorCode::NONE,
@@ -246,8 +245,7 @@ fn look(
     }
 }
 
-/// Followers have confirmed that this broker leads a partition, or it leads no more. True once all is
-/// answered.
+/// Followers have confirmed this leader, or it no longer leads. True once everything is answered.
 pub fn wake(
     cx: &mut Context,
     client: &ClientContext,
@@ -261,7 +259,7 @@ pub fn wake(
     if work.is_done() {
         return true;
     }
-    // What it was woken for may have begun anew, in another epoch.
+    // The doubt may have begun anew in another epoch.
     let last = work.doubtful.len().saturating_sub(1);
     let place = cx.place_of(client);
     let waiter = DoubtWaiter { place, wait };
@@ -269,8 +267,7 @@ pub fn wake(
     false
 }
 
-/// Answers with what there is; those that followers or readers have not brought in time are to be
-/// asked for again.
+/// Answers with what there is; late partitions get a retriable error.
 ///
 /// # Errors
 /// A reply that the protocol cannot carry.

@@ -1,10 +1,9 @@
 //! Answers to Metadata, versions 0 to 12, from the image.
 //!
-//! Kafka 3.9's rules: a request with topic ids is about those alone; a leader that is dead gives
-//! LEADER_NOT_AVAILABLE, one that lacks the client's listener LISTENER_NOT_FOUND (before version 6
-//! also LEADER_NOT_AVAILABLE), both with leader -1. A leader that has just gone is
-//! taken for dead before the controller says so. Version 0 leaves replicas out that cannot be
-//! reached and says REPLICA_NOT_AVAILABLE.
+//! By Kafka 3.9's rules a request with topic ids is about those alone. A dead leader gives
+//! LEADER_NOT_AVAILABLE; one without the client's listener LISTENER_NOT_FOUND (before version 6
+//! LEADER_NOT_AVAILABLE); both with leader -1. An unreachable leader counts as dead before the
+//! controller decides. Version 0 omits unreachable replicas and says REPLICA_NOT_AVAILABLE.
 
 pub mod handle;
 
@@ -21,37 +20,34 @@ use pyrklog_base::ids::TopicId;
 use pyrklog_control::api::PartitionImage;
 use pyrklog_control::image::{Image, NO_TOPIC_ID, TopicState};
 
-/// The longest legal topic name, in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
-/// About what an answer takes for a topic, its partitions apart.
+/// About the size of a topic in an answer, without partitions.
 const TOPIC_REPLY_BYTES: usize = 64;
 
-/// First version whose requests may ask by topic id.
 const ASK_BY_ID_SINCE: i16 = 12;
 
-/// First version with LISTENER_NOT_FOUND.
 const LISTENER_NOT_FOUND_SINCE: i16 = 6;
 
-/// All that can be done to a topic, one bit an operation by its ACL code: read 3, write 4, create 5,
-/// delete 6, alter 7, describe 8, describe configs 10, alter configs 11.
+/// All topic operations, one bit each by ACL code: read 3, write 4, create 5, delete 6, alter 7,
+/// describe 8, describe configs 10, alter configs 11.
 const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 
-/// All that can be done to a cluster: create 5, alter 7, describe 8, cluster action 9, describe
-/// configs 10, alter configs 11, idempotent write 12.
+/// All cluster operations: create 5, alter 7, describe 8, cluster action 9, describe configs 10,
+/// alter configs 11, idempotent write 12.
 const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
-/// What is to be done with a request.
+/// How to serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataPlan {
     /// [`answer`] it.
     Answer,
-    /// These topics do not exist and may be created: let the control plane try first, then
-    /// [`answer`]. Names are legal, each is there once.
+    /// These topics are missing and may be created: the control plane tries first, then [`answer`].
+    /// Names are legal and unique.
     TopicsMissing(Vec<String>),
 }
 
-/// Kafka's rule: 1 to 249 of `[a-zA-Z0-9._-]`, but neither `.` nor `..`.
+/// Kafka's rule: 1 to 249 of `[a-zA-Z0-9._-]`, but not `.` or `..`.
 pub fn is_legal_topic_name(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=TOPIC_NAME_BYTES_MAX).contains(&name.len())
@@ -63,7 +59,7 @@ pub fn is_legal_topic_name(name: &str) -> bool {
 /// Decides whether a request can be answered now. `auto_create` is `auto.create.topics.enable`.
 ///
 /// # Errors
-/// Malformed bytes; the connection is to be closed.
+/// Malformed bytes: close the connection.
 pub fn plan(
     image: &Image,
     body: &[u8],
@@ -88,15 +84,15 @@ pub fn plan(
     Ok(MetadataPlan::TopicsMissing(missing))
 }
 
-/// About what the answer takes in memory.
+/// About the answer's size.
 ///
 /// # Errors
-/// Malformed bytes; the connection is to be closed.
+/// Malformed bytes: close the connection.
 pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, DecodeError> {
     let request = MetadataRequest::decode(body, version)?;
     let of_known = |topic: &TopicState| {
         let replicas = topic.partitions.first().map_or(0, |one| one.replicas.len());
-        // 32 bytes and two or three lists of broker ids.
+        // 32 bytes, and two or three lists of broker ids.
         TOPIC_REPLY_BYTES + topic.partitions.len() * (32 + 12 * replicas)
     };
     let of_topics: usize = match Asked::of(&request, version) {
@@ -115,23 +111,23 @@ pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, De
     Ok(of_topics + body.len() + asked * TOPIC_REPLY_BYTES)
 }
 
-/// Who asks, and what is known beside the image.
+/// The client, and facts besides the image.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataParams<'a> {
-    /// The client's listener: it gets the endpoints of that.
+    /// The client's listener, which selects the endpoints.
     pub listener: &'a str,
     /// Cluster id.
     pub cluster_id: &'a str,
-    /// Brokers that have just gone, of which the image does not know.
+    /// Unreachable leaders, which the image still has.
     pub absent: &'a [i32],
-    /// Error codes of topics that the control plane could not create.
+    /// Error codes of topics that could not be created.
     pub errors: &'a [(String, i16)],
 }
 
-/// Appends the body of the answer.
+/// Appends the answer's body.
 ///
 /// # Errors
-/// Malformed bytes, with nothing appended; the connection is to be closed.
+/// Malformed bytes: nothing is appended; close the connection.
 pub fn answer(
     image: &Image,
     body: &[u8],
@@ -183,12 +179,12 @@ pub fn answer(
     Ok(())
 }
 
-/// What a request is about, each topic once, in the order of the request.
+/// Requested topics, each once, in request order.
 enum Asked<'r> {
     All,
     Names(Vec<&'r str>),
     Ids(Vec<TopicId>),
-    /// A topic without name and id, or an id before version 12: the request is refused.
+    /// A topic without name and id, or an id before version 12: refused.
     Nonsense(&'r [MetadataRequestTopic<'r>]),
 }
 
@@ -233,7 +229,7 @@ fn once_each<T: Copy + Eq + std::hash::Hash>(
     items.filter(|item| seen.insert(*item)).collect()
 }
 
-/// Kafka's answer to nonsense: no brokers, and INVALID_REQUEST for each topic.
+/// Kafka's answer to nonsense: no brokers, INVALID_REQUEST for each topic.
 fn refuse(topics: &[MetadataRequestTopic<'_>], version: i16, out: &mut Vec<u8>) {
     let head = MetadataHead {
         throttle_ms: 0,
@@ -267,7 +263,7 @@ struct View<'a> {
     image: &'a Image,
     version: i16,
     params: MetadataParams<'a>,
-    /// Ids of the live brokers that the client can reach, ascending.
+    /// Live brokers that the client can reach, ascending.
     reachable: Vec<i32>,
     topic_operations: i32,
 }
@@ -377,7 +373,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Replicas as this version shows them: version 0 only those that can be reached.
+    /// Replicas as this version shows them: version 0 only reachable ones.
     fn visible(&self, replicas: &'a [i32]) -> Cow<'a, [i32]> {
         if self.version > 0 || replicas.iter().all(|id| self.is_reachable(*id)) {
             return Cow::Borrowed(replicas);

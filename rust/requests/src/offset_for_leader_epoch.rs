@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch (KIP-101, KIP-320): where an epoch ended in this log.
+//! OffsetForLeaderEpoch (KIP-101, KIP-320): an epoch's end offset in this log.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::offset_for_leader_epoch::{

@@ -1,8 +1,7 @@
-//! What a connection has to send: memory with ranges of files between.
+//! A connection's output: memory with file ranges in between.
 //!
-//! All memory of the queue is one vector; a file range says at which of its positions it goes
-//! out. So a reply is built without an allocation per part, and the replies of a turn lie behind
-//! one another for a single send.
+//! All memory is one vector; a file range records its position in it. So a reply needs no
+//! allocation per part, and a turn's replies are contiguous for a single send.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -14,29 +13,29 @@ use pyrklog_log::{SegmentBytes, Wait};
 use crate::outcome::Close;
 use pyrklog_base::ids::QueueId;
 
-/// Bytes of one file, to be sent as they are.
+/// Bytes of a file, sent unchanged.
 #[derive(Clone, Debug)]
 pub struct FileRange {
-    /// Where they are; those of a deleted segment stay readable while this holds them.
+    /// The file; a deleted segment stays readable while this exists.
     pub bytes: SegmentBytes,
     /// Position of the first byte.
     pub position: u64,
     /// Number of bytes.
     pub len: usize,
-    /// The readers' queue for what must wait for the file's disk.
+    /// The readers' queue for bytes that must wait for the disk.
     pub queue: QueueId,
 }
 
-/// File bytes of one queue from which sendfile is worth the hand-over to a reader. Below it a
-/// copy costs less than waking another thread.
+/// From so many file bytes of one queue sendfile is worth the hand-over to a reader. Below it a
+/// copy costs less than waking a thread.
 pub const SENDFILE_MIN_BYTES: usize = 64 * 1024;
 
-/// Sent memory beyond this is given up even if more waits behind it.
+/// Sent memory beyond this is freed even if more waits behind it.
 const COMPACT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 struct FilePart {
-    /// Goes out when this many bytes of memory have gone.
+    /// Sent after this many bytes of memory.
     at: usize,
     range: FileRange,
 }
@@ -48,11 +47,11 @@ pub struct OutQueue {
     sent: usize,
     files: VecDeque<FilePart>,
     file_len: usize,
-    /// File bytes ever queued; frames take their length from the difference.
+    /// File bytes ever queued; a frame's length is computed from the difference.
     file_len_queued: usize,
 }
 
-/// A frame that is being built; see [`OutQueue::begin_frame`].
+/// A frame under construction; see [`OutQueue::begin_frame`].
 #[derive(Debug)]
 #[must_use = "a frame without its length cannot be read"]
 pub struct OpenFrame {
@@ -60,7 +59,7 @@ pub struct OpenFrame {
     file_len_queued: usize,
 }
 
-/// What goes out next.
+/// What is sent next.
 #[derive(Debug)]
 pub enum Head<'a> {
     /// Nothing is left.
@@ -72,32 +71,32 @@ pub enum Head<'a> {
 }
 
 impl OutQueue {
-    /// Bytes that are left, of memory and of files.
+    /// Unsent bytes, of memory and files.
     pub fn len(&self) -> usize {
         self.memory.len() - self.sent + self.file_len
     }
 
-    /// True when nothing is left.
+    /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.sent == self.memory.len() && self.files.is_empty()
     }
 
-    /// File bytes that are left.
+    /// Unsent file bytes.
     pub fn file_len(&self) -> usize {
         self.file_len
     }
 
-    /// Memory that it takes.
+    /// Size of its memory.
     pub fn memory_bytes(&self) -> usize {
         self.memory.capacity()
     }
 
-    /// The memory, to append to.
+    /// The memory to append to.
     pub fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Starts a frame: room for its length, which [`OutQueue::end_frame`] fills in.
+    /// Starts a frame, with room for the length that [`OutQueue::end_frame`] fills in.
     pub fn begin_frame(&mut self) -> OpenFrame {
         let start = self.memory.len();
         self.memory.extend_from_slice(&[0; 4]);
@@ -110,8 +109,8 @@ impl OutQueue {
     /// Ends a frame.
     ///
     /// # Errors
-    /// [`Close::Protocol`] for a frame of 2 GiB or more, which the protocol cannot carry: nothing of
-    /// it is left in the queue.
+    /// [`Close::Protocol`] for a frame of 2 GiB or more, which the protocol cannot carry; the frame
+    /// is removed.
     pub fn end_frame(&mut self, frame: OpenFrame) -> Result<(), Close> {
         let memory_len = self.memory.len() - frame.start - 4;
         let file_len = self.file_len_queued - frame.file_len_queued;
@@ -124,7 +123,7 @@ impl OutQueue {
         Ok(())
     }
 
-    /// Gives a frame up: nothing of it is left in the queue.
+    /// Removes a frame.
     pub fn drop_frame(&mut self, frame: OpenFrame) {
         self.memory.truncate(frame.start);
         while self.files.back().is_some_and(|part| part.at > frame.start) {
@@ -134,8 +133,8 @@ impl OutQueue {
         self.file_len_queued = frame.file_len_queued;
     }
 
-    /// Queues a file range to go out when the memory before position `at` has gone. Positions
-    /// rise from call to call and lie in the memory so far.
+    /// Queues a file range, sent when the memory before position `at` is sent. Positions ascend and
+    /// lie within the memory so far.
     pub fn push_file_at(&mut self, at: usize, range: FileRange) {
         debug_assert!(at <= self.memory.len());
         debug_assert!(self.files.back().is_none_or(|last| last.at <= at));
@@ -146,7 +145,7 @@ impl OutQueue {
         }
     }
 
-    /// Tells the system which file bytes of a queue's log directory will be read soon.
+    /// Announces the file bytes of a queue's log directory to the system.
     pub fn read_ahead(&self, queue: QueueId) {
         let ranges = self.files.iter().map(|part| &part.range);
         for range in ranges.filter(|range| range.queue.shares_dir(queue)) {
@@ -154,24 +153,24 @@ impl OutQueue {
         }
     }
 
-    /// Sees that the next file bytes are in memory, if they are of a queue's log directory, before
-    /// what stands before them goes out. Waits for the disk.
+    /// Brings the next file bytes into memory if they are in the queue's log directory, before the
+    /// bytes in front of them are sent. Waits for the disk.
     pub fn read_first(&self, queue: QueueId) {
         let range = self.files.front().map(|part| &part.range);
         if let Some(range) = range.filter(|range| range.queue.shares_dir(queue)) {
-            // The sender meets an error again, and can report it.
+            // The sender meets the error again and reports it.
             if let Ok(None) = range.bytes.window(range.position) {
                 let _in_memory = range.bytes.read(&mut [0], range.position, Wait::Blocking);
             }
         }
     }
 
-    /// The readers' queue of the file bytes that go out next.
+    /// The readers' queue of the next file bytes.
     pub fn next_queue(&self) -> Option<QueueId> {
         self.files.front().map(|part| part.range.queue)
     }
 
-    /// What goes out next.
+    /// What is sent next.
     pub fn head(&self) -> Head<'_> {
         match self.files.front() {
             Some(part) if part.at == self.sent => Head::File(&part.range),
@@ -187,9 +186,9 @@ impl OutQueue {
         Some(part.range.bytes.cached()?.arena())
     }
 
-    /// What goes out next and lies in memory: the queue's own, and ranges that the block cache of
-    /// `guard` holds. Up to `slices`' capacity and about `max_bytes`; their sum, and how much of it
-    /// the cache holds.
+    /// What is sent next and is in memory: the queue's own, and ranges in the block cache of
+    /// `guard`. Limited by `slices`' capacity and about `max_bytes`. Returns (bytes, bytes from the
+    /// cache).
     pub fn gather<'a>(
         &'a self,
         guard: Option<&'a Guard<'_>>,
@@ -226,9 +225,9 @@ impl OutQueue {
         (bytes, cached_bytes)
     }
 
-    /// Copies what goes out next into `buffer`, memory and file bytes alike, as much as fits;
-    /// `read` reads file bytes. Returns the number of bytes. An error of `read` is returned only
-    /// when nothing was copied before it; so is `UnexpectedEof` for a file that ends too early.
+    /// Copies the next bytes, memory and files alike, into `buffer`; `read` reads file bytes.
+    /// Returns their number. An error of `read`, or `UnexpectedEof` for a file that ends early, is
+    /// returned only if nothing was copied before it.
     pub fn fill(
         &self,
         buffer: &mut [u8],
@@ -265,7 +264,7 @@ impl OutQueue {
         Ok(filled)
     }
 
-    /// `count` bytes went out.
+    /// `count` bytes were sent.
     pub fn advance(&mut self, mut count: usize) {
         while count > 0 {
             match self.files.front_mut() {
@@ -298,7 +297,7 @@ impl OutQueue {
             self.memory.clear();
             self.sent = 0;
         } else if self.sent >= COMPACT_BYTES {
-            // A peer that never takes all of it would have the vector grow without end.
+            // Otherwise the vector would grow without end if the peer never takes everything.
             self.memory.drain(..self.sent);
             for part in &mut self.files {
                 part.at -= self.sent;
@@ -307,14 +306,14 @@ impl OutQueue {
         }
     }
 
-    /// Gives the memory away; only for an empty queue.
+    /// Takes the memory; only of an empty queue.
     pub fn take_memory(&mut self) -> Vec<u8> {
         debug_assert!(self.is_empty());
         self.sent = 0;
         std::mem::take(&mut self.memory)
     }
 
-    /// Takes memory to build in; only for a queue that has none.
+    /// Gives a queue without memory some to build in.
     pub fn give_memory(&mut self, memory: Vec<u8>) {
         debug_assert!(memory.is_empty() && self.memory.capacity() == 0);
         self.memory = memory;

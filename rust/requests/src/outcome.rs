@@ -1,35 +1,35 @@
-//! What becomes of a frame and its connection.
+//! What happens to a frame and its connection.
 
-/// What became of a frame.
+/// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It was worked on; the next one may follow unless the connection is busy now.
+    /// Handled; the next one may follow unless the connection is now busy.
     Taken,
-    /// It must wait, unread; the connection's `hold` says for what.
+    /// It waits, unread; `hold` says for what.
     Wait,
 }
 
-/// Why a connection is closed. The text is for the operator.
+/// Why a connection is closed; texts are for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// The peer closed it, or the network did.
+    /// The peer or the network closed it.
     Peer,
-    /// The peer does not speak the protocol.
+    /// The peer violates the protocol.
     Protocol(String),
-    /// The protocol asks for it: an error of a request with acks=0, or an unanswerable one.
+    /// The protocol requires it: an error with acks=0, or an unanswerable request.
     Silently,
-    /// Nothing happened for `connections.max.idle.ms`.
+    /// Idle for `connections.max.idle.ms`.
     Idle,
-    /// A file that was to be sent could not be read.
+    /// A file to send could not be read.
     Storage(String),
-    /// The broker ends.
+    /// The broker shuts down.
     Shutdown,
 }
 
-/// Why the next frame is not worked on although it is there.
+/// Why the next frame is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Earlier requests are not answered yet.
+    /// Earlier requests are unanswered.
     Order,
     /// A log directory has too many unwritten bytes.
     Parked,
@@ -39,11 +39,11 @@ pub enum Hold {
     Output,
     /// All connections together hold too many received bytes.
     Memory,
-    /// Its next request takes long: one at a time, behind everybody else's.
+    /// Its next request is heavy: one at a time, after everything else.
     Heavy,
-    /// They hold too many bytes of replies, and the request needs about so many more.
+    /// All connections together hold too many reply bytes.
     Replies {
-        /// Memory.
+        /// What the request needs, about.
         bytes: usize,
     },
 }

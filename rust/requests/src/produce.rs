@@ -1,9 +1,8 @@
-//! Produce: validate each batch where it was received, append it, and wait for its
-//! acknowledgement.
+//! Produce: validate each batch in its receive buffer, append it, await its acknowledgement.
 //!
-//! Versions 0 to 2 are advertised (librdkafka before 2.11.1 turns compression off otherwise) but
-//! carry record formats that are not served: they are answered in their own form, each partition
-//! with UNSUPPORTED_VERSION.
+//! Versions 0 to 2 are advertised, since librdkafka before 2.11.1 otherwise turns compression off,
+//! but their record formats are not served: each partition gets UNSUPPORTED_VERSION in the
+//! version's own form.
 
 pub mod back_pressure;
 pub mod delayed;
@@ -46,17 +45,16 @@ use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::muted_queue::Admission;
 
-/// The version from which a transaction's failure may be answered with TRANSACTION_ABORTABLE
-/// (KIP-890).
+/// First version that may answer TRANSACTION_ABORTABLE (KIP-890).
 const ABORTABLE_SINCE: i16 = 11;
 
 /// Verdicts whose memory is kept for the next request.
 const KEPT_VERDICTS_MAX: usize = 256;
 
-/// The client id that may write to internal topics, as in Kafka.
+/// Client id that may write to internal topics, as in Kafka.
 pub const ADMIN_CLIENT_ID: &str = "__admin_client";
 
-/// What is kept of a request's header.
+/// The parts of a request's header that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// API version, 3 or later.
@@ -112,7 +110,7 @@ pub fn handle(
     handled
 }
 
-/// A request at its partitions.
+/// A request and its parameters.
 struct Work<'w> {
     client: &'w ClientContext,
     queue: &'w mut ProduceQueue,
@@ -120,7 +118,7 @@ struct Work<'w> {
     params: ProduceParams,
     /// Its log directory has no room: nothing is appended.
     is_refused: bool,
-    /// The connection closes behind its reply.
+    /// The connection closes after its reply.
     is_last: bool,
 }
 
@@ -149,7 +147,7 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     append_all(cx, work, frame)
 }
 
-/// Gives a request to the validators; `None` where it can be appended, or refused, at once.
+/// Gives a request to the validators; `None` if it can be appended or refused at once.
 fn hand_over(
     cx: &mut Context,
     work: &mut Work<'_>,
@@ -188,14 +186,14 @@ fn hand_over(
         Err(refused) => {
             cx.verdicts = refused.verdicts;
             inline_validation::refuse(cx, &refused.remaining);
-            // What comes after a refused batch must not overtake it.
+            // Later batches must not overtake a refused one.
             work.is_last = back_pressure::has_producer_id(work.request, frame);
             None
         }
     }
 }
 
-/// Appends a request that the validators are done with.
+/// Appends a validated request.
 pub fn finish_validating(
     cx: &mut Context,
     client: &ClientContext,
@@ -224,11 +222,10 @@ pub fn finish_validating(
     handled
 }
 
-/// Appends the batches of all partitions, or refuses them.
 fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     let params = work.params;
     let mut produce = cx.take_produce();
-    // What is appended late still has the least time to be acknowledged.
+    // A late append still gets the minimum time for its acknowledgement.
     let least_ms = cx.now.mono_ms + params.least_ms();
     let deadline_ms = (params.since_ms + params.patience_ms).max(least_ms);
     produce.reset(params.api_version, params.correlation_id, deadline_ms);
@@ -257,7 +254,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
         let is_last = work.is_last;
         return Ok(Outcome::Appended { produce, is_last });
     }
-    // No reply; closing the connection is the only way to tell (as Kafka does).
+    // No reply; only closing the connection tells the client, as in Kafka.
     let failed = produce.has_error();
     cx.spare_produce(produce);
     match failed {
@@ -266,7 +263,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
     }
 }
 
-/// The batch of `item` was refused with `error`: those behind it may be refused alike.
+/// The batch of `item` was refused with `error`; later ones may be refused alike.
 fn remember(
     cx: &Context,
     work: &mut Work<'_>,
@@ -290,8 +287,8 @@ fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
     }
 }
 
-/// An acknowledgement is due no longer, or is refused with `error`. True once the whole request, the
-/// one with this `sequence` on the connection, may be answered.
+/// An acknowledgement arrived, or failed with `error`. True once the whole request, number
+/// `sequence` on the connection, may be answered.
 pub fn settle(
     cx: &Context,
     queue: &mut ProduceQueue,
@@ -311,7 +308,7 @@ pub fn settle(
     is_done
 }
 
-/// Looks up every partition of the request, each topic once.
+/// Looks up the request's partitions, each topic once.
 fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     cx.targets.clear();
     for topic in &request.topics {
@@ -323,7 +320,7 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     }
 }
 
-/// Validates outside the partition's mutex, appends under it, and leaves a waiter where the
+/// Validates outside the partition's mutex, appends under it, and adds a waiter if the
 /// acknowledgement is due later.
 fn append(
     cx: &mut Context,
@@ -380,8 +377,8 @@ fn append(
     Ok((appended, due))
 }
 
-/// The part of an append that holds the partition's mutex. `refused_before` is what was said to the
-/// batch right before this one, if it was refused.
+/// The part of an append under the partition's mutex. `refused_before`: error of the batch right
+/// before, if that was refused.
 fn append_locked(
     partition: &Arc<Partition>,
     batch: &mut [u8],
@@ -435,8 +432,8 @@ fn append_locked(
     Ok((appended, due))
 }
 
-/// Transactional batches need a coordinator that has added the partition to the transaction;
-/// there is none, so the answer is that of a partition which was never added.
+/// Transactional batches need a coordinator that added the partition to the transaction. There is
+/// none, so they get the answer for a partition that was never added.
 fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refusal> {
     if !info.is_transactional {
         return Ok(());
@@ -455,8 +452,8 @@ fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refu
     ))
 }
 
-/// Producers count a batch that is refused as a repetition as acknowledged. One that may not be yet is
-/// to be sent again.
+/// Producers count a batch refused as a duplicate as acknowledged. One that may not be yet must be
+/// sent again.
 fn refusal_of_append(
     error: &AppendError,
     state: &PartitionState,

@@ -9,11 +9,11 @@ use crate::outcome::Close;
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
-    /// Who sent it.
+    /// The client.
     pub client: &'r ClientContext,
     /// Its header.
     pub header: RequestHeader<'r>,
-    /// The whole of it, without its length.
+    /// The frame without its length.
     pub frame: &'r [u8],
     /// Where the body starts in the frame.
     pub body_start: usize,
@@ -25,7 +25,7 @@ impl<'r> Request<'r> {
         &self.frame[self.body_start..]
     }
 
-    /// Queues its reply: the header, then what `encode` appends.
+    /// Queues the reply: header, then what `encode` appends.
     ///
     /// # Errors
     /// The error of `encode`, or [`Close::Protocol`] for a reply that the protocol cannot carry.

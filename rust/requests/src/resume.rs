@@ -1,4 +1,4 @@
-//! What brings a client's delayed requests on: news of partitions, readers, validators, followers, the
+//! Resumes a client's delayed requests: on news of partitions, readers, validators, followers, the
 //! control plane and the clock.
 
 use crate::carry_out::carry_out;
@@ -16,10 +16,10 @@ use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
 use crate::{admission, control_replies, fetch, list_offsets, produce};
 
-/// A partition of what waits has news, or wants the next fetch.
+/// A watched partition has news, or demands the next fetch.
 ///
 /// # Errors
-/// A reply that the protocol cannot carry; so of all functions here.
+/// Here and below: a reply that the protocol cannot carry.
 pub fn wake(
     cx: &mut Context,
     client: &mut Client,
@@ -42,7 +42,7 @@ pub fn wake(
     }
 }
 
-/// The time of the fetch may be over; else it notes when it will be.
+/// Ends the fetch if its time is over; else the next look is set.
 pub fn look_at_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed
         && work.is_over(&cx.services.readers, cx.now.mono_ms)
@@ -52,8 +52,7 @@ pub fn look_at_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close>
     Ok(())
 }
 
-/// Followers have not confirmed in time, or readers have not looked up: the client is to ask again
-/// for those partitions.
+/// Followers or readers are late: the client must retry those partitions.
 pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::ListOffsets(work)) = &mut client.delayed {
         work.forget_doubts(client.context.token);
@@ -65,7 +64,7 @@ pub fn look_at_list_offsets(cx: &mut Context, client: &mut Client) -> Result<(),
     Ok(())
 }
 
-/// A fetch that waits is answered with what there is now; what readers still have is given up.
+/// Answers a delayed fetch with what there is; gives up readers' reads.
 pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
         work.end_wait();
@@ -75,7 +74,7 @@ pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> 
     Ok(())
 }
 
-/// A reader has done the reads of one queue.
+/// A reader has finished one queue's reads.
 pub fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed
         && work.take_back(job)
@@ -96,7 +95,7 @@ fn go_on_fetching(cx: &mut Context, client: &mut Client, go_on: GoOn) -> Result<
     Ok(())
 }
 
-/// A reader has looked up times.
+/// A reader has looked up offsets by time.
 pub fn times_looked_up(
     cx: &mut Context,
     client: &mut Client,
@@ -117,7 +116,7 @@ fn list_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     Ok(())
 }
 
-/// The validators are done with a request.
+/// The validators have finished a request.
 pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<(), Close> {
     let Some(Delayed::Validating(validating)) = &client.delayed else {
         return Ok(());
@@ -133,7 +132,7 @@ pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Res
     Ok(())
 }
 
-/// What held a client's input back may be gone.
+/// The reason to hold back input may be gone.
 pub fn unblock(client: &mut Client) {
     if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
         client.has_turn |= client.hold == Some(Hold::ControlFull);
@@ -141,7 +140,7 @@ pub fn unblock(client: &mut Client) {
     }
 }
 
-/// The connection is gone: nothing waits for it any more, and what it held is free.
+/// The connection is closed: ends its waits and frees what it held.
 pub fn end(cx: &Context, client: &mut Client) {
     let token = client.context.token;
     if !client.context.hung_up {

@@ -1,4 +1,4 @@
-//! What all requests are served from.
+//! Shared state that requests are served from.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::log_manager::LogManager;
 
-/// The ways back to connections, one a kind of job.
+/// Ways back to connections, one per kind of job.
 #[derive(Clone, Debug)]
 pub struct Mailboxes {
     /// Reads of fetches.
@@ -40,30 +40,30 @@ pub struct Services {
     pub logs: Arc<LogManager>,
     /// Requests at the control plane.
     pub channel: Arc<RequestChannel>,
-    /// What the control plane wants everyone to know.
+    /// The current image.
     pub image: Arc<ArcSwap<Image>>,
-    /// The threads that validate what expands to much.
+    /// Threads that validate batches which expand to much.
     pub validators: Validators,
-    /// Leaders that have just gone.
+    /// Unreachable leaders.
     pub unreachable_leaders: UnreachableLeaders,
-    /// How fast throttled replicas are copied.
+    /// Rates of copying throttled replicas.
     pub quotas: ReplicationQuotas,
     /// Fetch sessions (KIP-227).
     pub sessions: SessionCache,
     /// Their ids.
     pub session_ids: Unguessable,
-    /// The bound on receive memory.
+    /// Bound on receive memory.
     pub budget: Arc<MemoryBudget>,
-    /// The bound on the memory of replies.
+    /// Bound on reply memory.
     pub replies: ReplyMemory,
     /// Connections that remember many refused batches.
     pub refused_room: Arc<RefusedRoom>,
-    /// The ways back to connections.
+    /// Ways back to connections.
     pub mailboxes: Mailboxes,
 }
 
 impl Services {
-    /// For log directories that were just opened.
+    /// For newly opened log directories.
     pub fn new(logs: Arc<LogManager>, mailboxes: Mailboxes) -> Services {
         let config = &logs.config;
         let receive_max_bytes = config.receive_buffers_max_bytes;
@@ -94,7 +94,7 @@ impl Services {
 }
 
 impl Services {
-    /// So many bytes of a followed partition have come.
+    /// Counts `bytes` that a followed partition received.
     pub fn count_followed(&self, partition: &Partition, bytes: usize) {
         let quota = &self.quotas.follower;
         if quota.is_limited() && partition.is_throttled_following(self.config.node_id) {

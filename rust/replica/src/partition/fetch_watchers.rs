@@ -11,7 +11,7 @@ use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::outbox::Outbox;
 
 impl PartitionState {
-    /// Tells a watch of this partition from now on, as its place `position`.
+    /// Watches this partition as the watch's `position`.
     pub fn add_fetch_watcher(&mut self, watch: &Arc<FetchWatch>, position: u32) {
         let isolation = watch.terms().isolation;
         let watcher = FetchWatcher {
@@ -22,7 +22,7 @@ impl PartitionState {
         self.fetch_watchers.insert(watch.key(), watcher);
     }
 
-    /// It is told no longer.
+    /// Ends the watch.
     pub fn remove_fetch_watcher(&mut self, key: WatchKey) {
         self.fetch_watchers.remove(&key);
         if self.fetch_watchers.is_empty() {
@@ -63,7 +63,7 @@ impl PartitionState {
         }
     }
 
-    /// The partition changed in a way that every waiting fetch must look at.
+    /// The partition changed so that every delayed fetch must look at it.
     pub fn wake_fetches(&mut self, outbox: &mut Outbox) {
         self.wake_doubting(outbox);
         let change = Change {
@@ -73,7 +73,7 @@ impl PartitionState {
         self.wake_some_fetches(change, |_| true, outbox);
     }
 
-    /// Tells those of a change whom it concerns, and wakes them if it says so.
+    /// Notes a change at the watches that it concerns, and wakes those it completes.
     pub(super) fn wake_some_fetches(
         &self,
         change: Change,
@@ -86,13 +86,13 @@ impl PartitionState {
         }
     }
 
-    /// What readers are told besides records changed: no reason to wake anyone, but the next fetch
-    /// of each session has it.
+    /// Metadata that readers are told changed: wakes nobody, but the next fetch of each session
+    /// reports it.
     pub fn tell_fetches_later(&self) {
         self.tell_some_fetches_later(|_| true);
     }
 
-    /// The same for those whom it concerns.
+    /// The same for the watches that it concerns.
     pub(super) fn tell_some_fetches_later(&self, concerns: impl Fn(WatchTerms) -> bool) {
         let concerned = self.fetch_watchers.values();
         for watcher in concerned.filter(|watcher| concerns(watcher.watch.terms())) {

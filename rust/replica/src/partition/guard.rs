@@ -8,8 +8,8 @@ use parking_lot::MutexGuard;
 use super::{Partition, PartitionState};
 use crate::directory::Directory;
 
-/// What the lock guards, and the lock. When it is given back after a change, the partition's
-/// invariants are checked: nobody else sees a state that breaks one of them and serves.
+/// Guard of a partition's state. Releasing it after a change checks the invariants, so no other
+/// thread sees a broken state that still serves.
 #[derive(Debug)]
 pub struct PartitionGuard<'a, D: Directory> {
     partition: &'a Partition<D>,
@@ -49,7 +49,7 @@ impl<D: Directory> Drop for PartitionGuard<'_, D> {
 }
 
 impl<D: Directory> Partition<D> {
-    /// Takes the mutex.
+    /// Locks the partition.
     #[inline]
     pub fn lock(&self) -> PartitionGuard<'_, D> {
         PartitionGuard {
@@ -59,14 +59,14 @@ impl<D: Directory> Partition<D> {
         }
     }
 
-    /// Gives the mutex back, and the partition to its directory's writer if there is something to
-    /// write: at once, or later where all of it lies in the block cache and it is not much.
+    /// Releases the lock. Queues anything writable at the directory's writer: at once, or later if
+    /// it is little and all of it is in the block cache.
     pub fn unlock_and_write(self: &Arc<Self>, state: PartitionGuard<'_, D>) {
         let flush_bytes = self.dir.flush_bytes();
         self.unlock_and_write_from(state, flush_bytes);
     }
 
-    /// The same, but nothing waits.
+    /// The same, but always at once.
     pub fn unlock_and_write_all(self: &Arc<Self>, state: PartitionGuard<'_, D>) {
         self.unlock_and_write_from(state, 0);
     }
@@ -77,7 +77,7 @@ impl<D: Directory> Partition<D> {
         flush_bytes: usize,
     ) {
         let ready = state.log.as_ref().filter(|log| log.is_ready_to_write());
-        // What is in the writer's hands he gives back, and looks again.
+        // A writer that holds batches looks again when it returns them.
         let Some(log) = ready else { return };
         let is_due = !log.may_write_later() || log.waiting_bytes() >= flush_bytes;
         if is_due && !state.queued {

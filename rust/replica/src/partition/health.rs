@@ -1,11 +1,10 @@
 //! Whether a partition may serve.
 
-/// Whether the invariants hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// They did when they were last checked.
+    /// They held at the last check.
     Sound,
-    /// One is broken, and nobody was told: this is the sentence.
+    /// One is broken, in this sentence; nobody was told.
     Broken(String),
     /// The directory was told.
     Told,

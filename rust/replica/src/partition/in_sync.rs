@@ -1,4 +1,4 @@
-//! Who is in sync, as the leader of a partition sees it.
+//! In-sync replicas as a partition's leader sees them.
 
 use std::sync::Arc;
 
@@ -14,68 +14,67 @@ use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_control::outbox::Outbox;
 
-/// How long a confirmation holds. A leader that nobody hears is led around after 250 ms at the
-/// earliest (cluster.md, section 7).
+/// How long a confirmation holds. An unreachable leader is replaced after 250 ms at the earliest
+/// (cluster.md, section 7).
 const CONFIRMED_FOR_MS: i64 = 150;
 
-/// Followers are asked to confirm at most so often.
+/// Minimum interval between two requests for confirmation.
 const ASK_AGAIN_MS: i64 = 100;
 
-/// What waits for followers to confirm that this broker leads waits so long.
+/// How long a request waits for followers to confirm this leader.
 pub const CONFIRMED_WITHIN_MS: i64 = 500;
 
-/// A follower that is silent for longer, and in sync all the same, hangs, rather than that everybody
-/// else leads around this broker. It was asked meanwhile for [`ASKED_IN_VAIN_MS`]: what was silent may
-/// have been this broker, which then hears of its successor in that time.
+/// An in-sync follower that is silent for longer counts as hung, and its silence no longer suggests
+/// another leader. It must have been asked for [`ASKED_IN_VAIN_MS`], too: this broker may have
+/// stood still, and in that time it hears of its successor.
 const SILENT_MAX_MS: i64 = 10_000;
 
 /// See [`SILENT_MAX_MS`].
 const ASKED_IN_VAIN_MS: i64 = 1_000;
 
-/// A follower's fetch, as one of its partitions knows it.
+/// A follower's fetch as one of its partitions sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerFetch<'s> {
-    /// The connection that it came on (`Client::id`).
+    /// Its connection (`ClientContext::id`).
     pub connection: u64,
     /// Broker id.
     pub id: i32,
     /// Broker epoch, -1 unknown.
     pub broker_epoch: i64,
-    /// Where its log ends.
+    /// Its log end offset.
     pub offset: i64,
-    /// Where its log starts.
+    /// Its log start offset.
     pub log_start_offset: i64,
-    /// The session that the fetch is of.
+    /// Session of the fetch, if any.
     pub session: Option<&'s Arc<SessionFetches>>,
-    /// When it came, monotonic milliseconds.
+    /// When it arrived, monotonic milliseconds.
     pub now_ms: i64,
 }
 
-/// What follows from a follower's fetch.
+/// Consequences of a follower's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The follower may join the in-sync replicas.
+    /// The follower may join the ISR.
     pub has_caught_up: bool,
-    /// Its log starts elsewhere, and somebody waits for that.
+    /// Its log start moved, and the control plane asked to be told.
     pub log_start_moved: bool,
-    /// It is to fetch again at once, which confirms that it still follows this broker.
+    /// It must fetch again at once, to confirm that it still follows this broker.
     pub is_to_confirm: bool,
-    /// It has confirmed that.
+    /// It has confirmed.
     pub confirms: bool,
-    /// All in-sync followers have.
+    /// All in-sync followers have confirmed.
     pub ends_doubt: bool,
 }
 
-/// Whose fetches say how far a replica is.
 fn is_of_replica(terms: WatchTerms) -> bool {
     terms.isolation == Isolation::LogEnd
 }
 
 impl PartitionState {
-    /// Takes the in-sync replicas of this leader epoch: `members` may join already, `isr` is
-    /// written, `is_held` is [`pyrklog_control::api::LeaderSpec::is_held`]. False where this broker does not
-    /// lead in that epoch, where the lists contradict each other, or where one that would join lacks
-    /// by now what the high watermark has passed: it is told again when it has it.
+    /// Sets the ISR of this leader epoch: `members` may join already, `isr` is recorded, `is_held`
+    /// as in [`pyrklog_control::api::LeaderSpec::is_held`]. False if this broker does not lead in
+    /// that epoch, if the lists contradict each other, or if a joining replica lacks records below
+    /// the high watermark; `has_caught_up` follows again once it has them.
     pub fn set_isr(
         &mut self,
         leader_epoch: i32,
@@ -104,16 +103,16 @@ impl PartitionState {
             self.isr = isr.to_vec();
             self.is_held = is_held;
         }
-        // Followers are asked again, and consumers may be sent elsewhere.
+        // Followers are asked again; consumers may be sent elsewhere.
         let concerns = |terms: WatchTerms| is_of_replica(terms) || terms.by_rack;
         self.tell_some_fetches_later(concerns);
         is_fit
     }
 
-    /// Whether the high watermark of what this broker leads may move. Where it is not enough for
-    /// acks=-1 nothing more is shown to anyone: what a consumer has seen must outlive any one
-    /// broker. Nor as long as the controller counts on others, whatever `min.insync.replicas` is
-    /// here by now: it may have decided by another one.
+    /// Whether the high watermark may move while this broker leads. Not with too few replicas for
+    /// acks=-1: what a consumer has seen must survive the loss of any one broker. Nor while the
+    /// controller counts on replicas outside the ISR, even if this broker's `min.insync.replicas`
+    /// is met: the controller may have used another value.
     pub(super) fn has_enough_in_sync(&self) -> bool {
         let moves_anyway = is_injected(Fault::AckBelowMinIsr) || is_injected(Fault::MoveWhileHeld);
         self.has_min_isr() && (!self.is_held || moves_anyway)
@@ -124,13 +123,13 @@ impl PartitionState {
         self.isr.len() >= self.min_isr() || is_injected(Fault::AckBelowMinIsr)
     }
 
-    /// `min.insync.replicas`, and no more than there are replicas (Kafka's `effectiveMinIsr`).
+    /// `min.insync.replicas`, at most the number of replicas (Kafka's `effectiveMinIsr`).
     pub fn min_isr(&self) -> usize {
         let minimum = self.topic.settings().min_insync_replicas;
         usize::try_from(minimum).map_or(0, |minimum| minimum.min(self.replicas.len()))
     }
 
-    /// How far the log of a follower has to reach.
+    /// Offset that a follower's log must reach to join.
     fn needed_to_join(&self, log: &Log) -> i64 {
         match is_injected(Fault::JoinBeforeEpochStart) {
             true => log.high_watermark(),
@@ -138,7 +137,7 @@ impl PartitionState {
         }
     }
 
-    /// The in-sync followers that have not been caught up for longer than `max_lag_ms`.
+    /// In-sync followers that lack records and were last caught up more than `max_lag_ms` ago.
     pub fn behind(&self, now_ms: i64, max_lag_ms: i64) -> Vec<i32> {
         let (Role::Leader, Some(log)) = (self.role, &self.log) else {
             return Vec::new();
@@ -151,18 +150,17 @@ impl PartitionState {
             .collect()
     }
 
-    /// Whether every record of earlier epochs is known to be replicated: before, nobody can say
-    /// which is the latest offset.
+    /// Whether all records of earlier epochs are known to be replicated; until then the latest
+    /// offset is unknown.
     pub fn knows_latest(&self) -> bool {
         let log = self.log.as_ref();
         log.is_some_and(|log| log.high_watermark() >= self.epoch_start)
     }
 
-    /// A follower's fetch says where its log starts and how far it reaches; what of it is to be
-    /// told. `None`: it is not a replica.
+    /// A follower's fetch reports its log's start and end. `None` if it is not a replica.
     ///
-    /// From then on each fetch of its session counts for this partition as well, until something
-    /// happens that its watch is told of ([`Change::is_to_renew`]), or it leaves the session.
+    /// Each later fetch of its session also counts for this partition, until a
+    /// [`Change::is_to_renew`] or until the partition leaves the session.
     pub fn follower_fetched(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
         let log = self.log.as_ref()?;
         let end = log.log_end_offset();
@@ -207,16 +205,16 @@ impl PartitionState {
         })
     }
 
-    /// Whether this broker led at `asked_ms`, or shortly before, as all confirm that are in sync. One
-    /// that does not know that it was led around cannot say of an offset that nothing is there.
+    /// Whether all in-sync replicas confirm that this broker led at `asked_ms` or shortly before. A
+    /// leader that may have been replaced must not claim that an offset does not exist.
     pub fn is_confirmed(&self, asked_ms: i64) -> bool {
         self.confirmed_ms() > asked_ms - CONFIRMED_FOR_MS
     }
 
-    /// Whether everybody may have led around this broker: no in-sync follower confirms that it led at
-    /// `asked_ms`. One is enough here, since a broker that stands still must not keep others from what
-    /// they ask for; and none where all hang for long. The controller's order does not say it: it may have
-    /// lain about.
+    /// Whether another broker may lead: no in-sync follower confirms this leader as of `asked_ms`.
+    /// One confirmation suffices here, so that a broker that stands still does not hold up others'
+    /// requests; none is needed if all hang for long. The controller's order confirms nothing: it
+    /// may be old.
     pub fn is_in_doubt(&self, asked_ms: i64) -> bool {
         let mut others = self
             .followers
@@ -232,7 +230,7 @@ impl PartitionState {
         !self.is_confirmed(asked_ms) && !others.any(is_certain)
     }
 
-    /// When the last of the in-sync followers is known to have followed this broker.
+    /// When the last in-sync follower is known to have followed this broker.
     fn confirmed_ms(&self) -> i64 {
         let others = self.members.iter().filter(|id| **id != self.node_id);
         let confirmed = others.map(|id| {
@@ -242,8 +240,7 @@ impl PartitionState {
         confirmed.min().unwrap_or(i64::MAX)
     }
 
-    /// Asks the followers to confirm that this broker leads: answers those of their fetches that
-    /// wait.
+    /// Asks the followers to confirm this leader: answers their delayed fetches.
     pub fn ask_followers(&mut self, asked_ms: i64, outbox: &mut Outbox) {
         let is_asked = |doubt_ms| asked_ms - doubt_ms < ASK_AGAIN_MS;
         self.in_vain_since_ms.get_or_insert(asked_ms);
@@ -258,18 +255,18 @@ impl PartitionState {
         }
     }
 
-    /// The same for a request of a connection that is no fetch, and that is woken as one.
+    /// The same for a request other than a fetch; it is woken like one.
     pub fn ask_followers_for(&mut self, waiter: DoubtWaiter, asked_ms: i64, outbox: &mut Outbox) {
         self.doubt_waiters.insert(waiter.place.token, waiter);
         self.ask_followers(asked_ms, outbox);
     }
 
-    /// It waits no longer.
+    /// The waiter no longer waits.
     pub fn remove_doubt_waiter(&mut self, token: Token) {
         self.doubt_waiters.remove(&token);
     }
 
-    /// The doubt has ended: fetches of consumers look again.
+    /// The doubt is over: consumers' fetches look again.
     pub fn wake_consumers(&mut self, outbox: &mut Outbox) {
         let change = Change {
             wakes: true,
@@ -279,7 +276,7 @@ impl PartitionState {
         self.wake_some_fetches(change, concerns, outbox);
     }
 
-    /// A follower has confirmed: who waits for one of them looks again.
+    /// A follower has confirmed: wakes the requests that wait for a confirmation.
     pub fn wake_doubting(&mut self, outbox: &mut Outbox) {
         for (_, waiter) in self.doubt_waiters.drain() {
             let message = NetworkEvent::FetchWake {
@@ -292,23 +289,23 @@ impl PartitionState {
         }
     }
 
-    /// Where the followers' logs start, as their last fetches said; -1 unknown. The control plane is
-    /// told once when one of them starts elsewhere.
+    /// Followers' log starts as of their last fetches; -1 unknown. The control plane is told once
+    /// when one changes.
     pub fn follower_log_starts(&mut self) -> Vec<(i32, i64)> {
         self.tells_log_starts = true;
         let start_of = |follower: &Follower| (follower.id, follower.log_start_offset);
         self.followers.iter().map(start_of).collect()
     }
 
-    /// The in-sync followers that have what lies at an offset.
+    /// In-sync followers whose log has the offset.
     pub fn candidates(&self, offset: i64) -> impl Iterator<Item = Candidate> {
         let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
         in_sync.filter_map(move |follower| follower.candidate(offset))
     }
 
-    /// Whether this broker, which follows, is in sync as far as it can tell: it has all that its
-    /// leader knows to be replicated or, before it has heard of that, the controller counts it among
-    /// the in-sync replicas, for which acks=all waits.
+    /// Whether this follower is in sync as far as it knows: it has everything its leader knows to
+    /// be replicated. Before the leader has told it that, whether the controller lists it in the
+    /// ISR, for which acks=all waits.
     pub fn is_taken_for_in_sync(&self) -> bool {
         let end = self.log.as_ref().map_or(-1, Log::log_end_offset);
         match self.leader_high_watermark {
@@ -317,13 +314,13 @@ impl PartitionState {
         }
     }
 
-    /// Whom the high watermark waits for.
+    /// The replicas that the high watermark waits for.
     #[cfg(feature = "sim")]
     pub fn members(&self) -> &[i32] {
         &self.members
     }
 
-    /// Fetches of a session do not count for a follower any more but those that have come.
+    /// Later fetches of the session no longer count for the follower.
     pub fn leave_session(&mut self, id: i32, session: &Arc<SessionFetches>) {
         let mut followers = self.followers.iter_mut();
         let follower = followers.find(|follower| follower.id == id);
@@ -339,7 +336,7 @@ impl PartitionState {
         followers.any(|follower| follower.id == id && follower.is_in_session(session))
     }
 
-    /// Whether this is one of its followers.
+    /// Whether the broker is one of its followers.
     pub fn is_follower(&self, id: i32) -> bool {
         self.followers.iter().any(|follower| follower.id == id)
     }

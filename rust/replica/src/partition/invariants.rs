@@ -1,9 +1,9 @@
-//! What is true of a partition whenever its lock is given back, and before anyone is told that
-//! something is acknowledged or readable.
+//! Invariants of a partition, checked when its lock is released and before anything is reported as
+//! acknowledged or readable.
 //!
-//! A partition that breaks one of these is taken out of service: it is `Offline`, its log refuses
-//! everything, and its files stay as they are for the next start to recover. The broker's other
-//! partitions go on (design.md, section 7).
+//! A partition that breaks one is taken out of service: it is `Offline`, its log refuses
+//! everything, and its files stay for the next start to recover. The broker's other partitions go
+//! on (design.md, section 7).
 
 use pyrklog_log::Log;
 use pyrklog_log::invariants::ensure;
@@ -14,11 +14,11 @@ use super::{PartitionState, ProduceWaiter, Role};
 use pyrklog_base::injected_faults::{Fault, is_injected};
 
 impl PartitionState {
-    /// Checks what must be true after each transition. The cost grows with the number of replicas
+    /// Checks what must hold after each transition. The cost grows with the number of replicas
     /// only; for the log see [`Log::check_invariants`].
     ///
     /// # Errors
-    /// The invariant that is broken, in a sentence.
+    /// The broken invariant, one sentence.
     pub fn check_invariants(&mut self) -> Result<(), String> {
         self.check_log_and_role()?;
         self.check_waiters()
@@ -29,8 +29,8 @@ impl PartitionState {
         self.health != Health::Sound
     }
 
-    /// Whether somebody may be told what is acknowledged and readable. Takes the partition out of
-    /// service if not.
+    /// Whether waiters may be told what is acknowledged and readable; if not, takes the partition
+    /// out of service.
     pub(super) fn is_sound(&mut self) -> bool {
         if !self.has_failed()
             && let Err(broken) = self.check_log_and_role()
@@ -40,7 +40,7 @@ impl PartitionState {
         !self.has_failed()
     }
 
-    /// The check when the lock is given back: a sentence for the directory, once.
+    /// The check at the lock's release: one sentence for the directory, once.
     #[inline]
     pub(super) fn check_once_more(&mut self) -> Option<String> {
         if self.health == Health::Sound {
@@ -98,7 +98,7 @@ impl PartitionState {
         }
     }
 
-    /// What a leader knows of its epoch and of its followers, where its log ends at `end`.
+    /// Checks a leader's epoch and followers; its log ends at `end`.
     fn check_leader(&self, end: i64) -> Result<(), String> {
         ensure(self.leader.is_none(), || {
             format!("it leads and follows broker {:?}", self.leader)
@@ -125,8 +125,7 @@ impl PartitionState {
         Ok(())
     }
 
-    /// Those who wait for an acknowledgement wait for an offset that is in the log and that is not
-    /// acknowledged.
+    /// Waiters wait for offsets that are in the log and not acknowledged.
     fn check_waiters(&self) -> Result<(), String> {
         let (Role::Leader, Some(log)) = (self.role, &self.log) else {
             return Ok(());

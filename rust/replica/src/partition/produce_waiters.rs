@@ -12,15 +12,14 @@ use pyrklog_control::outbox::Outbox;
 /// What a produce request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// acks=1: the durable end offset of this broker's log.
+    /// acks=1: this log's durable end offset.
     Durable,
     /// acks=-1: the high watermark.
     Replication,
 }
 
 impl PartitionState {
-    /// Waits for the acknowledgement of what was appended up to `waiter.end_offset`; false when
-    /// there is nothing to wait for.
+    /// Waits until everything below `waiter.end_offset` is acknowledged; false if it already is.
     pub fn wait_for(&mut self, what: WaitFor, waiter: ProduceWaiter) -> bool {
         if self.is_reached(what, waiter.end_offset) {
             return false;
@@ -32,7 +31,7 @@ impl PartitionState {
         true
     }
 
-    /// Whether all below `end_offset` is acknowledged, or there is no log.
+    /// Whether everything below `end_offset` is acknowledged, or there is no log.
     pub fn is_reached(&self, what: WaitFor, end_offset: i64) -> bool {
         if self.has_failed() {
             return false;
@@ -44,7 +43,7 @@ impl PartitionState {
         mark.is_none_or(|mark| mark >= end_offset)
     }
 
-    /// Nobody waits for this acknowledgement any more.
+    /// Removes a waiter.
     pub fn forget_waiter(&mut self, what: WaitFor, waiter: ProduceWaiter) {
         match what {
             WaitFor::Durable => self.durable_waiters.remove(&waiter),
@@ -52,7 +51,7 @@ impl PartitionState {
         };
     }
 
-    /// (produce waiters, fetches that wait).
+    /// (produce waiters, delayed fetches).
     pub fn waiting(&self) -> (usize, usize) {
         let watchers = self.fetch_watchers.values();
         (
@@ -61,8 +60,8 @@ impl PartitionState {
         )
     }
 
-    /// Tells those who waited for the gate, which stands at `durable_end_offset`, or for the high watermark,
-    /// which stands at `reached`: it has moved with enough replicas in sync only.
+    /// Tells the waiters below `durable_end_offset` and below the high watermark `reached`, which
+    /// moves only with enough replicas in sync.
     pub(super) fn acknowledge(
         &mut self,
         durable_end_offset: i64,
@@ -75,7 +74,7 @@ impl PartitionState {
         self.internal.acknowledge(reached, outbox);
     }
 
-    /// Ends all waiting: produce requests and tickets fail with `error`, fetches look again.
+    /// Ends all waits: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
         let of_gate = std::mem::take(&mut self.durable_waiters);
         let of_replication = std::mem::take(&mut self.replication_waiters);

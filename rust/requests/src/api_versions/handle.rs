@@ -10,8 +10,8 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 
-/// Refuses a version. ApiVersions alone can say what would have been right; for any other API the
-/// client would read the answer in the wrong form, so the connection closes (as Kafka does).
+/// Refuses a version. Only ApiVersions can name the served versions; clients of any other API would
+/// misread the answer, so the connection closes, as in Kafka.
 pub fn refuse_version(
     cx: &Context,
     request: Request<'_>,

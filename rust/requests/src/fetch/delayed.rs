@@ -1,5 +1,4 @@
-//! A fetch request under way: what was found of each partition, what readers have of it, and its
-//! waiting.
+//! A fetch request under way: partitions, readers' results, waiting.
 
 use std::sync::Arc;
 
@@ -25,18 +24,18 @@ pub struct DelayedFetch {
     pub api_version: i16,
     /// For the response header.
     pub correlation_id: i32,
-    /// The session's share.
+    /// The session's part.
     pub context: FetchContext,
-    /// The partitions that it looks at, in the session's order.
+    /// Partitions to look at, in the session's order.
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
-    /// Record bytes that there are, each partition's up to its own limit: what `min_bytes` is about. Not
-    /// all of them need be found, since a batch that does not fit is left for the next fetch.
+    /// Record bytes available, each partition up to its own limit: compared with `min_bytes`. May
+    /// exceed the bytes found, since a batch that does not fit is left for the next fetch.
     available_bytes: usize,
-    /// A partition has more in a later segment: as in Kafka nothing is waited for then.
+    /// A partition has more in a later segment: do not wait, as in Kafka.
     is_behind: bool,
-    /// The replica that asks; a consumer's is negative.
+    /// Broker id of a replica; negative for a consumer.
     replica: i32,
     view: View,
     watch_terms: WatchTerms,
@@ -46,55 +45,55 @@ pub struct DelayedFetch {
     wait: u64,
     max_bytes: usize,
     min_bytes: usize,
-    /// It is answered with what there is.
+    /// Answer with what there is.
     pub must_answer: bool,
     /// Nothing is waited for any more.
     is_given_up: bool,
-    /// Followers have to confirm that this broker leads a partition.
+    /// Followers must confirm that this broker leads a partition.
     is_doubtful: bool,
-    /// Of a fetch without a session, while it waits.
+    /// While waiting without a session.
     watch: Option<Arc<FetchWatch>>,
-    /// What readers have of it.
+    /// Reads at the readers.
     reading: Option<Reading>,
-    /// A partition has an error or a diverging epoch to tell.
+    /// A partition has an error or a diverging epoch to report.
     has_event: bool,
-    /// Its partitions lie in more than one log directory.
+    /// Its partitions are in more than one log directory.
     spans_dirs: bool,
 }
 
-/// What a fetch request asks for, besides its partitions.
+/// A fetch request's parameters besides its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchParams {
     /// API version.
     pub api_version: i16,
     /// For the response header.
     pub correlation_id: i32,
-    /// The broker id of a replica; negative for a consumer.
+    /// Broker id of a replica; negative for a consumer.
     pub replica: i32,
-    /// How it looks at the logs.
+    /// What it may see of the logs.
     pub view: View,
     /// What it wants to hear of while it waits.
     pub watch_terms: WatchTerms,
-    /// How long it may wait for `min_bytes`.
+    /// How long to wait for `min_bytes`.
     pub max_wait_ms: i64,
-    /// The most record bytes.
+    /// Limit of record bytes.
     pub max_bytes: usize,
-    /// Record bytes that are worth an answer.
+    /// Record bytes that suffice for an answer.
     pub min_bytes: usize,
-    /// It is not to wait.
+    /// Do not wait.
     pub must_answer: bool,
 }
 
 /// One partition of a fetch.
 #[derive(Debug)]
 pub struct FetchPart {
-    /// The partition, or why there is none.
+    /// The partition, or the error.
     pub partition: Result<Arc<Partition>, ErrorCode>,
-    /// What the last read found.
+    /// Result of the last read.
     pub read: PartitionRead,
-    /// Where the consumer is sent to instead.
+    /// Replica that the consumer is sent to instead.
     preferred_replica: Option<i32>,
-    /// Its disk is not waited for any more: what is not resident does not count.
+    /// The disk is no longer waited for: only resident records count.
     is_given_up: bool,
 }
 
@@ -112,8 +111,8 @@ impl FetchPart {
         }
     }
 
-    /// Whether nothing is left to tell of it until it changes: neither records, nor a reason why
-    /// there are none.
+    /// Whether nothing remains to be reported until the partition changes: no records, and no
+    /// reason why there are none.
     pub fn is_settled(&self, target: &Target) -> bool {
         let is_at_end = self
             .read
@@ -148,7 +147,7 @@ impl DelayedFetch {
             view: params.view,
             watch_terms: params.watch_terms,
             began_ms: now_ms,
-            // The clock is cut to whole milliseconds: one more makes it no less than asked for.
+            // The clock is truncated to milliseconds: one more guarantees the requested time.
             deadline_ms: now_ms + params.max_wait_ms + 1,
             wait: 0,
             max_bytes: params.max_bytes,
@@ -165,7 +164,7 @@ impl DelayedFetch {
         }
     }
 
-    /// When to look at it, if nothing happens before.
+    /// When to look at it if nothing happens before.
     pub fn due_ms(&self) -> i64 {
         let reading = self.reading.as_ref();
         reading.map_or(self.deadline_ms, |reading| reading.look_ms)
@@ -176,7 +175,7 @@ impl DelayedFetch {
         self.reading.is_some()
     }
 
-    /// Whether it waits for data, and this is the wait.
+    /// Whether `wait` is its current wait for data.
     pub fn is_waiting(&self, wait: u64) -> bool {
         self.wait == wait
     }
@@ -186,7 +185,7 @@ impl DelayedFetch {
         self.replica < 0 && self.reading.is_none() && now_ms - self.began_ms >= wait_ms
     }
 
-    /// Whether it is to be answered now.
+    /// Whether to answer now.
     pub fn is_due(&self, now_ms: i64, is_draining: bool) -> bool {
         let has_nothing = self.bytes == 0 && !self.has_event;
         if self.is_doubtful && has_nothing && !self.is_given_up {
@@ -199,12 +198,11 @@ impl DelayedFetch {
             || is_draining
     }
 
-    /// What counts towards `min_bytes`.
     fn enough_bytes(&self) -> usize {
         self.bytes.max(self.available_bytes)
     }
 
-    /// Whether its time is over; of reads that are under way, when there is no hope any more.
+    /// Whether its time is over; with reads under way, whether they are hopeless.
     pub fn is_over(&mut self, readers: &ReaderPool, now_ms: i64) -> bool {
         let has_something = self.bytes > 0 || self.has_event;
         match &mut self.reading {
@@ -214,9 +212,9 @@ impl DelayedFetch {
         }
     }
 
-    /// Reads what is resident of every partition, those included that changed since the request
-    /// began, in the session's order and within the request's bounds. The answer is what readers
-    /// have to do: room for it is left.
+    /// Reads the resident records of all partitions, including those that changed since the request
+    /// began, in the session's order and within the request's limits. Returns the reads left to
+    /// readers; their space is reserved.
     pub fn read(&mut self, services: &Services, now_ms: i64) -> Vec<(QueueId, ColdPart)> {
         self.take_in_changed();
         let is_throttled = self.replica >= 0 && services.quotas.leader.is_exceeded(now_ms);
@@ -265,7 +263,7 @@ impl DelayedFetch {
         self.parts.extend(in_order);
     }
 
-    /// A partition was read.
+    /// Counts a partition's read.
     fn note(&mut self, position: usize) {
         let read = &self.parts[position].read;
         self.bytes += read.record_bytes();
@@ -278,8 +276,8 @@ impl DelayedFetch {
                 && self.context.target(position).is_news(read.high_watermark);
     }
 
-    /// The rate for throttled replicas is used up: reads no records where this is one that is not in
-    /// sync (KIP-73).
+    /// The replication rate is used up: reads no records of a throttled partition if the replica is
+    /// out of sync (KIP-73).
     fn holds_back(&mut self, position: usize, node_id: i32) -> bool {
         let part = &mut self.parts[position];
         let Ok(partition) = &part.partition else {
@@ -298,7 +296,7 @@ impl DelayedFetch {
         true
     }
 
-    /// Counts what is about to be sent to throttled replicas, in sync or not.
+    /// Counts the bytes for throttled replicas, in sync or not.
     pub fn count_throttled(&self, services: &Services, now_ms: i64) {
         let quota = &services.quotas.leader;
         if self.replica < 0 || !quota.is_limited() {
@@ -313,8 +311,8 @@ impl DelayedFetch {
         quota.count(counted.map(|part| part.read.record_bytes()).sum(), now_ms);
     }
 
-    /// Reads what is resident of one partition; the answer is what a reader has to do, unless that
-    /// is given up.
+    /// Reads a partition's resident records; returns the read left to a reader, unless it is given
+    /// up.
     fn read_part(
         &mut self,
         position: usize,
@@ -343,8 +341,9 @@ impl DelayedFetch {
             return None;
         }
         let queue = readers.for_fetch(partition.dir.index, &partition.topic.name);
-        // What was found may still have to be read while it is sent, and a reply that was begun
-        // hangs as a whole: not where others' records could be sent, or the disk stands still.
+        // Non-resident bytes may still be read while they are sent, and a started reply hangs as a
+        // whole. Have all bytes read first if that would hold up other directories' records, or if
+        // the disk is stuck.
         let may_hang = self.spans_dirs || readers.queue(queue).is_stuck(now_ms);
         let load_bytes = if may_hang { usize::MAX } else { FIRST_BYTES };
         let slice = part.read.slice.as_ref();
@@ -369,8 +368,8 @@ impl DelayedFetch {
         Some((queue, cold))
     }
 
-    /// Gives reads to their queues, as wait number `wait` of the connection at `place`; false when
-    /// none took any.
+    /// Submits reads to their queues as wait number `wait` of the connection at `place`; false if
+    /// no queue accepted any.
     pub fn hand_over(
         &mut self,
         services: &Services,
@@ -406,7 +405,7 @@ impl DelayedFetch {
         if reading.is_done() {
             return false;
         }
-        // Who wakes it now has an earlier wait in mind.
+        // Wakes of earlier waits no longer count.
         self.wait = 0;
         let has_something = self.bytes > 0 || self.has_event;
         reading.is_over(&services.readers, now_ms, self.deadline_ms, has_something);
@@ -414,7 +413,7 @@ impl DelayedFetch {
         true
     }
 
-    /// Takes what a reader found; true once everything is back.
+    /// Takes a reader's result; true once all are back.
     pub fn take_back(&mut self, job: FetchJob) -> bool {
         let Some(reading) = &mut self.reading else {
             return false;
@@ -435,7 +434,7 @@ impl DelayedFetch {
         is_whole
     }
 
-    /// Asks those to confirm that this broker leads who can.
+    /// Asks followers to confirm this leader, for each doubtful partition.
     pub fn ask_followers(&self, outbox: &mut Outbox) {
         let doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
         for partition in doubtful.filter_map(|part| part.partition.as_ref().ok()) {
@@ -444,7 +443,7 @@ impl DelayedFetch {
         }
     }
 
-    /// Waits for nothing more.
+    /// Stops waiting for anything.
     pub fn give_up(&mut self) {
         self.must_answer = true;
         self.is_given_up = true;
@@ -455,8 +454,8 @@ impl DelayedFetch {
         }
     }
 
-    /// Waits for its partitions, as wait number `wait` of the connection at `place`; false when one
-    /// of them has changed since it was read.
+    /// Begins wait number `wait` of the connection at `place`; false if a partition changed since
+    /// it was read.
     pub fn begin_wait(&mut self, place: Place, wait: u64) -> bool {
         self.wait = wait;
         let missing_bytes = self.min_bytes.saturating_sub(self.enough_bytes());
@@ -471,7 +470,7 @@ impl DelayedFetch {
         }
     }
 
-    /// Whether what was doubtful when it was read is not any more.
+    /// Whether a partition that was doubtful when read no longer is.
     fn is_doubt_over(&self) -> bool {
         let mut doubtful = self.parts.iter().filter(|part| part.read.is_doubtful);
         doubtful.any(|part| {
@@ -480,8 +479,8 @@ impl DelayedFetch {
         })
     }
 
-    /// Without a session: watches each partition; false, and none is watched, when one has changed
-    /// since it was read.
+    /// Without a session: watches each partition. False, and none is watched, if one changed since
+    /// it was read.
     fn leave_watchers(&mut self, waiting: WaitingFetch) -> bool {
         let watch = FetchWatch::new(WatchKey::Fetch(waiting.place.token), self.watch_terms);
         let watch = Arc::new(watch);
@@ -507,7 +506,7 @@ impl DelayedFetch {
         true
     }
 
-    /// Nothing that happens to its partitions matters any more.
+    /// Ends the wait.
     pub fn end_wait(&mut self) {
         if let Some(watch) = self.context.session_watch() {
             watch.end_wait();

@@ -1,4 +1,4 @@
-//! One partition's share of a fetch: the checks, then the bytes.
+//! One partition's part of a fetch: checks, then bytes.
 
 use pyrklog_log::{CompressionType, Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
@@ -9,25 +9,25 @@ use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_storage::log_dir::Partition;
 
-/// How a fetch looks at the logs.
+/// What a fetch may see of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// How far it may see.
     pub isolation: Isolation,
-    /// Only a leader may answer: replicas, and consumers from before KIP-392.
+    /// Only the leader may answer: replicas, and consumers before KIP-392.
     pub of_leader_only: bool,
-    /// From version 10 (KIP-110). Consumers before it are told that a topic has such batches.
+    /// From version 10 (KIP-110). Older consumers get an error for topics stored as zstd.
     pub understands_zstd: bool,
-    /// Everything but the records.
+    /// Everything but records.
     pub marks_only: bool,
-    /// When the request came, monotonic milliseconds.
+    /// When the request arrived, monotonic milliseconds.
     pub asked_ms: i64,
 }
 
-/// What a read of one partition gave.
+/// Result of reading one partition.
 #[derive(Debug)]
 pub struct PartitionRead {
-    /// Error; the rest is empty with one.
+    /// Error; the rest is then empty.
     pub error: ErrorCode,
     /// High watermark, -1 with an error.
     pub high_watermark: i64,
@@ -37,22 +37,22 @@ pub struct PartitionRead {
     pub log_start_offset: i64,
     /// The records.
     pub slice: Option<Slice>,
-    /// Bytes that the partition has from there on in the segment, whatever the limits of the fetch.
+    /// Bytes available from there on in the segment, whatever the fetch's limits.
     pub available_bytes: usize,
-    /// There are later segments with more.
+    /// Later segments have more.
     pub goes_on: bool,
-    /// For read_committed: aborted transactions that the records touch.
+    /// read_committed: aborted transactions that the records touch.
     pub aborted: Option<Vec<AbortedTransaction>>,
-    /// The replica that the consumer had better read from (KIP-392), instead of records; -1 none.
+    /// Preferred read replica (KIP-392), instead of records; -1 none.
     pub preferred_replica: i32,
-    /// The client's log has left this one (KIP-595).
+    /// Where the client's log diverges (KIP-595).
     pub diverging: Option<EpochEndOffset>,
-    /// How far could be seen; `None` when the partition did not serve.
+    /// How far it could see; `None` if the partition did not serve.
     pub bound: Option<i64>,
-    /// There are records that are not resident: only a read that may wait finds them.
+    /// There are records that only a read that waits for the disk finds.
     pub is_cold: bool,
-    /// The offset lies beyond the end of the log, and nobody has confirmed of late that this broker
-    /// still leads: as if nothing were there yet.
+    /// The offset is beyond the log end, and no recent confirmation says that this broker leads:
+    /// treated as if nothing were there yet.
     pub is_doubtful: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for PartitionRead {
 }
 
 impl PartitionRead {
-    /// Nothing, for this reason.
+    /// An error.
     pub fn failed(error: ErrorCode) -> PartitionRead {
         PartitionRead {
             error,
@@ -82,12 +82,12 @@ impl PartitionRead {
         }
     }
 
-    /// Whether there is more to tell than records.
+    /// Whether there is something to report besides records.
     pub fn is_event(&self) -> bool {
         self.error != ErrorCode::NONE || self.diverging.is_some() || self.preferred_replica >= 0
     }
 
-    /// Nobody waits for its records, though there are some: as if there were none.
+    /// Drops records that are not waited for.
     pub fn give_up_records(&mut self) {
         self.slice = None;
         self.available_bytes = 0;
@@ -100,7 +100,7 @@ impl PartitionRead {
     }
 }
 
-/// How far a reader may see; `None` when the partition does not serve.
+/// How far a reader may see; `None` if the partition does not serve.
 pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     let log = state.shown(view.of_leader_only).ok()?;
     Some(match view.isolation {
@@ -110,8 +110,8 @@ pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     })
 }
 
-/// Reads what `target` asks for: at most `max_bytes`, but a first batch whole with `min_one`. A
-/// read that must not wait may be cold: then it holds what is known without the disk.
+/// Reads at most `max_bytes` at `target`; with `min_one` a first batch is read whole. A read that
+/// must not wait may be cold: it has what is known without the disk.
 pub fn read_partition(
     partition: &Partition,
     target: &Target,
@@ -126,7 +126,7 @@ pub fn read_partition(
         match found {
             Ok(Some(read)) => return read,
             Ok(None) => changed = true,
-            // Retention may take the segment away after it was found: look again.
+            // Retention may remove the segment after it was found: retry.
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(ReadError::OffsetOutOfRange { .. }) => {
                 return PartitionRead::failed(ErrorCode::OFFSET_OUT_OF_RANGE);
@@ -140,8 +140,7 @@ pub fn read_partition(
     })
 }
 
-/// The newest epoch that is known at or below `epoch`, and where it ended; (-1, -1) when the log cannot
-/// tell.
+/// Newest known epoch at or below `epoch`, and its end offset; (-1, -1) if unknown.
 pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
     let (known, end_offset) = log.end_offset_for_epoch(epoch);
     if is_injected(Fault::AnswerForUnknownEpoch) && end_offset >= 0 {
@@ -150,7 +149,7 @@ pub fn end_of_epoch(log: &Log, epoch: i32) -> (i32, i64) {
     (known, end_offset)
 }
 
-/// `None`: the log changed meanwhile, so that what was read cannot be shown.
+/// `None`: the log changed meanwhile, and the records cannot be shown.
 fn read_once(
     partition: &Partition,
     target: &Target,
@@ -176,7 +175,7 @@ fn read_once(
         Ok(log) => log,
         Err(error) => return Ok(Some(PartitionRead::failed(error))),
     };
-    // A follower that has less than the consumer is no proof that its leader has.
+    // A follower that has less than the consumer does not show that its leader does.
     let may_diverge = is_led || target.fetch_offset <= log.log_end_offset();
     if target.last_fetched_epoch >= 0 && may_diverge {
         let (epoch, end_offset) = end_of_epoch(log, target.last_fetched_epoch);
@@ -204,8 +203,8 @@ fn read_once(
         found => found?,
     };
     if isolation == Isolation::Committed && !slice.is_empty() {
-        // Reading may have taken long. Records of which nobody can tell any more whether they were
-        // aborted are not shown.
+        // The read may have taken long. Records are not shown if it is no longer known whether they
+        // were aborted.
         let mut state = partition.lock();
         let log = match state.shown(view.of_leader_only) {
             Ok(log) => log,
@@ -226,11 +225,11 @@ fn is_stored_as_zstd(partition: &Partition) -> bool {
     partition.topic.settings().log.compression_type == CompressionType::Zstd
 }
 
-/// Why nothing can be said of an offset that a consumer asks for.
+/// Why an offset beyond the end cannot be judged.
 enum Beyond {
-    /// It is beyond the end, and this broker may have been led around.
+    /// Another broker may lead by now.
     Doubtful,
-    /// It is beyond the end of a follower's log, and the consumer may take this broker for the leader.
+    /// It is beyond a follower's end, and the consumer may take this broker for the leader.
     NotHere,
 }
 
@@ -246,8 +245,8 @@ impl Beyond {
     }
 }
 
-/// Kafka answers OFFSET_OUT_OF_RANGE here, at which clients begin anew elsewhere: consumers that ask
-/// one that leads no more, and does not know it yet, would skip records or read them twice.
+/// Kafka answers OFFSET_OUT_OF_RANGE here, and clients then reset their offsets. Consumers of a
+/// former leader that does not know its successor would skip records or read them twice.
 fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
     let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
@@ -258,16 +257,17 @@ fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<()
         None if state.is_confirmed(view.asked_ms) => Ok(()),
         None => Err(Beyond::Doubtful),
         Some(_) if target.current_leader_epoch < 0 => Err(Beyond::NotHere),
-        // It knows who leads in this epoch, and asks there (KIP-392).
+        // It knows this epoch's leader and asks there (KIP-392).
         Some(_) => Ok(()),
     }
 }
 
-/// The checks, and the marks of the log; no records.
+/// The checks and the log's offsets; no records.
 fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
     let checked = state.check_epoch(target.current_leader_epoch);
     let bound = bound(state, view);
-    // Kafka looks at the epoch first: a client with a newer one must not take this for a leader.
+    // As in Kafka the epoch comes first: a client with a newer one must not take this broker for
+    // the leader.
     if let Err(error) = checked {
         return PartitionRead {
             bound,
@@ -287,7 +287,7 @@ fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRe
     }
 }
 
-/// Whether a client is to be told of a partition that it asks for at `target`.
+/// Whether the partition has something to report to a client at `target`.
 #[cfg(debug_assertions)]
 pub fn is_news(state: &mut PartitionState, target: &Target, view: View) -> bool {
     let read = begin(state, target, view);
@@ -295,7 +295,7 @@ pub fn is_news(state: &mut PartitionState, target: &Target, view: View) -> bool 
     has_records || read.is_event() || !target.was_told(read.high_watermark, read.log_start_offset)
 }
 
-/// No records, but where they are to be had.
+/// The preferred replica instead of records.
 pub fn redirect(partition: &Partition, target: &Target, view: View, replica: i32) -> PartitionRead {
     let mut read = begin(&mut partition.lock(), target, view);
     if read.error == ErrorCode::NONE {

@@ -1,4 +1,4 @@
-//! A fetch's answer: protocol fields in memory, record bytes as file ranges.
+//! A fetch's answer: protocol fields in memory, records as file ranges.
 
 use pyrklog_log::{Slice, Wait};
 use pyrklog_wire::ErrorCode;
@@ -16,11 +16,11 @@ use pyrklog_base::ids::QueueId;
 use pyrklog_control::image::Image;
 use pyrklog_storage::log_dir::Partition;
 
-/// A slice up to this is read into the reply itself, whatever else it carries: a system call of
-/// its own would cost more than the copy.
+/// A slice up to this size is always read into the reply: its own system call would cost more than
+/// the copy.
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
-/// Settles what the session remembers; how many bytes of records are sent.
+/// Records the outcomes in the session; returns the record bytes to send.
 fn settle(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
@@ -41,8 +41,8 @@ fn settle(work: &mut DelayedFetch) -> usize {
     record_bytes
 }
 
-/// Appends the response body to the output and settles what the session remembers. Leaders are named
-/// with their endpoints of `listener`.
+/// Appends the response body and records the outcomes in the session. Leaders are named with their
+/// endpoints of `listener`.
 pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut OutQueue) {
     let record_bytes = settle(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
@@ -101,11 +101,11 @@ pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut O
     }
 }
 
-/// The first version whose answer names leaders with their addresses (KIP-951); Kafka says nothing of
-/// them in earlier ones, though they have the field.
+/// First version whose answer names leaders (KIP-951). Earlier ones have the field, but Kafka
+/// leaves it out.
 const CURRENT_LEADER_SINCE: i16 = 16;
 
-/// The first version whose clients know `KAFKA_STORAGE_ERROR`; earlier ones are sent to another leader.
+/// First version with `KAFKA_STORAGE_ERROR`; earlier clients are sent to another leader.
 const STORAGE_ERROR_SINCE: i16 = 6;
 
 fn partition_head<'a>(
@@ -135,7 +135,7 @@ fn readers_of(cx: &Context, partition: &Partition) -> QueueId {
     readers.for_fetch(partition.dir.index, &partition.topic.name)
 }
 
-/// Record bytes go into the reply where they are few and resident (true), else as a file range.
+/// Copies few and resident record bytes into the reply (true), else adds a file range.
 fn put_records(
     out: &mut Vec<u8>,
     slice: &Slice,
@@ -175,7 +175,7 @@ fn read_whole(slice: &Slice, buffer: &mut [u8]) -> bool {
     true
 }
 
-/// Where the leader is, for a client that asked the wrong broker (KIP-951).
+/// The leader, for a client that asked the wrong broker (KIP-951).
 fn leader_hint(
     image: &Image,
     target: &Target,

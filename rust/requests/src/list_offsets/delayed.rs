@@ -1,5 +1,4 @@
-//! A ListOffsets request under way: what is answered, what readers look up, and what waits for
-//! followers.
+//! A ListOffsets request under way: answers, look-ups, partitions in doubt.
 
 use std::sync::Arc;
 
@@ -15,10 +14,10 @@ use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker};
 
-/// The version from which OFFSET_NOT_AVAILABLE says "try again" (KIP-207).
+/// Since this version OFFSET_NOT_AVAILABLE means "retry" (KIP-207).
 const NOT_AVAILABLE_SINCE: i16 = 5;
 
-/// A request with its answers so far. Those of look-ups that are due hold an error until they come.
+/// A request with its answers so far. Outstanding look-ups have an error until they are back.
 #[derive(Debug)]
 pub struct ListOffsetsWork {
     /// API version.
@@ -29,39 +28,39 @@ pub struct ListOffsetsWork {
     pub deadline_ms: i64,
     /// Answers by topic.
     pub topics: Vec<(String, Vec<ListOffsetsPartitionResponse>)>,
-    /// What readers have of it.
+    /// Look-ups at the readers.
     pub reading: Reading,
     /// How far it sees.
     pub isolation: Isolation,
-    /// Followers answer none but those that compare replicas.
+    /// Followers answer only tools that compare replicas.
     pub of_leader_only: bool,
-    /// When it came, monotonic milliseconds.
+    /// When it arrived, monotonic milliseconds.
     pub asked_ms: i64,
-    /// What waits for its followers; the last one is looked at first.
+    /// Partitions that wait for followers; the last one is looked at first.
     pub doubtful: Vec<Doubtful>,
 }
 
-/// The latest offset of a partition, for which its followers have to confirm that this broker leads.
+/// A partition whose latest offset waits until followers confirm this leader.
 #[derive(Debug)]
 pub struct Doubtful {
     /// The partition.
     pub held: Arc<Partition>,
-    /// Its topic's place in the request.
+    /// Position of its topic in the request.
     pub topic: usize,
-    /// Its own place in the topic.
+    /// Its position in the topic.
     pub partition: usize,
-    /// What the client believes in.
+    /// The client's leader epoch.
     pub current_leader_epoch: i32,
 }
 
-/// Look-ups of one request in one log directory.
+/// A request's look-ups in one log directory.
 #[derive(Debug)]
 pub struct LookUpJob {
     /// Whose they are.
     pub ticket: ReadTicket,
-    /// What is to be looked up.
+    /// The look-ups.
     pub queries: Vec<Query>,
-    /// Takes it back to its connection.
+    /// Returns the job to its connection.
     pub mailbox: Arc<dyn Mailbox<Box<LookUpJob>>>,
 }
 
@@ -80,27 +79,27 @@ impl Job for LookUpJob {
 /// One look-up.
 #[derive(Debug)]
 pub struct Query {
-    /// Its topic's place in the request.
+    /// Position of its topic in the request.
     pub topic: usize,
-    /// Its partition's place in the topic.
+    /// Its partition's position in the topic.
     pub partition: usize,
     /// The log directory.
     pub dir: usize,
-    /// What is to be found.
+    /// What to look up.
     pub time: TimeQuery,
-    /// The leader is new and may show less than the one before did.
+    /// The leader is new and may show less than its predecessor did.
     pub shows_less: bool,
-    /// "Try again" at first.
+    /// "Retry" at first.
     pub answer: ListOffsetsPartitionResponse,
 }
 
 impl ListOffsetsWork {
-    /// The answer while nothing is found yet.
+    /// The answer until something is found.
     pub fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
         ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
     }
 
-    /// Whether all is answered.
+    /// Whether everything is answered.
     pub fn is_done(&self) -> bool {
         self.reading.is_done() && self.doubtful.is_empty()
     }
@@ -113,7 +112,7 @@ impl ListOffsetsWork {
         }
     }
 
-    /// Leaves a waiter at each of these, and asks their followers.
+    /// Adds the waiter to each of these partitions and asks their followers.
     pub fn ask_followers(&self, waiter: DoubtWaiter, doubtful: &[Doubtful], outbox: &mut Outbox) {
         for one in doubtful {
             let mut state = one.held.lock();
@@ -121,8 +120,8 @@ impl ListOffsetsWork {
         }
     }
 
-    /// Answers what is in doubt no longer. Each one that is brings the request here, so that it is enough to
-    /// look at the last.
+    /// Answers partitions no longer in doubt. Each such change wakes the request, so looking at the
+    /// last one suffices.
     pub fn take_confirmed(&mut self) {
         while let Some(last) = self.doubtful.last() {
             let Some(answer) = self.look_again(last) else {
@@ -133,7 +132,7 @@ impl ListOffsetsWork {
         }
     }
 
-    /// `None` while it is in doubt.
+    /// `None` while in doubt.
     pub fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
         let index = one.held.index;
         let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
@@ -156,20 +155,20 @@ impl ListOffsetsWork {
         }
     }
 
-    /// Nobody waits for followers any more.
+    /// Removes the waiters at partitions in doubt.
     pub fn forget_doubts(&self, token: Token) {
         for one in &self.doubtful {
             one.held.lock().remove_doubt_waiter(token);
         }
     }
 
-    /// Partitions that were asked about.
+    /// Number of partitions asked about.
     pub fn partition_count(&self) -> usize {
         let topics = self.topics.iter();
         topics.map(|(_, partitions)| partitions.len()).sum()
     }
 
-    /// Takes what a reader found; true once everything is back.
+    /// Takes a reader's result; true once everything is answered.
     pub fn take_back(&mut self, job: &LookUpJob) -> bool {
         if !self.reading.take_back(&job.ticket) {
             return false;
@@ -182,7 +181,7 @@ impl ListOffsetsWork {
 }
 
 impl LookUpJob {
-    /// Does the look-ups; waits for the disk.
+    /// Looks up; waits for the disk.
     pub fn look_up(&mut self, worker: &ReaderWorker<'_>) {
         for query in &mut self.queries {
             if self.ticket.is_abandoned() {
@@ -201,7 +200,7 @@ impl LookUpJob {
     }
 }
 
-/// What a look-up finds; `WouldBlock` without waiting where it has to wait for the disk.
+/// A look-up's result; `WouldBlock` if it may not wait but must read the disk.
 ///
 /// # Errors
 /// As [`TimeQuery::resolve`].
@@ -219,7 +218,7 @@ pub fn answer(
     Ok(answer)
 }
 
-/// "Try again", in the words of the request's version.
+/// "Retry" as this version says it.
 pub fn not_available(api_version: i16) -> ErrorCode {
     if api_version >= NOT_AVAILABLE_SINCE {
         ErrorCode::OFFSET_NOT_AVAILABLE

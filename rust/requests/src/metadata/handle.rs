@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::{admission, control_requests, heavy};
 use pyrklog_control::api::Event;
 
-/// Serves a request: at once, or when the control plane has made the topics that are missing.
+/// Serves a request: at once, or after the control plane has created missing topics.
 pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
         api_version,
@@ -29,8 +29,8 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
     let auto_create = cx.services.config.auto_create_topics;
     let plan = metadata::plan(&cx.image, body, api_version, auto_create).map_err(malformed)?;
     let topics = match plan {
-        // A broker of a cluster listens before it knows the cluster: nobody is told that there are
-        // no brokers and no topics.
+        // A broker listens before it knows its cluster: do not report that there are no brokers and
+        // topics.
         MetadataPlan::Answer
             if cx.services.config.cluster.is_some() && cx.image.brokers().is_empty() =>
         {
@@ -57,8 +57,7 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
     }))
 }
 
-/// Answers Metadata from the image of this turn. `errors` are the codes of names that could not
-/// be created.
+/// Answers from this turn's image. `errors`: codes of names that could not be created.
 ///
 /// # Errors
 /// A malformed request.

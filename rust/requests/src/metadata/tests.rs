@@ -4,7 +4,7 @@ use super::*;
 use pyrklog_control::api::{ImageDelta, TopicImage};
 use pyrklog_control::image::testing::{broker, image, partition, topic};
 
-/// A broker that has just gone.
+/// An unreachable leader.
 const ABSENT: i32 = 4;
 
 fn request(topics: Option<&[&str]>) -> MetadataRequest<'static> {
@@ -62,7 +62,7 @@ fn names(response: &MetadataResponse<'static>) -> Vec<&'static str> {
     names
 }
 
-/// Brokers 1 and 2; topic "t" with one partition of each kind of trouble.
+/// Brokers 1 and 2; topic "t" with a partition for each kind of trouble.
 fn troubled() -> Image {
     let mut replicated = partition(0, 1);
     replicated.replicas = vec![1, 3];
@@ -182,7 +182,7 @@ fn what_may_be_created_is_planned_and_told_afterwards() {
         plan(&image, &body(&asked, 4), 4, true),
         Ok(MetadataPlan::Answer)
     );
-    // Before version 4 a client cannot say no.
+    // Before version 4 clients cannot decline.
     assert_eq!(plan(&image, &body(&asked, 3), 3, true), Ok(missing));
     assert_eq!(
         plan(&image, &body(&request(None), 12), 12, true),
@@ -257,7 +257,7 @@ fn a_leader_that_has_just_gone_is_as_good_as_dead() {
             .collect();
         let gone = (ErrorCode::LEADER_NOT_AVAILABLE, -1);
         assert_eq!(found, [(ErrorCode::NONE, 1), gone], "{version}");
-        // Its registration stands.
+        // It stays registered.
         assert_eq!(response.head.brokers.len(), 2);
     }
 }
@@ -324,7 +324,7 @@ fn authorized_operations_are_told_when_asked_for() {
     asked.include_cluster_authorized_operations = true;
     for version in 8..=12 {
         let response = ask(&image, &asked, version);
-        // What Kafka 3.9 answers without an authorizer.
+        // Kafka 3.9's answer without an authorizer.
         assert_eq!(response.topics[0].authorized_operations, 3576);
         assert_eq!(response.topics[1].authorized_operations, 3576);
         let cluster = if version <= 10 {

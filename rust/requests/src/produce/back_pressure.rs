@@ -1,15 +1,14 @@
-//! Produce requests that wait because their log directory has too much unwritten.
+//! Produce requests that wait because their log directory has too many unwritten bytes.
 //!
-//! The request stays, unread, in its connection's buffer, and nothing behind it is looked at: its
-//! connection is *muted*, so that no later batch of a producer can overtake it. Here is only who
-//! waits, in order. The writer wakes them as room comes. A request that waits for longer than its
-//! own time-out, or finds the park full, is refused with REQUEST_TIMED_OUT, which clients try again
-//! after. Those behind it count from the same moment, so that a muted connection is not held for
-//! one time-out after the other.
+//! The request stays, unread, in its connection's buffer. The connection is *muted*: nothing behind
+//! the request is looked at, so that no later batch of a producer overtakes it. This module keeps
+//! who waits, in order; the writer wakes them as room appears. A request that waits longer than its
+//! time-out, or finds the park full, gets the retriable REQUEST_TIMED_OUT. Requests behind it count
+//! from the same moment, so that a muted connection does not sum up time-outs.
 //!
-//! A refusal lets a later batch overtake after all, and the broker accepts any first sequence
-//! number of a producer that it does not know yet. So where a refused batch has a producer id, the
-//! connection closes behind the answer: what was sent after it is then sent anew, in order.
+//! After a refusal a later batch could overtake, since the broker accepts any first sequence number
+//! of an unknown producer. So if a refused batch has a producer id, the connection closes after the
+//! answer; the client then resends what followed, in order.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::produce::validating::ProduceParams;
 use pyrklog_base::ids::{NEVER_MS, Place};
 use pyrklog_storage::muted_queue::Admission;
 
-/// Whether a request for the partitions in `cx.targets` is worked on.
+/// Whether to handle a request for the partitions in `cx.targets`.
 pub fn admit(
     cx: &mut Context,
     queue: &mut ProduceQueue,
@@ -61,7 +60,7 @@ pub fn admit(
     admission
 }
 
-/// Since when the request at hand has waited, if it has.
+/// Since when the current request has waited, if it has.
 pub fn waited_since_ms(queue: &ProduceQueue) -> Option<i64> {
     queue.parked.as_ref().map(|parked| parked.since_ms)
 }
@@ -75,7 +74,7 @@ pub fn has_producer_id(request: &ProduceRequest, frame: &[u8]) -> bool {
     })
 }
 
-/// When the parked request's time is over.
+/// Deadline of the parked request.
 pub fn due_ms(client: &Client) -> i64 {
     match &client.produces.parked {
         Some(Parked {
@@ -86,8 +85,8 @@ pub fn due_ms(client: &Client) -> i64 {
     }
 }
 
-/// Takes a connection whose request's time is over out of the park, so that it is looked at, and
-/// refused unless there is room by now.
+/// Takes a connection with an overdue request out of the park; the request is then refused unless
+/// there is room.
 pub fn expire(cx: &Context, client: &mut Client) {
     if due_ms(client) <= cx.now.mono_ms {
         let place = cx.place_of(&client.context);
@@ -96,7 +95,7 @@ pub fn expire(cx: &Context, client: &mut Client) {
     }
 }
 
-/// Takes a connection out of the park, if it waits there.
+/// Takes a connection out of the park, if it is there.
 pub fn forget(client: &mut Client, place: Place) {
     if let Some(parked) = &mut client.produces.parked
         && let Some((dir, _)) = parked.waits.take()
@@ -106,7 +105,7 @@ pub fn forget(client: &mut Client, place: Place) {
     }
 }
 
-/// Everything received was worked on: the next request has not waited.
+/// All input was handled: the next request has not waited.
 pub fn note_empty(client: &mut Client, is_readable: bool) {
     if client.hold != Some(Hold::Parked) && !is_readable {
         client.produces.parked = None;

@@ -1,4 +1,4 @@
-//! The answer to a produce request, while its partitions wait to be acknowledged.
+//! A produce request's answer while partitions await acknowledgement.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
 
-/// Partitions whose memory is kept when an answer is used again.
+/// Partitions whose memory a reused answer keeps.
 const KEPT_PARTITIONS_MAX: usize = 64;
 
-/// One partition of the request at hand.
+/// One partition of the current request.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'r> {
-    /// Its place in the request.
+    /// Its position in the request.
     pub position: usize,
-    /// What was asked.
+    /// Its data in the request.
     pub wanted: &'r ProducePartition,
     /// Its topic.
     pub topic: &'r ProduceTopic,
 }
 
 impl<'r> Item<'r> {
-    /// The one at `position`. Panics beyond the request's partitions.
+    /// The item at `position`. Panics beyond the request's partitions.
     pub fn of(request: &'r ProduceRequest, position: usize) -> Item<'r> {
         let wanted = &request.partitions[position];
         Item {
@@ -45,11 +45,11 @@ impl<'r> Item<'r> {
 /// Why a partition's batch was refused.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The protocol's error.
+    /// Protocol error.
     pub error: ErrorCode,
-    /// Why, in one sentence.
+    /// Reason, one sentence.
     pub message: Option<String>,
-    /// Which records were refused: (index in the batch, why).
+    /// Refused records: (index in the batch, reason).
     pub record_errors: Vec<(i32, String)>,
 }
 
@@ -74,7 +74,7 @@ impl From<ValidationError> for Refusal {
 }
 
 impl Refusal {
-    /// With a sentence.
+    /// With a reason.
     pub fn with(error: ErrorCode, message: impl Into<String>) -> Refusal {
         Refusal {
             error,
@@ -84,32 +84,31 @@ impl Refusal {
     }
 }
 
-/// What is to be said about one partition.
+/// The answer for one partition.
 #[derive(Debug)]
 pub struct PartitionAnswer {
-    /// Topic name; shared with the partition where that exists.
+    /// Topic name; shared with the partition if that exists.
     pub topic: Arc<str>,
-    /// Whether the request starts a topic here.
+    /// Whether it is its topic's first partition in the request.
     pub starts_topic: bool,
     /// Partition index.
     pub index: i32,
-    /// Error so far.
+    /// Current error.
     pub error: ErrorCode,
-    /// First offset given, -1 with an error.
+    /// First offset, -1 with an error.
     pub base_offset: i64,
     /// -1 for CreateTime.
     pub log_append_time_ms: i64,
     /// -1 with an error.
     pub log_start_offset: i64,
-    /// The text of a refusal.
+    /// Reason of a refusal.
     pub message: Option<String>,
-    /// Which records were refused: (index in the batch, why).
+    /// Refused records: (index in the batch, reason).
     pub record_errors: Vec<(i32, String)>,
-    /// The acknowledgement that is still due.
+    /// The outstanding acknowledgement.
     waits: Option<Waiting>,
 }
 
-/// An acknowledgement that is due.
 #[derive(Debug)]
 struct Waiting {
     partition: Arc<Partition>,
@@ -119,15 +118,15 @@ struct Waiting {
 /// What an acknowledgement waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// What is to happen.
+    /// The awaited event.
     pub what: WaitFor,
     /// Who is told.
     pub waiter: ProduceWaiter,
-    /// The batch, where its producer is idempotent.
+    /// The batch of an idempotent producer.
     pub batch: Option<ProducerBatch>,
 }
 
-/// A batch that was refused when it had been appended.
+/// A batch that was refused after its append.
 #[derive(Debug)]
 pub struct RefusedLate {
     /// Topic name.
@@ -138,7 +137,7 @@ pub struct RefusedLate {
     pub batch: ProducerBatch,
 }
 
-/// What became of a batch: where it was appended, and what its acknowledgement waits for.
+/// A batch's outcome: its append, and what its acknowledgement waits for.
 pub type Appending = Result<(Appended, Option<Due>), Refusal>;
 
 impl PartitionAnswer {
@@ -157,7 +156,7 @@ impl PartitionAnswer {
         }
     }
 
-    /// Takes what became of the batch in `partition`.
+    /// Takes the outcome of the batch in `partition`.
     pub fn take(&mut self, outcome: Appending, partition: Option<Arc<Partition>>) {
         match outcome {
             Ok((appended, due)) => {
@@ -176,7 +175,7 @@ impl PartitionAnswer {
         }
     }
 
-    /// What it takes on the heap, about.
+    /// About its heap size.
     fn memory_bytes(&self) -> usize {
         let errors = self.record_errors.iter();
         let error_bytes: usize = errors
@@ -191,7 +190,6 @@ impl PartitionAnswer {
         size_of::<PartitionAnswer>() + error_bytes + message_bytes + name_bytes
     }
 
-    /// Turns an acknowledgement that is due into a refusal.
     fn fail(&mut self, error: ErrorCode) {
         self.error = error;
         self.base_offset = -1;
@@ -209,7 +207,7 @@ pub struct DelayedProduce {
     pub correlation_id: i32,
     /// When it fails with REQUEST_TIMED_OUT; monotonic milliseconds.
     pub deadline_ms: i64,
-    /// Partitions in the request's order.
+    /// Partitions in request order.
     pub answers: Vec<PartitionAnswer>,
     waiting: usize,
     record_errors: usize,
@@ -225,7 +223,7 @@ impl DelayedProduce {
         self.clear();
     }
 
-    /// Forgets everything and keeps a bounded part of the memory.
+    /// Clears it and keeps a bounded part of the memory.
     pub fn clear(&mut self) {
         self.answers.clear();
         self.answers.shrink_to(KEPT_PARTITIONS_MAX);
@@ -234,7 +232,7 @@ impl DelayedProduce {
         self.memory_bytes = 0;
     }
 
-    /// The answer for the next partition, in which all is well so far. `frame` holds the request.
+    /// The next partition's answer, initially without error. `frame` holds the request.
     pub fn begin_answer(
         &self,
         partition: Option<&Partition>,
@@ -242,7 +240,7 @@ impl DelayedProduce {
         frame: &[u8],
     ) -> PartitionAnswer {
         let is_first = item.position == item.topic.first_partition;
-        // A name that is in the request once is copied once, however many partitions follow it.
+        // Copies a topic's name once, however many partitions follow.
         let known = match partition {
             Some(partition) => Some(&partition.topic.name),
             None if is_first => None,
@@ -252,12 +250,12 @@ impl DelayedProduce {
         PartitionAnswer::new(name, item)
     }
 
-    /// Record errors that the reply may still hold.
+    /// Record errors that the reply may still contain.
     pub fn record_errors_left(&self) -> usize {
         RECORD_ERRORS_MAX.saturating_sub(self.record_errors)
     }
 
-    /// What it takes on the heap, about; the reply takes no more.
+    /// About its heap size; the reply needs no more.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
@@ -282,7 +280,8 @@ impl DelayedProduce {
             .any(|answer| answer.error != ErrorCode::NONE)
     }
 
-    /// One partition is acknowledged, or refused late: what was refused of an idempotent producer.
+    /// A partition is acknowledged or refused late; returns a refused batch of an idempotent
+    /// producer.
     pub fn settle(&mut self, index: u32, error: ErrorCode) -> Option<RefusedLate> {
         let answer = self.answers.get_mut(index as usize)?;
         let waited = answer.waits.take()?;
@@ -298,7 +297,7 @@ impl DelayedProduce {
         })
     }
 
-    /// Time is up: what is still due is refused, and nothing waits for it any more.
+    /// Timed out: refuses what is outstanding and removes its waiters.
     pub fn time_out(&mut self) {
         self.forget_waiters();
         for index in 0..self.answers.len() {
@@ -306,7 +305,7 @@ impl DelayedProduce {
         }
     }
 
-    /// No partition has to tell of its acknowledgement any more.
+    /// Removes its waiters at the partitions.
     pub fn forget_waiters(&self) {
         for waits in self
             .answers
@@ -318,8 +317,8 @@ impl DelayedProduce {
         }
     }
 
-    /// Appends the response body. `image` and `listener` tell clients where a partition's leader
-    /// went (KIP-951).
+    /// Appends the response body. `image` and `listener` give the leaders of moved partitions
+    /// (KIP-951).
     pub fn encode(&self, image: &Image, listener: &str, out: &mut Vec<u8>) {
         let topic_count = self
             .answers

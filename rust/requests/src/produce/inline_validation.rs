@@ -1,7 +1,7 @@
-//! Validates, by the network thread, batches of a produce request before any of them is appended.
+//! Validation on the network thread, before any batch of a request is appended.
 //!
-//! Batches that are stored as they were sent, uncompressed, are validated when it is their turn to be
-//! appended. The others are looked at first: those that expand to little at once, the rest by the
+//! Batches stored as sent, uncompressed, are validated at their append. The others are looked at
+//! first: those that expand to little at once, the rest by the
 //! [validators](crate::produce::validators).
 
 use pyrklog_log::validate::{RECORD_ERRORS_MAX, Rules, validate_produce};
@@ -14,20 +14,20 @@ use crate::produce::delayed::Refusal;
 use crate::produce::validators::INLINE_MAX_BYTES;
 use crate::produce::verdicts::errors_of;
 
-/// Recompressing takes so many times as long as expanding.
+/// Cost of recompressing relative to expanding.
 const RECOMPRESSION_WEIGHT: usize = 4;
 
-/// What a look at a request came to.
+/// Result of looking at a request.
 #[derive(Debug)]
 pub enum Looked {
-    /// It can be appended, with what is in [`Context::verdicts`].
+    /// It can be appended, with [`Context::verdicts`].
     Ready,
     /// It expands to too much: these positions remain.
     Remaining(Vec<(usize, Rules)>),
 }
 
-/// Looks at the batches of the partitions in `cx.targets` that have to be expanded, as far as that is
-/// little work. What is found goes to `cx.verdicts`, which is empty when there is nothing to look at.
+/// Validates the batches for `cx.targets` that must be expanded, up to a limit of work. Results go
+/// to `cx.verdicts`, which stays empty if there are none.
 pub fn look(
     cx: &mut Context,
     request: &ProduceRequest,
@@ -64,7 +64,7 @@ pub fn look(
         match validate_produce(records, &limited, cx.now.wall_ms) {
             Err(error) if error.expands_beyond => remaining.push((position, rules)),
             verdict => {
-                // How far one that is refused was expanded is not known.
+                // How far a refused batch was expanded is unknown.
                 let expanded = verdict.as_ref().map(|valid| valid.expanded_bytes);
                 let spent_bytes = expanded.unwrap_or(limited.expanded_bytes_max / 4) * weight;
                 room_bytes -= spent_bytes.min(room_bytes);
@@ -81,14 +81,14 @@ pub fn look(
     }
 }
 
-/// What remains is refused: there is no room for it.
+/// Refuses the remaining batches: the validators have no room.
 pub fn refuse(cx: &mut Context, remaining: &[(usize, Rules)]) {
     for (position, _) in remaining {
         cx.verdicts[*position] = Some(Err(ErrorCode::REQUEST_TIMED_OUT.into()));
     }
 }
 
-/// What expanding a byte of the batch costs; `None` where nothing is to be expanded.
+/// Cost of expanding a byte of the batch; `None` if nothing is expanded.
 fn weight(records: &[u8], rules: &Rules) -> Option<usize> {
     let header = BatchHeader::parse(records.get(..HEADER_LEN)?).ok()?;
     let sent = header.compression().ok()?;

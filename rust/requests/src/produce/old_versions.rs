@@ -13,8 +13,7 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 
-/// Answers each partition with UNSUPPORTED_VERSION; closes the connection where the client wants
-/// no reply (acks=0).
+/// Answers each partition with UNSUPPORTED_VERSION; with acks=0 closes the connection.
 pub fn refuse(request: Request<'_>, out: &mut OutQueue) -> Handled {
     let version = request.header.api_version;
     let (acks, topics) = decode(request.frame, request.body_start)

@@ -1,11 +1,11 @@
-//! What a connection remembers of the batches that were refused on it for the moment.
+//! A connection's batches that were refused for the moment.
 //!
-//! An idempotent producer has up to five batches of a partition under way. Where the first one finds that
-//! this broker does not lead yet, or that replicas are missing, those behind it may find that all is well
-//! by now. To the log they are out of order, or, where it does not know the producer, just new. But the
-//! first one comes again: a batch that was taken in its place makes it impossible to take, and one that
-//! is called out of order makes librdkafka begin another epoch, in which it repeats what is in the log
-//! already. So the batches behind a refused one are told the same. Kafka tells them what the log says.
+//! An idempotent producer has up to five batches of a partition in flight. If the first is refused
+//! because this broker does not lead yet or replicas are missing, the next ones may arrive when all
+//! is well. The log would call them out of order, or accept them if it does not know the producer.
+//! But the first one is sent again: a batch accepted in its place makes it unacceptable, and "out
+//! of order" makes librdkafka begin a new epoch and repeat what is already in the log. So batches
+//! behind a refused one get the same error. (Kafka answers what the log says.)
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -18,31 +18,30 @@ use pyrklog_wire::batch::BatchHeader;
 
 use crate::produce::delayed::Item;
 
-/// Batches that every connection may remember, one of each producer and partition.
+/// Batches that any connection may remember, one per producer and partition.
 const ENTRIES_MAX: usize = 64;
 
-/// The same of a connection that has a place in the [`RefusedRoom`].
+/// The same with a place in the [`RefusedRoom`].
 const ENTRIES_IN_ROOM_MAX: usize = 4_096;
 
-/// Connections in the room: 64 of about 600 KB.
+/// Connections in the room, of about 600 KB each.
 const PLACES: usize = 64;
 
-/// Batches under way behind the first: an idempotent producer has no more.
+/// Batches in flight behind the first; idempotent producers have no more.
 const BEHIND_MAX: u8 = 4;
 
-/// What is remembered longer is of a producer that has gone elsewhere.
+/// Entries older than this belong to producers that have gone elsewhere.
 const KEPT_MS: i64 = 120_000;
 
-/// No topic has a longer name; what is asked for under one is not remembered.
+/// Longest topic name; longer ones are not remembered.
 const NAME_BYTES_MAX: usize = 249;
 
-/// What the connections of a plane that remember many batches share.
+/// Shared by a plane's connections that remember many batches.
 #[derive(Debug, Default)]
 pub struct RefusedRoom {
     taken: AtomicUsize,
 }
 
-/// A connection's place in the room, given back when this is dropped.
 #[derive(Debug)]
 struct RoomPlace(Arc<RefusedRoom>);
 
@@ -68,12 +67,12 @@ pub struct ProducerBatch {
     producer_id: i64,
     epoch: i16,
     base_sequence: i32,
-    /// The sequence right behind the batch.
+    /// Sequence right after the batch.
     next_sequence: i32,
 }
 
 impl ProducerBatch {
-    /// `None` of a producer that is not idempotent.
+    /// `None` for a producer that is not idempotent.
     pub fn of(info: &BatchInfo) -> Option<ProducerBatch> {
         let is_idempotent = info.has_producer() && info.base_sequence >= 0;
         is_idempotent.then(|| ProducerBatch {
@@ -84,13 +83,13 @@ impl ProducerBatch {
         })
     }
 
-    /// Whether it comes after another one of the same producer and epoch.
+    /// Whether it comes after another batch of the same producer and epoch.
     fn is_behind(self, other: ProducerBatch) -> bool {
         let steps = self.base_sequence.wrapping_sub(other.base_sequence) & i32::MAX;
         self.epoch == other.epoch && (1..i32::MAX / 2).contains(&steps)
     }
 
-    /// The same of what a request holds for a partition.
+    /// The same for a batch in a request.
     pub fn in_request(item: Item<'_>, frame: &[u8]) -> Option<ProducerBatch> {
         let records = item.wanted.records?.of(frame);
         let header = BatchHeader::parse(records).ok()?;
@@ -101,7 +100,7 @@ impl ProducerBatch {
 /// Where and when a batch was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
-    /// The plane's.
+    /// The plane's room.
     pub room: &'a Arc<RefusedRoom>,
     /// Topic name.
     pub topic: &'a str,
@@ -111,24 +110,23 @@ pub struct At<'a> {
     pub now_ms: i64,
 }
 
-/// Of which topic (its name's hash), partition and producer id.
+/// (hash of the topic's name, partition, producer id).
 type Key = (u64, i32, i64);
 
-/// One producer's last refused batch in one partition.
+/// A producer's last refused batch in a partition.
 #[derive(Debug)]
 struct Refused {
     batch: ProducerBatch,
-    /// Batches that were refused behind the first.
+    /// Batches refused behind the first.
     behind: u8,
     error: ErrorCode,
-    /// How many batches were added before it.
+    /// Number of batches added so far, itself included.
     added: u64,
     /// Monotonic milliseconds.
     at_ms: i64,
 }
 
-/// See the module. It grows with the producers and partitions of refused batches, up to a bound; the
-/// oldest ones are forgotten beyond.
+/// See the module. Bounded; beyond it the oldest entries are forgotten.
 #[derive(Debug, Default)]
 pub struct RefusedBatches {
     entries: HashMap<Key, Refused>,
@@ -137,7 +135,7 @@ pub struct RefusedBatches {
 }
 
 impl RefusedBatches {
-    /// What was said to the batch right before this one, if it was refused.
+    /// The error of the batch right before this one, if that was refused.
     pub fn before(&self, topic: &str, index: i32, info: &BatchInfo) -> Option<ErrorCode> {
         if self.entries.is_empty() {
             return None;
@@ -148,8 +146,8 @@ impl RefusedBatches {
         follows.then_some(refused.error)
     }
 
-    /// A batch was refused with `error` after it had been appended. Those behind it may have been
-    /// refused meanwhile, before they were.
+    /// A batch was refused with `error` after its append. Those behind it may have been refused
+    /// earlier.
     pub fn add_late(&mut self, place: At<'_>, batch: ProducerBatch, error: ErrorCode) {
         let known = self.key(place.topic, place.index, batch);
         let known = known.and_then(|key| self.entries.get(&key));
@@ -185,7 +183,7 @@ impl RefusedBatches {
         self.entries.insert(key, refused);
     }
 
-    /// A batch was taken: its producer is past what was refused.
+    /// A batch was accepted: its producer is past the refused ones.
     pub fn remove(&mut self, topic: &str, item: Item<'_>, frame: &[u8]) {
         if self.entries.is_empty() {
             return;
@@ -199,7 +197,7 @@ impl RefusedBatches {
         }
     }
 
-    /// Forgets what nobody sends again.
+    /// Forgets entries that nobody sends again.
     pub fn forget_old(&mut self, now_ms: i64) {
         if self.entries.is_empty() {
             return;
@@ -219,7 +217,7 @@ impl RefusedBatches {
         })
     }
 
-    /// Makes room for one more, for which half of them are forgotten where it must be.
+    /// Makes room for one more; if necessary forgets the older half.
     fn make_room(&mut self, room: &Arc<RefusedRoom>) {
         if self.entries.len() >= ENTRIES_MAX && self.place.is_none() {
             self.place = room.take();
@@ -354,7 +352,7 @@ mod tests {
         }
         refused.add_late(at(&room, "t", 0), batch(1), ERROR);
         assert_eq!(refused.before("t", 0, &info(2)), Some(ERROR));
-        // All come again, and the first one is refused again.
+        // All are sent again, and the first is refused again.
         refused.add(at(&room, "t", 0), batch(0), ERROR);
         assert!(is_known(&refused, "t", 0));
     }

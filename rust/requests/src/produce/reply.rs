@@ -1,4 +1,4 @@
-//! From the outcomes of produce requests to their replies.
+//! Replies of produce requests.
 
 use pyrklog_wire::api::key;
 use pyrklog_wire::header::encode_response_header;
@@ -7,8 +7,7 @@ use crate::client::Client;
 use crate::context::{Context, borrow_memory};
 use crate::outcome::{Close, Hold};
 
-/// Moves the answers of produce requests that are done, as far as the order allows, to the
-/// output.
+/// Moves finished produce answers to the output, in order.
 ///
 /// # Errors
 /// A reply that the protocol cannot carry.

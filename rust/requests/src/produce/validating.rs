@@ -1,18 +1,18 @@
-//! A produce request whose batches are validated elsewhere, and what its partitions need of it.
+//! A produce request at the validators, and its parameters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_base::ids::Place;
 
-/// The least time to wait for this broker's own write, whatever the client's time-out: Kafka does
-/// not wait at all there, so a time-out would tell of a failure where there is none.
+/// Minimum wait for this broker's own write, whatever the client's time-out. Kafka does not wait
+/// there, so a time-out would report a failure where there is none.
 const ACK_MIN_WAIT_MS: i64 = 1000;
 
 /// The same for acks=1, which Kafka never times out.
 const ACK_LEADER_MIN_WAIT_MS: i64 = 30_000;
 
-/// The parts of a request that its partitions need.
+/// A request's parameters for its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct ProduceParams {
     /// API version.
@@ -25,20 +25,20 @@ pub struct ProduceParams {
     pub has_transactional_id: bool,
     /// It may write to internal topics.
     pub may_write_internal: bool,
-    /// Whose it is.
+    /// Its connection.
     pub place: Place,
     /// Its number on its connection.
     pub sequence: u64,
-    /// When it came, and how long it may take; ms.
+    /// When it arrived, monotonic milliseconds.
     pub since_ms: i64,
     /// How long it may take.
     pub patience_ms: i64,
-    /// Its batches were validated some time ago.
+    /// Its batches were validated earlier.
     pub is_late: bool,
 }
 
 impl ProduceParams {
-    /// How long to wait for acknowledgements at least.
+    /// Minimum wait for acknowledgements.
     pub fn least_ms(&self) -> i64 {
         if self.acks == 1 {
             ACK_LEADER_MIN_WAIT_MS
@@ -48,14 +48,14 @@ impl ProduceParams {
     }
 }
 
-/// A request whose batches are validated elsewhere, as its connection knows it.
+/// A connection's request at the validators.
 #[derive(Debug)]
 pub struct Validating {
-    /// Number of the wait on the connection.
+    /// Number of the wait on its connection.
     pub wait: u64,
-    /// What its partitions need of it.
+    /// Its parameters.
     pub params: ProduceParams,
-    /// Nobody waits for it any more.
+    /// The request no longer waits.
     pub is_abandoned: Arc<AtomicBool>,
 }
 

@@ -1,14 +1,13 @@
-//! The threads that validate batches whose records expand to more than a network thread should walk.
+//! Threads that validate batches which expand beyond what a network thread should process.
 //!
-//! A network thread expands and recompresses up to [`INLINE_MAX_BYTES`] of a request itself. Beyond
-//! it the request goes here with a copy of its frame; its connection works on nothing else until it
-//! is back, so batches keep their order, and the thread goes on with other connections.
+//! A network thread expands and recompresses up to [`INLINE_MAX_BYTES`] of a request. Beyond that
+//! the request goes here with a copy of its frame. Its connection handles nothing else meanwhile,
+//! so batches keep their order; the thread goes on with other connections.
 //!
-//! Requests wait in lanes, by the hash of their first topic's name. The threads take the lanes in
-//! turn, so that a topic whose requests expand most holds up those of its own lane only. A
-//! connection has at most one request here. What waits is bounded in number and in bytes, and
-//! counts as receive memory; beyond the bound a request is refused. What is expanded at a time is
-//! bounded by the number of threads.
+//! Requests wait in lanes, by the hash of their first topic's name. The threads take lanes in turn,
+//! so that a topic whose requests expand most delays only its own lane. A connection has at most
+//! one request here. Waiting requests are bounded in number and bytes and count as receive memory;
+//! beyond the bound requests are refused. The number of threads bounds what is expanded at a time.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -27,25 +26,23 @@ use pyrklog_base::memory_budget::{Held, MemoryBudget};
 /// What a network thread expands of one request.
 pub const INLINE_MAX_BYTES: usize = 1024 * 1024;
 
-/// Lanes of waiting requests.
 const LANES: usize = 16;
 
-/// Requests that may wait.
 const WAITING_MAX: usize = 1_000;
 
-/// The share of all receive memory that they may hold.
+/// Divisor of the receive memory that they may hold.
 const RECEIVE_MEMORY_SHARE: usize = 4;
 
-/// What of it a batch may expand to, and the least that it may in any case.
+/// Divisor of the receive memory that a batch may expand to, and the minimum.
 const EXPANDED_SHARE: usize = 2;
 const EXPANDED_MIN_BYTES: usize = 16 * 1024 * 1024;
 
-/// A request on its way.
+/// A request at the validators.
 #[derive(Debug)]
 pub struct ValidateJob {
     /// The request, with a copy of its frame.
     pub work: Box<ToValidate>,
-    /// Nobody waits for it any more.
+    /// The request no longer waits.
     pub is_abandoned: Arc<AtomicBool>,
     _receive_memory: Held,
 }
@@ -62,33 +59,32 @@ struct Inner {
 /// See the module.
 #[derive(Debug)]
 pub struct Validators {
-    /// How many threads.
+    /// Number of threads.
     pub threads: usize,
-    /// What one batch may expand to.
+    /// Limit of a batch's expanded size.
     pub expanded_max_bytes: usize,
     budget: Arc<MemoryBudget>,
     max_bytes: usize,
     inner: Mutex<Inner>,
     wake: Condvar,
-    /// Threads that are at a request.
     running: AtomicUsize,
 }
 
-/// What a batch may expand to beside receive memory of `receive_max_bytes`.
+/// Limit of a batch's expanded size, for receive memory of `receive_max_bytes`.
 fn expanded_max_bytes(receive_max_bytes: usize) -> usize {
     let share = receive_max_bytes / EXPANDED_SHARE;
     share.clamp(EXPANDED_MIN_BYTES, EXPANDED_BYTES_MAX_DEFAULT)
 }
 
 impl Validators {
-    /// For a plane with so many network threads; `budget` is that of receive memory.
+    /// For `network_threads`; `budget` is the receive memory's.
     pub fn new(
         network_threads: usize,
         receive_max_bytes: usize,
         budget: Arc<MemoryBudget>,
     ) -> Validators {
         let expanded_max_bytes = expanded_max_bytes(receive_max_bytes);
-        // A batch expanded, and the same in another codec.
+        // An expanded batch, and its recompressed form.
         let affordable = receive_max_bytes / (2 * expanded_max_bytes);
         let inner = Inner {
             lanes: Default::default(),
@@ -108,10 +104,10 @@ impl Validators {
         }
     }
 
-    /// Adds a request of `topic`; what tells that nobody waits for it any more.
+    /// Adds a request of `topic`; returns its flag for being abandoned.
     ///
     /// # Errors
-    /// The request, when there is no room for it. The first one always finds room.
+    /// The request, without room. The first one always fits.
     pub fn submit(
         &self,
         topic: &str,
@@ -137,17 +133,17 @@ impl Validators {
         Ok(is_abandoned)
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.inner.lock().waiting
     }
 
-    /// Requests that threads are at.
+    /// Number of requests being validated.
     pub fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Ends the threads after the request at hand, and drops what waits.
+    /// Ends the threads after their current requests and drops those that wait.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.is_stopped = true;
@@ -178,7 +174,7 @@ impl Validators {
     }
 }
 
-/// One thread, until the end.
+/// Runs one thread until the end.
 pub fn run(validators: &Validators, mailbox: &dyn Mailbox<Box<ValidateJob>>) {
     while let Some(mut job) = validators.take() {
         validators.running.fetch_add(1, Ordering::Relaxed);

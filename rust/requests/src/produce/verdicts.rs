@@ -1,4 +1,4 @@
-//! What is known of a produce request's batches before any of them is appended.
+//! Verdicts on a produce request's batches before any is appended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,27 +8,27 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::produce::delayed::Refusal;
 use pyrklog_base::ids::Place;
 
-/// Of one partition: whether its batch may be appended; `None` while nobody has looked.
+/// Whether a partition's batch may be appended; `None` if not validated yet.
 pub type Verdict = Option<Result<Validated, Refusal>>;
 
-/// A request whose batches are to be validated elsewhere.
+/// A request to validate elsewhere.
 #[derive(Debug, Default)]
 pub struct ToValidate {
-    /// Whose it is.
+    /// Its connection.
     pub place: Place,
-    /// Number of the wait on the connection.
+    /// Number of the wait on its connection.
     pub wait: u64,
-    /// The request; places count from the start of `frame`.
+    /// The request; positions count from the start of `frame`.
     pub request: ProduceRequest,
     /// Its bytes.
     pub frame: Vec<u8>,
-    /// By partition: what is known.
+    /// Verdicts by partition.
     pub verdicts: Vec<Verdict>,
-    /// What remains: positions, with the rules of their topics.
+    /// Remaining positions, with their topics' rules.
     pub remaining: Vec<(usize, Rules)>,
 }
 
-/// Does the work; false when it was abandoned on the way.
+/// Validates; false if abandoned on the way.
 pub fn validate(work: &mut ToValidate, now_ms: i64, is_abandoned: &AtomicBool) -> bool {
     let told = work.verdicts.iter().flatten().map(errors_of).sum();
     let mut errors_left = RECORD_ERRORS_MAX.saturating_sub(told);
@@ -51,7 +51,7 @@ pub fn validate(work: &mut ToValidate, now_ms: i64, is_abandoned: &AtomicBool) -
     true
 }
 
-/// Errors of single records that are told.
+/// Number of single records' errors in a verdict.
 pub fn errors_of(verdict: &Result<Validated, Refusal>) -> usize {
     verdict
         .as_ref()

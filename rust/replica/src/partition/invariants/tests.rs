@@ -1,4 +1,4 @@
-//! Each invariant is seen to fail on a partition that breaks it, and what becomes of one that does.
+//! Each invariant fails on a partition that breaks it; such a partition is taken out of service.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -68,8 +68,7 @@ fn append(state: &mut PartitionState, outbox: &mut Outbox) {
     state.appended(&appended, &Failures::default(), outbox);
 }
 
-/// Broker 1 leads in epoch 5, broker 2 has fetched to offset 1, and there are two records that are
-/// not written.
+/// Broker 1 leads in epoch 5, broker 2 has fetched up to offset 1; two records are unwritten.
 fn led() -> Partition<Failures> {
     let topic = Topic::new(&TopicState {
         name: Arc::from("t"),
@@ -122,7 +121,7 @@ fn waiter(end_offset: i64) -> ProduceWaiter {
     }
 }
 
-/// What is said of a partition that was broken so.
+/// The broken invariant after this damage.
 fn broken(damage: impl FnOnce(&mut PartitionState)) -> String {
     let partition = led();
     let mut state = partition.lock();
@@ -194,7 +193,7 @@ fn waiters_that_wait_for_what_is_not_to_come() {
     assert!(told.starts_with("the directory counts"), "{told}");
 }
 
-/// The log has a bug of its own planted for that.
+/// Uses a bug planted in the log.
 #[test]
 #[cfg(feature = "sim")]
 fn what_is_broken_in_the_log_is_found() {

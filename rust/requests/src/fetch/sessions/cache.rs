@@ -1,4 +1,4 @@
-//! Sessions between requests, and who has to go when a new one comes.
+//! Sessions between requests, and their eviction.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -12,22 +12,22 @@ use super::shard::{EVICTION_MS, Shard, Slot, Victim};
 use super::{FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION_ID, next_epoch};
 use pyrklog_control::image::Image;
 
-/// Sessions are spread over so many mutexes by their ids.
+/// Mutexes that sessions are spread over by id.
 const SHARDS: usize = 16;
 
-/// Partitions in all sessions together, at most and at least: Kafka's slots bound only the number of
+/// Bounds on the limit of partitions in all sessions. Kafka's slots bound only the number of
 /// sessions, and each may name as many partitions as a request.
 const PARTITIONS_MAX: usize = 1_000_000;
 const PARTITIONS_MIN: usize = 10_000;
 
-/// Memory of a partition in a session, where each has a topic of its own.
+/// Memory of a session's partition that has its own topic.
 const PARTITION_BYTES: usize = 512;
 
-/// The longest legal topic name. Longer ones name nothing, and no session remembers them.
+/// Longest legal topic name. Longer ones name nothing; sessions do not remember them.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
 impl Asked<'_> {
-    /// Whether all names are of a bounded length.
+    /// Whether no name is too long.
     fn may_be_remembered(&self) -> bool {
         let topics = self.request.topics.iter();
         topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
@@ -45,17 +45,15 @@ pub struct SessionStatistics {
     pub evictions: u64,
 }
 
-/// The sessions of a broker, at most as many as it has slots
-/// (`max.incremental.fetch.session.cache.slots`).
+/// A broker's sessions, at most one per slot (`max.incremental.fetch.session.cache.slots`).
 ///
-/// Who may evict (Kafka's rule): if the session that was used least recently has been idle for
-/// longer than [`EVICTION_MS`], it goes. Otherwise the lowest evictable session goes if the new one
-/// is not lower, ordered by (follower, partitions, id). A consumer's session is evictable by
-/// followers from the start and by all after [`EVICTION_MS`]; a follower's only after that time.
+/// Eviction (Kafka's rule): the least recently used session goes if it was idle for longer than
+/// [`EVICTION_MS`]. Otherwise the lowest evictable session, ordered by (follower, partitions, id),
+/// goes unless the new one is lower. A consumer's session is evictable by followers at once and by
+/// all after [`EVICTION_MS`]; a follower's only after that time.
 ///
-/// A request of a session takes the mutex of its shard, for as long as it takes to find it. Who
-/// makes a session takes `making`, and shards one after the other behind it. Sessions are dropped
-/// without either, since that takes the mutexes of partitions.
+/// A request locks its session's shard only to find it. Making a session locks `making`, then one
+/// shard after another. Sessions are dropped without these locks, since dropping locks partitions.
 #[derive(Debug)]
 pub struct SessionCache {
     slots_max: usize,
@@ -70,20 +68,20 @@ pub struct SessionCache {
 }
 
 impl SessionCache {
-    /// An empty cache. With 0 slots no session is ever made.
+    /// An empty cache. With 0 slots no session is made.
     #[cfg(test)]
     pub fn new(slots_max: usize) -> Self {
         SessionCache::with_bounds(slots_max, PARTITIONS_MAX)
     }
 
-    /// The same where sessions may take about `memory_bytes`.
+    /// The same for sessions of about `memory_bytes`.
     pub fn within(slots_max: usize, memory_bytes: usize) -> Self {
         let partitions = memory_bytes / PARTITION_BYTES;
         let partitions_max = partitions.clamp(PARTITIONS_MIN, PARTITIONS_MAX);
         SessionCache::with_bounds(slots_max, partitions_max)
     }
 
-    /// The same with another bound on the partitions of all sessions.
+    /// The same with another bound on all sessions' partitions.
     pub(super) fn with_bounds(slots_max: usize, partitions_max: usize) -> Self {
         SessionCache {
             slots_max,
@@ -97,7 +95,7 @@ impl SessionCache {
         }
     }
 
-    /// Counters as of now.
+    /// The current counters.
     pub fn statistics(&self) -> SessionStatistics {
         SessionStatistics {
             sessions: self.sessions.load(Ordering::Relaxed),
@@ -110,8 +108,8 @@ impl SessionCache {
         &self.shards[id as usize % SHARDS]
     }
 
-    /// How many partitions the next request of a session looks at, besides those that it names; 0
-    /// where there is none of this id. `versions` as in [`FetchContext::open`].
+    /// Number of partitions that a session's next request looks at besides those it names; 0 if the
+    /// session is unknown. `versions` as in [`FetchContext::open`].
     pub fn due_of(&self, id: i32, versions: (u64, u64)) -> usize {
         let shard = self.shard(id).lock();
         let session = shard.get(id).and_then(|slot| slot.session.as_deref());
@@ -121,14 +119,13 @@ impl SessionCache {
         })
     }
 
-    /// Begins a request. `frame` is what the request was decoded from; `fresh_id` draws ids, of
-    /// which those that are not positive or in use are passed over.
+    /// Begins a request, decoded from `frame`. `fresh_id` draws ids; those that are not positive or
+    /// in use are skipped.
     ///
     /// # Errors
-    /// FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH (also while another request of the
-    /// session is under way), FETCH_SESSION_TOPIC_ID_ERROR (the session goes by names and the
-    /// request by ids, or the other way round). The answer then holds no partition and
-    /// [`NO_SESSION_ID`].
+    /// FETCH_SESSION_ID_NOT_FOUND; INVALID_FETCH_SESSION_EPOCH (also while another request of the
+    /// session is under way); FETCH_SESSION_TOPIC_ID_ERROR (the session uses names and the request
+    /// ids, or vice versa). The answer then has no partitions and [`NO_SESSION_ID`].
     pub fn begin(
         &self,
         request: &FetchRequest,
@@ -157,7 +154,7 @@ impl SessionCache {
             return Ok(FetchContext::sessionless(asked.targets()));
         }
         let session = Box::new(Session::new(&asked));
-        // What is named twice was counted twice.
+        // Duplicates were counted.
         self.partitions
             .fetch_sub(size - session.len(), Ordering::Relaxed);
         let serial = self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1;
@@ -175,7 +172,6 @@ impl SessionCache {
         Ok(FetchContext::new(Kind::Full(session), id, serial))
     }
 
-    /// Adds a session under a fresh id.
     fn insert(&self, slot: Slot, fresh_id: &mut dyn FnMut() -> i32) -> i32 {
         loop {
             let id = fresh_id();
@@ -200,7 +196,7 @@ impl SessionCache {
         session.add(asked);
         session.forget(asked);
         if session.len() == 0 {
-            // Nothing is left: the session ends, and the request stands alone.
+            // Nothing is left: the session ends, and the request has none.
             self.remove_own(id, serial);
             return Ok(FetchContext::sessionless(asked.targets()));
         }
@@ -211,7 +207,7 @@ impl SessionCache {
         Ok(FetchContext::new(Kind::Incremental(session), id, serial))
     }
 
-    /// Takes a session out for its next request: with its serial number and its size.
+    /// Takes a session out for its next request: (session, serial number, size).
     fn take(
         &self,
         asked: &Asked<'_>,
@@ -238,8 +234,7 @@ impl SessionCache {
         Ok((session, serial, size))
     }
 
-    /// The session has so many partitions from now on; false where there is no room for more. One
-    /// that was evicted meanwhile counts for nothing.
+    /// Changes a session's size; false without room. An evicted session no longer counts.
     fn resize(&self, id: i32, serial: u64, size: usize, now_ms: i64) -> bool {
         let mut shard = self.shard(id).lock();
         let Some(slot) = shard.get(id).filter(|slot| slot.serial == serial) else {
@@ -255,7 +250,6 @@ impl SessionCache {
         true
     }
 
-    /// Counts more partitions, if there is room for them.
     fn reserve(&self, partitions: usize) -> bool {
         let add = |now: usize| Some(now + partitions).filter(|all| *all <= self.partitions_max);
         self.partitions
@@ -263,8 +257,8 @@ impl SessionCache {
             .is_ok()
     }
 
-    /// Takes a request's session back after its answer was written. If the session was evicted or
-    /// ended meanwhile, its client will learn that with its next request.
+    /// Returns a request's session after its answer was written. If it was evicted or ended
+    /// meanwhile, the client learns so with its next request.
     pub fn finish(&self, context: FetchContext) {
         let (id, serial) = (context.session_id(), context.serial);
         let Some(session) = context.into_session() else {
@@ -280,8 +274,8 @@ impl SessionCache {
         drop(lost);
     }
 
-    /// Ends the session of a request that will not be answered: the client cannot know how far the
-    /// session got.
+    /// Ends the session of a request that stays unanswered: the client cannot know the session's
+    /// state.
     pub fn abandon(&self, context: FetchContext) {
         self.remove_own(context.session_id(), context.serial);
     }
@@ -290,7 +284,7 @@ impl SessionCache {
         self.remove_if(id, |_| true);
     }
 
-    /// Ends the session of a request, unless the id names another one by now.
+    /// Ends a request's session, unless the id now names another one.
     fn remove_own(&self, id: i32, serial: u64) {
         self.remove_if(id, |slot| slot.serial == serial);
     }
@@ -308,16 +302,14 @@ impl SessionCache {
         drop(removed);
     }
 
-    /// A session was taken out.
     fn uncount(&self, slot: &Slot) {
         self.partitions.fetch_sub(slot.size, Ordering::Relaxed);
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a session of so many partitions, if there is a free slot or one is made by evicting a
-    /// session.
+    /// Counts a session of this size if a slot is free or can be freed by eviction.
     fn make_room(&self, is_privileged: bool, size: usize, now_ms: i64) -> bool {
-        // Dropped behind the mutex.
+        // Dropped after the mutex is released.
         let mut evicted = Vec::new();
         let _one_at_a_time = self.making.lock();
         while !self.reserve(size) {
@@ -346,7 +338,7 @@ impl SessionCache {
             .min()
     }
 
-    /// Who has to go for a new session of so many partitions.
+    /// The session to evict for a new one of this size.
     fn victim(&self, is_privileged: bool, size: usize, now_ms: i64) -> Option<Victim> {
         let (last_used_ms, id) = self.least_used()?;
         if now_ms - last_used_ms > EVICTION_MS {

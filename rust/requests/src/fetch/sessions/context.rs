@@ -1,4 +1,4 @@
-//! One Fetch request: what it reads, and what its answer holds.
+//! One Fetch request: what it reads and what its answer contains.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::replica_progress::SessionFetches;
 use pyrklog_storage::log_dir::Partition;
 
-/// What reading a partition came to.
+/// Result of reading a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The partition's error.
@@ -23,43 +23,41 @@ pub struct Outcome {
     pub high_watermark: i64,
     /// Log start offset as in the answer.
     pub log_start_offset: i64,
-    /// There are record bytes.
+    /// There are records.
     pub has_records: bool,
-    /// The answer tells of a diverging epoch.
+    /// The answer reports a diverging epoch.
     pub has_diverging_epoch: bool,
     /// The answer names a preferred read replica.
     pub has_preferred_replica: bool,
-    /// There is nothing more to tell until the partition changes, or the client asks for something
-    /// else.
+    /// Nothing more to report until the partition or the request changes.
     pub is_settled: bool,
 }
 
-/// How a context came about, and where it goes.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// No session: every partition is answered.
+    /// No session: answers every partition.
     Sessionless(Vec<Target>),
-    /// The first request of a session: every partition is answered.
+    /// A session's first request: answers every partition.
     Full(Box<Session>),
-    /// A later request of a session: partitions with nothing to say are left out.
+    /// A later request: leaves out partitions without news.
     Incremental(Box<Session>),
 }
 
-/// One Fetch request. The partitions that it looks at count from 0 in the order of reading. Give it
-/// back to the cache when its answer is written: `finish`, or `abandon` when the connection died.
+/// One Fetch request. Its partitions are numbered from 0 in reading order. Return it to the cache
+/// when its answer is written (`finish`) or its connection is closed (`abandon`).
 #[derive(Debug)]
 pub struct FetchContext {
     kind: Kind,
     session_id: i32,
     /// Of the session in the cache.
     pub(super) serial: u64,
-    /// What it looks at, as the session's places; empty without a session.
+    /// Partitions looked at, as the session's places; empty without a session.
     chosen: Vec<u32>,
-    /// How many of them have had their outcome recorded; the others are looked at again.
+    /// How many of them have a recorded outcome; the others are looked at again.
     recorded: usize,
-    /// Places of the partitions in the answer, ascending.
+    /// Places of the answer's partitions, ascending.
     included: Vec<usize>,
-    /// The session's places that had record bytes, in order.
+    /// The session's places that had records, in order.
     served: Vec<u32>,
 }
 
@@ -80,14 +78,14 @@ impl FetchContext {
         Self::new(Kind::Sessionless(targets), NO_SESSION_ID, 0)
     }
 
-    /// The session id of the answer, [`NO_SESSION_ID`] without a session.
+    /// The answer's session id, or [`NO_SESSION_ID`].
     pub fn session_id(&self) -> i32 {
         self.session_id
     }
 
     /// Begins to look at a session's partitions for `reader`. `versions` are those of the image and
-    /// of the hosted partitions: where they are new, `is_as_found` says of each partition that is
-    /// watched whether looking it up would find it again.
+    /// of the hosted partitions. If they are new, `is_as_found` says whether looking up a watched
+    /// partition would find the same one.
     pub fn open(
         &mut self,
         reader: Reader,
@@ -110,16 +108,15 @@ impl FetchContext {
         self.choose(image);
     }
 
-    /// Takes what has to be looked at.
+    /// Takes the partitions to look at.
     pub(super) fn choose(&mut self, image: &Image) {
         if let Some(session) = self.session_mut() {
             self.chosen = session.choose(image);
         }
     }
 
-    /// Takes in the partitions that changed since the request began: they are looked at, too, and
-    /// have the last numbers until [`FetchContext::reorder`]. How many there are, and whether one of
-    /// them wants the request to be answered.
+    /// Adds partitions that changed since the request began; they have the last numbers until
+    /// [`FetchContext::reorder`]. Returns their number, and whether one of them demands an answer.
     pub fn choose_more(&mut self) -> (usize, bool) {
         let Some(session) = self.session_mut() else {
             return (0, false);
@@ -129,7 +126,7 @@ impl FetchContext {
         (more.len(), must_answer)
     }
 
-    /// When partition number `place` is to be read, compared with others: the lower the earlier.
+    /// Reading order of partition number `place`: lower is earlier.
     pub fn rank(&self, place: usize) -> u64 {
         match &self.kind {
             Kind::Sessionless(_) => place as u64,
@@ -137,7 +134,7 @@ impl FetchContext {
         }
     }
 
-    /// Numbers the partitions anew: what was number `order[n]` is number `n`.
+    /// Renumbers the partitions: `order[n]` becomes `n`.
     pub fn reorder(&mut self, order: &[usize]) {
         self.chosen = order.iter().map(|place| self.chosen[*place]).collect();
     }
@@ -156,7 +153,7 @@ impl FetchContext {
         }
     }
 
-    /// Watches what a partition of a session was found to be, before anything of it is looked at.
+    /// Watches the partition that was looked up, before its state is read.
     pub fn watch(&mut self, place: usize, partition: Option<&Arc<Partition>>) {
         let chosen = self.chosen.get(place).copied();
         if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
@@ -164,13 +161,13 @@ impl FetchContext {
         }
     }
 
-    /// What the session watches at a place.
+    /// The watched partition at a place.
     pub fn watched(&self, place: usize) -> Option<&Arc<Partition>> {
         let entry = self.session()?.entry(*self.chosen.get(place)?)?;
         entry.watched.as_ref()
     }
 
-    /// The next request of the session is to look at this partition in any case.
+    /// The session's next request must look at this partition.
     pub fn look_again(&mut self, place: usize) {
         let chosen = self.chosen.get(place).copied();
         if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
@@ -188,7 +185,7 @@ impl FetchContext {
         self.session()?.watching.fetches()
     }
 
-    /// Whether the partitions of the session lie in more than one log directory; `None` without one.
+    /// Whether the session's partitions are in several log directories; `None` without a session.
     pub fn spans_dirs(&self) -> Option<bool> {
         Some(self.session()?.watching.spans_dirs())
     }
@@ -201,7 +198,7 @@ impl FetchContext {
         }
     }
 
-    /// Whether there is nothing that could be waited for.
+    /// Whether there is nothing to wait for.
     pub fn is_empty(&self) -> bool {
         match &self.kind {
             Kind::Sessionless(targets) => targets.is_empty(),
@@ -231,13 +228,13 @@ impl FetchContext {
         (0..self.partitions()).map(|place| self.target(place))
     }
 
-    /// Takes note of what reading a partition came to, and says whether the answer holds it. To be
-    /// called once for each place, ascending, when the answer is final.
+    /// Records the outcome of reading a partition; true if the answer includes it. Call it once per
+    /// place, ascending, when the answer is final.
     ///
-    /// An incremental answer holds a partition with records, an error, a diverging epoch or a
-    /// preferred replica, and one whose high watermark or log start offset differ from what the
-    /// client was told last. After an error the high watermark counts as not told, so that the
-    /// partition is in the next answer again.
+    /// An incremental answer includes partitions with records, an error, a diverging epoch or a
+    /// preferred replica, and those whose high watermark or log start offset differs from what the
+    /// client was last told. After an error the high watermark counts as not told: the next answer
+    /// includes the partition again.
     pub fn record(&mut self, place: usize, outcome: &Outcome) -> bool {
         debug_assert!(
             self.included.last().is_none_or(|last| *last < place),
@@ -271,15 +268,14 @@ impl FetchContext {
         &self.included
     }
 
-    /// The places in the answer, consecutive ones of one topic together: one run is one topic of
-    /// the response.
+    /// The answer's places, grouped into runs of one topic: a run is a topic of the response.
     pub fn topic_runs(&self) -> impl Iterator<Item = &[usize]> {
         self.included
             .chunk_by(|a, b| self.target(*a).has_topic_of(self.target(*b)))
     }
 
-    /// The session, ready for its next request: partitions that had records go behind the others,
-    /// so that each gets its turn when not all fit into one answer.
+    /// The session for its next request: partitions that had records go last, so that each gets its
+    /// turn if not all fit into an answer.
     pub(super) fn into_session(self) -> Option<Box<Session>> {
         let (Kind::Full(mut session) | Kind::Incremental(mut session)) = self.kind else {
             return None;
@@ -297,7 +293,7 @@ impl FetchContext {
     }
 }
 
-/// Takes note of what the client is told; whether that is anything new.
+/// Notes what the client is told; true if it is news.
 fn settle(session: &mut Session, place: u32, outcome: &Outcome) -> bool {
     if !outcome.is_settled {
         session.make_due(place);

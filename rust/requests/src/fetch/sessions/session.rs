@@ -1,4 +1,4 @@
-//! The partitions of a session, and those of a request without one.
+//! Partitions of a session, or of a request without one.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -14,28 +14,28 @@ use pyrklog_control::image::{Image, NO_TOPIC_ID};
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_storage::log_dir::Partition;
 
-/// A partition that is fetched.
+/// A fetched partition.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Topic name; `None` while the id is unknown.
     pub topic: Option<Arc<str>>,
-    /// Topic id, zero where the client goes by names.
+    /// Topic id, zero if the client uses names.
     pub id: TopicId,
     /// Partition index.
     pub partition: i32,
-    /// Leader epoch that the client knows, -1 unknown.
+    /// The client's leader epoch, -1 unknown.
     pub current_leader_epoch: i32,
     /// First offset wanted.
     pub fetch_offset: i64,
-    /// Epoch of the last record that the client has, -1 unknown.
+    /// Epoch of the client's last record, -1 unknown.
     pub last_fetched_epoch: i32,
     /// The follower's log start offset, -1 for consumers.
     pub log_start_offset: i64,
-    /// The most bytes of this partition.
+    /// Limit of bytes.
     pub max_bytes: i32,
-    /// High watermark as last told to the client, -1 not yet.
+    /// High watermark last told to the client, -1 none.
     pub(super) told_high_watermark: i64,
-    /// Log start offset as last told to the client, -1 not yet.
+    /// Log start offset last told to the client, -1 none.
     pub(super) told_log_start: i64,
 }
 
@@ -57,8 +57,8 @@ impl Target {
         target
     }
 
-    /// Why it cannot be read, judged by the image alone: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID for
-    /// a topic that was recreated under its name during the session, or UNKNOWN_TOPIC_OR_PARTITION.
+    /// Why the image alone rules out reading: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or
+    /// INCONSISTENT_TOPIC_ID for a topic that was recreated under its name during the session.
     pub fn refusal(&self, image: &Image) -> Option<ErrorCode> {
         let Some(name) = &self.topic else {
             return Some(ErrorCode::UNKNOWN_TOPIC_ID);
@@ -75,8 +75,7 @@ impl Target {
         }
     }
 
-    /// Looks up a name that was unknown so far. A name once known stays, so that a topic that was
-    /// recreated under it is noticed as such.
+    /// Looks up a name that was unknown. A known name stays, so that a recreated topic is noticed.
     pub(super) fn resolve(&mut self, image: &Image) {
         if self.topic.is_none() {
             let known = image.topic_by_id(&self.id);
@@ -84,12 +83,12 @@ impl Target {
         }
     }
 
-    /// Whether the client was told another high watermark than this, or none.
+    /// Whether the client was told another high watermark, or none.
     pub fn is_news(&self, high_watermark: i64) -> bool {
         self.told_high_watermark != high_watermark
     }
 
-    /// Whether this is what the client was told last.
+    /// Whether the client was last told this.
     #[cfg(debug_assertions)]
     pub fn was_told(&self, high_watermark: i64, log_start: i64) -> bool {
         (self.told_high_watermark, self.told_log_start) == (high_watermark, log_start)
@@ -97,7 +96,7 @@ impl Target {
 
     fn ask(&mut self, asked: &FetchPartition) {
         if asked.current_leader_epoch != self.current_leader_epoch {
-            // An answer of the epoch before may have been dropped.
+            // An answer of the previous epoch may have been lost.
             self.told_high_watermark = -1;
         }
         self.current_leader_epoch = asked.current_leader_epoch;
@@ -107,13 +106,12 @@ impl Target {
         self.max_bytes = asked.max_bytes;
     }
 
-    /// Is the other one of the same topic?
     pub(super) fn has_topic_of(&self, other: &Target) -> bool {
         self.id == other.id && (self.id != NO_TOPIC_ID || self.topic == other.topic)
     }
 }
 
-/// A request with the frame that its places point into.
+/// A request with the frame it was decoded from.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub request: &'a FetchRequest,
@@ -127,7 +125,7 @@ impl Asked<'_> {
         self.version >= TOPIC_IDS_SINCE
     }
 
-    /// Name (if known) and id of a topic of the request.
+    /// Name (if known) and id of a requested topic.
     fn resolve(&self, topic: &FetchTopic) -> (Option<Arc<str>>, TopicId) {
         if self.uses_topic_ids() {
             let known = self.image.topic_by_id(&topic.id);
@@ -141,8 +139,8 @@ impl Asked<'_> {
         (Some(name), NO_TOPIC_ID)
     }
 
-    /// The partitions of a request without a session, in its order. For one that is named twice
-    /// the last word counts, at the place of the first, as in Kafka.
+    /// Partitions of a request without a session, in its order. For duplicates the last one counts,
+    /// at the position of the first, as in Kafka.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = Vec::with_capacity(self.request.partitions.len());
         for topic in &self.request.topics {
@@ -160,7 +158,7 @@ impl Asked<'_> {
     }
 }
 
-/// Up to this many partitions are compared one by one; more are looked up.
+/// Up to this many partitions are compared one by one; more use a map.
 const COMPARED_MAX: usize = 16;
 
 fn merge_few(targets: &mut Vec<Target>) {
@@ -192,27 +190,26 @@ fn merge_many(targets: Vec<Target>) -> Vec<Target> {
     merged
 }
 
-/// One partition of a session.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub target: Target,
-    /// The partition that the session watches for it.
+    /// The partition that the session watches.
     pub watched: Option<Arc<Partition>>,
-    /// The lower, the earlier it is read.
+    /// Lower is read earlier.
     pub rank: u64,
     /// It is in [`Session::due`].
     is_due: bool,
-    /// The request under way looks at it.
+    /// The current request looks at it.
     pub is_chosen: bool,
 }
 
-/// Where the partitions of one topic are in [`Session::entries`].
+/// Places of a topic's partitions in [`Session::entries`].
 type TopicIndex = HashMap<i32, u32>;
 
-/// Where a session has as many free places as this, and more than partitions, it gives them back.
+/// A session with more free places than this, and than partitions, is compacted.
 const FREE_PLACES_MAX: usize = 64;
 
-/// The partitions of a session. Each has a place, which it keeps until the session is compacted.
+/// A session's partitions. Each keeps its place until the session is compacted.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     entries: Vec<Option<Entry>>,
@@ -220,23 +217,23 @@ pub(super) struct Session {
     by_name: HashMap<Arc<str>, TopicIndex>,
     by_id: HashMap<TopicId, TopicIndex>,
     next_rank: u64,
-    /// Places that the next request is to look at.
+    /// Places that the next request looks at.
     due: Vec<u32>,
     pub watching: Watching,
 }
 
 impl Session {
-    /// The partitions of a full request; one that is named twice counts as asked last.
+    /// Partitions of a full request; of duplicates the last counts.
     pub fn new(asked: &Asked<'_>) -> Self {
         let mut session = Session::default();
         session.add(asked);
         session
     }
 
-    /// Adds or changes the partitions of a request, which is to look at them.
+    /// Adds or changes the request's partitions and makes them due.
     pub fn add(&mut self, asked: &Asked<'_>) {
         for topic in &asked.request.topics {
-            // Names are looked up only if there is something new.
+            // Names are resolved only for new partitions.
             let mut resolved = None;
             for partition in asked.request.partitions_of(topic) {
                 match self.place_of(asked, topic, partition.index) {
@@ -293,7 +290,7 @@ impl Session {
         place
     }
 
-    /// Removes what a request forgets.
+    /// Removes the partitions that a request forgets.
     pub fn forget(&mut self, asked: &Asked<'_>) {
         for topic in &asked.request.forgotten {
             let index = if asked.uses_topic_ids() {
@@ -322,7 +319,7 @@ impl Session {
         }
     }
 
-    /// Gives free places back. All partitions are looked at anew, and watched anew.
+    /// Frees free places. All partitions are looked at and watched anew.
     fn compact(&mut self) {
         self.stop_watching();
         let mut entries: Vec<Entry> = std::mem::take(&mut self.entries)
@@ -348,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Partitions.
+    /// Number of partitions.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -368,7 +365,7 @@ impl Session {
             .filter_map(|(place, entry)| Some((place, entry.as_ref()?)))
     }
 
-    /// The partition of a place that a request looks at. Panics for any other.
+    /// The partition at a place that a request looks at. Panics for any other.
     pub fn target(&self, place: u32) -> &Target {
         match self.entry(place) {
             Some(entry) => &entry.target,
@@ -376,7 +373,7 @@ impl Session {
         }
     }
 
-    /// The next request looks at this partition, whatever happens to it.
+    /// The next request looks at this partition.
     pub fn make_due(&mut self, place: u32) {
         if let Some(Some(entry)) = self.entries.get_mut(place as usize)
             && !entry.is_due
@@ -393,7 +390,7 @@ impl Session {
         }
     }
 
-    /// The same for those that `is_as_found` does not hold for any more.
+    /// The same for those for which `is_as_found` no longer holds.
     pub fn make_changed_due(&mut self, is_as_found: impl Fn(&Target, &Arc<Partition>) -> bool) {
         let changed = self.entries().filter(|(_, entry)| {
             let watched = entry.watched.as_ref();
@@ -404,12 +401,12 @@ impl Session {
         }
     }
 
-    /// How many partitions the next request looks at, besides those that it names.
+    /// Number of partitions that the next request looks at besides those it names.
     pub fn due(&self) -> usize {
         self.due.len() + self.watching.marked()
     }
 
-    /// Takes the places that a request has to look at, in the order of reading.
+    /// Takes the places to look at, in reading order.
     pub fn choose(&mut self, image: &Image) -> Vec<u32> {
         for mark in self.watching.take_marks() {
             self.make_due(mark.position);
@@ -428,8 +425,8 @@ impl Session {
         chosen
     }
 
-    /// Places that changed since the request began, in the order in which they did, without those
-    /// that it looks at anyway; and whether one of them wants it to be answered.
+    /// Further places that changed since the request began, in order of change, and whether one of
+    /// them demands an answer.
     pub fn choose_more(&mut self) -> (Vec<u32>, bool) {
         let mut more = Vec::new();
         let mut must_answer = false;
@@ -448,13 +445,12 @@ impl Session {
         (more, must_answer)
     }
 
-    /// The order in which a partition is read.
+    /// Reading order of a partition.
     pub fn rank(&self, place: u32) -> u64 {
         self.entry(place).map_or(u64::MAX, |entry| entry.rank)
     }
 
-    /// A request is answered that has looked at this partition: one that had records goes behind
-    /// all others.
+    /// A request that looked at this partition is answered; with records the partition goes last.
     pub fn end_look(&mut self, place: u32, had_records: bool) {
         let next_rank = &mut self.next_rank;
         if let Some(Some(entry)) = self.entries.get_mut(place as usize) {
@@ -466,7 +462,7 @@ impl Session {
         }
     }
 
-    /// Watches the partition at a place instead of what it watched there.
+    /// Watches this partition at the place instead of the previous one.
     pub fn watch(&mut self, place: u32, partition: Option<&Arc<Partition>>) {
         let Some(Some(entry)) = self.entries.get_mut(place as usize) else {
             return;
@@ -483,8 +479,8 @@ impl Session {
         }
     }
 
-    /// Checks that every partition that nobody is to look at has nothing to tell, or was marked
-    /// since, and that a replica's fetches count for it.
+    /// Checks that every partition that is not due has no news or was marked since, and that a
+    /// replica's fetches count for it.
     #[cfg(debug_assertions)]
     pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {
         let is_settled = |entry: &Entry| !entry.is_due && !entry.is_chosen;
@@ -509,7 +505,7 @@ impl Session {
         }
     }
 
-    /// Nothing is watched any more, and what was marked is forgotten.
+    /// Ends all watching and forgets the marks.
     pub fn stop_watching(&mut self) {
         for entry in self.entries.iter_mut().flatten() {
             if let Some(watched) = entry.watched.take() {

@@ -1,31 +1,30 @@
-//! A part of the sessions, behind a mutex of its own.
+//! A part of the sessions, under its own mutex.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::session::Session;
 
-/// A session unused for longer than this may be evicted by any other; one that has existed for
-/// longer than this, by a larger one.
+/// A session unused for longer may be evicted by any other; one that is older, by a larger one.
 pub const EVICTION_MS: i64 = 120_000;
 
-/// What evicts what: the lower goes first, and only for one that is not lower. (A follower's,
+/// Eviction order: the lowest goes first, and only for one that is not lower. (follower,
 /// partitions, id).
 pub type EvictableKey = (bool, usize, i32);
 
 #[derive(Debug)]
 pub struct Slot {
-    /// Tells apart sessions that were given the same id.
+    /// Distinguishes sessions with the same id.
     pub serial: u64,
-    /// `None` while a request has it.
+    /// `None` during a request.
     pub session: Option<Box<Session>>,
-    /// A follower's.
+    /// A follower's session.
     pub is_privileged: bool,
     pub uses_topic_ids: bool,
-    /// Of the next request.
+    /// Epoch of the next request.
     pub epoch: i32,
     pub created_ms: i64,
     pub last_used_ms: i64,
-    /// Partitions, as of the last request's begin.
+    /// Partitions as of the last request's begin.
     pub size: usize,
 }
 
@@ -53,14 +52,14 @@ impl Shard {
         self.slots.get_mut(&id)
     }
 
-    /// Adds a session that was used just now.
+    /// Adds a session, used now.
     pub fn insert(&mut self, id: i32, slot: Slot) {
         let (size, now_ms) = (slot.size, slot.last_used_ms);
         self.slots.insert(id, slot);
         self.touch(id, size, now_ms);
     }
 
-    /// Takes note of a use and of the session's size.
+    /// Notes a use and the session's size.
     pub fn touch(&mut self, id: i32, size: usize, now_ms: i64) {
         self.unlist(id);
         let Some(slot) = self.slots.get_mut(&id) else {
@@ -89,19 +88,18 @@ impl Shard {
         self.evictable_by_privileged.remove(&key);
     }
 
-    /// Takes a session out. The caller drops it without the shard's mutex: that leaves every
-    /// partition of the session.
+    /// Removes a session. Drop it without the shard's mutex: that locks all its partitions.
     pub fn remove(&mut self, id: i32) -> Option<Slot> {
         self.unlist(id);
         self.slots.remove(&id)
     }
 
-    /// (When, id) of the session that was used least recently.
+    /// (last use, id) of the least recently used session.
     pub fn least_used(&self) -> Option<(i64, i32)> {
         self.by_last_use.first().copied()
     }
 
-    /// The session that goes first for a new one, if it is of a follower or not.
+    /// The session that goes first for a new one of a follower (`by_privileged`) or of a consumer.
     pub fn lowest_evictable(&self, by_privileged: bool) -> Option<EvictableKey> {
         let evictable = match by_privileged {
             true => &self.evictable_by_privileged,
@@ -110,8 +108,8 @@ impl Shard {
         evictable.first().copied()
     }
 
-    /// Whether a session still stands where [`Shard::least_used`] or [`Shard::lowest_evictable`]
-    /// found it.
+    /// Whether a session is still where [`Shard::least_used`] or [`Shard::lowest_evictable`] found
+    /// it.
     pub fn is_victim(&self, victim: Victim, by_privileged: bool) -> bool {
         match victim {
             Victim::Stale(last_used_ms, id) => self.by_last_use.contains(&(last_used_ms, id)),
@@ -121,12 +119,12 @@ impl Shard {
     }
 }
 
-/// A session that has to go for another.
+/// A session to evict.
 #[derive(Clone, Copy, Debug)]
 pub enum Victim {
-    /// Nobody has used it for long: (when last, id).
+    /// Unused for long: (last use, id).
     Stale(i64, i32),
-    /// It is lower than the new one.
+    /// Lower than the new one.
     Lowest(EvictableKey),
 }
 

@@ -1,4 +1,4 @@
-//! The cases of KIP-227 and KIP-516, and of Kafka's rules for the cache.
+//! Cases of KIP-227 and KIP-516, and of Kafka's rules for the cache.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
@@ -11,7 +11,7 @@ use pyrklog_control::image::testing::{broker, image, topic};
 const BY_NAME: i16 = 12;
 const BY_ID: i16 = 13;
 
-/// A topic of a request: name, id, partitions with their fetch offsets.
+/// A requested topic: name, id, partitions with fetch offsets.
 type Wanted<'a> = (&'a str, u8, &'a [(i32, i64)]);
 
 struct Client {
@@ -105,7 +105,7 @@ impl Client {
         Ok(context)
     }
 
-    /// A whole request whose partitions all come to `outcome`; returns session id and answer.
+    /// A whole request whose partitions all have `outcome`; returns session id and answer.
     fn fetch(
         &mut self,
         session: (i32, i32),
@@ -291,7 +291,7 @@ fn partitions_are_added_changed_and_forgotten() {
             .map(|(name, index, offset)| ((name.to_owned(), index), offset));
         assert_eq!(targets, expected);
         client.cache.finish(context);
-        // After the positions moved, every partition is still found under its key.
+        // After the positions moved, every partition is still found by its key.
         let changed: &[Wanted<'_>] = &[("b", 2, &[(0, 11), (2, 12)]), ("a", 1, &[(1, 13)])];
         let context = client.begin((id, 2), changed, &[]).unwrap();
         let offsets: Vec<_> = context
@@ -346,7 +346,7 @@ fn a_session_cannot_switch_between_names_and_ids() {
         client.version = then;
         let switched = client.fetch((id, 1), &[], &[], quiet);
         assert_eq!(switched, Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
-        // The client starts anew, naming the old session, which ends.
+        // The client starts anew and names the old session, which ends.
         let (next, answer) = client.fetch((id, INITIAL_EPOCH), AB, &[], quiet).unwrap();
         assert_eq!((next, answer.len(), client.sessions()), (id + 1, 3, 1));
     }
@@ -489,7 +489,7 @@ mod eviction;
 fn a_partition_named_twice_is_read_once_without_a_session_too() {
     for count in [3, 300] {
         let mut client = Client::new(2, BY_ID);
-        // As in a session, the last word counts, at the place of the first.
+        // As in a session: the last one counts, at the position of the first.
         let many: Vec<(i32, i64)> = (0..count).map(|at| (0, i64::from(at))).collect();
         let wanted: &[Wanted<'_>] = &[("a", 1, &many), ("b", 2, &[(0, 5)]), ("a", 1, &[(0, 7)])];
         let context = client.begin((0, FINAL_EPOCH), wanted, &[]).unwrap();

@@ -8,47 +8,45 @@ use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::replica_progress::SessionFetches;
 use pyrklog_storage::log_dir::Partition;
 
-/// Who fetches in a session, and what it may see. When that changes, nothing that was found for the
-/// one before counts.
+/// A session's reader and what it may see. After a change of it earlier results no longer count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
-    /// Who the client is.
+    /// The client's principal.
     pub principal: Arc<str>,
-    /// The listener that it came to.
+    /// The client's listener.
     pub listener: Arc<str>,
     /// Broker id and epoch of a replica; a consumer's id is negative.
     pub replica: (i32, i64),
-    /// Where a consumer stands that may be sent to a follower; empty for all others.
+    /// Rack of a consumer that may be sent to a follower; else empty.
     pub rack: String,
     /// What it wants to hear of.
     pub terms: WatchTerms,
-    /// Only a leader may answer it.
+    /// Only the leader may answer it.
     pub of_leader_only: bool,
-    /// It knows batches that are compressed as zstd.
+    /// It knows zstd.
     pub understands_zstd: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     reader: Option<Reader>,
     watch: Option<Arc<FetchWatch>>,
-    /// Of a replica's session.
+    /// For a replica's session.
     fetches: Option<Arc<SessionFetches>>,
-    /// Of the image and of the hosted partitions, when all partitions were last looked up.
+    /// Versions of the image and of the hosted partitions when all partitions were last looked up.
     versions: (u64, u64),
-    /// Log directory of the first partition that was watched.
+    /// Log directory of the first watched partition.
     first_dir: Option<usize>,
     spans_dirs: bool,
 }
 
 impl Watching {
-    /// Whether somebody else fetched before.
+    /// Whether another reader fetched before.
     pub fn is_of_another(&self, reader: &Reader) -> bool {
         self.reader.as_ref() != Some(reader)
     }
 
-    /// Watches for this reader; `number` is the session's own. No partition is watched yet.
+    /// Starts watching for this reader; `number` is the session's. No partition is watched yet.
     pub fn begin(&mut self, reader: Reader, number: u64) {
         let watch = FetchWatch::new(WatchKey::Session(number), reader.terms);
         self.watch = Some(Arc::new(watch));
@@ -57,7 +55,7 @@ impl Watching {
         self.reader = Some(reader);
     }
 
-    /// Notes the versions; whether they are others than before.
+    /// Notes the versions; true if they changed.
     pub fn see_versions(&mut self, versions: (u64, u64)) -> bool {
         std::mem::replace(&mut self.versions, versions) != versions
     }
@@ -67,7 +65,7 @@ impl Watching {
         self.versions == versions
     }
 
-    /// Hears of a partition from now on, as of its place.
+    /// Watches a partition, at its place.
     pub fn join(&mut self, partition: &Partition, place: u32) {
         let dir = partition.dir.index;
         self.spans_dirs |= *self.first_dir.get_or_insert(dir) != dir;
@@ -76,7 +74,7 @@ impl Watching {
         }
     }
 
-    /// Hears of it no longer, and its fetches do not count for it.
+    /// Ends watching it; the session's fetches no longer count for it.
     pub fn leave(&self, partition: &Partition) {
         let mut state = partition.lock();
         if let Some(watch) = &self.watch {
@@ -87,7 +85,7 @@ impl Watching {
         }
     }
 
-    /// Whether each fetch of a replica's session counts for a partition.
+    /// Whether each fetch of a replica's session counts for the partition.
     #[cfg(debug_assertions)]
     pub fn counts(&self, state: &PartitionState) -> bool {
         let of_replica = self.fetches.as_ref().zip(self.reader.as_ref());
@@ -130,7 +128,7 @@ impl Watching {
         self.watch.as_ref().map_or(0, |watch| watch.marked())
     }
 
-    /// Whether its partitions lie, or lay, in more than one log directory.
+    /// Whether its partitions are, or were, in several log directories.
     pub fn spans_dirs(&self) -> bool {
         self.spans_dirs
     }

@@ -1,4 +1,4 @@
-//! Who has to go when the cache is full, and sessions that end under way.
+//! Eviction from a full cache, and sessions that end during a request.
 
 use super::super::shard::EVICTION_MS;
 use super::*;
@@ -47,7 +47,7 @@ fn a_larger_session_evicts_a_smaller_one_that_had_its_time() {
     client.now_ms = EVICTION_MS + 1;
     client.fetch((one, 1), &[], &[], quiet).unwrap();
     client.fetch((two, 1), &[], &[], quiet).unwrap();
-    // Equal size does not suffice, since ties go to the session that is there.
+    // Equal size does not suffice: ties go to the existing session.
     let equal = client.fetch((0, INITIAL_EPOCH), small, &[], quiet).unwrap();
     assert_eq!(equal.0, NO_SESSION_ID);
     let two_partitions: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0)])];
@@ -70,7 +70,7 @@ fn a_follower_evicts_consumers_at_once_and_is_spared_by_them() {
     assert_ne!(follower, NO_SESSION_ID);
     let gone = client.fetch((consumer, 1), &[], &[], quiet);
     assert_eq!(gone, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
-    // A consumer cannot push the follower out, however long it has been there, while it is in use.
+    // A consumer cannot evict a follower in use, however old.
     client.now_ms = EVICTION_MS + 1;
     client.fetch((follower, 1), &[], &[], quiet).unwrap();
     client.replica_id = -1;
@@ -117,7 +117,7 @@ fn a_session_evicted_under_way_does_not_come_back() {
     let (id, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
     let waiting = client.begin((id, 1), &[], &[]).unwrap();
     client.now_ms = EVICTION_MS + 1;
-    // The newcomer happens to draw the same id.
+    // The newcomer draws the same id.
     client.next_id = id;
     let newcomer = client
         .begin((0, INITIAL_EPOCH), &[("b", 2, &[(0, 0)])], &[])
@@ -156,17 +156,17 @@ fn sessions_are_bounded_by_their_partitions_too() {
     let (first, _) = client.fetch((0, INITIAL_EPOCH), two, &[], quiet).unwrap();
     let (second, _) = client.fetch((0, INITIAL_EPOCH), two, &[], quiet).unwrap();
     assert!(first > 0 && second > 0);
-    // No room for three more: answered, but without a session.
+    // No room for three more: answered without a session.
     let (none, answer) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
     assert_eq!((none, answer.len()), (NO_SESSION_ID, 3));
-    // A session may grow as far as the bound, and ends beyond it: its client begins anew.
+    // A session may grow up to the bound and ends beyond it: its client begins anew.
     let one_more: &[Wanted<'_>] = &[("a", 1, &[(2, 0)])];
     client.fetch((first, 1), one_more, &[], quiet).unwrap();
     let refused = client.fetch((second, 1), one_more, &[], quiet);
     assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
     let statistics = client.cache.statistics();
     assert_eq!((statistics.sessions, statistics.partitions), (1, 3));
-    // What is no longer used makes room.
+    // Unused sessions make room.
     client.now_ms = EVICTION_MS + 1;
     let (third, _) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
     assert!(third > 0);
