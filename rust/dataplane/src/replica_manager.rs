@@ -1,4 +1,4 @@
-//! What changes the roles of partitions works with: the partitions, and who follows.
+//! What changing the roles of partitions needs: the partitions and the fetchers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ pub struct ReplicaManager {
 }
 
 impl ReplicaManager {
-    /// Nothing is followed yet.
     pub fn new(services: &Arc<Services>) -> ReplicaManager {
         ReplicaManager {
             fetchers: Arc::new(FetcherManager::new(Arc::clone(services))),
