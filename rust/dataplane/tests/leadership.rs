@@ -36,7 +36,7 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
     assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
     let (mut producer, mut replica) = (test.client(), test.client());
     let record = batch(&[b"v"]);
-    // acks=1 is answered, but nobody may read it yet.
+    // acks=1 is answered, but the record is not readable yet.
     assert_eq!(producer.produce("t", 0, &record), (ErrorCode::NONE, 0));
     let seen = test.client().fetch_one("t", 0, 0);
     assert_eq!(
@@ -176,7 +176,7 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
     assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], true));
     producer.produce("t", 0, &batch(&[b"b"]));
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
-    // It is written that nobody is, and everybody hears of it in a new epoch.
+    // The controller releases it, which a new epoch tells every broker.
     let released = LeaderSpec {
         leader_epoch: 1,
         is_held: false,
@@ -280,7 +280,7 @@ fn replicas_that_are_given_up_are_not_asked_for_by_the_minimum() {
     };
     assert_eq!(test.become_leaders(vec![alone]), [0]);
     assert_eq!(test.statistic("purgatory_produce"), 1, "one is too few");
-    // The follower's replica is given up: the one that is left is all that there are.
+    // The follower's replica is given up: one replica is left.
     let without = TestPlane::leader_spec("t", 0, 0);
     assert_eq!(test.become_leaders(vec![without]), [0]);
     let (_, answer) = client.receive(key::PRODUCE, PRODUCE_VERSION);
@@ -414,7 +414,7 @@ fn retention_takes_old_segments_and_moves_the_log_start() {
     }
     let start = eventually("a later log start", || {
         let start = client.list_offset("t", 0, -2).offset;
-        // Where it ends: three segments of three batches are kept.
+        // Its end: three segments of three batches are kept.
         (start >= 21).then_some(start)
     });
     assert!(start < 30);

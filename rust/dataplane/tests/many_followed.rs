@@ -1,4 +1,4 @@
-//! Many partitions that are followed cost no more requests than there are leaders.
+//! Following many partitions takes no more requests than there are leaders.
 
 mod harness;
 
@@ -63,13 +63,14 @@ fn follow(plane: &mut TestPlane) {
     assert!(codes.iter().all(|code| *code == 0));
 }
 
-/// Waits until one request waits at the leader for all of its partitions; how many there were.
+/// Waits until one request waits at the leader for all of its partitions; returns how many there
+/// were.
 fn wait_quiet(leader: &TestPlane) -> u64 {
     let each = u64::try_from(PARTITIONS as usize / LEADERS.len()).unwrap();
     eventually("one request for all", || {
         (leader.statistic("purgatory_fetch") == each).then_some(())
     });
-    // A follower that is given more partitions while it waits for an answer goes on by another
+    // A follower that is given more partitions while it waits for an answer uses another
     // connection, and leaves a session of fewer partitions behind.
     assert!(leader.statistic("fetch_sessions") >= 1);
     assert!(leader.statistic("fetch_session_partitions") >= each);
@@ -97,14 +98,14 @@ fn a_thousand_partitions_cost_a_request_a_leader() {
     follow(&mut follower);
     let leaders = [first, second];
     let before = leaders.each_ref().map(wait_quiet);
-    // Each record is answered once and asked behind once: by the next request, which says that the
-    // follower has it, and then waits for all partitions again.
+    // Each record is answered once and then confirmed once: by the next request, which then waits
+    // for all partitions again.
     for partition in [0, 2, 400, 998] {
         produce(&leaders[0], &[partition]);
     }
     let after = leaders.each_ref().map(wait_quiet);
     assert_eq!(after, [before[0] + 4, before[1]]);
-    // Many at once share requests: far fewer of them than partitions, however they meet.
+    // Many at once share requests: far fewer than partitions, however they meet.
     let all: Vec<i32> = partitions_of(2).collect();
     produce(&leaders[1], &all);
     let at_once = wait_quiet(&leaders[1]) - after[1];

@@ -1,5 +1,5 @@
-//! OffsetCommit requests that the control plane hands back whole: what gets into the log, into the
-//! group's table and to the client, and when.
+//! OffsetCommit requests that the control plane hands back whole: what reaches the log, the group's
+//! table and the client, and when.
 
 mod harness;
 

@@ -1,4 +1,4 @@
-//! Topics that are deleted and come back under their name while the old one's work is under way.
+//! Topics that are deleted and recreated while the old one's work is under way.
 
 mod harness;
 
@@ -22,7 +22,7 @@ fn folders(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Deletes and creates anew in one breath, as a client may ask; the codes of both.
+/// Deletes and recreates at once, as a client may ask; returns the codes of both.
 fn recreate(test: &mut TestPlane, name: &str, id: u8) -> (Vec<i16>, Vec<i16>) {
     let stop = StopSpec {
         topic: name.into(),
@@ -171,7 +171,7 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     assert_eq!(test.lead("t", 1, &options), [0]);
     fill_segments(&test, "t");
     test.wait_for_notice("segments_deleted");
-    // Closed first, so that nobody is left to hear where its folder goes.
+    // Closed first: no log can be told where its folder goes.
     stop(&mut test, "t", false);
     stop(&mut test, "t", true);
     // Its own record is old, too, and is to stay.
@@ -179,7 +179,7 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     kept.log.retention_ms = -1;
     assert_eq!(test.lead("t", 1, &kept), [0]);
     assert_eq!(test.client().produce("t", 0, &batch(&[b"v"])).1, 0);
-    // What is removed after them is gone: so are they.
+    // Files queued later are gone: so are these.
     assert_eq!(test.lead("later", 1, &options), [0]);
     fill_segments(&test, "later");
     let folder = dir.path().join("logs/later-0");
@@ -205,7 +205,7 @@ fn open_files(folder: &Path) -> usize {
     targets.filter(|target| target.starts_with(folder)).count()
 }
 
-/// The deletion never came to this broker: it hears of the name under its new id only.
+/// The deletion never came to this broker: it learns of the name only under its new id.
 #[test]
 fn partitions_of_a_topic_that_is_another_by_now_are_closed() {
     let dir = tempfile::tempdir().unwrap();

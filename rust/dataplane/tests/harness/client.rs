@@ -59,7 +59,6 @@ pub struct FetchReply {
     pub partitions: Vec<Fetched>,
 }
 
-/// What a fetch asks for.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub version: i16,
@@ -157,7 +156,7 @@ impl Ask {
     }
 }
 
-/// A batch of one record a value.
+/// One record per value.
 pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {
@@ -166,7 +165,7 @@ pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     builder.build()
 }
 
-/// A batch of one record of this many bytes.
+/// One record of this many bytes.
 pub fn large_batch(size_bytes: usize) -> Vec<u8> {
     batch(&[&vec![b'x'; size_bytes]])
 }
@@ -309,7 +308,7 @@ impl Client {
         frame
     }
 
-    /// Sends a request; its correlation id.
+    /// Sends a request; returns its correlation id.
     pub fn send(&mut self, api_key: i16, api_version: i16, body: &[u8]) -> i32 {
         let frame = self.frame(api_key, api_version, body);
         self.stream.write_all(&frame).unwrap();
@@ -382,7 +381,6 @@ impl Client {
         reply.partitions.remove(0)
     }
 
-    /// A request for one time.
     pub fn list_offsets_body(topic: &str, index: i32, timestamp: i64) -> Vec<u8> {
         Client::list_offsets_body_as(LIST_OFFSETS_VERSION, topic, index, timestamp)
     }
@@ -415,8 +413,8 @@ impl Client {
         body
     }
 
-    /// The latest offset of the first partition of `t`, asked in the leader epoch that the client
-    /// believes in, -1 for none.
+    /// The latest offset of the first partition of `t`, asked in the client's leader epoch, -1 for
+    /// none.
     pub fn latest_offset(
         &mut self,
         replica_id: i32,
@@ -463,7 +461,7 @@ impl Client {
         listed_offset(&answer)
     }
 
-    /// The error of an older client's question.
+    /// The error for an older client's request.
     pub fn list_offset_error(&mut self, version: i16, timestamp: i64) -> ErrorCode {
         let body = Client::list_offsets_body_as(version, "t", 0, timestamp);
         let answer = self.call(key::LIST_OFFSETS, version, &body);
