@@ -242,8 +242,8 @@ impl CachedSegment {
             let len = block.len + bytes.len() as u32;
             memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(len));
         }
-        // SAFETY: the log that owns the segment is the only one to append to its blocks, which the
-        // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent,
+        // SAFETY: only the log that owns the segment appends to its blocks, and the lock that the
+        // caller holds keeps them from being reclaimed; what lies behind `len` was never lent,
         // since a block that was cut is not added to.
         unsafe { memory.copy_in(block.payload() + block.len as usize, bytes) };
         block.len += bytes.len() as u32;

@@ -176,7 +176,7 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
     assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], true));
     producer.produce("t", 0, &batch(&[b"b"]));
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
-    // The controller releases it, which a new epoch tells every broker.
+    // No replica is eligible any more, which a new epoch tells every broker.
     let released = LeaderSpec {
         leader_epoch: 1,
         is_held: false,

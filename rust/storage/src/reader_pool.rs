@@ -1,18 +1,18 @@
-//! The queues of work that may wait for a disk on behalf of a client or of the control plane.
+//! The queues of work that may wait for a disk, for clients and for the control plane.
 //!
 //! Each log directory has its own queues, so a hanging one takes no thread from the others. Reads
 //! by offset are spread over several queues by topic name; other work has one queue per kind:
 //!
 //! | queue | does | threads, at most |
 //! |---|---|---|
-//! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
+//! | `fetch-0` … `fetch-N` | fetches and sending | `num.io.threads` together |
 //! | `ahead` | reading ahead of consumers of old data | `num.io.threads` / 2 |
 //! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
 //! | `internal` | reads of internal topics | `num.io.threads` / 2 |
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! Each has at least one. Another thread, the keeper, starts them on behalf of network threads.
+//! N + 1 is `num.io.threads` / 2. Each has at least one. Another thread, the keeper, starts them on behalf of network threads.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -147,7 +147,7 @@ impl ReaderPool {
         self.jobs_done.load(Ordering::Relaxed)
     }
 
-    /// Counts one.
+    /// Counts a done job.
     pub fn count_done(&self) {
         self.jobs_done.fetch_add(1, Ordering::Relaxed);
     }
