@@ -32,12 +32,10 @@ impl Backing {
         }
     }
 
-    /// Chunks from here on never had memory.
     pub fn ever(&self) -> u32 {
         self.ever
     }
 
-    /// Whether a chunk below [`Backing::ever`] has no memory.
     pub fn is_hole(&self, chunk: u32) -> bool {
         self.holes.contains(&chunk)
     }

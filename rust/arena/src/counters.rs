@@ -57,17 +57,14 @@ impl Counters {
         }
     }
 
-    /// Bytes of records that can be read.
     pub fn held_bytes(&self) -> u64 {
         u64::try_from(self.held_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Adds to the bytes that can be read.
     pub fn count_held(&self, bytes: i64) {
         self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts an append.
     pub fn count_appended(&self, bytes: usize, is_transient: bool) {
         let counter = match is_transient {
             true => &self.transient_bytes,

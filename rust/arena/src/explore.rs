@@ -96,7 +96,6 @@ pub(crate) fn stored() {
     }
 }
 
-/// Whether a fault is planted.
 pub(crate) fn has(fault: Fault) -> bool {
     me().is_some_and(|(run, _)| run.fault == Some(fault))
 }
@@ -165,11 +164,9 @@ impl Run {
 /// The panic payload that ends the threads of a failed run.
 struct Over;
 
-/// Tries all schedules.
 pub(crate) struct Schedule {
     /// How often a thread that could go on is interrupted.
     pub interruptions_max: usize,
-    /// The fault to be found.
     pub fault: Option<Fault>,
 }
 

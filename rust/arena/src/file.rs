@@ -48,7 +48,6 @@ pub(crate) fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<Fi
     }
 }
 
-/// Opens an existing file for reading and writing.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true).write(true), path)
 }

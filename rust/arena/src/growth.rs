@@ -82,7 +82,6 @@ impl Arena {
         self.allowance.store(chunks, Ordering::Relaxed);
     }
 
-    /// Takes one chunk of the allowance.
     pub(crate) fn spend_allowance(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         let allowance = &self.allowance;

@@ -20,7 +20,6 @@ const FREE: u64 = 0;
 #[repr(align(64))]
 struct Place(AtomicU64);
 
-/// All guards of an arena.
 #[derive(Debug)]
 pub struct Guards {
     clock: AtomicU64,
@@ -49,7 +48,6 @@ thread_local! {
     };
 }
 
-/// Where this thread looks for a place first.
 #[inline]
 fn home() -> usize {
     #[cfg(test)]

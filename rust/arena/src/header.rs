@@ -68,7 +68,6 @@ fn path_hash(log_dir: &str) -> u64 {
     hash.max(1)
 }
 
-/// Fills the header of a new arena.
 pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir: &str) {
     let path = cut(log_dir);
     memory.store(HEADER_VERSION, VERSION);

@@ -40,9 +40,7 @@ pub const SLOT_INDEX: usize = 8;
 pub const SLOT_NAME_LEN: usize = 12;
 pub const SLOT_TOPIC_ID: usize = 16;
 pub const SLOT_NAME: usize = 32;
-/// The longest topic name.
 pub const NAME_BYTES_MAX: usize = 249;
-/// CRC-32C.
 pub const SLOT_CRC: usize = 284;
 /// Whether the partition's log has producers, with its complement.
 pub const SLOT_PRODUCERS: usize = 288;
@@ -66,7 +64,6 @@ pub const BLOCK_GENERATION: usize = 8;
 pub const BLOCK_POSITION: usize = 12;
 /// Base offset of the segment.
 pub const BLOCK_SEGMENT: usize = 16;
-/// CRC-32C.
 pub const BLOCK_CRC: usize = 24;
 /// The bytes under the descriptor's CRC.
 pub const BLOCK_FIXED: std::ops::Range<usize> = 4..24;
@@ -113,22 +110,18 @@ pub const fn payload_bytes(class: usize, position: u32) -> usize {
     area_bytes(class) - lead_bytes(class, position)
 }
 
-/// File offset of a slot.
 pub const fn slot_at(slot: u32) -> usize {
     HEADER_BYTES + slot as usize * SLOT_BYTES
 }
 
-/// File offset of a chunk.
 pub const fn chunk_at(chunk: u32) -> usize {
     CHUNKS_START + chunk as usize * CHUNK_BYTES
 }
 
-/// File offset of a block's descriptor.
 pub const fn block_at(chunk: u32, block: u16) -> usize {
     chunk_at(chunk) + CHUNK_HEADER_BYTES + block as usize * BLOCK_BYTES
 }
 
-/// File offset of a block's area.
 pub const fn area_at(chunk: u32, class: u8, block: u16) -> usize {
     let class = class as usize;
     let behind = if has_pages(class) {
@@ -139,7 +132,6 @@ pub const fn area_at(chunk: u32, class: u8, block: u16) -> usize {
     chunk_at(chunk) + behind + block as usize * area_bytes(class)
 }
 
-/// File size for a number of chunks.
 pub const fn file_bytes(chunks: u32) -> usize {
     chunk_at(chunks)
 }

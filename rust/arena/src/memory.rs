@@ -37,7 +37,6 @@ impl Memory {
         Memory::new(base.cast(), len)
     }
 
-    /// Maps memory of this process alone.
     pub fn anonymous(len: usize) -> io::Result<Memory> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -108,13 +107,11 @@ impl Memory {
         unsafe { self.at::<AtomicU64>(position).as_ref() }
     }
 
-    /// A word of four bytes.
     #[inline]
     pub fn load(&self, position: usize) -> u32 {
         self.word(position).load(Ordering::Acquire)
     }
 
-    /// A word of eight bytes.
     #[inline]
     pub fn load_wide(&self, position: usize) -> u64 {
         self.wide(position).load(Ordering::Acquire)

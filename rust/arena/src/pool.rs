@@ -24,7 +24,6 @@ struct Open {
     next: u16,
 }
 
-/// A block that was just given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carved {
     pub chunk: u32,
@@ -119,7 +118,6 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Chunks that can be carved now.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -129,7 +127,6 @@ impl Pool {
         self.retired.len()
     }
 
-    /// Chunks with blocks.
     pub fn carved(&self) -> usize {
         self.queue.len()
     }

@@ -157,13 +157,11 @@ impl DataPlane {
         })
     }
 
-    /// Its connections, and what they are served from.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Its partitions and fetchers.
     #[cfg(feature = "sim")]
     pub(crate) fn replicas(&self) -> &Arc<ReplicaManager> {
         &self.replicas

@@ -10,9 +10,7 @@ use crate::follower::fetcher_manager::FetcherManager;
 /// See the module; its work is in [`crate::leadership`] and [`crate::stopping`].
 #[derive(Debug)]
 pub struct ReplicaManager {
-    /// Partitions, and the image that they are led by.
     pub services: Arc<Services>,
-    /// The threads that follow other brokers.
     pub fetchers: Arc<FetcherManager>,
 }
 

@@ -98,7 +98,6 @@ const OF_ARENA: [(&str, OfArena); 10] = [
     }),
 ];
 
-/// The block caches of all directories together.
 fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
     let dirs = network.dirs.iter();
     let arenas: Vec<ArenaStatistics> = dirs

@@ -24,7 +24,6 @@ use pyrklog_storage::syncer_queue::Deletion;
 /// Limit for writing a stopped partition's last bytes, and the interval of checks.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
-/// See [`crate::DataPlane::stop_partitions`].
 pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> TicketId {
     let ticket = replicas.tickets.next();
     let held = replicas.registry.load();

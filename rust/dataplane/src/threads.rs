@@ -77,7 +77,6 @@ impl Running {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Threads {
     running: Mutex<Running>,

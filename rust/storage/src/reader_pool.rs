@@ -12,7 +12,8 @@
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! N + 1 is `num.io.threads` / 2. Each has at least one. Another thread, the keeper, starts them on behalf of network threads.
+//! N + 1 is `num.io.threads` / 2. Each queue has at least one thread. Another thread, the keeper,
+//! starts them on behalf of network threads.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;

@@ -49,7 +49,6 @@ impl Ask {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Session {
     id: i32,

@@ -19,7 +19,6 @@ struct Inner {
     is_stopped: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct FetcherManager {
     services: Arc<Services>,

@@ -17,7 +17,6 @@ use pyrklog_requests::services::Services;
 /// Polls of the durable end offset before fetching without this partition.
 const GATE_LOOKS_MAX: usize = 20;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Fetcher {
     services: Arc<Services>,

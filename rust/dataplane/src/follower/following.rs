@@ -64,7 +64,6 @@ impl Wanted {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Following {
     services: Arc<Services>,

@@ -60,7 +60,6 @@ impl LinkError {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,

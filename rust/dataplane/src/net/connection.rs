@@ -20,7 +20,6 @@ pub enum Sending {
     Own,
     /// The network thread, which waits for the socket to take more.
     Full,
-    /// A reader.
     Reader,
 }
 
@@ -42,15 +41,12 @@ impl Default for SendingReader {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Connection {
-    /// What its requests know of it.
     pub client: Client,
     /// The socket; a reader that sends holds it too.
     pub socket: Arc<OwnedFd>,
     _permit: Permit,
-    /// Received bytes not worked on yet.
     pub received: Received,
     /// The socket may hold more input.
     pub readable: bool,
@@ -60,7 +56,6 @@ pub struct Connection {
     pub sending_reader: SendingReader,
     /// When bytes last moved.
     pub active_ms: i64,
-    /// Since when a frame is incomplete.
     pub partial_since_ms: i64,
     /// It is listed for a visit in this turn.
     pub is_listed: bool,
@@ -96,7 +91,6 @@ impl Connection {
         }
     }
 
-    /// Whether the next frame has to wait.
     pub fn is_busy(&self) -> bool {
         self.client.is_busy() || self.sending == Sending::Reader
     }

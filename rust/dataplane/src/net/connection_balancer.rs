@@ -36,7 +36,6 @@ const SPREAD_DISTANCE: f64 = 0.2;
 /// Share of its thread's time below which a connection is not worth a move.
 const SHARE_MIN: f64 = 0.005;
 
-/// What is known of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Affinity {
     /// Where it should move at the next occasion.
@@ -49,7 +48,6 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// It has arrived on another thread.
     pub fn arrived(&mut self, now_ms: i64) {
         *self = Affinity {
             rests_until_ms: now_ms + REST_MS,
@@ -123,7 +121,6 @@ impl ConnectionBalancer {
         self.threads[self.thread].worked_ns.add(worked_ns);
     }
 
-    /// Whether to measure what each connection costs.
     pub fn measures(&self) -> bool {
         self.loads.len() > 1 && self.loads[self.thread] > GATHER_BELOW
     }

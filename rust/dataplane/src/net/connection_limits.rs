@@ -36,9 +36,7 @@ fn bounded_connections(configured: usize, descriptors: Option<u64>) -> usize {
 pub struct NewConnection {
     /// Nonblocking.
     pub socket: OwnedFd,
-    /// The peer's address.
     pub host: IpAddr,
-    /// The listener's name.
     pub listener: Arc<str>,
     /// Unique while the process lives.
     pub id: u64,
@@ -46,7 +44,6 @@ pub struct NewConnection {
     pub permit: Permit,
 }
 
-/// Counts connections, in total and by host.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     max: usize,
@@ -128,7 +125,6 @@ impl ConnectionLimits {
         &self.waker
     }
 
-    /// Connections now.
     pub fn total(&self) -> usize {
         self.counts.lock().total()
     }

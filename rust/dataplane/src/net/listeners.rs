@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// A bound socket.
 #[derive(Debug)]
 pub struct Listener {
     pub name: Arc<str>,
@@ -29,7 +28,6 @@ impl Listeners {
         self.added.lock().push(listener);
     }
 
-    /// Takes the added listeners.
     pub fn take_added(&self) -> Vec<Listener> {
         std::mem::take(&mut *self.added.lock())
     }

@@ -14,10 +14,8 @@ use pyrklog_control::event_queue::EventQueue;
 use pyrklog_requests::services::{Mailboxes, Services};
 use pyrklog_storage::log_manager::{LogDirs, LogManager};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Network {
-    /// What requests are served from.
     pub services: Arc<Services>,
     /// One per network thread.
     pub inboxes: Arc<Inboxes>,

@@ -41,7 +41,6 @@ const EVENTS_PER_TURN: usize = 256;
 /// Rounds of reading, working and sending on one connection before the others get their turn.
 const ROUNDS_PER_VISIT: usize = 4;
 
-/// See the module.
 #[derive(Debug)]
 pub struct NetworkThread {
     network: Arc<Network>,

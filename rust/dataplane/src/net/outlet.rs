@@ -22,7 +22,6 @@ pub trait Outlet {
     /// all of them. `WouldRead`: not possible with sendfile.
     fn send_file(&self, file: BorrowedFd<'_>, position: u64, len: usize) -> Result<usize, Stop>;
 
-    /// Sends what was kept back.
     fn push(&self);
 }
 
@@ -133,7 +132,6 @@ impl<O: Outlet> Line<O> {
         sent
     }
 
-    /// Whether the kernel may keep something back.
     pub fn is_kept_back(&self) -> bool {
         self.is_kept_back.get()
     }

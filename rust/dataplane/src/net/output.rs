@@ -119,7 +119,6 @@ pub fn check_reader(cx: &Context, conn: &mut Connection) -> Result<(), Close> {
     Ok(())
 }
 
-/// A reader gives the sending side back.
 pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Result<(), Close> {
     debug_assert!(
         conn.client.out.is_empty(),

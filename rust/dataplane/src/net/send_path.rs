@@ -31,14 +31,11 @@ const BULK_CALL_BYTES: usize = 256 * 1024;
 /// Pieces of memory that one call sends at most.
 const SLICES_MAX: usize = 64;
 
-/// How file bytes go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Through a buffer.
     Copy,
     /// sendfile(2) for what is in the page cache, windows for the rest.
     Bulk,
-    /// sendfile(2).
     Sendfile,
 }
 
@@ -53,18 +50,13 @@ pub fn choose(config: ReadPath, file_len: usize) -> Method {
     }
 }
 
-/// Why sending stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Everything is sent.
     Done,
-    /// The socket takes no more for now.
     SocketFull,
     /// The next file bytes would have to come from a disk that the sender may not wait for.
     WouldRead,
-    /// The turn's share is used up.
     TurnOver,
-    /// The peer is gone.
     PeerGone,
     /// A file could not be read; the reply cannot be finished.
     ReadFailed(String),
@@ -79,7 +71,6 @@ pub enum Sender {
     Reader(QueueId),
 }
 
-/// How far sending came.
 #[derive(Debug)]
 pub struct Sent {
     pub stop: Stop,
@@ -180,7 +171,6 @@ fn send_through<O: Outlet>(
     Ok((sent, filled))
 }
 
-/// How a reader sends bulk.
 pub struct Bulk<'a> {
     pub queue: QueueId,
     /// Whether what the page cache lacks goes out of windows; otherwise all by sendfile(2).

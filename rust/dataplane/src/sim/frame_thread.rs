@@ -45,7 +45,6 @@ struct FrameClient {
     client: Client,
     /// Frames that have arrived, without their lengths.
     frames: VecDeque<Vec<u8>>,
-    /// The peer is gone.
     is_gone: bool,
     /// There may be something to do.
     is_listed: bool,

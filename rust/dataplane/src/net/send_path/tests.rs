@@ -114,7 +114,6 @@ fn cold_log(disk: &StallingDisk) -> SegmentBytes {
     slice.bytes().unwrap()
 }
 
-/// A file that sendfile takes.
 fn real_file() -> SegmentBytes {
     let dir = tempfile::tempdir().unwrap();
     let file = RealDisk.open(&dir.path().join("f"), OpenMode::Create);
@@ -123,7 +122,6 @@ fn real_file() -> SegmentBytes {
     SegmentBytes::of_file(file)
 }
 
-/// A file that sendfile does not take.
 fn other_file() -> SegmentBytes {
     let disk = MemDisk::default();
     disk.create_dir_all(Path::new("/logs")).unwrap();
