@@ -1,10 +1,10 @@
 //! For tests of this crate: all interleavings of a few threads, with a kill at every store of each.
 //!
-//! The code under test is the shipped code. It calls [`step`] wherever threads can see one another
-//! (locks, guards, stores to the arena); elsewhere [`step`] does nothing. A [`Schedule`] lets one
-//! thread run at a time, decides at each step who goes on, and tries all decisions in turn. It
-//! bounds the interruptions of threads that could go on: two find nearly every fault that any
-//! number finds (Musuvathi and Qadeer, PLDI 2007). The exploration is sequentially consistent:
+//! The code under test is the shipped code. It calls [`step`], which does nothing in production,
+//! wherever threads can see one another: locks, guards, stores to the arena. A [`Schedule`] lets
+//! one thread run at a time, decides at each step which one goes on, and tries all decisions in
+//! turn. It bounds the interruptions of threads that could go on: two find nearly every fault that
+//! any number finds (Musuvathi and Qadeer, PLDI 2007). The exploration is sequentially consistent:
 //! guards are, and everything else is handed over under locks.
 
 use std::cell::RefCell;

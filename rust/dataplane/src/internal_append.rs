@@ -28,7 +28,6 @@ const RECORD_OVERHEAD_BYTES_MAX: usize = 32;
 /// Most bytes of a header beside its key and value: their lengths.
 const HEADER_OVERHEAD_BYTES_MAX: usize = 10;
 
-/// See [`crate::DataPlane::append_internal`].
 pub fn append_internal<'r>(
     services: &Arc<Services>,
     append: &InternalAppend<'_>,
@@ -39,7 +38,6 @@ pub fn append_internal<'r>(
     ticket
 }
 
-/// See [`crate::DataPlane::append_commits`].
 pub fn append_commits(
     services: &Arc<Services>,
     append: &InternalAppend<'_>,

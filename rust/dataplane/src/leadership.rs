@@ -33,13 +33,11 @@ struct Order {
     spec: LeaderSpec,
 }
 
-/// See [`crate::DataPlane::become_leaders`].
 pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
     let order = |spec| Order { leader: None, spec };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
-/// See [`crate::DataPlane::become_followers`].
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
         leader: Some(spec.leader),

@@ -26,7 +26,6 @@ use pyrklog_wire::api::key;
 /// Names what is planted; set in the child.
 const PLANT: &str = "PYRKLOG_TEST_PLANT";
 
-/// How long the disk hangs.
 const FREEZE: Duration = Duration::from_secs(5);
 
 /// Clients of the healthy directory, several to each network thread.
@@ -159,7 +158,6 @@ fn plant_in_a_turn(plant: &str) {
     assert_eq!(produced, (ErrorCode::NONE, 0));
 }
 
-/// The call itself; its result does not matter.
 fn call(plant: &str, path: &Path, mut file: &File, socket: &std::os::unix::net::UnixDatagram) {
     use std::io::{Read, Write};
     let mut buffer = [0; 5];
@@ -345,7 +343,6 @@ fn freeze_one_of_two(freeze: Duration, has_cache: bool, planted_wait: Wait) {
     assert!(test.shutdown());
 }
 
-/// Clients of the directory that hangs.
 struct Stuck {
     producers: Vec<Client>,
     impatient: Client,

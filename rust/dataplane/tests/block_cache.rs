@@ -477,7 +477,6 @@ fn has_all(config: &PlaneConfig, sent: &[Vec<u8>]) {
     assert_eq!(without_epochs(found), expected(sent));
 }
 
-/// How often this process has a file open.
 fn open_count(path: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap();
     let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());

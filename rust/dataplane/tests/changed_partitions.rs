@@ -14,7 +14,6 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::FetchPartition;
 
-/// A client with a session.
 struct Session {
     client: Client,
     ask: Ask,
@@ -60,7 +59,6 @@ impl Session {
         });
     }
 
-    /// Its answer.
     fn receive(&mut self) -> Vec<Fetched> {
         let (_, body) = self.client.receive(key::FETCH, self.ask.version);
         self.ask.session.1 += 1;
@@ -258,7 +256,7 @@ fn nothing_is_missed_while_a_fetch_begins_to_wait() {
     }
 }
 
-/// Broker 1 leads partitions of `t` of which broker 2 is an in-sync replica.
+/// Broker 1 leads partitions of `t`, with broker 2 in sync.
 fn replicated(dir: &std::path::Path, partitions: i32, config: &TopicConfig) -> TestPlane {
     let mut test = TestPlane::start_with(cluster_config(dir, 1), Arc::new(RealDisk));
     test.describe_topic("t", partitions, config);

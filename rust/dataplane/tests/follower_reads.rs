@@ -29,7 +29,6 @@ fn ask(offset: i64) -> Ask {
     Ask::one("t", 0, offset)
 }
 
-/// The one partition of an answer.
 fn fetch(pair: &mut Pair, broker: i32, ask: &Ask) -> Fetched {
     pair.plane(broker).client().fetch(ask).partitions.remove(0)
 }

@@ -101,7 +101,6 @@ fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
         (listed.error_code, listed.offset),
         (ErrorCode::NONE, 1 + acknowledged)
     );
-    // The failure of a directory is another matter.
     test.events.extend(test.plane.drain_events(100));
     let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
     assert!(!test.events.iter().any(has_failed));

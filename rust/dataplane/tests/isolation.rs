@@ -319,7 +319,6 @@ fn a_full_park_refuses_at_once_and_others_still_receive() {
     assert_eq!(answer(&mut refused), REFUSED);
     assert_eq!(test.statistic("produce_park_rejected.0"), 1);
     assert_eq!(refused.fetch_one("t", 0, 0).error, ErrorCode::NONE);
-    // One that leaves makes room.
     let [first, second] = parked;
     let at_once = Some(std::time::Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&first.stream, at_once).unwrap();

@@ -283,7 +283,6 @@ fn draining_a_directory_that_ended_in_order_leaves_it_clean() {
     read_all(&test, "t", end);
 }
 
-/// Ages the kept arena.
 fn keep_since(dir: &Path, ms: i64) {
     let path = dir.join("logs/.pyrklog-arena");
     let text = fs::read_to_string(&path).unwrap();

@@ -51,7 +51,6 @@ fn what_a_start_could_not_use_is_there_until_the_next_one() {
     seen.sort_unstable();
     assert_eq!(seen, ["in use", "set aside"]);
     drop(test);
-    // A process looks at it.
     let looker = fs::File::open(&aside).unwrap();
     rustix::fs::flock(&looker, rustix::fs::FlockOperation::LockShared).unwrap();
     drop(start(&config));

@@ -197,7 +197,6 @@ fn nobody_waits_for_more_while_there_is_a_later_segment() {
     producer.produce("t", 0, &large_batch(2_000));
     consumer.send(key::FETCH, ask.version, &ask.encode());
     wait_until_purgatory(&test, 1);
-    // The roll ends the waiting.
     producer.produce("t", 0, &large_batch(2_000));
     let (_, body) = consumer.receive(key::FETCH, ask.version);
     assert_eq!(fetched(&body, &ask).partitions[0].batches(), [0]);

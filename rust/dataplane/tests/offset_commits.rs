@@ -41,7 +41,6 @@ fn body(partitions: &[Wanted<'_>]) -> Vec<u8> {
     out
 }
 
-/// The code of each partition.
 fn codes(body: &[u8]) -> Vec<(i32, i16)> {
     let mut reader = Reader::new(body, true);
     assert_eq!(reader.i32(), Ok(0));

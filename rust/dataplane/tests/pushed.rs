@@ -94,7 +94,6 @@ fn drop_pages(folder: &Path) {
     }
 }
 
-/// Where records are when they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     BlockCache,

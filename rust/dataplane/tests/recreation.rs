@@ -140,7 +140,6 @@ fn stop(test: &mut TestPlane, name: &str, delete: bool) {
     assert!(matches!(test.ticket(ticket), TicketOutcome::Partitions(codes) if codes == [0]));
 }
 
-/// Fills some segments of 20,000 bytes.
 fn fill_segments(test: &TestPlane, topic: &str) {
     let mut client = test.client();
     for _ in 0..12 {

@@ -14,7 +14,6 @@ use pyrklog_wire::produce::ProduceResponse;
 const REFUSED: ErrorCode = ErrorCode::NOT_ENOUGH_REPLICAS;
 const OUT_OF_ORDER: ErrorCode = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
 
-/// A batch of producer 9 with one record.
 fn sequenced(sequence: i32) -> Vec<u8> {
     let now = UNIX_EPOCH.elapsed().unwrap();
     let mut builder = BatchBuilder::new().producer(9, 0, sequence);
@@ -33,7 +32,6 @@ fn strict() -> TopicConfig {
     }
 }
 
-/// This broker leads a partition of `t` alone.
 fn alone(partition: i32) -> LeaderSpec {
     LeaderSpec {
         replicas: BOTH.to_vec(),

@@ -107,7 +107,6 @@ fn a_piece_ends_with_the_batch_that_reaches_its_size() {
         (first.base_offset, first.last_offset),
         (RECORDS, 2 * RECORDS - 1)
     );
-    // From within a batch: the whole batch.
     let within = digest(&mut test, RECORDS + 1, END, 1);
     assert_eq!((within.digest, within.first), (one.digest, one.first));
 }

@@ -10,7 +10,6 @@ use harness::*;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
-/// Requests that a busy producer has under way.
 const IN_FLIGHT: usize = 4;
 
 /// Large records: their checksums are the broker's work.

@@ -30,7 +30,6 @@ const EARLIEST: i64 = -2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub key: Key,
-    /// What was asked.
     pub ask: Ask,
     /// Range of its records in the answer's frame.
     pub records: Range<usize>,
@@ -60,16 +59,13 @@ impl Answer {
     }
 }
 
-/// Result of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was empty, or does not count any more.
     Nothing,
-    /// Records were appended.
     Progress,
     /// To be asked again after a pause; with the reason if it should be logged.
     Later(Option<String>),
-    /// The leader has a newer epoch.
     Fenced,
     /// Our log has records that the leader's has not.
     Diverges(EpochEndOffset),
@@ -151,7 +147,6 @@ pub fn take(
     append(logs, partition, answer, records, &batches)
 }
 
-/// Why batches cannot be appended.
 enum Unfit {
     Because(String),
     /// The log is empty and begins within a batch, which begins here.

@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Appends the body of a request for exactly what is `wanted`, with at most `max_bytes` of each
-    /// partition. `terms` say who asks, and for how much.
+    /// partition. `terms` name the replica and the limits.
     pub fn ask(
         &mut self,
         wanted: &HashMap<Key, Ask>,

@@ -33,7 +33,6 @@ impl FetcherManager {
         }
     }
 
-    /// The fetchers, in order.
     #[cfg(feature = "sim")]
     pub fn ids(&self) -> Vec<FetcherId> {
         let mut ids: Vec<FetcherId> = self.inner.lock().mailboxes.keys().copied().collect();
@@ -46,7 +45,6 @@ impl FetcherManager {
         self.inner.lock().mailboxes.get(&id).cloned()
     }
 
-    /// Ends all threads, and waits for them.
     pub fn stop(&self) {
         let threads = {
             let mut inner = self.inner.lock();

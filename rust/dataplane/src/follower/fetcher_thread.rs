@@ -32,7 +32,6 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher, to be run in its thread.
     pub fn new(
         services: Arc<Services>,
         fetchers: Arc<dyn Fetchers>,

@@ -89,7 +89,6 @@ impl Following {
         self.followed.is_empty()
     }
 
-    /// Follows these from now on.
     pub fn add(&mut self, partitions: Vec<Arc<Partition>>) {
         for partition in partitions {
             let leader_epoch = partition.lock().leader_epoch;

@@ -15,7 +15,6 @@ use pyrklog_base::clock::{mono_ms, timespec};
 /// Limit for connecting: the end of the plane waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Limit for sending a request.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Mail that comes sooner after a request does not interrupt it: new partitions come one by one,
@@ -31,7 +30,6 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 /// Memory for an answer grows in such steps, not as the peer announces it.
 const RECEIVE_STEP_BYTES: usize = 1 << 20;
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The plane ends, or the partitions to ask for have changed.
@@ -68,7 +66,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects. Errors: the system's.
     pub fn connect(host: &str, port: u16) -> io::Result<Link> {
         let mut failure = io::Error::other(format!("{host} has no address"));
         for address in (host, port).to_socket_addrs()? {
@@ -130,7 +127,6 @@ impl Link {
         Ok((frame, body))
     }
 
-    /// Reuses a frame's memory.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         self.frame = frame;
     }

@@ -37,7 +37,6 @@ impl Mailbox {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Takes all partitions.
     pub fn take(&self) -> Vec<Arc<Partition>> {
         let mut partitions = self.partitions.lock();
         if !self.is_stopped() {
@@ -50,14 +49,12 @@ impl Mailbox {
         self.partitions.lock().is_empty()
     }
 
-    /// Gives the thread a partition.
     pub fn put(&self, partition: &Arc<Partition>) {
         let mut partitions = self.partitions.lock();
         partitions.push(Arc::clone(partition));
         self.wake();
     }
 
-    /// Ends the thread.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.wake();
@@ -71,7 +68,6 @@ impl Mailbox {
 /// A thread's leader, and its number among the leader's fetchers.
 pub type FetcherId = (i32, usize);
 
-/// Starts and ends fetcher threads.
 pub trait Fetchers: Debug + Send + Sync {
     /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);

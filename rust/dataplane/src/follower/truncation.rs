@@ -25,7 +25,6 @@ const DRAIN_LOOK: Duration = Duration::from_millis(2);
 /// Pause between tries while the system lacks something.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Why the log is to be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Where the leader's log ends in its newest epoch that is not above our last one.
@@ -51,7 +50,6 @@ impl Cut {
     }
 }
 
-/// What is to be done to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Keep,

@@ -35,7 +35,6 @@ const WAKER: u64 = u64::MAX;
 /// Edge-triggered: while paused, waiting connections must not spin the loop.
 const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
-/// The acceptor thread.
 #[derive(Debug)]
 pub struct Acceptor {
     network: Arc<Network>,
@@ -60,7 +59,6 @@ impl Acceptor {
         })
     }
 
-    /// Runs until [`Listeners::stop`].
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(16);
         while !self.network.listeners.is_stopping() {

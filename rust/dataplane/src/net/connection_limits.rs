@@ -60,7 +60,6 @@ pub struct Permit {
     host: IpAddr,
 }
 
-/// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// `max.connections.per.ip`.

@@ -8,7 +8,6 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// `RWF_NOWAIT` of preadv2(2).
 const RWF_NOWAIT: u64 = 0x8;
 
 /// Sleeping, sockets, memory, clocks, locks, and the end: none of them uses a disk.
@@ -55,7 +54,6 @@ fn has_flag(arg: u8, flag: u64) -> Vec<SeccompRule> {
     vec![SeccompRule::new(vec![condition]).unwrap()]
 }
 
-/// The filter.
 pub fn program() -> BpfProgram {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FREE.iter().map(|call| (*call, Vec::new())).collect();

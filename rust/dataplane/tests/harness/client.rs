@@ -35,7 +35,6 @@ pub struct Client {
     pub client_id: &'static str,
 }
 
-/// One partition of a fetch reply, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     pub topic: String,
@@ -51,7 +50,6 @@ pub struct Fetched {
     pub current_leader: Option<(i32, i32)>,
 }
 
-/// A fetch reply, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchReply {
     pub error: ErrorCode,
@@ -156,7 +154,6 @@ impl Ask {
     }
 }
 
-/// One record per value.
 pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {
@@ -165,7 +162,6 @@ pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     builder.build()
 }
 
-/// One record of this many bytes.
 pub fn large_batch(size_bytes: usize) -> Vec<u8> {
     batch(&[&vec![b'x'; size_bytes]])
 }
@@ -291,7 +287,6 @@ impl Client {
         }
     }
 
-    /// A whole frame.
     pub fn frame(&mut self, api_key: i16, api_version: i16, body: &[u8]) -> Vec<u8> {
         self.correlation_id += 1;
         let header = RequestHeader {
@@ -341,7 +336,6 @@ impl Client {
         (correlation_id, frame[start..].to_vec())
     }
 
-    /// Whether the broker has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         self.receive_frame().is_none()
     }
@@ -470,7 +464,6 @@ impl Client {
     }
 }
 
-/// The first partition of a ListOffsets reply.
 pub fn listed_offset(body: &[u8]) -> ListOffsetsPartitionResponse {
     let response = ListOffsetsResponse::decode(body, LIST_OFFSETS_VERSION).unwrap();
     response.topics[0].partitions[0]

@@ -19,7 +19,6 @@ struct DyingFile {
 }
 
 impl DyingDisk {
-    /// Takes all steps until told otherwise.
     pub fn new() -> DyingDisk {
         DyingDisk(Arc::new(AtomicI64::new(i64::MAX)))
     }

@@ -51,7 +51,6 @@ pub fn is_kept(dir: &Path) -> bool {
     marker(dir).starts_with("version=2\n")
 }
 
-/// Appends `count` numbered batches.
 pub fn append(test: &TestPlane, topic: &str, from: i64, count: i64) {
     let mut client = test.client();
     for offset in from..from + count {
@@ -126,7 +125,6 @@ pub fn ended(config: &PlaneConfig, topics: &[&str]) -> i64 {
     40
 }
 
-/// Starts again and leads the topics.
 pub fn again(config: &PlaneConfig, topics: &[&str]) -> TestPlane {
     let mut test = start(config);
     for topic in topics {

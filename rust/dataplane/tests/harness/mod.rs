@@ -114,7 +114,6 @@ pub struct TestPlane {
     pub topic_id: Option<TopicId>,
     /// Events that were drained and not waited for yet.
     pub events: Vec<Event>,
-    /// The brokers of the image.
     brokers: Vec<BrokerImage>,
 }
 
@@ -136,7 +135,6 @@ impl TestPlane {
         Ok(TestPlane::listen(plane, node_id))
     }
 
-    /// With a hook on its network threads.
     pub fn start_hooked(config: PlaneConfig, disk: Arc<dyn Disk>, hook: NetworkHook) -> TestPlane {
         let node_id = config.node_id;
         let plane = DataPlane::open_on(config, disk).unwrap();
@@ -277,7 +275,6 @@ impl TestPlane {
         assert!(codes.iter().all(|code| *code == 0), "{codes:?}");
     }
 
-    /// Stops and deletes a topic's partitions.
     pub fn delete(&mut self, name: &str, partitions: i32) -> Vec<i16> {
         self.apply(vec![], vec![], vec![name.into()]);
         let specs = (0..partitions)
@@ -294,7 +291,6 @@ impl TestPlane {
         }
     }
 
-    /// Waits for the outcome of a ticket.
     pub fn ticket(&mut self, ticket: TicketId) -> TicketOutcome {
         let event = self.wait_for(
             "a ticket",
@@ -315,7 +311,6 @@ impl TestPlane {
         })
     }
 
-    /// Waits for a request at the control plane.
     pub fn wait_for_request(&mut self) -> ControlRequest {
         match self.wait_for("a control request", |event| {
             matches!(event, Event::Request(_))

@@ -9,7 +9,6 @@ use pyrklog_wire::ErrorCode;
 
 use super::{TestPlane, batch, cache, cluster, config, eventually, topic_config};
 
-/// The replicas of `t`.
 pub const BOTH: [i32; 2] = [1, 2];
 
 /// A broker of a cluster, with a block cache.

@@ -35,7 +35,6 @@ impl SlowDisk {
         self.state.1.notify_all();
     }
 
-    /// All frozen writes go on.
     pub fn thaw(&self) {
         self.state.0.lock().is_frozen = false;
         self.state.1.notify_all();
@@ -46,7 +45,6 @@ impl SlowDisk {
         self.state.0.lock().is_cold = is_cold;
     }
 
-    /// Writes that wait now.
     pub fn waiting_writes(&self) -> usize {
         self.state.0.lock().waiting_writes
     }

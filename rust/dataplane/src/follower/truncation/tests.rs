@@ -48,7 +48,6 @@ impl Follower {
         Ask::of(state.log.as_ref().unwrap(), state.leader_epoch)
     }
 
-    /// One record from the leader.
     fn append(&self, leader_epoch: i32) {
         let mut state = self.partition.lock();
         let log = state.log.as_mut().unwrap();
