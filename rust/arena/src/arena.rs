@@ -185,7 +185,7 @@ impl Arena {
         shares::transient_max(self.limit())
     }
 
-    /// Recomputes the block classes after a change of the slots.
+    /// Checks the changed slots' numbers and recomputes the block classes.
     fn note_partitions(&self, slots: &Slots) {
         if let Err(broken) = slots.check() {
             self.fail(broken);

@@ -277,9 +277,6 @@ impl DataPlane {
 
     /// This broker leads these partitions: opens, recovers or creates their logs, then serves them.
     /// Until then clients get NOT_LEADER_OR_FOLLOWER. Completes as [`TicketOutcome::Partitions`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn become_leaders(&self, specs: Vec<LeaderSpec>) -> Result<TicketId, Closed> {
         self.command(|| leadership::become_leaders(&self.replicas, specs))
     }
@@ -287,9 +284,6 @@ impl DataPlane {
     /// This broker follows others in these partitions: opens, recovers or creates their logs, then
     /// fetches from the leaders. Clients get NOT_LEADER_OR_FOLLOWER at once. Completes as
     /// [`TicketOutcome::Partitions`], when the logs are open.
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn become_followers(&self, specs: Vec<FollowerSpec>) -> Result<TicketId, Closed> {
         self.command(|| leadership::become_followers(&self.replicas, specs))
     }
@@ -358,26 +352,17 @@ impl DataPlane {
 
     /// Stops serving these partitions; with `delete`, removes them. Completes as
     /// [`TicketOutcome::Partitions`]; a missing partition counts as done.
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
         self.command(|| stopping::stop_partitions(&self.replicas, specs))
     }
 
     /// Moves log start offsets: (topic, partition, offset; -1 = high watermark). Completes as
     /// [`TicketOutcome::DeleteRecords`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
         self.command(|| housekeeping::delete_records(&self.network.services, &targets))
     }
 
     /// Sizes of directories and partitions. Completes as [`TicketOutcome::LogDirs`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn describe_log_dirs(&self) -> Result<TicketId, Closed> {
         self.command(|| housekeeping::describe_log_dirs(&self.network.services))
     }
@@ -397,9 +382,6 @@ impl DataPlane {
     /// - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD (no records),
     ///   UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE: as of a produce
     ///   request; INVALID_TOPIC_EXCEPTION: not an internal topic.
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn append_internal<'r>(
         &self,
         append: &InternalAppend<'_>,
@@ -411,9 +393,6 @@ impl DataPlane {
     /// Appends staged offset commits as one batch, in order, to their groups' partition of
     /// `__consumer_offsets`, like [`DataPlane::append_internal`]. Answers them when that is over;
     /// their tables have them by then. Clients get errors translated by [`crate::commit_error`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn append_commits(
         &self,
         append: &InternalAppend<'_>,
@@ -436,9 +415,6 @@ impl DataPlane {
     /// NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE (beyond the log end),
     /// INVALID_TOPIC_EXCEPTION (not internal) or REQUEST_TIMED_OUT (too many reads of its log
     /// directory wait: try again).
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn read_internal(
         &self,
         topic: &str,

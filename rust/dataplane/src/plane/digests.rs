@@ -12,9 +12,6 @@ impl DataPlane {
     /// replica here), KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE (not all of the range is in the
     /// log), FENCED_LEADER_EPOCH (the leader changed meanwhile) or REQUEST_TIMED_OUT (too many such
     /// requests wait: try again).
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn replica_digest(
         &self,
         topic: &str,
