@@ -135,7 +135,6 @@ fn a_kill_loses_nothing_that_was_acknowledged_out_of_the_cache() {
         drop(client);
         drop(test);
     }
-    // In the end everything is in the file, and the arena is gone.
     let mut test = start(&config);
     assert_eq!(test.lead("t", 1, &topic_config()), [0]);
     assert!(test.shutdown());

@@ -28,7 +28,6 @@ fn small(dir: &Path) -> PlaneConfig {
     config
 }
 
-/// A client asks, and leaves its large reply unread.
 fn leave_unread(test: &mut TestPlane) -> Client {
     let mut client = test.client();
     client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);

@@ -399,7 +399,6 @@ fn metadata_waits_for_the_topics_that_it_creates() {
         assert_eq!(response.topics[0].error_code, expected, "{name}");
         assert_eq!(response.topics[0].partitions.len(), usize::from(created));
     }
-    // The first produce to the new topic is accepted.
     assert_eq!(
         client.produce("fresh", 0, &batch(&[b"v"])),
         (ErrorCode::NONE, 0)

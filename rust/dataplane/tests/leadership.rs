@@ -36,7 +36,6 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
     assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
     let (mut producer, mut replica) = (test.client(), test.client());
     let record = batch(&[b"v"]);
-    // acks=1 is answered, but the record is not readable yet.
     assert_eq!(producer.produce("t", 0, &record), (ErrorCode::NONE, 0));
     let seen = test.client().fetch_one("t", 0, 0);
     assert_eq!(
@@ -57,7 +56,6 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
         );
         (waiting == (1, 1)).then_some(())
     });
-    // It is read once it is in the file.
     let next = follower(1).wait(30_000, 1);
     assert_eq!(replica.fetch(&next).partitions[0].batches(), [1]);
     let (_, answer) = consumer.receive(key::FETCH, waiting.version);
@@ -115,7 +113,6 @@ fn a_follower_with_other_records_has_none_of_ours() {
         ask
     };
     let high_watermark = |test: &TestPlane| test.client().fetch_one("t", 0, 0).high_watermark;
-    // Records of epoch 1 up to where our log ends, and beyond it.
     for offset in [2, 3, 100] {
         replica.fetch(&ask(offset, 1));
         assert_eq!(high_watermark(&test), 1, "{offset}");

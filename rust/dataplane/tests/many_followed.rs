@@ -22,7 +22,6 @@ fn partitions_of(leader: i32) -> impl Iterator<Item = i32> {
     (0..PARTITIONS).filter(move |partition| leader_of(*partition) == leader)
 }
 
-/// Brokers 1, 2 and 3, which know each other and `t`.
 fn brokers(dir: &std::path::Path) -> [TestPlane; 3] {
     let mut planes = [1, 2, 3].map(|node_id| {
         let mut config = cluster_config(dir, node_id);
@@ -77,7 +76,6 @@ fn wait_quiet(leader: &TestPlane) -> u64 {
     leader.statistic("requests.Fetch")
 }
 
-/// One record to each of these partitions, acknowledged by all.
 fn produce(leader: &TestPlane, partitions: &[i32]) {
     let record = batch(&[b"v"]);
     let wanted: Vec<_> = partitions

@@ -44,7 +44,6 @@ fn register(test: &TestPlane, dir: &Path) {
     });
 }
 
-/// Two logs, all in their files, of a broker that is killed.
 fn killed(config: &PlaneConfig, dir: &Path) {
     let mut test = start(config);
     let mut client = test.client();
@@ -231,7 +230,6 @@ fn a_kill_without_a_loss_of_power_leaves_nothing_to_recover() {
     assert_eq!(end_of(&test, "u"), RECORDS);
 }
 
-/// A broker that is killed before it has written the records of `u`.
 fn killed_behind(dir: &Path) -> PlaneConfig {
     let config = cached(dir);
     let mut behind = config.clone();

@@ -197,7 +197,6 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     assert_eq!(test.client().fetch_one("t", 0, 0).batches(), [0]);
 }
 
-/// Files that this process has open below a folder.
 fn open_files(folder: &Path) -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());

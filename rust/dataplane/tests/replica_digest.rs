@@ -19,7 +19,6 @@ const RECORDS: i64 = 3;
 const END: i64 = BATCHES * RECORDS;
 const ALL: usize = usize::MAX;
 
-/// A partition with eight batches of three records, which are in its file.
 fn start(dir: &Path) -> TestPlane {
     let config = config(vec![dir.join("logs")]);
     let mut test = TestPlane::start_with(config, Arc::new(RealDisk));

@@ -32,7 +32,6 @@ fn acknowledgements_wait_for_the_disk_and_time_out() {
         produced(&answer, PRODUCE_VERSION),
         (ErrorCode::REQUEST_TIMED_OUT, -1)
     );
-    // Not written means not visible, though the network threads serve on.
     assert_eq!(client.fetch_one("t", 0, 0).high_watermark, 0);
     disk.thaw();
     eventually("the write", || {
@@ -66,7 +65,6 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     });
     let unwritten = test.statistic("unwritten_bytes");
     assert!((200_000..300_000).contains(&unwritten), "{unwritten}");
-    // Clients that do not produce to it are served.
     let mut other = test.client();
     assert_eq!(other.fetch_one("t", 0, 0).error, ErrorCode::NONE);
     disk.thaw();

@@ -133,7 +133,6 @@ fn who_is_held_back_waits_as_if_there_were_nothing() {
     eventually("its wait", || {
         (test.statistic("purgatory_fetch") == 1).then_some(())
     });
-    // New records wake it, and it goes on waiting.
     test.client().produce("t", 0, &large_batch(10));
     test.plane.set_replication_rates(None, None);
     test.client().produce("t", 0, &large_batch(10));
