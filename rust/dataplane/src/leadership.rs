@@ -25,7 +25,6 @@ use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering};
 use pyrklog_storage::log_manager::SpaceListener;
 
-/// The controller's decision on one partition.
 #[derive(Debug)]
 struct Order {
     /// `None`: this broker.

@@ -82,7 +82,6 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
 type OfArena = fn(&ArenaStatistics) -> u64;
 type OfThread = fn(&ThreadStatistics) -> &Counter;
 
-/// Statistics of an arena, by name.
 const OF_ARENA: [(&str, OfArena); 10] = [
     ("cache_populated_bytes", |of| of.populated_bytes),
     ("cache_free_bytes", |of| of.free_bytes),

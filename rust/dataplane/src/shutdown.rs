@@ -199,7 +199,6 @@ fn clear_queues(network: &Network) {
     }
 }
 
-/// Ends everything at once (the plane was dropped without a shutdown).
 fn stop_all(network: &Arc<Network>) {
     network.is_stopping.store(true, Ordering::Release);
     for inbox in network.inboxes.iter() {

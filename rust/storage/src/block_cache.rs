@@ -133,7 +133,6 @@ pub fn open(
     Ok(notes)
 }
 
-/// Result for the arena that the directory's marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reattached {
     /// The directory goes on without it.

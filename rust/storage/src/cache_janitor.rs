@@ -224,7 +224,6 @@ fn wait_ms(tended: &Tended, room: Room, populated: u32) -> u64 {
     match tended {
         Tended { has_more: true, .. } => 0,
         Tended { is_busy: true, .. } => BUSY_MS,
-        // There is nothing to give back.
         _ if populated == 0 => IDLE_MS,
         _ => room.look_again_ms.min(IDLE_MS),
     }

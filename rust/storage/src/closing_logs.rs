@@ -16,7 +16,6 @@ type ByName<D> = HashMap<(Arc<str>, i32), Arc<Partition<D>>>;
 #[derive(Debug)]
 pub struct ClosingLogs<D> {
     by_name: Mutex<ByName<D>>,
-    /// Number of partitions whose closing failed for good.
     failed: AtomicUsize,
 }
 

@@ -48,7 +48,7 @@ const ROOM_SHARE: usize = 8;
 /// A partition in a log directory.
 pub type Partition = partition::Partition<LogDirState>;
 
-/// The partitions that this broker holds.
+/// The partitions that this broker hosts.
 pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
 
 /// Finds partitions by name.
@@ -73,7 +73,6 @@ pub struct LogDirState {
     unwritten_max_bytes: usize,
     /// Space that is set aside for unwritten bytes.
     pub reserve_bytes: u64,
-    /// Partitions whose logs could not be opened for lack of space.
     waiting_for_space: Mutex<Vec<Arc<Partition>>>,
     heap_bytes: AtomicUsize,
     heap_max_bytes: usize,

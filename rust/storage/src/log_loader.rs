@@ -71,7 +71,6 @@ impl std::fmt::Debug for Command {
 
 #[derive(Debug)]
 struct OfDir {
-    /// Each with its number.
     waiting: VecDeque<(u64, Command)>,
     /// Excludes commands that have lent their places.
     running: usize,

@@ -34,7 +34,7 @@ pub struct LogManager {
     pub events: Arc<EventQueue>,
     /// Numbers of commands.
     pub tickets: Tickets,
-    /// The partitions held here.
+    /// The hosted partitions.
     pub registry: Arc<Registry>,
     /// Which directory holds which partition.
     pub partition_dirs: PartitionDirs,
@@ -54,7 +54,6 @@ pub struct LogManager {
     pub names: Unguessable,
     /// The plane is shutting down.
     pub is_stopping: AtomicBool,
-    /// See [`SpaceListener`].
     space_listener: OnceLock<Weak<dyn SpaceListener>>,
     network: Arc<dyn NetworkThreads>,
     /// A simulation drives the plane; no thread is started.
@@ -118,7 +117,6 @@ impl LogManager {
 
     /// Sets the listener, once.
     pub fn set_space_listener(&self, listener: Weak<dyn SpaceListener>) {
-        // The first one stays.
         let _first_stays = self.space_listener.set(listener);
     }
 

@@ -35,7 +35,6 @@ const START_RETRY_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
 struct Keeper {
-    /// Queues that lack a thread.
     wanted: VecDeque<QueueId>,
     is_stopped: bool,
 }
@@ -48,7 +47,6 @@ pub struct ReaderPool {
     fetch_queues: usize,
     keeper: Mutex<Keeper>,
     wake_keeper: Condvar,
-    /// Number of running threads.
     running: Mutex<usize>,
     ended: Condvar,
     jobs_done: AtomicU64,
@@ -188,7 +186,6 @@ impl ReaderPool {
         queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
     }
 
-    /// Waits for a queue that lacks a thread; `None` at the end.
     fn next_wanted(&self) -> Option<QueueId> {
         let mut keeper = self.keeper.lock();
         loop {
@@ -241,7 +238,6 @@ impl Job for Close {
     }
 }
 
-/// Runs one thread of a queue until it is no longer needed.
 fn run(pool: &ReaderPool, id: QueueId) {
     let Some(worker) = pool.queue(id).enter() else {
         return;

@@ -38,11 +38,8 @@ enum Timer {
     RecoveryCheckpoint,
     LogStartCheckpoint,
     HighWatermarkCheckpoint,
-    /// `retention.ms`, `retention.bytes`.
     Retention,
-    /// `producer.id.expiration.ms`.
     Producers,
-    /// `flush.ms`.
     Flush,
     /// Windows and kept pieces of consumers far behind.
     IdleReads,
@@ -73,7 +70,6 @@ impl Timer {
     }
 }
 
-/// What is due besides the timers.
 #[derive(Debug)]
 struct Due {
     rolled: Vec<Arc<Partition>>,

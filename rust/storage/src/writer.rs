@@ -40,7 +40,6 @@ pub struct Writer {
     full_disk: Arc<FullDisk>,
 }
 
-/// How much of a partition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     /// It was queued as due now.
@@ -127,7 +126,6 @@ impl Writer {
         }
     }
 
-    /// Retries after a full disk, if a try is due.
     fn try_again(&mut self) {
         let due_ms = self.full_disk.due_ms();
         if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {

@@ -39,12 +39,10 @@ const SLOW_MS: i64 = 5;
 /// A job longer than this means that the disk hangs.
 const HANG_MS: i64 = 1_000;
 
-/// How the writers are to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
     #[default]
     No,
-    /// Once nothing is queued.
     WhenEmpty,
     /// Now; as in a kill, what is queued is lost.
     Now,

@@ -35,10 +35,8 @@ pub enum LinkError {
     /// The plane ends, or the partitions to ask for have changed.
     #[error("it was not waited for")]
     Interrupted,
-    /// The connection failed, or there is none.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The bytes received are no answer.
     #[error("{0}")]
     Malformed(String),
 }
@@ -150,7 +148,6 @@ impl Link {
         self.fill(frame, len, mailbox, deadline_ms)
     }
 
-    /// Reads until `frame` has `len` bytes.
     fn fill(
         &mut self,
         frame: &mut Vec<u8>,

@@ -16,7 +16,6 @@ pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;
 /// The owner of the socket's sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// The network thread.
     Own,
     /// The network thread, which waits for the socket to take more.
     Full,

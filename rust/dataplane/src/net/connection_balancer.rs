@@ -77,7 +77,6 @@ pub struct ConnectionBalancer {
     /// Each thread's working time when the window began.
     worked_ns: Vec<u64>,
     window_began_ns: u64,
-    /// Length of the last window.
     window_ns: u64,
     turn_began_ns: u64,
 }

@@ -55,7 +55,6 @@ enum Timer {
     Idle,
     /// The peer takes nothing of its replies: it counts as gone, whatever is pending.
     TakesNothing,
-    /// A frame that stays incomplete.
     SlowFrame,
     /// Memory of frames that were received.
     SpareMemory,
@@ -111,7 +110,6 @@ impl Timer {
         }
     }
 
-    /// Acts on a due timer; an error closes the connection.
     fn fire(self, cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
         let protocol = |reason: &str| Err(Close::Protocol(reason.to_owned()));
         match self {

@@ -73,7 +73,6 @@ fn receive(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result
     }
 }
 
-/// Notes the result of a receive; returns the number of bytes.
 fn received(
     cx: &Context,
     conn: &mut Connection,

@@ -35,7 +35,6 @@ use pyrklog_requests::{admission, control_replies, produce, resume};
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
 
-/// Events taken from epoll at once.
 const EVENTS_PER_TURN: usize = 256;
 
 /// Rounds of reading, working and sending on one connection before the others get their turn.

@@ -29,7 +29,6 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Number of records and damage of each batch.
 fn batches() -> impl Strategy<Value = Vec<(usize, Damage)>> {
     prop::collection::vec((1_usize..4, damage()), 1..8)
 }

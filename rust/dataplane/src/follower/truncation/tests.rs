@@ -42,7 +42,6 @@ impl Follower {
         follow(&self.plane, leader_epoch);
     }
 
-    /// What the leader would be asked now.
     fn ask(&self) -> Ask {
         let state = self.partition.lock();
         Ask::of(state.log.as_ref().unwrap(), state.leader_epoch)
