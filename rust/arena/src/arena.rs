@@ -1,4 +1,4 @@
-//! One arena: its memory, and everything that is known of it on the heap.
+//! One arena: its memory, and what the heap knows about it.
 
 use std::fs::File;
 use std::io;
@@ -24,10 +24,10 @@ use crate::shares::{self, ClassBounds};
 use crate::slots::{self, PartitionName, Slot, Slots};
 use crate::sync::Mutex;
 
-/// Slots kept ready for partitions to come: an append must not wait for memory.
+/// Spare slots: an append must not wait for memory.
 const FREE_SLOTS_MIN: usize = SLOTS_A_GROUP / 2;
 
-/// See the crate. All methods are for any thread.
+/// See the crate. Any thread may call any method.
 #[derive(Debug)]
 pub struct Arena {
     pub(crate) memory: Memory,
@@ -48,12 +48,12 @@ pub struct Arena {
     pool: Mutex<Pool>,
     pub(crate) slots: Mutex<Slots>,
     is_closed: AtomicBool,
-    /// An invariant is broken: the pool of chunks is not used any more.
+    /// An invariant is broken: the pool of chunks is no longer used.
     has_failed: AtomicBool,
-    /// Which one, until that was told.
+    /// The broken invariant, until it is taken.
     failure: parking_lot::Mutex<Option<String>>,
     is_hungry: AtomicBool,
-    /// With fewer free chunks an append calls the janitor.
+    /// An append that leaves fewer free chunks calls the janitor.
     pub(crate) low: AtomicU32,
     pub(crate) class_bounds: ClassBounds,
     bell: parking_lot::Mutex<bool>,
@@ -62,11 +62,11 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes the file of a new arena of at most `limit_bytes`, and locks it. Only its header is
+    /// Creates and locks the file of a new arena of at most `limit_bytes`. Only its header is
     /// populated.
     ///
     /// # Errors
-    /// The file exists already, or cannot be made there.
+    /// The file exists or cannot be created.
     pub fn create(
         path: &Path,
         identity: Identity,
@@ -98,7 +98,8 @@ impl Arena {
         Ok(Arc::new(arena))
     }
 
-    /// Memory of this process alone, all of it ready: a cache that a kill takes along, and tests.
+    /// Memory of this process alone, fully populated: for a cache that dies with the process, and
+    /// tests.
     ///
     /// # Errors
     /// No memory.
@@ -119,7 +120,7 @@ impl Arena {
         let file = open_existing(path)?;
         lock(&file, path)?;
         if rustix::fs::fstat(&file).map_err(io::Error::from)?.st_nlink == 0 {
-            // The holder of the lock has removed it.
+            // The holder of the lock removed it.
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
         let header = header::check_file(&file, path, Some(identity))?;
@@ -169,23 +170,22 @@ impl Arena {
         &self.path
     }
 
-    /// Its name.
+    /// The arena's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// What is held, or may be, has changed.
+    /// Recomputes the block classes after a change of the held bytes or the limit.
     pub(crate) fn bound_classes(&self) {
         self.class_bounds
             .update(self.counters.held_bytes(), self.limit());
     }
 
-    /// How many chunks may be transient.
     pub(crate) fn transient_max(&self) -> usize {
         shares::transient_max(self.limit())
     }
 
-    /// The slots have changed.
+    /// Checks the changed slots' numbers and recomputes the block classes.
     fn note_partitions(&self, slots: &Slots) {
         if let Err(broken) = slots.check() {
             self.fail(broken);
@@ -194,8 +194,8 @@ impl Arena {
         self.bound_classes();
     }
 
-    /// Does something to the pool of chunks, whose invariants are checked behind it. `None` once one
-    /// of them is broken: nothing is carved, reclaimed or given back any more.
+    /// Runs `act` on the pool of chunks, then checks its invariants. `None` once one of them is
+    /// broken: nothing is carved, reclaimed or given back any more.
     #[inline]
     pub(crate) fn with_pool<T>(&self, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let mut pool = self.pool.lock();
@@ -212,7 +212,8 @@ impl Arena {
         }
     }
 
-    /// What it holds can be read and written to the files; nothing is added, reclaimed or given back.
+    /// What the arena holds can still be read and written to the files. Nothing is added, reclaimed
+    /// or given back.
     #[cold]
     fn fail(&self, broken: String) {
         if !self.has_failed.swap(true, Ordering::Relaxed) {
@@ -222,13 +223,13 @@ impl Arena {
         }
     }
 
-    /// The invariant that is broken, in a sentence; once. From that moment on the arena is closed, and
-    /// nothing of it is reclaimed.
+    /// The broken invariant, in a sentence; returned once. The arena is closed by then, and
+    /// reclaims nothing.
     pub fn take_failure(&self) -> Option<String> {
         self.failure.lock().take()
     }
 
-    /// Looks at each chunk and each slot.
+    /// Checks each chunk and each slot.
     pub(crate) fn check_all(&self) {
         let checked = self.with_pool(|pool| pool.check_chunks());
         let slots = self.slots.lock().check_names();
@@ -253,13 +254,13 @@ impl Arena {
         self.memory.fuse()
     }
 
-    /// For the model: at most so many readers at the same time.
+    /// For the model: limits concurrent readers.
     #[cfg(test)]
     pub(crate) fn set_guards(&mut self, places: usize) {
         self.guards = Guards::new(places);
     }
 
-    /// For tests: counts its stores together with others' steps; before the first store.
+    /// For tests: shares the step count of `fuse`. To be called before the first store.
     #[cfg(any(test, feature = "testing"))]
     pub fn follow(&self, fuse: &crate::fuse::Fuse) {
         self.memory.follow(fuse);
@@ -286,19 +287,19 @@ impl Arena {
         !self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Takes no appends from now on; what it holds can be read.
+    /// Refuses appends from now on; reads go on.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// At most so much is populated from now on.
+    /// Limits populated memory from now on.
     pub fn set_limit(&self, limit_bytes: u64) {
         let limit = chunks(limit_bytes).clamp(1, self.capacity);
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The slot of a partition; `None` when none is ready: the janitor is told
-    /// before that.
+    /// The slot of a partition, a new one if it has none. `None` when no slot is free; the janitor
+    /// is called before that.
     pub fn slot(&self, name: &PartitionName) -> Option<Slot> {
         let mut slots = self.slots.lock();
         let slot = slots.of(&self.memory, name);
@@ -311,7 +312,7 @@ impl Arena {
         slot
     }
 
-    /// Sees that there are slots for partitions to come. May wait for memory.
+    /// Populates spare slots. May wait for memory.
     ///
     /// # Errors
     /// The file system is full, or no memory is left.
@@ -328,20 +329,20 @@ impl Arena {
         }
     }
 
-    /// The slot of a partition that has one, be it of an earlier opening or life.
+    /// The slot of a partition that has one, also from an earlier opening or life.
     pub fn known_slot(&self, name: &PartitionName) -> Option<Slot> {
         self.slots.lock().known(&self.memory, name)
     }
 
-    /// The partition is gone: its blocks are dead, its slot is free.
+    /// Frees the slot of a partition that is gone; its blocks are dead.
     pub fn release_slot(&self, slot: Slot) {
         let mut slots = self.slots.lock();
         slots.release(&self.memory, slot);
         self.note_partitions(&slots);
     }
 
-    /// All blocks of a partition are dead; new ones belong to the slot that is returned. Its bytes
-    /// must have been written, or must not matter.
+    /// Kills all blocks of a partition and returns the slot for new ones. Its bytes must have been
+    /// written, or must not matter.
     pub fn kill_blocks(&self, slot: Slot) -> Slot {
         let _one_at_a_time = self.slots.lock();
         if slots::is_current(&self.memory, slot) {
@@ -356,7 +357,7 @@ impl Arena {
         slots::set_producers(&self.memory, slot, any);
     }
 
-    /// Whether it was noted that the log has none. False where nothing was.
+    /// Whether it was noted that the log has no producers. False if nothing was noted.
     pub fn has_no_producers(&self, slot: Slot) -> bool {
         slots::has_no_producers(&self.memory, slot)
     }
@@ -365,13 +366,13 @@ impl Arena {
         slots::is_current(&self.memory, slot)
     }
 
-    /// Wakes the thread that waits in [`Arena::wait`].
+    /// Wakes the thread in [`Arena::wait`].
     pub fn ring(&self) {
         *self.bell.lock() = true;
         self.rung.notify_all();
     }
 
-    /// Waits until chunks are wanted or [`Arena::ring`] is called (true), or the time is over.
+    /// Waits until chunks are wanted or [`Arena::ring`] is called (true), or until the timeout.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let mut bell = self.bell.lock();
         if !*bell {
@@ -385,24 +386,23 @@ impl Arena {
         std::mem::take(&mut *bell)
     }
 
-    /// Chunks are looked after again; the next append that finds few of them rings.
+    /// The janitor is done: the next append that finds few chunks rings again.
     pub(crate) fn sated(&self) {
         self.is_hungry.store(false, Ordering::Relaxed);
     }
 
-    /// Few chunks or slots are left.
     pub(crate) fn call_janitor(&self) {
         if !self.is_hungry.swap(true, Ordering::Relaxed) {
             self.ring();
         }
     }
 
-    /// Chunks that may be there.
+    /// Chunks that may be populated.
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Whether the file still has its name: if not, a kill would lose what is in it.
+    /// Whether the file still has its name: if not, a kill would lose its content.
     pub fn is_linked(&self) -> bool {
         let Some(file) = &self.file else { return true };
         match rustix::fs::fstat(file) {
@@ -411,10 +411,10 @@ impl Arena {
         }
     }
 
-    /// Removes the file. The memory stays until the last user is gone.
+    /// Removes the file. The memory stays until its last user is gone.
     ///
     /// # Errors
-    /// The file system's; a file that is gone already is fine.
+    /// The file system's; a missing file is fine.
     pub fn remove(&self) -> io::Result<()> {
         self.close();
         if self.file.is_none() {
@@ -426,7 +426,7 @@ impl Arena {
         }
     }
 
-    /// What an earlier life left.
+    /// Takes over what an earlier life left.
     pub(crate) fn install(
         &self,
         slots: Slots,
@@ -441,7 +441,7 @@ impl Arena {
         self.check_all();
     }
 
-    /// What is counted.
+    /// A snapshot of the counters.
     pub fn statistics(&self) -> ArenaStatistics {
         let (free, transient) = self.chunks_now();
         let bytes = CHUNK_BYTES as u64;
@@ -455,7 +455,7 @@ impl Arena {
     }
 }
 
-/// Whole chunks that fit into so many bytes.
+/// Whole chunks that fit into `bytes`.
 pub(crate) fn chunks(bytes: u64) -> u32 {
     u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX / 2)
 }

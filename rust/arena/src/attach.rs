@@ -25,17 +25,17 @@ use crate::sync::planted;
 pub struct FoundPartition {
     /// Its slot.
     pub slot: Slot,
-    /// The segments that have blocks, by base offset.
+    /// Segments that have blocks, by base offset.
     pub segments: BTreeMap<i64, Arc<CachedSegment>>,
     /// Why it must not be used, if so.
     pub damage: Option<String>,
 }
 
-/// All partitions that were found.
+/// All partitions found.
 pub type Found = HashMap<PartitionName, FoundPartition>;
 
 impl Arena {
-    /// Takes up an arena that an earlier life left, and tells what it holds.
+    /// Reattaches an arena that an earlier life left, and returns what it holds.
     ///
     /// # Errors
     /// Not the one that `identity` names, damaged, or in use.
@@ -48,7 +48,7 @@ impl Arena {
         Self::take_up(file, path, &header, limit_bytes)
     }
 
-    /// The same with one that must have been left by an orderly end. It may grow to `limit_bytes`,
+    /// Like [`Arena::attach`], for an arena that an orderly end left. It may grow to `limit_bytes`,
     /// whatever it was made for.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Arena {
     }
 }
 
-/// A block that counts, and whose it is.
+/// A block that counts, and its owner.
 pub(crate) struct FoundBlock {
     pub slot: u32,
     pub base_offset: i64,
@@ -100,16 +100,16 @@ pub(crate) struct Seen {
     /// Chunks from here on never had memory.
     ever: u32,
     names: HashMap<PartitionName, u32>,
-    /// Sequence, number and class of those that hold any block.
+    /// Sequence, number and class of the chunks that hold blocks.
     chunks: Vec<(u64, u32, u8)>,
-    /// Those that hold none, and have memory.
+    /// Chunks with memory and without blocks.
     free: Vec<u32>,
-    /// Those that are to be treated as if they had none.
+    /// Chunks to be treated as if they had no memory.
     holes: Vec<u32>,
     pub blocks: Vec<FoundBlock>,
 }
 
-/// Reads everything, and takes it over. A sentence when the arena as a whole cannot be trusted.
+/// Reads and takes over everything. The error says why the arena as a whole cannot be trusted.
 fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
     let seen = look(&arena.memory, arena.file.as_ref(), arena.capacity)?;
     let by_slot = by_slot(&seen.names);
@@ -123,11 +123,11 @@ fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
         .collect();
     let mut slots = Slots::found(seen.names, seen.slots);
     for index in idle {
-        // Nothing says whether its partition is still there, and none of its bytes is here.
+        // The slot has no bytes here, and nothing says whether its partition still exists.
         slots.release(&arena.memory, slots::slot(&arena.memory, index));
     }
     for chunk in &seen.holes {
-        // Where that cannot be done it is populated again one day.
+        // If this fails, the chunk is populated again one day.
         let _gone_or_not = arena.punch(*chunk);
     }
     let populated = seen.ever - seen.holes.len() as u32;
@@ -138,7 +138,7 @@ fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Reads everything and changes nothing.
+/// Reads everything, changes nothing.
 pub(crate) fn look(memory: &Memory, file: Option<&File>, capacity: u32) -> Result<Seen, String> {
     let ever = unguarded(memory.load_wide(HEADER_POPULATED))
         .filter(|count| *count <= capacity)
@@ -155,7 +155,7 @@ pub(crate) fn look(memory: &Memory, file: Option<&File>, capacity: u32) -> Resul
         blocks: Vec::new(),
     };
     for (chunk, pages) in (0..).zip(pages_of(file, ever)) {
-        // To look at a page that is not there would make one.
+        // Looking at a missing page would make one.
         if pages == Pages::NoFirst {
             seen.holes.push(chunk);
             continue;
@@ -184,7 +184,7 @@ fn by_slot(names: &HashMap<PartitionName, u32>) -> HashMap<u32, PartitionName> {
     pairs.map(|(name, slot)| (*slot, name.clone())).collect()
 }
 
-/// How many slots have memory, and those that are somebody's.
+/// The number of slots that have memory, and those in use.
 pub(crate) fn scan_slots(memory: &Memory) -> Result<(u32, HashMap<PartitionName, u32>), String> {
     let populated = unguarded(memory.load_wide(HEADER_SLOTS))
         .filter(|count| *count as usize <= SLOTS)
@@ -302,7 +302,7 @@ fn gather(
     found
 }
 
-/// Of blocks in their order.
+/// The damage of one partition's blocks, given in their order.
 pub(crate) fn damage(blocks: &[FoundBlock]) -> Option<String> {
     let lengths = blocks.iter().find_map(|found| found.damage.clone());
     let is_over = |one: &FoundBlock, next: &FoundBlock| {

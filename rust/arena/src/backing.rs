@@ -11,13 +11,13 @@ use crate::layout::{CHUNK_BYTES, PAGE_BYTES, VERSION, chunk_at};
 /// Chunks by whether they have memory. Under the arena's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Backing {
-    /// No chunk from here on has ever had any.
+    /// Chunks from here on never had memory.
     ever: u32,
-    /// What the header says of that.
+    /// The header's copy of `ever`.
     ever_stored: u32,
     /// Chunks below `ever` without memory.
     holes: BTreeSet<u32>,
-    /// The file says an earlier version, which knows no holes.
+    /// The file has an earlier version, which knows no holes.
     is_earlier: bool,
 }
 
@@ -32,23 +32,21 @@ impl Backing {
         }
     }
 
-    /// No chunk from here on has ever had memory.
     pub fn ever(&self) -> u32 {
         self.ever
     }
 
-    /// Whether a chunk below [`Backing::ever`] has no memory.
     pub fn is_hole(&self, chunk: u32) -> bool {
         self.holes.contains(&chunk)
     }
 
-    /// A chunk has no memory any more, or got none.
+    /// A chunk lost its memory, or got none.
     pub fn add_hole(&mut self, chunk: u32) {
         self.holes.insert(chunk);
     }
 
-    /// A chunk got memory: what the header has to say now of the chunks that ever had some, if that is
-    /// more than it says.
+    /// A chunk got memory. Returns the number of chunks ever populated if the header has to be
+    /// raised to it.
     pub fn ever_to_store(&mut self, chunk: u32) -> Option<u32> {
         if self.ever_stored > chunk {
             return None;
@@ -57,7 +55,7 @@ impl Backing {
         Some(self.ever_stored)
     }
 
-    /// Whether the header still says an earlier version, which knows no holes. Said once.
+    /// Whether the header still has an earlier version, which knows no holes. True once.
     pub fn take_is_earlier(&mut self) -> bool {
         std::mem::take(&mut self.is_earlier)
     }
@@ -67,7 +65,7 @@ impl Backing {
         self.ever - self.holes.len() as u32
     }
 
-    /// A chunk that is to get memory.
+    /// Chooses a chunk that is to get memory.
     pub fn take(&mut self) -> u32 {
         self.holes.pop_first().unwrap_or_else(|| {
             self.ever += 1;
@@ -76,18 +74,18 @@ impl Backing {
     }
 }
 
-/// What of a chunk the file has memory for.
+/// Which pages of a chunk the file has memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
     /// None, or not the first page.
     NoFirst,
     /// The first page, but not all.
     Some,
-    /// All.
     All,
 }
 
-/// What of the chunks below `ever` a file has memory for: all of it where that cannot be told.
+/// The pages of the chunks below `ever` that have memory; all of them if the file system cannot
+/// tell.
 pub(crate) fn pages_of(file: Option<&File>, ever: u32) -> Vec<Pages> {
     let mut pages = vec![Pages::All; ever as usize];
     let Some(file) = file else { return pages };
@@ -105,7 +103,7 @@ pub(crate) fn pages_of(file: Option<&File>, ever: u32) -> Vec<Pages> {
         at = data;
     }
     for (chunk, pages) in (0..).zip(&mut pages) {
-        // Nothing is lost because a file system tells wrong. Reading makes no page, unlike a mapping.
+        // A file system that tells wrong loses nothing. Reading makes no page, unlike a mapping.
         if *pages == Pages::NoFirst && is_carved(file, chunk) {
             *pages = Pages::Some;
         }
@@ -119,7 +117,7 @@ fn is_carved(file: &File, chunk: u32) -> bool {
     is_read.is_ok() && state != [0; 4]
 }
 
-/// There is no memory from `from` to `to`.
+/// Marks `from..to` as having no memory.
 fn mark(pages: &mut [Pages], from: u64, to: u64) {
     let start = chunk_at(0) as u64;
     let chunk_bytes = CHUNK_BYTES as u64;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What is counted.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaStatistics {
     /// Bytes of chunks that have memory.
@@ -11,21 +11,21 @@ pub struct ArenaStatistics {
     pub held_bytes: u64,
     /// Bytes of chunks that hold nothing.
     pub free_bytes: u64,
-    /// Bytes that may be populated at most.
+    /// The limit of populated bytes.
     pub limit_bytes: u64,
     /// Bytes ever appended.
     pub appended_bytes: u64,
-    /// Of these, what was appended to transient chunks.
+    /// Part of them: appended to transient chunks.
     pub transient_appended_bytes: u64,
     /// Bytes of transient chunks.
     pub transient_bytes: u64,
     /// Appends that found no free block.
     pub refused: u64,
-    /// Chunks ever reclaimed although what they held could still be read.
+    /// Chunks ever reclaimed while their content could still be read.
     pub reclaimed: u64,
     /// Chunks whose memory was ever given back.
     pub given_back: u64,
-    /// Chunks that appends populated, since none was free.
+    /// Chunks that appends populated because none was free.
     pub populated_by_appends: u64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// What it counts, without what the arena knows of its chunks.
+    /// The counters, without the arena's numbers of chunks.
     pub fn snapshot(&self) -> ArenaStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let transient_appended_bytes = load(&self.transient_bytes);
@@ -57,17 +57,14 @@ impl Counters {
         }
     }
 
-    /// Bytes of records that can be read.
     pub fn held_bytes(&self) -> u64 {
         u64::try_from(self.held_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// So many bytes more, or less, can be read.
     pub fn count_held(&self, bytes: i64) {
         self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes were appended.
     pub fn count_appended(&self, bytes: usize, is_transient: bool) {
         let counter = match is_transient {
             true => &self.transient_bytes,

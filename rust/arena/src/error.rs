@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why an arena cannot be made or reattached.
+/// Why an arena cannot be created or reattached.
 #[derive(Debug, thiserror::Error)]
 pub enum ArenaError {
     /// The file system or the memory.
@@ -11,7 +11,7 @@ pub enum ArenaError {
     /// Another process uses it.
     #[error("{0} is in use by another process")]
     Locked(String),
-    /// It is not what the log directory's marker names, or not whole.
+    /// Incomplete, or not the one that the log directory's marker names.
     #[error("{0}")]
     Foreign(String),
 }

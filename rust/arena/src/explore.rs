@@ -1,24 +1,24 @@
-//! For tests of this crate: all interleavings of a few threads, and a kill at every store of each.
+//! For tests of this crate: all interleavings of a few threads, with a kill at every store of each.
 //!
-//! The code under test is the shipped code. Where threads can see one another (locks, guards, stores
-//! to the arena) it calls [`step`], which does nothing but here. A [`Schedule`] lets one thread run at
-//! a time, decides at each step who goes on, and tries all decisions in turn, with a bound on how
-//! often a thread is interrupted that could go on (two find nearly every fault that any number finds:
-//! Musuvathi and Qadeer, PLDI 2007). What is explored is sequentially consistent: guards are, and
-//! everything else is handed over under locks.
+//! The code under test is the shipped code. It calls [`step`], which does nothing in production,
+//! wherever threads can see one another: locks, guards, stores to the arena. A [`Schedule`] lets
+//! one thread run at a time, decides at each step which one goes on, and tries all decisions in
+//! turn. It bounds the interruptions of threads that could go on: two find nearly every fault that
+//! any number finds (Musuvathi and Qadeer, PLDI 2007). The exploration is sequentially consistent:
+//! guards are, and everything else is handed over under locks.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A fault that is put into the code, to see that it is found.
+/// A fault planted into the code, to see that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A reclaimed chunk is free although guards are left that saw it.
     GuardsNotAwaited,
     /// A guard is left as soon as it is entered.
     GuardLeftEarly,
-    /// A chunk is reclaimed although bytes in it are not written.
+    /// A chunk with unwritten bytes is reclaimed.
     UnwrittenReclaimed,
     /// The committed length is stored before the bytes.
     CommittedFirst,
@@ -32,10 +32,9 @@ pub(crate) enum Fault {
     GivenBackStillFree,
 }
 
-/// A thread of the model.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
-/// What must hold after each store of any thread: what a kill leaves. It takes no lock of the
-/// code under test.
+/// What must hold after each store of any thread, since a kill may come there. It takes no lock of
+/// the code under test.
 pub(crate) type Invariant = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ enum Status {
     Done,
 }
 
-/// One decision: who could go on, in the order in which they are tried, and who does.
+/// One decision: the threads that could go on, in the order of the tries, and the one that does.
 #[derive(Clone, Debug)]
 struct Choice {
     options: Vec<usize>,
@@ -78,26 +77,25 @@ fn me() -> Option<(Arc<Run>, usize)> {
     ME.with(|me| me.borrow().clone())
 }
 
-/// Others may get on here.
+/// Other threads may run here.
 pub(crate) fn step() {
     if let Some((run, index)) = me() {
         run.decide(index, Status::Ready);
     }
 }
 
-/// The number of this thread in its run: the same in each.
+/// The number of this thread, the same in each run.
 pub(crate) fn number() -> Option<usize> {
     me().map(|(_, index)| index)
 }
 
-/// Something changed in the arena: what would a kill leave?
+/// A store to the arena is done: checks what a kill would leave.
 pub(crate) fn stored() {
     if let Some((run, _)) = me() {
         run.check_kill();
     }
 }
 
-/// Whether a fault is to be there.
 pub(crate) fn has(fault: Fault) -> bool {
     me().is_some_and(|(run, _)| run.fault == Some(fault))
 }
@@ -110,7 +108,7 @@ impl Run {
     fn check_kill(&self) {
         {
             let state = self.lock();
-            // Before the last decision of the plan everything is as in the run before.
+            // Before the plan's last decision, the run equals the one before.
             if state.trace.len() < state.plan.len() || state.failure.is_some() {
                 return;
             }
@@ -120,7 +118,7 @@ impl Run {
         }
     }
 
-    /// `index` has come to a step, or cannot go on: who is next?
+    /// `index` has come to a step or cannot go on. Chooses the next thread.
     fn decide(&self, index: usize, status: Status) {
         let mut state = self.lock();
         if std::thread::panicking() {
@@ -163,20 +161,18 @@ impl Run {
     }
 }
 
-/// The payload with which threads end whose run has failed.
+/// The panic payload that ends the threads of a failed run.
 struct Over;
 
-/// Tries all schedules.
 pub(crate) struct Schedule {
-    /// How often a thread is interrupted that could go on.
+    /// How often a thread that could go on is interrupted.
     pub interruptions_max: usize,
-    /// The fault to be found.
     pub fault: Option<Fault>,
 }
 
 impl Schedule {
-    /// Runs the threads that `make` sets up anew each time, in every order; how many orders there
-    /// were, or what went wrong in the first that failed.
+    /// Runs the threads that `make` sets up anew each time, in every order. Returns the number of
+    /// orders, or the first failure.
     pub fn explore(&self, make: impl Fn() -> (Vec<Body>, Invariant)) -> Result<usize, String> {
         let mut plan = Vec::new();
         for count in 1.. {
@@ -263,7 +259,6 @@ fn live(run: &Arc<Run>, index: usize, body: Body) {
 #[derive(Debug, Default)]
 pub(crate) struct SteppedMutex<T>(parking_lot::Mutex<T>);
 
-/// Holds it.
 pub(crate) struct SteppedGuard<'a, T> {
     inner: Option<parking_lot::MutexGuard<'a, T>>,
     address: usize,

@@ -1,5 +1,5 @@
-//! Opens and locks arena files in a directory of shared memory, where anybody may put anything: no name
-//! in it makes a broker wait.
+//! Opens and locks arena files. Anybody may put anything into a directory of shared memory: no file
+//! there may make a broker wait.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,11 +10,11 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::ArenaError;
 
-/// Mode of an arena's file: anybody may list a directory of shared memory, but records are private.
+/// Anybody may list a directory of shared memory, but records are private.
 const OWNER_ONLY: u32 = 0o600;
 
-/// Creates a file and locks it. A broker that removes leftovers may hold the lock for a moment and
-/// remove the file, since it is empty: then another one is created.
+/// Creates and locks a file. A broker that removes leftovers may briefly hold the lock and remove
+/// the file, since it is empty: then another one is created.
 pub(crate) fn create_locked(path: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new()
@@ -48,7 +48,6 @@ pub(crate) fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<Fi
     }
 }
 
-/// Opens an existing file for reading and writing.
 pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true).write(true), path)
 }

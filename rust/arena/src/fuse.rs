@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Counts steps (stores to an arena, operations of a disk) and lets none of them have an effect
-/// after a given number: what then lies in memory is what a kill at that moment would leave.
+/// Counts steps (stores to an arena, operations of a disk) and suppresses them after a given
+/// number: memory is then what a kill at that moment would leave.
 #[derive(Clone, Debug)]
 pub struct Fuse(Arc<AtomicI64>);
 
@@ -15,7 +15,7 @@ impl Default for Fuse {
 }
 
 impl Fuse {
-    /// From now on this many steps have an effect.
+    /// The next `steps` steps have an effect, later ones do not.
     pub fn burn_after(&self, steps: i64) {
         self.0.store(steps, Ordering::SeqCst);
     }
@@ -30,7 +30,7 @@ impl Fuse {
         self.0.fetch_sub(1, Ordering::SeqCst) <= 0
     }
 
-    /// How many of the bytes of a copy arrive: all, none, or half of them in the step between.
+    /// How many bytes of a copy arrive: all, none, or half of them in the step between.
     pub fn cut(&self, len: usize) -> usize {
         match self.0.fetch_sub(2, Ordering::SeqCst) {
             ..=0 => 0,

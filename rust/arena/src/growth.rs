@@ -18,10 +18,10 @@ impl Arena {
         self.populated.load(Ordering::Relaxed)
     }
 
-    /// Populates up to `count` more chunks and makes them free; how many there are now.
+    /// Populates up to `count` more chunks and frees them for carving. Returns how many.
     ///
     /// # Errors
-    /// The file system is full, or no memory is left; what was there before is untouched.
+    /// The file system is full, or no memory is left; existing chunks are untouched.
     pub fn grow(&self, count: u32) -> io::Result<u32> {
         for _ in 0..count {
             if !self.grow_by_one()? {
@@ -31,8 +31,8 @@ impl Arena {
         Ok(self.populated())
     }
 
-    /// Populates one chunk more and makes it free; false when there may be no more. Any number of
-    /// threads may do that at the same time.
+    /// Populates one more chunk and frees it for carving; false at the limit. Safe from any number
+    /// of threads.
     ///
     /// # Errors
     /// As [`Arena::grow`].
@@ -46,7 +46,7 @@ impl Arena {
             backing.take()
         };
         if let Err(error) = self.populate(chunk_at(chunk), CHUNK_BYTES) {
-            // What of it came to be there must not stay; if that fails, too, the next try has it.
+            // A partly populated chunk must not stay. If punching fails, too, the next try has it.
             let _gone_or_not = self.punch(chunk);
             self.backing.lock().add_hole(chunk);
             return Err(error);
@@ -61,7 +61,7 @@ impl Arena {
         Ok(true)
     }
 
-    /// An append needs chunks: populates as many as the bytes need, as far as the last look at the
+    /// Populates as many chunks as an append of `bytes` needs, as far as the last look at the
     /// machine's memory allows. False if none.
     pub(crate) fn grow_now(&self, bytes: usize) -> bool {
         let mut has_grown = false;
@@ -77,12 +77,11 @@ impl Arena {
         has_grown
     }
 
-    /// So many chunks may be populated until the next look at the machine's memory.
+    /// Chunks that may be populated until the next look at the machine's memory.
     pub(crate) fn set_allowance(&self, chunks: u32) {
         self.allowance.store(chunks, Ordering::Relaxed);
     }
 
-    /// Takes one of them.
     pub(crate) fn spend_allowance(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         let allowance = &self.allowance;
@@ -90,7 +89,7 @@ impl Arena {
         allowance.fetch_update(relaxed, relaxed, update).is_ok()
     }
 
-    /// Gives the memory of up to `count` free chunks back; of how many.
+    /// Gives back the memory of up to `count` free chunks. Returns how many.
     ///
     /// # Errors
     /// The file system cannot do that.
@@ -105,7 +104,7 @@ impl Arena {
                 self.add_free(chunk);
                 return Err(error);
             }
-            // Only now may somebody populate it again.
+            // Only now may another thread populate it again.
             self.backing.lock().add_hole(chunk);
             self.populated.fetch_sub(1, Ordering::Relaxed);
             self.counters.given_back.fetch_add(1, Ordering::Relaxed);
@@ -114,20 +113,20 @@ impl Arena {
         Ok(given_back)
     }
 
-    /// Before the first thing that an earlier version does not know.
+    /// Stores the version before anything that an earlier version does not know.
     fn store_version(&self, backing: &mut Backing) {
         if backing.take_is_earlier() {
             self.memory.store(HEADER_VERSION, VERSION);
         }
     }
 
-    /// Nobody has the chunk.
+    /// The chunk must be unused.
     pub(crate) fn punch(&self, chunk: u32) -> io::Result<()> {
         let (file, at) = (self.file.as_ref(), chunk_at(chunk));
         self.memory.punch(file, at, CHUNK_BYTES)
     }
 
-    /// Sees that there is memory for a range, and that it is mapped.
+    /// Allocates and maps the memory of a range.
     pub(crate) fn populate(&self, at: usize, len: usize) -> io::Result<()> {
         if let Some(file) = self.file.as_ref() {
             fallocate(file, FallocateFlags::empty(), at as u64, len as u64)?;
@@ -135,10 +134,10 @@ impl Arena {
         self.memory.populate(at, len)
     }
 
-    /// Maps some of what was there already, so that appends take no page faults: from `*chunk` on, which
-    /// is 0 at first, `count` chunks. False when all is mapped. In small steps, since each of them
-    /// holds up every thread that changes the process's memory; and by the thread that gives memory
-    /// back, since to map is to populate.
+    /// Maps `count` chunks from `*chunk` (0 at first) on that had memory before, so that appends
+    /// take no page faults. False when all are mapped. In small steps, since each holds up every
+    /// thread that changes the process's memory. Only the thread that gives memory back may call
+    /// it, since to map is to populate.
     ///
     /// # Errors
     /// No memory.

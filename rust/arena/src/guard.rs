@@ -1,26 +1,25 @@
-//! Guards: readers that must not have a chunk carved anew under them.
+//! Guards: readers whose chunks must not be carved anew under them.
 //!
 //! A reader enters with one store, looks a block up and leaves with another store; no block is
-//! marked. A chunk that was reclaimed gets a number from the clock of guards, and is carved anew
-//! only when no guard is left that was entered before. The look-up lies between the reader's store
-//! and the lock under which a block is taken out, so either the reclaimer sees the guard, or the
-//! reader does not find the block.
+//! marked. A reclaimed chunk gets a number from the clock of guards, and is carved anew only when
+//! every guard entered before is left. The look-up lies between the reader's store and the lock
+//! under which a block is taken out. So either the reclaimer sees the guard, or the reader does not
+//! find the block.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::sync::{planted, step};
 
-/// Readers at the same time; far more than there are threads. One more spins.
+/// Concurrent readers; far more than there are threads. One more spins.
 const PLACES: usize = 512;
 
-/// No guard is here.
+/// The place has no guard.
 const FREE: u64 = 0;
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place(AtomicU64);
 
-/// All guards of an arena.
 #[derive(Debug)]
 pub struct Guards {
     clock: AtomicU64,
@@ -35,7 +34,7 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// A guard of one arena keeps nothing of another.
+    /// A guard of one arena protects nothing of another.
     #[inline]
     pub(crate) fn is_of(&self, guards: &Guards) -> bool {
         std::ptr::eq(self.guards, guards)
@@ -49,7 +48,6 @@ thread_local! {
     };
 }
 
-/// Where this thread looks for a place first.
 #[inline]
 fn home() -> usize {
     #[cfg(test)]
@@ -66,7 +64,7 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// For so many readers at the same time.
+    /// `places` is the limit of concurrent readers.
     pub(crate) fn new(places: usize) -> Guards {
         Guards {
             clock: AtomicU64::new(1),
@@ -74,7 +72,6 @@ impl Guards {
         }
     }
 
-    /// Enters.
     #[inline]
     pub fn enter(&self) -> Guard<'_> {
         step();
@@ -99,13 +96,13 @@ impl Guards {
         }
     }
 
-    /// Something was taken out of all look-ups: its number.
+    /// The number of something just taken out of all look-ups.
     pub fn retire(&self) -> u64 {
         step();
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whatever was retired with this number or a lower one is nobody's any more.
+    /// What was retired with this number or a lower one has no reader left.
     pub fn passed(&self) -> u64 {
         step();
         let now = self.clock.load(Ordering::SeqCst);

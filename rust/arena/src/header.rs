@@ -13,10 +13,10 @@ use crate::layout::{
 };
 use crate::memory::Memory;
 
-/// Which arena: its own name, and the boot of the machine whose memory it lies in.
+/// Names an arena, and the boot of the machine whose memory it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Drawn when it is made.
+    /// Drawn when the arena is made.
     pub uuid: [u8; 16],
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot: [u8; 16],
@@ -25,7 +25,7 @@ pub struct Identity {
 /// What the header of an arena's file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of its format.
+    /// The format's version.
     pub version: u32,
     /// Which arena.
     pub identity: Identity,
@@ -33,9 +33,9 @@ pub struct Header {
     pub capacity: u32,
     /// The log directory's path, as far as it fits.
     pub log_dir: String,
-    /// Of the whole path; 0 in arenas of earlier versions.
+    /// Hash of the whole path; 0 in arenas of earlier versions.
     path_hash: u64,
-    /// An orderly end left it: everything in it is in the files.
+    /// An orderly end left it: its content is in the files.
     pub is_kept: bool,
 }
 
@@ -68,7 +68,6 @@ fn path_hash(log_dir: &str) -> u64 {
     hash.max(1)
 }
 
-/// Fills the header of a new arena.
 pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir: &str) {
     let path = cut(log_dir);
     memory.store(HEADER_VERSION, VERSION);
@@ -85,7 +84,7 @@ pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir:
     memory.store_bytes(0, &MAGIC);
 }
 
-/// Reads the header of a file; a sentence when it is not that of a whole arena.
+/// Reads the header of a file. The error says why it is not that of a whole arena.
 pub fn read(file: &File) -> Result<Header, String> {
     let mut page = [0; HEADER_BYTES];
     file.read_exact_at(&mut page, 0)
@@ -111,7 +110,7 @@ pub fn read(file: &File) -> Result<Header, String> {
     let path = &page[HEADER_PATH.start..HEADER_PATH.start + path_len];
     let capacity = word(HEADER_CHUNKS);
     let len = file.metadata().map_or(0, |metadata| metadata.len());
-    // A longer one was about to be enlarged.
+    // A longer file was about to be enlarged.
     if len < file_bytes(capacity) as u64 {
         return Err(format!(
             "it has {len} bytes instead of {}",
@@ -131,9 +130,9 @@ pub fn read(file: &File) -> Result<Header, String> {
     })
 }
 
-/// Makes room for more chunks in an arena that an orderly end left and that is not reattached yet. A
-/// kill between leaves one that is as large as before in a file that is longer: the checksum and what
-/// is under it are one write within a page, of which a kill leaves all or nothing.
+/// Makes room for more chunks in an arena that an orderly end left and that is not reattached yet.
+/// A kill in between leaves an arena as large as before in a longer file: the checksum and its
+/// fields are one write within a page, and a kill leaves all or nothing of it.
 pub(crate) fn enlarge(file: &File, capacity: u32) -> io::Result<()> {
     let mut fixed = [0; HEADER_FIXED.end - HEADER_CRC];
     file.read_exact_at(&mut fixed, HEADER_CRC as u64)?;

@@ -7,50 +7,50 @@ use crate::arena::Arena;
 use crate::layout::CHUNK_BYTES;
 use crate::room::Room;
 
-/// Free chunks kept ahead of need at least; and at most, which is also a share of the cap: a smaller one
-/// while the arena can grow, since memory is not populated for nothing.
+/// The least and the most free chunks kept ahead of need. The most is also a share of the cap, and
+/// a smaller share while the arena can grow, since memory is not populated for nothing.
 const AHEAD_MIN: usize = 16;
 const AHEAD_MAX: usize = 256;
 const AHEAD_SHARE: usize = 8;
 const GROW_SHARE: usize = 64;
 
-/// How much is needed is told by what was filled in the last two windows of this length. Looks would be
-/// no measure: an append that finds few free chunks brings one about. It is wanted so many times, since on
-/// a busy machine the janitor waits for a processor, and what it reclaims waits for those that still read it.
+/// What was filled in the last two windows of this length tells the need. Looks are no measure: an
+/// append that finds few free chunks causes one. The need is multiplied, since on a busy machine
+/// the janitor waits for a processor, and what it reclaims waits for its readers.
 const WINDOW_MS: i64 = 20;
 const AHEAD_WINDOWS: usize = 2;
 
-/// An append that finds fewer free chunks calls the janitor: at least so many, and this share of those
-/// that are kept ahead. On a busy machine the janitor waits for a processor, too.
+/// An append that finds fewer free chunks calls the janitor: a minimum, and a share of those kept
+/// ahead. On a busy machine the janitor waits for a processor, too.
 const LOW_MIN: usize = 8;
 const LOW_SHARE: usize = 2;
 
-/// Chunks that are populated, reclaimed or given back in one look: then the machine's memory is looked
-/// at again.
+/// Chunks populated, reclaimed or given back in one look; then the machine's memory is looked at
+/// again.
 const STEPS_MAX: usize = 64;
 
-/// Free chunks beyond those, and beyond these shares of the cap (as while it grows) and of what is held, are
-/// given back when nobody has wanted them for so long; so many in one look.
+/// Free chunks beyond those kept ahead, and beyond these shares of the cap (as while it grows) and
+/// of what is held, are given back after this time without need; so many in one look.
 const SURPLUS_SHARE: usize = 16;
 const SURPLUS_MS: i64 = 10_000;
 const SURPLUS_STEPS: usize = 8;
 
-/// What one look of the janitor came to.
+/// Result of one look of the janitor.
 #[derive(Debug, Default)]
 pub struct Tended {
-    /// Chunks that were populated.
+    /// Chunks populated.
     pub grown: u32,
-    /// Chunks that were reclaimed.
+    /// Chunks reclaimed.
     pub reclaimed: u32,
     /// Chunks whose memory was given back.
     pub given_back: u32,
-    /// Why it could not grow, or give back, although it should have.
+    /// Why it failed to grow or give back.
     pub refused: Option<io::Error>,
-    /// Look again soon: something is going on.
+    /// Look again soon.
     pub is_busy: bool,
     /// Look again at once: not all was done.
     pub has_more: bool,
-    /// What is wanted is not written: the writer's turn.
+    /// The chunks wanted hold unwritten bytes: the writer's turn.
     pub needs_writer: bool,
 }
 
@@ -58,19 +58,20 @@ pub struct Tended {
 #[derive(Debug, Default)]
 pub struct Janitor {
     appended_bytes: u64,
-    /// What was appended in the window of [`WINDOW_MS`] that began then, and in the one before.
+    /// Bytes appended in the window of [`WINDOW_MS`] that began at `window_from_ms`, and in the one
+    /// before.
     fresh_bytes: u64,
     fresh_before_bytes: u64,
     window_from_ms: i64,
     /// The last search for a chunk to reclaim found none.
     is_stuck: bool,
-    /// Since when there are more free chunks than anybody needs.
+    /// Since when there are more free chunks than needed.
     surplus_from_ms: Option<i64>,
 }
 
 impl Janitor {
-    /// Sees that there are free chunks for about as much as is appended, and gives back what others need:
-    /// as far as there is `room` in the machine's memory.
+    /// Keeps free chunks for about as much as is appended, as far as there is `room` in the
+    /// machine's memory, and gives back what others need.
     pub fn tend(&mut self, arena: &Arena, now_ms: i64, room: Room) -> Tended {
         let (mut tended, ahead) = self.begin(arena, now_ms);
         let excess = arena.populated().saturating_sub(arena.limit()) as usize;
@@ -92,8 +93,8 @@ impl Janitor {
         tended
     }
 
-    /// The same so soon after [`Janitor::tend`] that the machine's memory need not be looked at again: what
-    /// was left to be populated then still is.
+    /// Like [`Janitor::tend`], so soon after it that the machine's memory need not be looked at
+    /// again: the allowance that was left still holds.
     pub fn tend_again(&mut self, arena: &Arena, now_ms: i64) -> Tended {
         let (mut tended, ahead) = self.begin(arena, now_ms);
         self.keep_ahead(arena, ahead, &mut tended);
@@ -123,8 +124,8 @@ impl Janitor {
         (tended, ahead)
     }
 
-    /// Counts what was filled since the last look: true if anything was. Transient chunks come back by
-    /// themselves: nothing has to make room for them.
+    /// Counts what was filled since the last look; true if anything was. Transient chunks do not
+    /// count: they come back by themselves.
     fn note_fresh(&mut self, arena: &Arena, now_ms: i64) -> bool {
         let statistics = arena.statistics();
         let appended_bytes = statistics.appended_bytes - statistics.transient_appended_bytes;
@@ -169,7 +170,7 @@ impl Janitor {
         tended.has_more = true;
     }
 
-    /// Memory that holds nothing, and will not soon: of deleted topics, of a burst that is over.
+    /// Gives back memory that holds nothing and soon will not: of deleted topics, of a past burst.
     fn give_back_surplus(&mut self, arena: &Arena, now_ms: i64, ahead: Ahead, tended: &mut Tended) {
         let held_chunks = arena.counters.held_bytes() as usize / CHUNK_BYTES;
         let idle = arena.limit() as usize / GROW_SHARE;
@@ -190,8 +191,8 @@ impl Janitor {
         tended.is_busy = true;
     }
 
-    /// Gives back `count` chunks: free ones that are not `kept` ahead, then the oldest written ones, and
-    /// those kept ahead last.
+    /// Gives back `count` chunks: free ones beyond `kept`, then the oldest written ones, and those
+    /// kept ahead last.
     fn shrink(&mut self, arena: &Arena, count: usize, kept: Option<usize>, tended: &mut Tended) {
         let count_now = count.min(STEPS_MAX);
         let kept = kept.unwrap_or(0);
@@ -226,7 +227,7 @@ impl Janitor {
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     growing: usize,
-    /// There is no memory for more chunks: those ahead are reclaimed.
+    /// While there is no memory for more chunks, and those ahead are reclaimed.
     full: usize,
 }
 
@@ -241,7 +242,7 @@ impl Ahead {
     }
 }
 
-/// Free chunks that are kept ahead of need where `fresh` are, and at most this share of the cap.
+/// Free chunks to keep ahead where `fresh` are needed: at most `1 / share` of the cap.
 fn ahead(arena: &Arena, fresh: usize, share: usize) -> usize {
     let limit = arena.limit() as usize;
     let least = AHEAD_MIN.min(limit / 4 + 1);

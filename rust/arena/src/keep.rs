@@ -1,5 +1,5 @@
-//! What an orderly end leaves of an arena (`block-cache.md`, sections 2 and 3), and looking at
-//! one that nobody uses.
+//! What an orderly end leaves of an arena (`block-cache.md`, sections 2 and 3), and looking at an
+//! unused one.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,32 +13,33 @@ use crate::layout::{HEADER_LEFT, HEADER_MARKER, SLOT_FILES, file_bytes, guarded,
 use crate::memory::Memory;
 use crate::slots::{PartitionName, Slot};
 
-/// What an arena holds that nobody uses. While this lives nobody can take it up.
+/// What an unused arena holds. While this lives, no process can reattach it.
 #[derive(Debug)]
 pub struct Glance {
     /// Bytes of records.
     pub held_bytes: u64,
-    /// Those among them that are not in files.
+    /// Those of them that are not in files.
     pub unwritten_bytes: u64,
-    /// Partitions that have such.
+    /// Partitions that have unwritten bytes.
     pub unwritten_partitions: usize,
     /// What is wrong with one of its partitions.
     pub damage: Option<String>,
     _lock: File,
 }
 
-/// What an orderly end noted of the files beside an arena. While this lives nobody can take it up.
+/// What an orderly end noted about the files beside an arena. While this lives, no process can
+/// reattach it.
 #[derive(Debug)]
 pub struct LeftFiles {
-    /// Of the directory's marker; 0 = not known.
+    /// Hash of the directory's marker; 0 = not known.
     pub marker: u64,
-    /// Of each partition that has a slot; 0 = its log was not closed.
+    /// Hash of each partition's files, for those with a slot; 0 = its log was not closed.
     pub partitions: Vec<(PartitionName, u64)>,
     _lock: File,
 }
 
 impl Arena {
-    /// What an orderly end noted in an arena that nobody uses; `None` where none left it. Changes
+    /// What an orderly end noted in an unused arena; `None` if it had no orderly end. Changes
     /// nothing.
     ///
     /// # Errors
@@ -61,7 +62,7 @@ impl Arena {
         }))
     }
 
-    /// Looks at an arena that nobody uses, and changes nothing.
+    /// Looks at an unused arena, and changes nothing.
     ///
     /// # Errors
     /// As [`Arena::attach`].
@@ -94,9 +95,10 @@ impl Arena {
         (word != 0).then_some(word)
     }
 
-    /// Notes that everything in the arena is in the files, and what those of each partition and the
-    /// directory's marker were: `marker` is a hash that tells it from any other. The blocks of a partition that is not named, or whose hash is 0, do not count for the next life.
-    /// Nothing is appended any more.
+    /// Notes that everything in the arena is in the files, with a hash of each partition's files,
+    /// and of the directory's marker (`marker`), which tells it from any other. Blocks of a
+    /// partition that is not named, or whose hash is 0, do not count for the next life. Nothing is
+    /// appended any more.
     pub fn mark_left(&self, marker: u64, mut hash_of: impl FnMut(&PartitionName) -> u64) {
         self.close();
         for (name, slot) in self.partitions() {
@@ -107,15 +109,15 @@ impl Arena {
         self.memory.store_wide(HEADER_LEFT, guarded(1));
     }
 
-    /// Gives memory back until at most `chunks` of 1 MiB have any, and none that holds nothing: the
-    /// free ones, then the oldest that are written. Nothing may be appended meanwhile.
+    /// Gives memory back until at most `chunks` of 1 MiB have any, and none of them is empty: the
+    /// free ones, then the oldest written ones. Nothing may be appended meanwhile.
     pub fn trim(&self, chunks: u32) {
         self.check_all();
         self.set_allowance(0);
         self.rewind();
         loop {
             self.collect();
-            // Where nothing can be given back, nothing is to be gained by reclaiming.
+            // Without giving back, reclaiming gains nothing.
             let is_refused = self.give_back(usize::MAX).is_err();
             let is_enough = is_refused || self.populated() <= chunks;
             if is_enough || !(self.reclaim_sparse() || self.reclaim(true)) {

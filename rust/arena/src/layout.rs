@@ -2,63 +2,49 @@
 
 /// First bytes of every arena.
 pub const MAGIC: [u8; 8] = *b"PYRKARNA";
-/// Of the format.
+/// Version of the format.
 pub const VERSION: u32 = 3;
-/// The earliest format that is understood: it knows no holes, and what it says is true in this one.
+/// The earliest format understood: it knows no holes, and its content is valid in this one.
 pub const VERSION_EARLIEST: u32 = 2;
 
-/// Size of the header.
 pub const HEADER_BYTES: usize = 4096;
-/// Header field: version.
 pub const HEADER_VERSION: usize = 8;
-/// Header field: CRC-32C of the fixed fields.
+/// CRC-32C of the fixed fields.
 pub const HEADER_CRC: usize = 12;
 /// The bytes under the header's CRC.
 pub const HEADER_FIXED: std::ops::Range<usize> = 16..352;
-/// Header field: the arena's uuid.
 pub const HEADER_UUID: usize = 16;
-/// Header field: boot id.
 pub const HEADER_BOOT: usize = 32;
-/// Header field: number of chunks that fit.
+/// Chunks that fit.
 pub const HEADER_CHUNKS: usize = 48;
-/// Header field: hash of the log directory's whole path.
+/// Hash of the log directory's whole path.
 pub const HEADER_PATH_HASH: usize = 56;
-/// Header field: length of the log directory's path.
 pub const HEADER_PATH_LEN: usize = 64;
-/// Header field: the path.
 pub const HEADER_PATH: std::ops::Range<usize> = 68..352;
-/// Header field: number of chunks ever populated, with its complement.
+/// Chunks ever populated, with its complement.
 pub const HEADER_POPULATED: usize = 352;
-/// Header field: number of slots populated, with its complement.
+/// Slots populated, with its complement.
 pub const HEADER_SLOTS: usize = 360;
-/// Header field: how it was left, with its complement: 1 = by an orderly end.
+/// How it was left, with its complement: 1 = by an orderly end.
 pub const HEADER_LEFT: usize = 368;
-/// Header field: hash of the directory's marker at an orderly end, 0 = none.
+/// Hash of the directory's marker at an orderly end, 0 = none.
 pub const HEADER_MARKER: usize = 376;
 
 /// Partitions that one arena can hold; further ones are written through.
 pub const SLOTS: usize = 65_536;
-/// Size of a slot.
 pub const SLOT_BYTES: usize = 512;
-/// Slots are populated in groups of this many.
+/// Slots that are populated together.
 pub const SLOTS_A_GROUP: usize = 1024;
-/// Slot field: generation.
 pub const SLOT_GENERATION: usize = 4;
-/// Slot field: partition index.
 pub const SLOT_INDEX: usize = 8;
-/// Slot field: length of the name.
 pub const SLOT_NAME_LEN: usize = 12;
-/// Slot field: topic id.
 pub const SLOT_TOPIC_ID: usize = 16;
-/// Slot field: topic name.
 pub const SLOT_NAME: usize = 32;
-/// The longest topic name.
 pub const NAME_BYTES_MAX: usize = 249;
-/// Slot field: CRC-32C.
 pub const SLOT_CRC: usize = 284;
-/// Slot field: whether the partition's log has producers, with its complement.
+/// Whether the partition's log has producers, with its complement.
 pub const SLOT_PRODUCERS: usize = 288;
-/// Slot field: hash of the partition's files at an orderly end, 0 = none.
+/// Hash of the partition's files at an orderly end, 0 = none.
 pub const SLOT_FILES: usize = 296;
 
 /// Where the chunks begin.
@@ -66,41 +52,32 @@ pub const CHUNKS_START: usize = {
     let end = HEADER_BYTES + SLOTS * SLOT_BYTES;
     end.div_ceil(CHUNK_BYTES) * CHUNK_BYTES
 };
-/// Size of a chunk.
 pub const CHUNK_BYTES: usize = 1 << 20;
-/// Size of a chunk's own header.
 pub const CHUNK_HEADER_BYTES: usize = 64;
-/// Chunk field: class.
 pub const CHUNK_CLASS: usize = 4;
-/// Chunk field: sequence.
 pub const CHUNK_SEQUENCE: usize = 8;
 
-/// Size of a block's descriptor.
 pub const BLOCK_BYTES: usize = 64;
-/// Descriptor field: slot.
 pub const BLOCK_SLOT: usize = 4;
-/// Descriptor field: generation.
 pub const BLOCK_GENERATION: usize = 8;
-/// Descriptor field: position in the segment.
+/// Position in the segment.
 pub const BLOCK_POSITION: usize = 12;
-/// Descriptor field: base offset of the segment.
+/// Base offset of the segment.
 pub const BLOCK_SEGMENT: usize = 16;
-/// Descriptor field: CRC-32C.
 pub const BLOCK_CRC: usize = 24;
 /// The bytes under the descriptor's CRC.
 pub const BLOCK_FIXED: std::ops::Range<usize> = 4..24;
-/// Descriptor field: committed bytes, with their complement.
+/// Committed bytes, with their complement.
 pub const BLOCK_COMMITTED: usize = 32;
-/// Descriptor field: written bytes, with their complement.
+/// Written bytes, with their complement.
 pub const BLOCK_WRITTEN: usize = 40;
 
-/// Of the file system and of the memory. What is to be written around the page cache must begin and
-/// end with one, in the file and in memory.
+/// A page of the file system and of memory. Writes around the page cache must begin and end at a
+/// page's bounds, in the file and in memory.
 pub const PAGE_BYTES: usize = 4096;
 
 /// Blocks of a chunk, by class.
 pub const CLASS_BLOCKS: [usize; 4] = [252, 31, 4, 1];
-/// Number of classes.
 pub const CLASSES: usize = CLASS_BLOCKS.len();
 
 /// Whether pages of the file are pages of memory in blocks of a class.
@@ -108,7 +85,7 @@ pub const fn has_pages(class: usize) -> bool {
     class > 0
 }
 
-/// Bytes of the area of one block of a class.
+/// Bytes of one block's area, by class.
 pub const fn area_bytes(class: usize) -> usize {
     let blocks = CLASS_BLOCKS[class];
     if has_pages(class) {
@@ -118,7 +95,7 @@ pub const fn area_bytes(class: usize) -> usize {
     }
 }
 
-/// How far into its area the payload of a block begins whose first byte stands at `position` of the
+/// Where in its area a block's payload begins, if its first byte stands at `position` of the
 /// segment.
 pub const fn lead_bytes(class: usize, position: u32) -> usize {
     if has_pages(class) {
@@ -133,22 +110,18 @@ pub const fn payload_bytes(class: usize, position: u32) -> usize {
     area_bytes(class) - lead_bytes(class, position)
 }
 
-/// Offset in the file of a slot.
 pub const fn slot_at(slot: u32) -> usize {
     HEADER_BYTES + slot as usize * SLOT_BYTES
 }
 
-/// Offset in the file of a chunk.
 pub const fn chunk_at(chunk: u32) -> usize {
     CHUNKS_START + chunk as usize * CHUNK_BYTES
 }
 
-/// Offset in the file of a block's descriptor.
 pub const fn block_at(chunk: u32, block: u16) -> usize {
     chunk_at(chunk) + CHUNK_HEADER_BYTES + block as usize * BLOCK_BYTES
 }
 
-/// Offset in the file of a block's area.
 pub const fn area_at(chunk: u32, class: u8, block: u16) -> usize {
     let class = class as usize;
     let behind = if has_pages(class) {
@@ -159,7 +132,6 @@ pub const fn area_at(chunk: u32, class: u8, block: u16) -> usize {
     chunk_at(chunk) + behind + block as usize * area_bytes(class)
 }
 
-/// Size of the file for a number of chunks.
 pub const fn file_bytes(chunks: u32) -> usize {
     chunk_at(chunks)
 }

@@ -1,5 +1,5 @@
-//! Leftovers in the directory of shared memory: tells arenas that were never finished, or that cannot
-//! be used, from those that a process has.
+//! Leftovers in the directory of shared memory: tells unfinished and unusable arenas from those in
+//! use.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,13 +14,13 @@ const PREFIX: &str = "pyrklog-";
 const SUFFIX: &str = ".arena";
 const UUID_DIGITS: usize = 32;
 
-/// Follows the name of an arena that cannot be used, until the next start.
+/// Suffix of an unusable arena's name, until the next start.
 pub const SET_ASIDE: &str = ".damaged";
 
-/// What the header of the arena's file at `path` says; a sentence when it is not that of a whole arena.
+/// The header of the arena's file at `path`.
 ///
 /// # Errors
-/// See above.
+/// It is not the header of a whole arena; a sentence.
 pub fn read_header_of(path: &Path) -> Result<Header, String> {
     let file = open_with(OpenOptions::new().read(true), path).map_err(|error| error.to_string())?;
     header::read(&file)
@@ -36,13 +36,13 @@ pub fn is_arena_name(name: &str) -> bool {
     })
 }
 
-/// Whether a file has the name of one that was set aside.
+/// Whether a file has the name of an arena that was set aside.
 pub fn is_set_aside_name(name: &str) -> bool {
     name.strip_suffix(SET_ASIDE).is_some_and(is_arena_name)
 }
 
-/// Whether a file was to become an arena and its maker was killed before: its first bytes come last,
-/// and nothing is appended before that.
+/// Whether the file's maker was killed before it was an arena: its first bytes come last, and
+/// nothing is appended before that.
 pub fn is_unfinished(path: &Path) -> bool {
     open_with(OpenOptions::new().read(true), path).is_ok_and(|file| lacks_magic(&file))
 }
@@ -55,12 +55,12 @@ fn lacks_magic(file: &File) -> bool {
     }
 }
 
-/// Removes a file that was to become an arena, unless somebody is making it right now.
+/// Removes an unfinished file, unless it is being made right now.
 pub fn remove_unfinished(path: &Path) -> bool {
     remove_unused(path, lacks_magic)
 }
 
-/// Removes a file unless somebody uses it or looks at it.
+/// Removes a file unless it is in use or being looked at.
 pub fn remove_unlocked(path: &Path) -> bool {
     remove_unused(path, |_| true)
 }

@@ -1,10 +1,9 @@
 //! The shared-memory arena of the block cache: produced bytes in a file that survives the death of
-//! the process. `block-cache.md` is its contract: the format, what a kill leaves, who may use
-//! it.
+//! the process. `block-cache.md` is its contract: the format, what a kill leaves, who may use it.
 //!
 //! An [`Arena`] belongs to one log directory. A log keeps a [`CachedSegment`] for each of its
-//! segments that has bytes here, appends to it, and tells it what was written to the file. Anyone
-//! reads it under a [`Guard`]. A [`Janitor`] keeps free chunks ready.
+//! segments that has bytes here, appends to it, and tells it what was written to the file. Any
+//! thread reads it under a [`Guard`]. A [`Janitor`] keeps free chunks ready.
 //!
 //! Lock order: a segment's blocks, then the pool of chunks.
 

@@ -1,9 +1,9 @@
-//! How much memory there is: of the machine, and of the memory group that the process is in.
+//! How much memory there is: of the machine, and of the process's memory group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What may be used, in bytes.
+/// Usable memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// The smaller of RAM and the memory group's limit.
@@ -12,23 +12,23 @@ pub struct MemoryLimits {
     pub available_bytes: u64,
 }
 
-/// What is read of the machine's memory at one moment.
+/// One reading of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReading {
     /// How much there is.
     pub limits: MemoryLimits,
-    /// For how long, ever, anybody waited for memory, in microseconds; `None` where the kernel does not
-    /// tell (pressure stall information, Linux 4.20).
+    /// Total time that any task waited for memory, in microseconds; `None` where the kernel does
+    /// not tell (pressure stall information, Linux 4.20).
     pub stalled_us: Option<u64>,
 }
 
-/// Reads `/proc/meminfo` and the files of the process's memory groups (version 1 or 2), which are looked
-/// for once. What cannot be read counts as unlimited, but for the machine's own memory, which
+/// Reads `/proc/meminfo` and the files of the process's memory groups (version 1 or 2), which are
+/// looked for once. What cannot be read counts as unlimited, except the machine's own memory, which
 /// then counts as none.
 #[derive(Debug)]
 pub struct MemoryMeter {
     meminfo: PathBuf,
-    /// (directory, version 2): of the process's own group, then of those above it.
+    /// (directory, version 2): the process's own group, then those above it.
     groups: Vec<(PathBuf, bool)>,
     pressure: Vec<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Default for MemoryMeter {
 }
 
 impl MemoryMeter {
-    /// Of a `/proc`, and the directories of memory groups (version 2 or not), the innermost first.
+    /// Takes a `/proc` and the directories of memory groups (true: version 2), the innermost first.
     pub fn new(proc: &Path, groups: Vec<(PathBuf, bool)>) -> MemoryMeter {
         let of_group = groups.iter().filter(|(_, is_v2)| *is_v2).take(1);
         let of_group = of_group.map(|(dir, _)| dir.join("memory.pressure"));
@@ -77,7 +77,7 @@ impl MemoryMeter {
     }
 }
 
-/// What there is now; see [`MemoryMeter`].
+/// The limits now; see [`MemoryMeter`].
 pub fn memory_limits() -> MemoryLimits {
     MemoryMeter::default().read().limits
 }
@@ -161,7 +161,7 @@ fn group_limits(dir: &Path, is_v2: bool, least_bytes: u64) -> Option<MemoryLimit
         let line = stat.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse::<u64>().ok())
     };
-    // Clean and dirty page cache alike; shared memory is not among these.
+    // Clean and dirty page cache; shared memory is not included.
     let cache_bytes = match is_v2 {
         true => field("active_file ").unwrap_or(0) + field("inactive_file ").unwrap_or(0),
         false => {

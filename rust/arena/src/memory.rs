@@ -10,8 +10,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use crate::sync::{step, stored};
 
-/// A mapping of fixed length. Words are read and stored atomically; payload is copied in by the thread that
-/// owns the block, and lent out under a guard.
+/// A mapping of fixed length. Words are read and stored atomically; payload is copied in by the
+/// thread that owns the block, and lent out under a guard.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
@@ -37,7 +37,6 @@ impl Memory {
         Memory::new(base.cast(), len)
     }
 
-    /// Maps memory of this process alone.
     pub fn anonymous(len: usize) -> io::Result<Memory> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -58,19 +57,19 @@ impl Memory {
         })
     }
 
-    /// Lets stores have no effect from some point on.
+    /// Suppresses stores from some point on.
     #[cfg(any(test, feature = "testing"))]
     pub fn fuse(&self) -> &crate::fuse::Fuse {
         self.fuse.get_or_init(Default::default)
     }
 
-    /// The same, with a count of steps that is shared with others.
+    /// Shares the step count of `fuse`.
     #[cfg(any(test, feature = "testing"))]
     pub fn follow(&self, fuse: &crate::fuse::Fuse) {
         self.fuse.get_or_init(|| fuse.clone());
     }
 
-    /// No store has an effect any more: another life has the memory.
+    /// Stores have no effect any more: another life has the memory.
     #[cfg(any(test, feature = "testing"))]
     pub fn let_go(&self) {
         self.is_gone.store(true, Ordering::SeqCst);
@@ -108,19 +107,17 @@ impl Memory {
         unsafe { self.at::<AtomicU64>(position).as_ref() }
     }
 
-    /// A word of four bytes.
     #[inline]
     pub fn load(&self, position: usize) -> u32 {
         self.word(position).load(Ordering::Acquire)
     }
 
-    /// A word of eight bytes.
     #[inline]
     pub fn load_wide(&self, position: usize) -> u64 {
         self.wide(position).load(Ordering::Acquire)
     }
 
-    /// Stores a word behind everything stored before.
+    /// Stores a word after everything stored before.
     #[inline]
     pub fn store(&self, position: usize, value: u32) {
         #[cfg(any(test, feature = "testing"))]
@@ -136,7 +133,7 @@ impl Memory {
         stored();
     }
 
-    /// Stores a word behind everything stored before.
+    /// Stores a word after everything stored before.
     #[inline]
     pub fn store_wide(&self, position: usize, value: u64) {
         #[cfg(any(test, feature = "testing"))]
@@ -152,8 +149,8 @@ impl Memory {
         stored();
     }
 
-    /// Stores a few bytes word by word, the last one filled up with zeros; for fields that no other
-    /// thread looks at yet.
+    /// Stores a few bytes word by word, the last one padded with zeros; for fields that no other
+    /// thread reads yet.
     pub fn store_bytes(&self, position: usize, bytes: &[u8]) {
         for (i, part) in bytes.chunks(4).enumerate() {
             let mut word = [0; 4];
@@ -185,7 +182,7 @@ impl Memory {
             .fuse
             .get()
             .map_or(bytes.len(), |fuse| fuse.cut(bytes.len()))];
-        // The model sees a copy that is half done.
+        // The model sees a half-done copy.
         #[cfg(test)]
         let (done, bytes) = {
             let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -224,8 +221,8 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.base.add(position).as_ptr(), len) }
     }
 
-    /// Sees that pages are there and mapped, so that no access faults. An error (no memory, no room
-    /// in the file system) leaves everything as it was.
+    /// Allocates and maps pages, so that no access faults. An error (no memory, no room in the file
+    /// system) leaves everything as it was.
     pub fn populate(&self, position: usize, len: usize) -> io::Result<()> {
         assert!(position + len <= self.len);
         // SAFETY: within the mapping; populating changes no content.
@@ -244,7 +241,7 @@ impl Memory {
     }
 
     /// Gives the memory of a range back: it reads as zeros, and must not be touched until it is
-    /// populated again. `file` is what is mapped, if anything is.
+    /// populated again. `file` is the mapped file, if any.
     pub fn punch(&self, file: Option<&File>, position: usize, len: usize) -> io::Result<()> {
         assert!(position + len <= self.len);
         step();

@@ -1,5 +1,5 @@
 //! Commit, read, write behind, reclaim and truncate, in every order of their threads, with a kill
-//! after every store; and faults put into the code, each of which must be found.
+//! after every store; and planted faults, each of which must be found.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::slots::PartitionName;
 /// Fills more than one of the smallest blocks, so that it needs a chunk of its own.
 const LARGE_BYTES: usize = 20_000;
 
-/// One partition with one segment: what it was told to hold, and its file.
+/// One partition with one segment: what it should hold, and its file.
 struct Partition {
     segment: Arc<CachedSegment>,
     slot: u32,
@@ -23,9 +23,9 @@ struct Partition {
     file: Mutex<Vec<u8>>,
     /// Bytes whose append has returned.
     acknowledged: AtomicUsize,
-    /// It was cut to nothing: none of its blocks count any more.
+    /// Cut to nothing: none of its blocks count any more.
     is_cut: AtomicBool,
-    /// It follows: what is written need not be in the arena.
+    /// A follower: written bytes need not be in the arena.
     is_transient: AtomicBool,
 }
 
@@ -60,8 +60,7 @@ impl Partition {
         })
     }
 
-    /// Appends what follows; where there is no room it does what a log does then: it writes to the
-    /// file itself.
+    /// Appends what follows; without room it writes to the file itself, like a log.
     fn append(&self, len: usize, rate: &mut Rate) {
         let from = self.acknowledged.load(Ordering::SeqCst);
         let batch = bytes(self.content, from, from + len);
@@ -72,7 +71,7 @@ impl Partition {
         self.acknowledged.store(from + len, Ordering::SeqCst);
     }
 
-    /// Brings the file up to `end`, and says so.
+    /// Writes the file up to `end`, and tells the arena.
     fn write(&self, end: usize) {
         let from = self.file.lock().unwrap().len();
         let guard = self.segment.arena().enter();
@@ -95,7 +94,7 @@ impl Partition {
         self.segment.set_written(written as u32);
     }
 
-    /// What the writer does, as often as there is anything.
+    /// The writer: writes while there is anything.
     fn write_behind(&self) {
         if let Some(end) = self.segment.end()
             && end as usize > self.file.lock().unwrap().len()
@@ -104,7 +103,7 @@ impl Partition {
         }
     }
 
-    /// Looks `position` up and sends what it finds, slowly.
+    /// Looks `position` up and sends slowly what it finds.
     fn read(&self, position: usize) {
         let guard = self.segment.arena().enter();
         let Some(found) = self.segment.slice(&guard, position as u32) else {
@@ -117,7 +116,7 @@ impl Partition {
         assert_eq!(found, expected, "to the end");
     }
 
-    /// After a kill: whatever counts is right, and nothing that was acknowledged is missing.
+    /// After a kill: whatever counts is right, and nothing acknowledged is missing.
     fn check(&self, arena: &Arena, is_required: bool) -> Result<(), String> {
         let memory = &arena.memory;
         let seen = look(memory, None, arena.capacity)?;
@@ -183,7 +182,7 @@ fn janitor(arena: &Arc<Arena>) -> Body {
     })
 }
 
-/// The same, but what is free is given back.
+/// A janitor that also gives back free chunks.
 fn shrinking_janitor(arena: &Arc<Arena>) -> Body {
     let arena = Arc::clone(arena);
     Box::new(move || {
@@ -203,7 +202,7 @@ fn each(arena: &Arc<Arena>, partitions: &[&Arc<Partition>]) -> Invariant {
     })
 }
 
-/// A reader of a written block, an append that has no room but the chunk of that block, a janitor.
+/// A reader of a written block, an append that can get only that block's chunk, a janitor.
 fn read_and_reclaim() -> (Vec<Body>, Invariant) {
     let arena = arena(1);
     let (old, new) = (Partition::new(&arena, 0, 1), Partition::new(&arena, 1, 100));
@@ -236,8 +235,7 @@ fn commit_and_write() -> (Vec<Body>, Invariant) {
     (bodies, invariant)
 }
 
-/// A log is cut and goes on with other bytes, while somebody reads what it was, and a janitor is at
-/// work.
+/// A log is cut and goes on with other bytes, beside a reader of the old ones and a janitor.
 fn truncate() -> (Vec<Body>, Invariant) {
     let arena = arena(1);
     let old = Partition::new(&arena, 0, 1);
@@ -277,8 +275,8 @@ fn truncate() -> (Vec<Body>, Invariant) {
     (bodies, invariant)
 }
 
-/// A follower's appends, the writer behind them, and a reader; there is a chunk for those that come
-/// while somebody reads what is given up.
+/// A follower's appends, the writer behind them, and a reader. A spare chunk serves appends that
+/// come while a given-up block is being read.
 fn copy_and_write() -> (Vec<Body>, Invariant) {
     let arena = arena(2);
     let log = Partition::new(&arena, 0, 1);
@@ -301,7 +299,7 @@ fn copy_and_write() -> (Vec<Body>, Invariant) {
     (bodies, invariant)
 }
 
-/// A reader of a written block, an append that would take the chunk of that block, a janitor that gives
+/// A reader of a written block, an append that would take that block's chunk, a janitor that gives
 /// its memory back.
 fn read_and_give_back() -> (Vec<Body>, Invariant) {
     let arena = arena(1);
@@ -336,7 +334,7 @@ fn grow_and_give_back() -> (Vec<Body>, Invariant) {
 
 type Scenario = fn() -> (Vec<Body>, Invariant);
 
-/// More of them take minutes and find nothing else: `MODEL_INTERRUPTIONS` tries.
+/// More take minutes and find nothing else; `MODEL_INTERRUPTIONS` overrides it.
 const INTERRUPTIONS_MAX: usize = 2;
 
 fn explore(make: Scenario, fault: Option<Fault>) -> Result<usize, String> {

@@ -1,7 +1,7 @@
-//! Chunks with memory: which are free, which are being carved, which wait to be reclaimed.
+//! Chunks with memory: free, being carved, or waiting to be reclaimed.
 //!
-//! *Transient* chunks are in no queue: their blocks are counted, and a chunk is given up with the last
-//! of them.
+//! *Transient* chunks are in no queue: their blocks are counted, and a chunk is given up with its
+//! last block.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Weak;
@@ -13,8 +13,8 @@ use crate::memory::Memory;
 use crate::slots::Slot;
 use crate::sync::planted;
 
-/// A chunk is *sparse* when so many quarters of its blocks are dead: it is reclaimed before anything
-/// is populated.
+/// A chunk is *sparse* when this many quarters of its blocks are dead: it is reclaimed before
+/// anything is populated.
 const SPARSE_QUARTERS: usize = 3;
 
 /// A chunk whose blocks are given out one after another.
@@ -24,7 +24,6 @@ struct Open {
     next: u16,
 }
 
-/// A block that was just given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carved {
     pub chunk: u32,
@@ -34,13 +33,13 @@ pub(crate) struct Carved {
     pub is_transient: bool,
 }
 
-/// What has blocks in chunks, and is asked before a chunk is reclaimed.
+/// An owner of blocks, asked before a chunk is reclaimed.
 pub(crate) trait Occupant: Send + Sync + std::fmt::Debug {
-    /// Whether the chunk holds something that is in no file. Without `may_wait` an occupant that is in
-    /// use counts as such.
+    /// Whether the chunk holds anything that is in no file. Without `may_wait`, an occupant in use
+    /// counts as such.
     fn needs(&self, chunk: u32, may_wait: bool) -> bool;
 
-    /// Gives the chunk up, if that loses nothing; whether it did.
+    /// Gives the chunk up if that loses nothing; whether it did.
     fn release(&self, chunk: u32, may_wait: bool) -> bool;
 }
 
@@ -48,12 +47,12 @@ pub(crate) trait Occupant: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
     pub segment: Weak<dyn Occupant>,
-    /// Whose it is. A segment that is gone without having left (`Pool::leave`) has something that is
-    /// in no file: it is needed until its slot says that it is dead.
+    /// The segment's slot. A segment that went without [`Pool::leave`] has bytes that are in no
+    /// file: it is needed until its slot says that it is dead.
     pub slot: Slot,
 }
 
-/// Who has blocks in a chunk.
+/// The segments with blocks in a chunk.
 #[derive(Debug, Default)]
 struct Tenants {
     segments: Vec<Tenant>,
@@ -62,11 +61,11 @@ struct Tenants {
     class: u8,
     /// Blocks of segments that left.
     dead_blocks: usize,
-    /// It is in the list of sparse ones.
+    /// In the list of sparse chunks.
     is_listed: bool,
-    /// Those that left while the chunk was about to be reclaimed.
+    /// Segments that left while the chunk was about to be reclaimed.
     left: Vec<Weak<dyn Occupant>>,
-    /// Of a transient chunk: blocks that were given out and not given up.
+    /// Of a transient chunk: blocks given out and not given up.
     transient_blocks: usize,
 }
 
@@ -82,11 +81,11 @@ pub(crate) struct Want<'a> {
     pub class: u8,
     pub tenant: &'a Weak<dyn Occupant>,
     pub slot: Slot,
-    /// In a transient chunk, of which there may be so many.
+    /// Set for a transient chunk: how many of them there may be.
     pub transient_max: Option<usize>,
 }
 
-/// A chunk that is about to be reclaimed, out of the queue.
+/// A chunk about to be reclaimed, out of the queue.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub chunk: u32,
@@ -98,30 +97,27 @@ pub(crate) struct Candidate {
 /// See the module. Under the arena's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// The one that was used last is carved first, the one that was not for longest is given back first.
+    /// The most recently used one is carved first, the least recently used one given back first.
     free: VecDeque<u32>,
     open: [Option<Open>; CLASSES],
     transient_open: [Option<Open>; CLASSES],
-    /// Number of transient chunks.
     transient: usize,
-    /// Carved chunks by age; open ones are among them.
+    /// Carved chunks by age, open ones included.
     queue: BTreeMap<u64, u32>,
-    /// Where in the queue the search for a chunk that can be reclaimed goes on.
+    /// Where in the queue the search for a chunk to reclaim goes on.
     hand: u64,
-    /// Chunks that became sparse.
     sparse: VecDeque<u32>,
-    /// Reclaimed, but guards may be left that saw them: (number, chunk).
+    /// Reclaimed, but guards that saw them may be left: (number, chunk).
     retired: VecDeque<(u64, u32)>,
     tenants: Vec<Tenants>,
     sequence: u64,
     /// Chunks that have memory.
     chunks: usize,
-    /// Those that are in none of the above: about to be reclaimed, or retired.
+    /// Chunks that are in none of the above: about to be reclaimed, or retired.
     leaving: usize,
 }
 
 impl Pool {
-    /// Chunks that can be carved now.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -131,12 +127,10 @@ impl Pool {
         self.retired.len()
     }
 
-    /// Chunks with blocks.
     pub fn carved(&self) -> usize {
         self.queue.len()
     }
 
-    /// Transient chunks.
     pub fn transient(&self) -> usize {
         self.transient
     }
@@ -149,7 +143,7 @@ impl Pool {
         self.chunks += 1;
     }
 
-    /// The free chunk that was not used for longest, whose memory is to be given back.
+    /// The least recently used free chunk, whose memory is to be given back.
     pub fn take_free(&mut self) -> Option<u32> {
         if planted!(GivenBackStillFree) {
             return self.free.front().copied();
@@ -159,7 +153,8 @@ impl Pool {
         Some(chunk)
     }
 
-    /// An earlier life left these chunks carved, in the order of their sequences, and `free` ones.
+    /// Chunks that an earlier life left: carved ones in the order of their sequences, and `free`
+    /// ones.
     pub fn found(
         &mut self,
         ever: u32,
@@ -182,7 +177,7 @@ impl Pool {
         self.chunks = self.queue.len() + self.free.len();
     }
 
-    /// The next block of a class; `None` when no chunk is free, or there may be no more transient ones.
+    /// The next block of a class; `None` when no chunk is free, or no more may be transient.
     pub fn carve(&mut self, memory: &Memory, want: Want<'_>) -> Option<Carved> {
         let class = want.class as usize;
         let is_transient = want.transient_max.is_some();
@@ -254,8 +249,8 @@ impl Pool {
         Some(chunk)
     }
 
-    /// A block of a transient chunk is not looked up any more; true when it was the chunk's last one:
-    /// the chunk is then to be retired.
+    /// A block of a transient chunk is not looked up any more. True when it was the chunk's last
+    /// one: the chunk is then to be retired.
     pub fn give_up(&mut self, chunk: u32) -> bool {
         let tenants = &mut self.tenants[chunk as usize];
         tenants.transient_blocks -= 1;
@@ -272,7 +267,7 @@ impl Pool {
         true
     }
 
-    /// A segment is gone, which needs nothing of the chunk any more.
+    /// A segment is gone that needs nothing of the chunk.
     pub fn leave(&mut self, chunk: u32, segment: &Weak<dyn Occupant>) {
         let tenants = &mut self.tenants[chunk as usize];
         match tenants.order {
@@ -281,8 +276,8 @@ impl Pool {
         }
     }
 
-    /// So many blocks of a segment that left are dead. True when nobody has any other there: the chunk is
-    /// then to be retired.
+    /// `blocks` of a segment that left are dead. True when no other block is left there: the chunk
+    /// is then to be retired.
     pub fn count_dead(&mut self, chunk: u32, blocks: usize) -> bool {
         let tenants = &mut self.tenants[chunk as usize];
         tenants.dead_blocks += blocks;
@@ -303,7 +298,7 @@ impl Pool {
         }
     }
 
-    /// The chunk is not open.
+    /// The chunk must not be open.
     fn list_if_sparse(&mut self, chunk: u32) {
         let tenants = &mut self.tenants[chunk as usize];
         if tenants.is_sparse() && !std::mem::replace(&mut tenants.is_listed, true) {
@@ -311,12 +306,12 @@ impl Pool {
         }
     }
 
-    /// The search for a chunk that can be reclaimed begins with the oldest again.
+    /// Restarts the search for a chunk to reclaim with the oldest.
     pub fn rewind(&mut self) {
         self.hand = 0;
     }
 
-    /// Takes the oldest chunk that was not looked at since [`Pool::rewind`] out of the queue, to be
+    /// Takes out of the queue the oldest chunk not looked at since [`Pool::rewind`], to be
     /// reclaimed or put back. After the newest one comes the oldest again.
     pub fn take_oldest(&mut self) -> Option<Candidate> {
         let next = self.queue.range(self.hand..).next();
@@ -324,11 +319,11 @@ impl Pool {
         Some(self.take(order, chunk))
     }
 
-    /// The same, of the sparse ones.
+    /// Like [`Pool::take_oldest`], of the sparse chunks.
     pub fn take_sparse(&mut self) -> Option<Candidate> {
         while let Some(chunk) = self.sparse.pop_front() {
             let tenants = &mut self.tenants[chunk as usize];
-            // It may be another one by now, which was carved since.
+            // The chunk may have been carved anew since.
             let is_listed = std::mem::take(&mut tenants.is_listed);
             if let (Some(order), true, true) = (tenants.order, is_listed, tenants.is_sparse()) {
                 return Some(self.take(order, chunk));
@@ -356,7 +351,7 @@ impl Pool {
         }
     }
 
-    /// Something in it is still needed: it is where it was, and the search goes on behind it.
+    /// Puts back a chunk that is still needed, in its old place; the search goes on behind it.
     pub fn put_back(&mut self, candidate: Candidate) {
         let tenants = &mut self.tenants[candidate.chunk as usize];
         let left = std::mem::take(&mut tenants.left);
@@ -373,14 +368,14 @@ impl Pool {
         }
     }
 
-    /// Nothing in it can be looked up any more since `number`.
+    /// No look-up has found the chunk since `number`.
     pub fn retire(&mut self, number: u64, chunk: u32) {
         self.tenants[chunk as usize] = Tenants::default();
         self.retired.push_back((number, chunk));
         self.leaving -= 1;
     }
 
-    /// Makes those free that were retired up to `passed`.
+    /// Frees the chunks that were retired up to `passed`.
     pub fn collect(&mut self, passed: u64) {
         while let Some(&(number, chunk)) = self.retired.front() {
             if number > passed && !planted!(GuardsNotAwaited) {

@@ -9,7 +9,7 @@ use crate::layout::{CHUNK_BYTES, chunk_at};
 use crate::pool::{Candidate, Carved, Occupant, Pool, Tenant, Want};
 use crate::slots::Slot;
 
-/// Chunks that are looked at, at most, for one that can be reclaimed. The next look goes on with others.
+/// Most chunks looked at for one to reclaim. The next look goes on with others.
 const TRIES_MAX: usize = 128;
 
 /// The same for an append, which does not wait.
@@ -38,7 +38,7 @@ impl Arena {
         carved
     }
 
-    /// Blocks of transient chunks are written, or nobody's any more; one entry each.
+    /// Gives up blocks of transient chunks that are written or unused; one entry each.
     pub(crate) fn give_up(&self, chunks: &[u32]) {
         for &chunk in chunks {
             let is_last = self.with_pool(|pool| pool.give_up(chunk));
@@ -48,8 +48,8 @@ impl Arena {
         }
     }
 
-    /// A segment goes, which has so many blocks in these chunks, all of them written or dead. What is
-    /// not dead stays for the process that reattaches the arena.
+    /// A segment with these numbers of blocks in `chunks` goes. All blocks are written or dead.
+    /// Those that are not dead stay for the process that reattaches the arena.
     pub(crate) fn leave(
         &self,
         segment: &Weak<dyn Occupant>,
@@ -67,26 +67,26 @@ impl Arena {
         }
     }
 
-    /// Nobody finds the chunk any more from here on.
+    /// From here on no look-up finds the chunk.
     fn retire(&self, chunk: u32) {
         self.memory.store(chunk_at(chunk), 0);
         let number = self.guards.retire();
         self.with_pool(|pool| pool.retire(number, chunk));
     }
 
-    /// Whether so many chunks are free, as far as that can be said before they are carved.
+    /// Whether this many chunks are free; others may carve them first.
     pub(crate) fn has_free(&self, chunks: usize, is_transient: bool) -> bool {
         let (free, transient) = self.chunks_now();
         let may_be = !is_transient || transient + chunks <= self.transient_max();
         may_be && free >= chunks
     }
 
-    /// Whether a chunk more may be carved, if one is free.
+    /// Whether one more chunk may be carved, if one is free.
     pub(crate) fn allows_chunk(&self, is_transient: bool) -> bool {
         !is_transient || self.chunks_now().1 < self.transient_max()
     }
 
-    /// An append finds nothing free, and may not grow: what can be had without waiting.
+    /// For an append that finds nothing free and may not grow: frees what it can without waiting.
     pub(crate) fn reclaim_now(&self, bytes: usize) {
         for _ in 0..=bytes / CHUNK_BYTES {
             if !self.reclaim(false) {
@@ -96,7 +96,7 @@ impl Arena {
         self.collect();
     }
 
-    /// Makes chunks free that nobody looks at any more; how many are free now.
+    /// Frees chunks without readers. Returns how many are free now.
     pub(crate) fn collect(&self) -> usize {
         let collected = self.with_pool(|pool| {
             pool.collect(self.guards.passed());
@@ -105,13 +105,12 @@ impl Arena {
         collected.unwrap_or(0)
     }
 
-    /// Chunks that are free, and those that will be when the guards have passed.
+    /// Free chunks, and those that will be free when the guards have passed.
     pub(crate) fn free_soon(&self) -> usize {
         self.with_pool(|pool| pool.free() + pool.retired())
             .unwrap_or(0)
     }
 
-    /// The search for a chunk that can be reclaimed begins with the oldest again.
     pub(crate) fn rewind(&self) {
         self.with_pool(Pool::rewind);
     }
@@ -121,8 +120,8 @@ impl Arena {
         self.with_pool(|pool| pool.carved()).unwrap_or(0)
     }
 
-    /// Reclaims the oldest chunk that nobody needs; false when there is none. Without `may_wait` it
-    /// looks at a few only, and at none that is in use.
+    /// Reclaims the oldest unneeded chunk; false when there is none. Without `may_wait` it looks at
+    /// a few only, and skips those in use.
     pub(crate) fn reclaim(&self, may_wait: bool) -> bool {
         let mut tries = match may_wait {
             true => self.carved().min(TRIES_MAX),
@@ -153,7 +152,7 @@ impl Arena {
 
     fn reclaim_one(&self, mut candidate: Candidate, may_wait: bool) -> bool {
         let chunk = candidate.chunk;
-        // Nothing is forgotten unless all of it can be.
+        // Either everything in the chunk is forgotten, or nothing.
         let is_needed = |one: &Tenant| match one.segment.upgrade() {
             Some(segment) => segment.needs(chunk, may_wait),
             None => self.is_current(one.slot),

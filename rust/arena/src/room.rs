@@ -1,4 +1,4 @@
-//! How much of the machine's memory the cache may have now: a decision on what was read of it
+//! How much of the machine's memory the cache may have now, decided from a reading of it
 //! (`block-cache.md`, section 5).
 
 use crate::limits::MemoryReading;
@@ -7,20 +7,20 @@ use crate::limits::MemoryReading;
 const RESERVE_SHARE: u64 = 8;
 const RESERVE_MIN_BYTES: u64 = 64 << 20;
 const RESERVE_MAX_BYTES: u64 = 2 << 30;
-/// In very little memory the lower bound is this share of it.
+/// In very little memory, this share of it replaces the lower bound.
 const RESERVE_MAX_SHARE: u64 = 4;
 
-/// Of what is available above the reserve, what may be populated until the next look where that is less
-/// than another reserve.
+/// Near the reserve (less than another reserve above it), this share of what is available above it
+/// may be populated until the next look.
 const EDGE_SHARE: u64 = 8;
 
-/// After something was given back the cache does not grow for so long, unless there is much room.
+/// After giving back, the cache does not grow for this time, unless there is much room.
 const CALM_MS: i64 = 2_000;
 
-/// Somebody waited for memory in such a part of the time: pressure.
+/// Pressure: tasks waited for memory in this share of the time.
 const STALL_SHARE: u64 = 10;
 
-/// How fast others are expected to take memory, at least.
+/// The least speed at which others are expected to take memory.
 const FALL_BYTES_PER_MS: u64 = (2 << 30) / 1000;
 
 /// Between two looks.
@@ -30,16 +30,16 @@ const LOOK_MAX_MS: u64 = 250;
 /// What the cache may do until the next look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// It may take so much more.
+    /// Bytes that it may take.
     pub grow_bytes: u64,
-    /// It is to give so much back.
+    /// Bytes that it has to give back.
     pub give_back_bytes: u64,
     /// When to look again, if nothing is appended.
     pub look_again_ms: u64,
 }
 
 impl Room {
-    /// As much as one could want.
+    /// No limit.
     pub const UNLIMITED: Room = Room {
         grow_bytes: u64::MAX,
         give_back_bytes: 0,
@@ -56,7 +56,7 @@ impl Room {
     }
 }
 
-/// What is left to others of so much memory.
+/// What is left to others of `limit_bytes`.
 pub fn reserve_bytes(limit_bytes: u64) -> u64 {
     let least = RESERVE_MIN_BYTES.min(limit_bytes / RESERVE_MAX_SHARE);
     (limit_bytes / RESERVE_SHARE).clamp(least, RESERVE_MAX_BYTES)
@@ -70,7 +70,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What the cache may do, by what is read at `now_ms`, a clock that never goes back.
+    /// What the cache may do, by the reading at `now_ms` (a monotonic clock).
     pub fn look(&mut self, reading: MemoryReading, now_ms: i64) -> Room {
         let reserve = reserve_bytes(reading.limits.limit_bytes);
         let available = reading.limits.available_bytes;
@@ -110,7 +110,7 @@ impl Watch {
         elapsed_us > 0 && now_us.saturating_sub(last_us) >= elapsed_us / STALL_SHARE
     }
 
-    /// Before others could take half of what is above `bound`, at twice the speed of now.
+    /// Before others could take half of what is above `bound`, at twice the current speed.
     fn look_again_ms(&self, reading: &MemoryReading, now_ms: i64, bound: u64) -> u64 {
         let available = reading.limits.available_bytes;
         let fell = self.last.as_ref().map_or(0, |(last_ms, last)| {

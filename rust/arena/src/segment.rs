@@ -21,14 +21,14 @@ const FAST_MS: i64 = 1_000;
 /// A block that takes longer than this makes the next one smaller.
 const SLOW_MS: i64 = 10_000;
 
-/// How often an append populates chunks before it takes those that hold something.
+/// How often an append populates chunks before it reclaims used ones.
 const GROWTH_TRIES: usize = 3;
 
-/// How fast a partition fills its blocks, and so how large the next one is.
+/// How fast a partition fills its blocks, which decides the size of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
-    /// What is appended is here until it is written only, and takes up a tenth of the arena at
-    /// most, together with all else that is.
+    /// Appended bytes stay only until they are written. All transient bytes together take up a
+    /// tenth of the arena at most.
     pub is_transient: bool,
     class: u8,
     begun_ms: Option<i64>,
@@ -37,8 +37,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The class of a block that begins now, at `position`, with `len` bytes at hand; at most
-    /// `largest`.
+    /// The class, at most `largest`, of a block that begins now at `position` with `len` bytes at
+    /// hand.
     fn next(&mut self, position: u32, len: usize, largest: u8, now_ms: i64) -> u8 {
         if let Some(begun_ms) = self.begun_ms {
             match now_ms.saturating_sub(begun_ms) {
@@ -57,15 +57,15 @@ impl Rate {
     }
 }
 
-/// Bytes of a segment, one behind the other.
+/// Contiguous bytes of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Of the first byte in the segment's `.log`.
+    /// Position of the first byte in the segment's `.log`.
     pub position: u32,
     pub len: u32,
     pub written: u32,
     pub at: Carved,
-    /// Bytes behind its end may be lent still: nothing is added to it any more.
+    /// Bytes behind its end may still be lent: nothing is added to it any more.
     pub is_cut: bool,
 }
 
@@ -91,13 +91,13 @@ impl Block {
     }
 }
 
-/// See the module. Shared by the log that appends and everyone who reads.
+/// See the module. Shared by the log that appends and all readers.
 #[derive(Debug)]
 pub struct CachedSegment {
     arena: Arc<Arena>,
     pub(crate) slot: Slot,
     base_offset: i64,
-    /// By position; not all need be there.
+    /// By position, with possible gaps.
     blocks: Mutex<VecDeque<Block>>,
     is_forgotten: AtomicBool,
     pub(crate) this: Weak<dyn Occupant>,
@@ -133,16 +133,15 @@ impl CachedSegment {
         &self.arena
     }
 
-    /// Adds bytes that stand at `position` of the segment: all of them, or none (false) when no
-    /// block is free or the arena takes nothing any more. Only the log that owns the segment calls
-    /// this, and positions rise.
+    /// Adds bytes at `position` of the segment: all of them, or none (false) when no block is free
+    /// or the arena is closed. Only the log that owns the segment calls this, and positions rise.
     pub fn append(&self, rate: &mut Rate, position: u32, bytes: &[u8], now_ms: i64) -> bool {
         if !self.arena.is_open() || self.is_dead() {
             return false;
         }
         let mut is_done = self.try_append(rate, position, bytes, now_ms);
         if !is_done && self.arena.allows_chunk(rate.is_transient) {
-            // Others may take what was populated for this one.
+            // Other appends may take what was populated for this one.
             for _ in 0..GROWTH_TRIES {
                 if is_done || !self.arena.grow_now(bytes.len()) {
                     break;
@@ -175,7 +174,7 @@ impl CachedSegment {
         let room = last.map_or(0, Block::room).min(bytes.len());
         let chunks = (bytes.len() - room).div_ceil(payload_bytes(CLASSES - 1, position));
         if chunks > 1 && !self.arena.has_free(chunks, is_transient) {
-            // Those that there are would be of no use to anybody until they are reclaimed.
+            // Taking the few that are free would only make them useless until they are reclaimed.
             return false;
         }
         let first = blocks.len() - usize::from(room > 0);
@@ -193,7 +192,7 @@ impl CachedSegment {
                 .arena
                 .carve(class, (&self.this, self.slot), is_transient);
             let Some(at) = carved else {
-                // What was given out stays unused until its chunk is reclaimed.
+                // Blocks given out stay unused until their chunk is reclaimed.
                 let unused = blocks.split_off(count);
                 self.let_go(&blocks, unused);
                 return false;
@@ -243,8 +242,8 @@ impl CachedSegment {
             let len = block.len + bytes.len() as u32;
             memory.store_wide(block.descriptor() + BLOCK_COMMITTED, guarded(len));
         }
-        // SAFETY: the log that owns the segment is the only one to append to its blocks, which the
-        // lock held by the caller keeps from being reclaimed; what lies behind `len` was never lent,
+        // SAFETY: only the log that owns the segment appends to its blocks, and the lock that the
+        // caller holds keeps them from being reclaimed; what lies behind `len` was never lent,
         // since a block that was cut is not added to.
         unsafe { memory.copy_in(block.payload() + block.len as usize, bytes) };
         block.len += bytes.len() as u32;
@@ -266,7 +265,8 @@ impl CachedSegment {
         Some(&bytes[from..])
     }
 
-    /// Copies bytes from `position` on, as many as are there and fit; 0 where no block holds them.
+    /// Copies bytes from `position` on, as many as one block holds and fit; 0 where no block holds
+    /// them.
     pub fn copy(&self, position: u32, buffer: &mut [u8]) -> usize {
         let guard = self.arena.enter();
         let mut done = 0;
@@ -299,7 +299,7 @@ impl CachedSegment {
         Some(slices)
     }
 
-    /// The lowest position not above `position` and not below `least` from which on all bytes up to
+    /// The lowest position, not above `position` and not below `least`, from which all bytes up to
     /// `position` are here.
     pub fn reaches_back(&self, position: u32, least: u32) -> u32 {
         let blocks = self.blocks.lock();
@@ -329,7 +329,7 @@ impl CachedSegment {
             .range(..end)
             .rev()
             .position(|block| is_marked(&block));
-        // The first ones first: a kill between leaves nothing unwritten before what is written,
+        // In order of position: a kill in between leaves no unwritten block before a written one,
         // which could be reclaimed.
         let first = end - marked.unwrap_or(end);
         for block in blocks.range_mut(first..end) {
@@ -365,7 +365,7 @@ impl CachedSegment {
         blocks.iter().map(|b| u64::from(b.len - b.written)).sum()
     }
 
-    /// The position behind the last byte held.
+    /// The position after the last byte held.
     pub fn end(&self) -> Option<u32> {
         self.blocks.lock().back().map(Block::end)
     }
@@ -383,8 +383,8 @@ impl CachedSegment {
         true
     }
 
-    /// Forgets what stands at `position` and behind it; before anything is appended to a log that
-    /// was reattached. A reader that was lent some of it reads it unchanged while the guard lives.
+    /// Forgets what stands at `position` and behind it, before the first append to a reattached
+    /// log. A reader that was lent some of it reads it unchanged while the guard lives.
     pub fn cut(&self, position: u32) {
         let memory = &self.arena.memory;
         let mut blocks = self.blocks.lock();
@@ -410,8 +410,8 @@ impl CachedSegment {
         self.let_go(&blocks, gone);
     }
 
-    /// Blocks that hold nothing of the segment any more. `kept` are its others: while they are locked, no
-    /// chunk of it is reclaimed.
+    /// Gives up blocks that hold nothing of the segment any more. `kept` are its others: while they
+    /// are locked, none of its chunks is reclaimed.
     fn let_go(&self, kept: &VecDeque<Block>, gone: VecDeque<Block>) {
         let mut given_up = Vec::new();
         let mut dead: BTreeMap<u32, usize> = BTreeMap::new();
@@ -431,7 +431,7 @@ impl CachedSegment {
         self.arena.leave(&self.this, &dead, true);
     }
 
-    /// Its file is gone (retention): what of it is written is free as soon as nobody has it any more.
+    /// The file is gone (retention): its written blocks are free once they have no readers.
     pub fn forget(&self) {
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
@@ -487,8 +487,8 @@ impl Occupant for CachedSegment {
 }
 
 impl Drop for CachedSegment {
-    /// Its blocks are free, but not those that only the arena has: a process that reattaches it after a
-    /// kill finds them.
+    /// Frees the blocks, except those whose bytes are only in the arena: a process that reattaches
+    /// it after a kill finds them.
     fn drop(&mut self) {
         let is_dead = self.is_dead();
         let blocks = std::mem::take(&mut *self.blocks.lock());
@@ -515,13 +515,12 @@ impl Drop for CachedSegment {
 }
 
 impl Arena {
-    /// A segment that has no blocks yet.
+    /// A segment without blocks.
     pub fn segment(self: &Arc<Self>, slot: Slot, base_offset: i64) -> Arc<CachedSegment> {
         CachedSegment::new(self, slot, base_offset, Default::default())
     }
 }
 
-/// The block that holds a position.
 fn find(blocks: &VecDeque<Block>, position: u32) -> Option<Block> {
     let after = blocks.partition_point(|block| block.position <= position);
     let block = blocks.get(after.checked_sub(1)?)?;

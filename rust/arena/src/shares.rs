@@ -1,27 +1,27 @@
-//! How much of an arena what may take up, and so how large blocks may be.
+//! Shares of an arena, and the block sizes that follow.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use crate::layout::{CHUNK_BYTES, CLASSES, area_bytes};
 
-/// Of the arena's cap, what blocks that are not full may take up in any case.
+/// Part of the arena's cap that blocks that are not full may take up.
 const OPEN_SHARE: usize = 4;
 
-/// And of what is held: they are memory that holds nothing yet.
+/// Part of the held bytes that they may take up: they are memory that holds nothing yet.
 const OPEN_HELD_SHARE: usize = 8;
 
-/// But so much they may take up where little is held.
+/// They may take up this much where little is held.
 const OPEN_MIN_BYTES: usize = 16 << 20;
 
-/// Of the arena's cap, what transient chunks may take up: followers' appends, until they are written. And
-/// of these, blocks that are not full.
+/// Part of the arena's cap that transient chunks (followers' appends, until they are written) may
+/// take up; and part of these that blocks that are not full may take up.
 const TRANSIENT_SHARE: usize = 10;
 const TRANSIENT_OPEN_SHARE: usize = 2;
 
 /// The largest classes that blocks may have now.
 #[derive(Debug)]
 pub(crate) struct ClassBounds {
-    /// Partitions that have one block each that is not full.
+    /// Each has one block that is not full.
     partitions: AtomicUsize,
     /// By what is held.
     held: AtomicU8,
@@ -42,20 +42,20 @@ impl Default for ClassBounds {
     }
 }
 
-/// The largest class of which `blocks` blocks fit into `bytes`; the smallest where none does.
+/// The largest class of which `blocks` blocks fit into `bytes`, else the smallest.
 fn largest(blocks: usize, bytes: usize) -> u8 {
     let fits = |class: &usize| area_bytes(*class) * blocks <= bytes;
     (1..CLASSES).take_while(fits).last().unwrap_or(0) as u8
 }
 
 impl ClassBounds {
-    /// So many partitions have a slot.
+    /// The number of partitions that have a slot.
     pub fn set_partitions(&self, partitions: usize) {
         self.partitions.store(partitions, Ordering::Relaxed);
     }
 
-    /// Each partition has one block that is not full: all of them together may take up a part only of
-    /// what is held, and of the cap.
+    /// Each partition has one block that is not full. All of them together may take up only a part
+    /// of what is held, and of the cap.
     pub fn update(&self, held_bytes: u64, limit_chunks: u32) {
         let partitions = self.partitions.load(Ordering::Relaxed);
         let store = |bound: &AtomicU8, bytes| {
@@ -69,7 +69,7 @@ impl ClassBounds {
         store(&self.transient, of_transient);
     }
 
-    /// The largest class that a block may have now of a partition that has appended so much.
+    /// The largest class for the next block of a partition that has appended `appended_bytes`.
     pub fn class_max(&self, is_transient: bool, appended_bytes: u64) -> u8 {
         if is_transient {
             return self.transient.load(Ordering::Relaxed);

@@ -16,7 +16,7 @@ pub struct Slot {
     pub(crate) generation: u32,
 }
 
-/// Whose a slot is.
+/// The partition that a slot belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionName {
     /// Topic name.
@@ -27,17 +27,17 @@ pub struct PartitionName {
     pub topic_id: [u8; 16],
 }
 
-/// Which slots are whose. Under the arena's lock.
+/// Slots by partition. Under the arena's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     by_name: HashMap<PartitionName, u32>,
     free: Vec<u32>,
-    /// Slots that were made ready so far.
+    /// Slots with memory.
     populated: u32,
 }
 
 impl Slots {
-    /// Checks that each slot is somebody's or free, by their numbers.
+    /// Checks by their numbers that each slot is used or free.
     ///
     /// # Errors
     /// The numbers, in a sentence.
@@ -52,7 +52,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Looks at each slot.
+    /// Checks each slot.
     ///
     /// # Errors
     /// The first one that has several owners, in a sentence.
@@ -68,12 +68,12 @@ impl Slots {
         self.check()
     }
 
-    /// Bytes of the slots that were made ready.
+    /// Bytes of the slots that have memory.
     pub fn populated_bytes(&self) -> usize {
         self.populated as usize * SLOT_BYTES
     }
 
-    /// The slots that were found in use; all others are free.
+    /// Takes over the slots found in use; all others are free.
     pub fn found(names: HashMap<PartitionName, u32>, populated: u32) -> Slots {
         let used: std::collections::HashSet<u32> = names.values().copied().collect();
         let free = (0..populated).rev().filter(|slot| !used.contains(slot));
@@ -84,7 +84,7 @@ impl Slots {
         }
     }
 
-    /// Those that are somebody's.
+    /// The slots in use.
     pub fn all(&self, memory: &Memory) -> Vec<(PartitionName, Slot)> {
         let named = self.by_name.iter();
         named
@@ -92,22 +92,22 @@ impl Slots {
             .collect()
     }
 
-    /// Slots that are somebody's.
+    /// The number of slots in use.
     pub fn used(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Slots that are ready and nobody's.
+    /// The number of free slots that have memory.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The first slot of the next group to be made ready; `None` after the last one.
+    /// The first slot of the next group to be populated; `None` after the last one.
     pub fn next_group(&self) -> Option<u32> {
         ((self.populated as usize) < SLOTS).then_some(self.populated)
     }
 
-    /// The group that begins with `first` is ready.
+    /// The group that begins with `first` has memory.
     pub fn add_group(&mut self, memory: &Memory, first: u32) {
         if self.next_group() != Some(first) {
             return;
@@ -124,7 +124,7 @@ impl Slots {
         Some(slot(memory, index))
     }
 
-    /// The slot of a partition, a new one if it has none. `None` when no slot is ready, or the name
+    /// The slot of a partition, a new one if it has none. `None` when no slot is free, or the name
     /// is too long.
     pub fn of(&mut self, memory: &Memory, name: &PartitionName) -> Option<Slot> {
         if let Some(slot) = self.known(memory, name) {
@@ -139,7 +139,7 @@ impl Slots {
         Some(slot(memory, index))
     }
 
-    /// The partition is gone: so are its blocks.
+    /// Frees the slot of a partition that is gone; its blocks are dead.
     pub fn release(&mut self, memory: &Memory, slot: Slot) {
         if !is_current(memory, slot) {
             return;
@@ -148,7 +148,7 @@ impl Slots {
             Ok(Some(name)) => {
                 self.by_name.remove(&name);
             }
-            // It is found the long way.
+            // Without the topic name, the entry is searched for.
             _ => self.by_name.retain(|_, index| *index != slot.index),
         }
         advance(memory, slot);
@@ -162,7 +162,7 @@ pub(crate) fn is_current(memory: &Memory, slot: Slot) -> bool {
     memory.load(slot_at(slot.index) + SLOT_GENERATION) == slot.generation
 }
 
-/// All blocks of the partition are dead at once; the new generation's slot.
+/// Kills all blocks of the partition at once. Returns the new generation's slot.
 pub(crate) fn advance(memory: &Memory, slot: Slot) -> Slot {
     let generation = slot.generation.wrapping_add(1);
     memory.store(slot_at(slot.index) + SLOT_GENERATION, generation);
@@ -180,7 +180,7 @@ fn store(memory: &Memory, index: u32, name: &PartitionName) {
     let at = slot_at(index);
     memory.store(at + SLOT_INDEX, name.partition as u32);
     memory.store(at + SLOT_NAME_LEN, name.topic.len() as u32);
-    // Not known, which is taken for "yes".
+    // Not known, which counts as "yes".
     memory.store_wide(at + SLOT_PRODUCERS, 0);
     memory.store_bytes(at + SLOT_TOPIC_ID, &name.topic_id);
     memory.store_bytes(at + SLOT_NAME, &[0; SLOT_CRC - SLOT_NAME]);
@@ -208,7 +208,7 @@ fn crc(memory: &Memory, at: usize) -> u32 {
     crc_fast::crc32_iscsi(&fixed)
 }
 
-/// What a slot says: `None` for a free one, an error for one that cannot be right.
+/// `None` for a free slot, an error for one that cannot be right.
 pub(crate) fn load(memory: &Memory, index: u32) -> Result<Option<PartitionName>, String> {
     let at = slot_at(index);
     match memory.load(at) {
@@ -235,12 +235,12 @@ pub(crate) fn load(memory: &Memory, index: u32) -> Result<Option<PartitionName>,
 
 #[cfg(test)]
 impl Slots {
-    /// Breaks an invariant: nobody has a slot, and it is not free.
+    /// Breaks an invariant: a slot is neither used nor free.
     pub fn lose(&mut self) {
         self.free.pop();
     }
 
-    /// Breaks another one.
+    /// Breaks an invariant: a slot has two owners.
     pub fn give_twice(&mut self) {
         let taken = self.by_name.values().next().copied();
         if let (Some(free), Some(taken)) = (self.free.last_mut(), taken) {

@@ -1,5 +1,5 @@
-//! What of locks and steps is one thing in production and another in the model (`explore`): there
-//! is nothing of the model outside of this crate's own unit tests.
+//! Locks and steps that differ between production and the model (`explore`). The model exists only
+//! in this crate's unit tests.
 
 #[cfg(not(test))]
 mod real {
@@ -20,7 +20,7 @@ pub(crate) use real::{Mutex, MutexGuard, step, stored};
 #[cfg(test)]
 pub(crate) use crate::explore::{SteppedGuard as MutexGuard, SteppedMutex as Mutex, step, stored};
 
-/// Whether the model wants this fault (a name of `explore::Fault`) here; never in production.
+/// Whether the model plants this fault (a name of `explore::Fault`) here; never in production.
 macro_rules! planted {
     ($fault:ident) => {{
         #[cfg(test)]

@@ -121,7 +121,7 @@ fn a_slice_stays_as_it_is_while_its_guard_lives() {
     let other = arena.segment(arena.slot(&name(1)).unwrap(), 0);
     let mut rate = Rate::default();
     let mut at = 0;
-    // All that can be had is carved, the reader's chunk excepted.
+    // Everything is carved, except the reader's chunk.
     while other.append(&mut rate, at, &bytes(6, 30_000), 0) {
         at += 30_000;
         other.set_written(at);
@@ -352,7 +352,6 @@ fn without_room_nothing_is_populated() {
     assert!(!segment.append(&mut Rate::default(), 0, &[1], 0));
 }
 
-/// What a test does to an arena.
 #[derive(Clone, Debug)]
 enum Step {
     Append(usize, usize),
@@ -372,7 +371,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A partition as the test knows it.
 struct Model {
     slot: Slot,
     base_offset: i64,
@@ -416,7 +414,7 @@ fn play(arena: &Arc<Arena>, steps: &[Step]) -> Vec<Model> {
                 let batch = bytes(i, *len);
                 let at = all.len() as u32;
                 let (rate, now_ms) = (&mut model.rate, i as i64 * 100);
-                // 0 leads, 2 follows, 1 does this and that.
+                // 0 leads, 2 follows, 1 mixes both.
                 rate.is_transient = who + i % 2 > 1;
                 if model.segment.append(rate, at, &batch, now_ms) {
                     all.extend(batch);
@@ -463,8 +461,8 @@ fn play(arena: &Arc<Arena>, steps: &[Step]) -> Vec<Model> {
     models
 }
 
-/// Whatever was committed before the kill is there, unless it was written; and it is what was
-/// appended, never anything else.
+/// Whatever was committed before the kill is there, unless it was written, and equals what was
+/// appended.
 fn check(place: &Place, models: &[Model]) {
     let (_arena, found) = Arena::attach(&place.path, IDENTITY, 4 * MIB).unwrap();
     for (partition, model) in models.iter().enumerate() {

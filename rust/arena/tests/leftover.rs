@@ -1,4 +1,4 @@
-//! What is left of arenas that never came to be, and who looks for it while others make theirs.
+//! Leftovers of arenas that were never finished, and their removal while others make theirs.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -63,7 +63,7 @@ fn what_somebody_has_or_what_is_an_arena_is_not_removed() {
     }
 }
 
-/// Anybody may make files in a directory of shared memory; what is no file is not waited for.
+/// Anybody may make files in a directory of shared memory: only regular files are opened.
 #[test]
 fn a_pipe_or_a_link_with_the_name_of_an_arena_makes_nobody_wait() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Blocks that a segment had and has no more, without having been written: their chunks are not held by it.
+//! Blocks that a segment gave up without having written them: it does not hold their chunks.
 #![allow(missing_docs)]
 
 mod place;
@@ -44,7 +44,6 @@ fn what_is_cut_off_holds_no_chunk() {
     assert!(gets_a_chunk(&arena));
 }
 
-/// A segment that has other blocks in the chunk still needs it.
 #[test]
 fn what_is_left_of_a_segment_keeps_its_chunk() {
     let place = place();

@@ -1,5 +1,4 @@
-//! What memory an arena has: it grows before it forgets, holds what it has memory for, and gives
-//! memory back.
+//! An arena grows before it forgets, holds as much as it has memory for, and gives memory back.
 #![allow(missing_docs)]
 
 mod place;
@@ -35,7 +34,7 @@ fn assert_full(statistics: ArenaStatistics, constant: u64) {
     assert!(statistics.populated_bytes <= most, "{statistics:?}");
 }
 
-/// Fills a segment with batches, each written when it is there; where it ends.
+/// Fills a segment with batches, each written at once. Returns its end.
 fn fill(segment: &CachedSegment, from: u32, len: u32, batch: usize) -> u32 {
     let (mut rate, mut at) = (Rate::default(), from);
     let batch = bytes(1, batch);
@@ -54,7 +53,7 @@ fn an_append_grows_the_arena_before_anything_is_forgotten() {
     let mut janitor = Janitor::default();
     janitor.tend(&arena, 0, Room::UNLIMITED);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
-    // Faster than any janitor looks: all of it between two looks.
+    // All of it between two looks, faster than any janitor.
     let end = fill(&segment, 0, 200 * MIB as u32, 128 << 10);
     assert!(segment.holds(0, end), "all that was produced");
     let statistics = arena.statistics();
@@ -221,7 +220,7 @@ fn the_coldest_is_given_back_and_what_is_not_written_stays() {
         "{} of {most}",
         file_bytes(&place)
     );
-    // Nobody produces any more, and others want everything.
+    // Nothing is produced any more, and others want everything.
     let mut tended = Default::default();
     for round in 2..10 {
         tended = janitor.tend(&arena, round, give_back(u64::MAX));
@@ -284,7 +283,7 @@ fn holes_are_found_again_after_a_kill_at_any_step_of_giving_back() {
                 assert!(some.is_empty() || some[0] == bytes(1, 60_000)[at as usize % 60_000]);
             }
         }
-        // Chunks that are free have all their memory, others none.
+        // Free chunks have all their memory, others none.
         let statistics = again.statistics();
         let most = statistics.populated_bytes + 3 * MIB;
         assert!(file_bytes(&place) <= most, "{steps}: {statistics:?}");

@@ -1,5 +1,5 @@
-//! The decision on how much of the machine's memory the cache may have, as a table, and against others
-//! who take memory.
+//! The decision on the cache's share of the machine's memory, as a table, and against others who
+//! take memory.
 #![allow(missing_docs)]
 
 use pyrklog_arena::limits::{MemoryLimits, MemoryReading};
@@ -124,8 +124,8 @@ fn caches_of_several_directories_share() {
     assert_eq!((part.grow_bytes, part.give_back_bytes), (50, 51));
 }
 
-/// A machine: what others take, and a cache that does as it is told, as fast as memory can be had and
-/// given back. The least that was ever available, and the caches' sizes at the end of each second.
+/// A machine: what others take, and a cache that obeys, as fast as memory can be had and given
+/// back. Returns the least that was ever available, and the cache's size at the end of each second.
 fn live(total: u64, cached: u64, others: impl Fn(u64) -> u64, seconds: u64) -> (u64, Vec<u64>) {
     let (mut cached, mut watch) = (cached, Watch::default());
     let (mut next_ms, mut least, mut sizes) = (0, u64::MAX, Vec::new());
@@ -143,7 +143,7 @@ fn live(total: u64, cached: u64, others: impl Fn(u64) -> u64, seconds: u64) -> (
                     (step / (3 << 20)).max(1)
                 }
             };
-            // It is produced at 500 MB/s all the time, up to a cap.
+            // Produced at 500 MB/s all the time, up to a cap.
             let grown = (wait_ms * 500_000).min(room.grow_bytes);
             cached = (cached + grown).min(total * 6 / 10);
             next_ms = ms + wait_ms;

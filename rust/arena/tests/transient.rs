@@ -32,7 +32,7 @@ fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
     assert!(end >= MIB as u32, "{end}");
     assert!(statistics.free_bytes > 10 * MIB, "not for lack of memory");
     assert_eq!(statistics.reclaimed, 0, "nobody had to make room");
-    // Others are not held up, and what is there can be read.
+    // Other appends go on, and held bytes can be read.
     assert!(kept.append(&mut Rate::default(), 500_000, &bytes(3, 300_000), 0));
     assert_eq!(read(&copied, 70_000, 10), bytes(2, 50_000)[20_000..20_010]);
     copied.set_written(end - 10);

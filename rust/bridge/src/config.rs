@@ -1,4 +1,4 @@
-//! What the plane is started with, read from `plane/dataplane.py`.
+//! The options that the plane is started with, read from `plane/dataplane.py`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyrklog_log::config::UnknownOption;
 use crate::errors::unknown_option;
 use crate::fields::{field, read};
 
-/// Reads `PlaneSettings`; `ValueError` for a word that an option does not have.
+/// Reads `PlaneSettings`; `ValueError` for an unknown word of an option.
 pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<api::PlaneConfig> {
     let py = settings.py();
     let read_path_name: String = field(settings, intern!(py, "fetch_read_path"))?;

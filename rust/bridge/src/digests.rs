@@ -7,7 +7,6 @@ use pyrklog_dataplane::api;
 /// (base offset, last offset, leader epoch, CRC).
 pub type Batch = (i64, i64, i32, u32);
 
-/// One as its Python object.
 pub fn row(batch: api::DigestedBatch) -> Batch {
     (
         batch.base_offset,
@@ -17,8 +16,8 @@ pub fn row(batch: api::DigestedBatch) -> Batch {
     )
 }
 
-/// (error code, leader epoch, log start offset, high watermark, log end offset, next offset, digest,
-/// batches, damaged offset, first batch).
+/// (error code, leader epoch, log start offset, high watermark, log end offset, next offset,
+/// digest, batches, damaged offset, first batch).
 type Digest = (i16, i32, i64, i64, i64, i64, i64, i64, i64, Option<Batch>);
 
 /// `TicketOutcome::ReplicaDigest`.
@@ -28,7 +27,6 @@ pub struct ReplicaDigestDone {
     digest: Digest,
 }
 
-/// A digest as its Python object.
 pub fn digest_done(py: Python<'_>, ticket: u64, digest: api::ReplicaDigest) -> PyResult<Py<PyAny>> {
     let first = digest.first.map(row);
     let digest = (

@@ -37,7 +37,7 @@ impl DumpRows {
     }
 }
 
-/// Opens a file whose kind its name tells.
+/// Opens a file; its name tells the kind.
 #[pyfunction]
 #[pyo3(signature = (path, *, records, verify))]
 pub fn dump_file(py: Python<'_>, path: PathBuf, records: bool, verify: bool) -> PyResult<DumpRows> {

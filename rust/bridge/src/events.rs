@@ -170,7 +170,6 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         .try_fold(first, |union, class| union.bitor(class))
 }
 
-/// One event of the plane as its Python object.
 pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     match event {
         Event::Request(request) => Request {
@@ -258,7 +257,6 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
     }
 }
 
-/// A session as its Python object.
 pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     Py::new(
         py,

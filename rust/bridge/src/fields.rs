@@ -1,7 +1,7 @@
 //! Reads Rust values from Python objects by the names of their fields.
 //!
-//! Python declares what it hands down once, as a `NamedTuple` (`plane/values.py`,
-//! `plane/dataplane.py`, `config/resolved.py`); Rust once, in `pyrklog_control`.
+//! Python declares each once, as a `NamedTuple` (`plane/values.py`, `plane/dataplane.py`,
+//! `config/resolved.py`); Rust once, in `pyrklog_control`.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;

@@ -56,7 +56,6 @@ impl InternalReadDone {
     }
 }
 
-/// The result of a read as its Python object.
 pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResult<Py<PyAny>> {
     let batches = PyList::empty(py);
     for found in read.batches {

@@ -8,7 +8,7 @@ use pyrklog_log::config::timestamp_type;
 use crate::errors::unknown_option;
 use crate::fields::{field, read};
 
-/// Reads a `LogConfig`; `ValueError` for a word that an option does not have.
+/// Reads a `LogConfig`; `ValueError` for an unknown word of an option.
 pub fn log_config(log: &Bound<'_, PyAny>) -> PyResult<LogConfig> {
     let py = log.py();
     let timestamps: String = field(log, intern!(py, "message_timestamp_type"))?;

@@ -148,7 +148,7 @@ impl OffsetTable {
     }
 }
 
-/// `pyrklog_dataplane::CommitBatch`, freed with its requests when it is over.
+/// `pyrklog_dataplane::CommitBatch`, freed with its requests when done.
 #[pyclass(frozen, module = "pyrklog._core")]
 pub struct CommitBatch(pub Weak<dataplane::CommitBatch>);
 

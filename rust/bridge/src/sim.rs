@@ -75,7 +75,7 @@ impl SimPlane {
         self.0.clients.connect()
     }
 
-    /// False where the connection is gone.
+    /// False if the connection is gone.
     fn send(&mut self, connection: u64, frame: &[u8]) -> bool {
         self.0.clients.send(connection, frame)
     }
@@ -172,8 +172,8 @@ impl SimPlane {
         self.0.fetch_failed(fetcher);
     }
 
-    /// Role, leader epoch, (log start, high watermark, durable end, log end) and the replicas the
-    /// high watermark waits for.
+    /// Role, leader epoch, (log start, high watermark, durable end, log end) and the replicas that
+    /// the high watermark waits for.
     fn partition(
         &self,
         topic: &str,

@@ -1,4 +1,4 @@
-//! What fetch sessions cost: `cargo bench -p pyrklog-dataplane --bench fetch_sessions [-- CASE ...]`.
+//! Cost of fetch sessions: `cargo bench -p pyrklog-dataplane --bench fetch_sessions [-- CASE ...]`.
 //!
 //! A plane and its clients in one process. CPU is that of the network threads. Each case prints one
 //! line: fetches a second, microseconds of CPU a fetch, latency in microseconds (median and p99).

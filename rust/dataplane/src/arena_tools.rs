@@ -1,5 +1,4 @@
-//! What an operator can ask of arenas without a broker: which there are, and that their records be
-//! brought to their files.
+//! Arenas without a broker, for operators: lists them, and brings their records to their files.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,17 +24,17 @@ use pyrklog_storage::kept_cache::{self, Whose};
 pub struct ArenaRow {
     /// The file.
     pub path: PathBuf,
-    /// Whose it is, as far as its header says.
+    /// Its log directory, as far as the header says.
     pub log_dir: String,
-    /// `in use`, `kept` (an orderly end left it), `left over`, `abandoned` (its directory does not name
-    /// it), `stale` (of an earlier boot), `unfinished` (its maker was killed before it was one),
-    /// `set aside` (its broker could not use it) or `damaged`.
+    /// `in use`, `kept` (an orderly end left it), `left over`, `abandoned` (its directory does not
+    /// name it), `stale` (of an earlier boot), `unfinished` (its maker was killed), `set aside`
+    /// (its broker could not use it) or `damaged`.
     pub state: &'static str,
-    /// Memory it takes.
+    /// Memory that it takes.
     pub size_bytes: u64,
-    /// Bytes of records that it holds; unknown while it is in use.
+    /// Bytes of its records; unknown while it is in use.
     pub held_bytes: Option<u64>,
-    /// Milliseconds since the epoch: an orderly end left it then.
+    /// Time of the orderly end that left it, milliseconds since the epoch.
     pub kept_since_ms: Option<i64>,
     /// Partitions with records that are not in their files; unknown while it is in use.
     pub partitions: Option<usize>,
@@ -45,7 +44,7 @@ pub struct ArenaRow {
     pub reason: Option<String>,
 }
 
-/// How much memory there is: the smaller of RAM and the limit of the process's memory groups.
+/// The smaller of RAM and the limit of the process's memory groups.
 pub fn memory_bytes() -> u64 {
     memory_limits().limit_bytes
 }
@@ -66,7 +65,7 @@ pub fn list(dir: &Path) -> io::Result<Vec<ArenaRow>> {
     Ok(rows)
 }
 
-/// Whether the file has an arena's name, or that of one which was set aside or not finished.
+/// Whether the file's name is that of an arena: in use, set aside or unfinished.
 fn is_named_so(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("pyrklog-") && name.contains(".arena"))
@@ -133,17 +132,18 @@ fn state(log_dir: &str, identity: ArenaIdentity) -> (&'static str, Option<i64>) 
     }
 }
 
-/// What [`drop_kept`] did.
+/// Result of [`drop_kept`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Arenas that were removed.
+    /// Arenas removed.
     pub arenas: usize,
     /// Memory that they took.
     pub bytes: u64,
 }
 
-/// Removes the arenas in `dir` that orderly ends left: all, or that of one log directory. Whatever
-/// they hold is in the files. So goes what its broker has set aside, or a kill left unfinished.
+/// Removes the arenas in `dir` that orderly ends left: all, or that of one log directory. Their
+/// records are in the files. Also removes arenas that their broker set aside, or that a kill left
+/// unfinished.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -172,18 +172,18 @@ fn unwritten_bytes(found: &FoundPartition) -> u64 {
     segments.map(|segment| segment.unwritten_bytes()).sum()
 }
 
-/// What [`drain`] did.
+/// Result of [`drain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Partitions that had records in the arena alone.
+    /// Partitions that had records only in the arena.
     pub partitions: usize,
     /// Bytes of those records.
     pub bytes: u64,
 }
 
-/// Brings the records that a killed broker left in a log directory's arena to their files, and removes
-/// the arena: for a directory that Kafka is to take over. The directory is not marked clean, since
-/// nobody closed its logs.
+/// Writes the records that a killed broker left in a log directory's arena to their files, and
+/// removes the arena: for a directory that Kafka is to take over. The directory is not marked
+/// clean, since its logs were not closed.
 ///
 /// # Errors
 /// A sentence: the directory is in use, has no arena, or files and arena do not fit.
@@ -237,7 +237,7 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
     Ok(drained)
 }
 
-/// An orderly end left it: all that it holds is in the files.
+/// An orderly end left it: its records are in the files.
 fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, String> {
     let header = kept_cache::header_of(arena);
     if header.is_some_and(|header| kept_cache::whose(&header, files.path()) == Whose::Own) {
@@ -249,7 +249,7 @@ fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, String> {
     Ok(Drained::default())
 }
 
-/// Opening the directory took the mark of a clean end away.
+/// Restores the mark of a clean end, which opening the directory removed.
 fn stay_clean(files: &LogDir) -> Result<(), String> {
     match files.clean_epoch() {
         Some(epoch) => files.mark_clean(epoch).map_err(|error| error.to_string()),
@@ -282,7 +282,7 @@ fn write(
         topic,
         partition,
         topic_id,
-        // A compacted log may have holes, and nothing here minds them.
+        // A compacted log may have holes, which do no harm here.
         config: Arc::new(LogConfig {
             cleanup_compact: true,
             ..LogConfig::default()
@@ -308,7 +308,7 @@ fn write(
     }
 }
 
-/// Removes an arena's file. With records in it that are nowhere else only if `force` says so.
+/// Removes an arena's file. If it holds records that are nowhere else, only with `force`.
 ///
 /// # Errors
 /// A sentence: it is no arena, is in use, or would be missed.

@@ -1,13 +1,13 @@
-//! Following: fetching what other brokers lead, and appending it here.
+//! Following: fetches what other brokers lead, and appends it here.
 //!
 //! One thread for each leader and fetcher number (`num.replica.fetchers`), with one connection and
-//! one incremental fetch session over all partitions that it has (KIP-227). Whether an answer still
-//! counts is decided under the partition's mutex: role, leader epoch and log end have to be those of
-//! the question. So a change of a partition's role needs no word from here; the thread finds
-//! out and lets go.
+//! one incremental fetch session over all its partitions (KIP-227). Whether an answer still counts
+//! is decided under the partition's mutex: role, leader epoch and log end must be those of the
+//! request. So a change of a partition's role needs no message to the thread: it finds out and lets
+//! go.
 //!
-//! What has to wait for a disk (cutting a log's end off) is a command of the loader threads
-//! ([`truncation`]), which gives the partition back when it is done.
+//! Truncation has to wait for a disk: it is a command of the log loader ([`truncation`]), which
+//! gives the partition back when it is done.
 
 pub mod append_response;
 pub mod fetch_state;

@@ -13,7 +13,7 @@ use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir::LogDirState;
 use pyrklog_storage::log_loader::{Command, with};
 
-/// Moves log start offsets at once; the files follow behind.
+/// Moves log start offsets at once; the files follow later.
 pub fn delete_records(services: &Arc<Services>, targets: &[(String, i32, i64)]) -> TicketId {
     let id = services.tickets.next();
     let results = targets
@@ -49,7 +49,7 @@ fn delete_records_of(
     if partition.topic.internal {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    // Kafka's rule: compacted topics without deletion keep their records.
+    // As in Kafka: compacted topics without deletion keep their records.
     if !partition.topic.settings().log.cleanup_delete {
         return Err(ErrorCode::POLICY_VIOLATION);
     }
@@ -60,7 +60,7 @@ fn delete_records_of(
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
     })?;
     let mut outbox = services.outbox();
-    // A fetch below the new start is answered with its error now.
+    // A fetch below the new start gets its error now.
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*services.logs);
@@ -68,8 +68,8 @@ fn delete_records_of(
     Ok(log_start_offset)
 }
 
-/// Writes down that the cluster was told how the directories had been left. As long as a directory
-/// cannot write it, its next life says the same once more.
+/// Notes that the cluster was told how the directories had been left. A directory that cannot write
+/// it reports the same at its next start.
 pub fn registered(services: &Arc<Services>) {
     let unwritten = services
         .dirs
@@ -118,7 +118,7 @@ pub fn describe_log_dirs(services: &Arc<Services>) -> TicketId {
     id
 }
 
-/// In the order of `log.dirs`, with those behind that cannot be used.
+/// In the order of `log.dirs`, unusable ones last.
 fn tell_of_dirs(services: &Services, id: TicketId, mut described: Vec<LogDirDescription>) {
     let index_of = |path: &Path| services.dirs.iter().position(|dir| dir.path() == path);
     described.sort_by_key(|dir| index_of(&dir.path));
@@ -162,7 +162,7 @@ fn describe(services: &Services, dir: &Arc<LogDirState>) -> LogDirDescription {
         path: dir.path().to_owned(),
         error_code: ErrorCode::NONE.0,
         total_bytes: space.map_or(-1, |space| bytes(space.total_bytes)),
-        // Of a volume that is full, what is left is none of this directory's.
+        // On a full volume, the remaining space is not usable for this directory.
         usable_bytes: match space {
             _ if dir.is_read_only() && dir.lacks_space() => 0,
             Some(space) => bytes(space.usable_bytes),

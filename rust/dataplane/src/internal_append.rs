@@ -1,5 +1,5 @@
-//! Appends of the control plane to internal topics: one batch a call, built here, in the log in the
-//! order of the calls, acknowledged when the high watermark has passed it.
+//! Appends of the control plane to internal topics. Each call builds one batch; the log has them in
+//! the order of the calls. They are acknowledged when the high watermark has passed them.
 
 use std::sync::Arc;
 
@@ -22,13 +22,12 @@ use pyrklog_storage::log_dir::Partition;
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;
 
-/// What a record takes beside its key, value and headers, at most: lengths, counts, deltas.
+/// Most bytes of a record beside its key, value and headers: lengths, counts, deltas.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 32;
 
-/// What a header takes beside its key and value, at most: their lengths.
+/// Most bytes of a header beside its key and value: their lengths.
 const HEADER_OVERHEAD_BYTES_MAX: usize = 10;
 
-/// See [`crate::DataPlane::append_internal`].
 pub fn append_internal<'r>(
     services: &Arc<Services>,
     append: &InternalAppend<'_>,
@@ -39,7 +38,6 @@ pub fn append_internal<'r>(
     ticket
 }
 
-/// See [`crate::DataPlane::append_commits`].
 pub fn append_commits(
     services: &Arc<Services>,
     append: &InternalAppend<'_>,
@@ -75,8 +73,8 @@ fn append_for<'r>(
     }
 }
 
-/// Builds and validates outside the partition's mutex, appends under it and leaves a waiter there.
-/// The bytes appended.
+/// Builds and validates outside the partition's mutex; appends and adds a waiter under it. Returns
+/// the bytes appended.
 fn enter<'r>(
     services: &Arc<Services>,
     append: &InternalAppend<'_>,
@@ -91,7 +89,7 @@ fn enter<'r>(
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
     if partition.dir.is_overfull() {
-        // Its disk stands still: to keep more in memory would help nobody.
+        // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }
     let mut batch = build(append, records)?;
@@ -145,7 +143,7 @@ fn build<'r>(
         is_compressed = compress(codec, records, &mut out).is_ok();
         out
     });
-    // The codec's library fails for lack of memory alone.
+    // The codec's library fails only for lack of memory.
     is_compressed
         .then_some(batch)
         .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
@@ -173,7 +171,7 @@ fn append_locked(
         .led()?
         .append(batch, info, Origin::Coordinator, leader_epoch, now_ms)
         .map_err(|error| error.code())?;
-    // Entered first: the high watermark may pass it at once.
+    // Added first: the high watermark may pass it at once.
     state.internal.add_append(AppendWaiter {
         done: done.clone(),
         base_offset: appended.base_offset,

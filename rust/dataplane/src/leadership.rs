@@ -1,8 +1,8 @@
-//! Taking up and changing partitions: leading, following. For giving them up see [`crate::stopping`].
+//! Becoming leader or follower. For giving up partitions see [`crate::stopping`].
 //!
-//! What lies in memory changes at once, on the caller's thread, so that the order of the commands
-//! is the order of their effects; opening, closing and deleting files follow as commands of the
-//! loader threads, one after another for each partition.
+//! Memory changes at once, on the caller's thread, so the order of the commands is the order of
+//! their effects. Opening, closing and deleting files follow as commands of the log loader, one
+//! after another for each partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,6 @@ use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering};
 use pyrklog_storage::log_manager::SpaceListener;
 
-/// What the controller wants of one partition.
 #[derive(Debug)]
 struct Order {
     /// `None`: this broker.
@@ -33,13 +32,11 @@ struct Order {
     spec: LeaderSpec,
 }
 
-/// Makes this broker the leader; see [`crate::DataPlane::become_leaders`].
 pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
     let order = |spec| Order { leader: None, spec };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
-/// Makes this broker follow others; see [`crate::DataPlane::become_followers`].
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
         leader: Some(spec.leader),
@@ -94,14 +91,14 @@ fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
     ticket
 }
 
-/// Partitions and topics that one call brings.
+/// Partitions and topics that are new in one call.
 #[derive(Debug, Default)]
 struct Fresh {
     topics: HashMap<String, Arc<Topic>>,
     partitions: HashMap<(String, i32), Arc<Partition>>,
 }
 
-/// Finds or makes the partition and notes the decision.
+/// Finds or creates the partition and notes the decision.
 fn take_up(
     replicas: &Arc<ReplicaManager>,
     image: &Image,
@@ -147,7 +144,8 @@ fn take_up(
     if leader.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
-    // A leader that leads on has all that it appended: its waiters go on waiting, as in Kafka.
+    // A leader that stays leader keeps all that it appended: its waiters go on waiting, as in
+    // Kafka.
     state.release(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
@@ -170,7 +168,7 @@ fn choose_dir(replicas: &ReplicaManager, spec: &LeaderSpec) -> Result<Arc<LogDir
         return Ok(Arc::clone(&replicas.dirs[index]));
     }
     if !spec.is_new && replicas.has_failed_dir() {
-        // It may lie in the directory that cannot be read: an empty one beside it would be worse.
+        // The log may lie in the unreadable directory: an empty one beside it would be worse.
         return Err(ErrorCode::KAFKA_STORAGE_ERROR);
     }
     let chosen = replicas
@@ -179,7 +177,7 @@ fn choose_dir(replicas: &ReplicaManager, spec: &LeaderSpec) -> Result<Arc<LogDir
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
-/// Opens the log if that is still to be done; the answer is the partition's state.
+/// Opens the log if that is still to be done; returns the partition's state.
 fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode {
     let state = partition.lock();
     if state.role != Role::Loading {
@@ -256,7 +254,7 @@ fn outcome(partition: &Partition) -> ErrorCode {
     let state = partition.lock();
     match state.role {
         Role::Leader | Role::Follower => ErrorCode::NONE,
-        // As when it began to wait: what is decided meanwhile takes effect when the log is open.
+        // As when the wait began: later decisions take effect when the log is open.
         Role::Offline if state.waits_for_space && !partition.dir.has_failed() => ErrorCode::NONE,
         Role::Offline => ErrorCode::KAFKA_STORAGE_ERROR,
         Role::Loading | Role::Stopped => ErrorCode::NOT_LEADER_OR_FOLLOWER,
@@ -273,7 +271,7 @@ fn serve(replicas: &ReplicaManager, partition: &Arc<Partition>, mut log: Log) {
     finish_transition(replicas, partition, state);
 }
 
-/// The log is there: what was decided last takes effect.
+/// The log is open: the last decision takes effect.
 fn finish_transition(
     replicas: &ReplicaManager,
     partition: &Arc<Partition>,
@@ -283,7 +281,7 @@ fn finish_transition(
     match state.role {
         Role::Loading if !partition.dir.has_failed() => state.finish_transition(),
         Role::Loading => state.role = Role::Offline,
-        // Stopped in the meantime: the command that follows closes or deletes it.
+        // Stopped meanwhile: the next command closes or deletes the log.
         _ => {}
     }
     state.release(usize::MAX, &mut outbox);
@@ -308,7 +306,7 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
     }
     drop(state);
     if error.may_pass() {
-        // For the control plane it is led; clients are told to try again.
+        // The control plane sees a leader; clients are told to try again.
         replicas.disk_full(&partition.dir, reason.clone());
         partition.dir.wait_for_space(Arc::clone(partition));
         let fields = vec![("reason", reason)];

@@ -3,7 +3,7 @@
 //! Users need [`DataPlane`] and [`api`], the types that cross the seam. `net` holds connections,
 //! `follower` fetches from other leaders; requests, partitions and logs are crates of their own.
 //! Network and fetch threads never wait for a disk: writers, syncers, readers, log loaders and the
-//! cache janitors do. `design.md`, section 2, says which thread may wait for what. No pyo3.
+//! cache janitors do (`design.md`, section 2). No pyo3.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Connections: accepting, receiving, sending, and the threads that do it. A frame goes to the
-//! requests, which know no socket.
+//! Connections: accepting, receiving, sending, and their threads. Requests get whole frames and
+//! know no socket.
 
 pub mod acceptor;
 pub mod connection;

@@ -1,5 +1,5 @@
-//! [`DataPlane`]: the commands of the seam. No call blocks on a disk or a network, but
-//! [`DataPlane::open`], which reads the directories' names.
+//! [`DataPlane`]: the commands of the seam. Only [`DataPlane::open`], which reads the directories'
+//! names, blocks on a disk; none blocks on a network.
 
 mod digests;
 mod log_ends;
@@ -65,8 +65,8 @@ pub enum OpenError {
 #[error("the data plane was shut down")]
 pub struct Closed;
 
-/// The running data plane. Dropped without [`DataPlane::shutdown`], it ends as at a kill: what is
-/// acknowledged is in the files, nothing is synced or marked clean.
+/// The running data plane. Dropped without [`DataPlane::shutdown`], it ends as by a kill:
+/// acknowledged records are in the files, nothing is synced or marked clean.
 #[derive(Debug)]
 pub struct DataPlane {
     network: Arc<Network>,
@@ -79,14 +79,14 @@ pub struct DataPlane {
 
 impl DataPlane {
     /// Creates and locks the log directories, checks or writes `meta.properties`, lists the
-    /// partition folders.
+    /// partition folders. If some of several directories cannot be read, [`Event::LogDirFailed`]
+    /// reports each.
     ///
     /// # Errors
-    /// A directory that is locked or foreign; no directory that can be used. One of several that
-    /// cannot be read is told by [`Event::LogDirFailed`].
+    /// A directory is locked or foreign, or none can be used.
     pub fn open(config: PlaneConfig) -> Result<DataPlane, OpenError> {
-        // Each thread of a broker allocates little, in places of its own. In huge pages of 2 MB that
-        // is twice the memory, filled with zeros at the cost of throughput (benchmarks.md).
+        // Each thread of a broker allocates little, in places of its own. Huge pages of 2 MB would
+        // take twice the memory, and filling them with zeros costs throughput (benchmarks.md).
         let _unknown_to_this_kernel = rustix::thread::disable_transparent_huge_pages(true);
         DataPlane::open_on(config, Arc::new(RealDisk))
     }
@@ -157,19 +157,17 @@ impl DataPlane {
         })
     }
 
-    /// Its connections, and what they are served from.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Its partitions, and who follows.
     #[cfg(feature = "sim")]
     pub(crate) fn replicas(&self) -> &Arc<ReplicaManager> {
         &self.replicas
     }
 
-    /// Calls `hook` on each network thread; before the first [`DataPlane::listen`].
+    /// Calls `hook` on each network thread; to be set before the first [`DataPlane::listen`].
     #[cfg(feature = "testing")]
     pub fn set_network_hook(&self, hook: crate::testing::NetworkHook) {
         self.network.hook.set(hook);
@@ -181,7 +179,7 @@ impl DataPlane {
         self.network.hook.be_restless();
     }
 
-    /// Lets a partition that is held break an invariant: its leader epoch falls.
+    /// Breaks an invariant of a hosted partition: its leader epoch falls.
     #[cfg(feature = "testing")]
     pub fn break_invariant(&self, topic: &str, partition: i32) {
         if let Some(partition) = self.network.registry.partition(topic, partition) {
@@ -194,7 +192,7 @@ impl DataPlane {
         self.network.partition_dirs.list(&self.network.dirs)
     }
 
-    /// How each usable log directory was left when the broker was registered last.
+    /// How each usable log directory was left when the broker was last registered.
     pub fn pasts(&self) -> Vec<Left> {
         self.network
             .dirs
@@ -203,8 +201,8 @@ impl DataPlane {
             .collect()
     }
 
-    /// Binds a listener and accepts from it; returns the port. The first call starts the threads.
-    /// One that is for brokers alone takes some when clients have taken every connection.
+    /// Binds a listener and accepts from it; returns the port. The first call starts the threads. A
+    /// listener for brokers only accepts some even when clients have taken every connection.
     ///
     /// # Errors
     /// The address cannot be bound, or the plane was shut down.
@@ -277,12 +275,8 @@ impl DataPlane {
         Ok(())
     }
 
-    /// This broker leads these partitions: opens, recovers or creates their logs, then serves
-    /// them. Until then clients get NOT_LEADER_OR_FOLLOWER. Completes as
-    /// [`TicketOutcome::Partitions`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
+    /// This broker leads these partitions: opens, recovers or creates their logs, then serves them.
+    /// Until then clients get NOT_LEADER_OR_FOLLOWER. Completes as [`TicketOutcome::Partitions`].
     pub fn become_leaders(&self, specs: Vec<LeaderSpec>) -> Result<TicketId, Closed> {
         self.command(|| leadership::become_leaders(&self.replicas, specs))
     }
@@ -290,17 +284,14 @@ impl DataPlane {
     /// This broker follows others in these partitions: opens, recovers or creates their logs, then
     /// fetches from the leaders. Clients get NOT_LEADER_OR_FOLLOWER at once. Completes as
     /// [`TicketOutcome::Partitions`], when the logs are open.
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn become_followers(&self, specs: Vec<FollowerSpec>) -> Result<TicketId, Closed> {
         self.command(|| leadership::become_followers(&self.replicas, specs))
     }
 
-    /// The in-sync replicas of a partition that this broker leads in this epoch: `isr` is what the
-    /// controller has written and `min.insync.replicas` counts, `members` has those besides that
-    /// are about to join, whom the high watermark waits for already; `is_held` as in
-    /// [`api::LeaderSpec::is_held`]. False where this broker does not lead in that epoch.
+    /// The in-sync replicas of a partition that this broker leads in this epoch. `isr` is what the
+    /// controller has recorded and `min.insync.replicas` counts; `members` are these and those
+    /// about to join, for which the high watermark waits already. `is_held` as in
+    /// [`api::LeaderSpec::is_held`]. False if this broker does not lead in that epoch.
     pub fn set_isr(
         &self,
         topic: &str,
@@ -343,7 +334,7 @@ impl DataPlane {
     }
 
     /// Bytes a second that this broker sends to, and fetches for, the replicas that topics name as
-    /// throttled (KIP-73); `None`: as fast as it goes, which is so at first.
+    /// throttled (KIP-73); `None` (the initial state): no limit.
     pub fn set_replication_rates(&self, leader_bytes: Option<u64>, follower_bytes: Option<u64>) {
         let now_ms = mono_ms();
         self.network.quotas.leader.set_rate(leader_bytes, now_ms);
@@ -360,38 +351,29 @@ impl DataPlane {
     }
 
     /// Stops serving these partitions; with `delete`, removes them. Completes as
-    /// [`TicketOutcome::Partitions`]; a partition that is not there is done.
-    ///
-    /// # Errors
-    /// The plane was shut down.
+    /// [`TicketOutcome::Partitions`]; a missing partition counts as done.
     pub fn stop_partitions(&self, specs: Vec<StopSpec>) -> Result<TicketId, Closed> {
         self.command(|| stopping::stop_partitions(&self.replicas, specs))
     }
 
     /// Moves log start offsets: (topic, partition, offset; -1 = high watermark). Completes as
     /// [`TicketOutcome::DeleteRecords`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn delete_records(&self, targets: Vec<(String, i32, i64)>) -> Result<TicketId, Closed> {
         self.command(|| housekeeping::delete_records(&self.network.services, &targets))
     }
 
     /// Sizes of directories and partitions. Completes as [`TicketOutcome::LogDirs`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn describe_log_dirs(&self) -> Result<TicketId, Closed> {
         self.command(|| housekeeping::describe_log_dirs(&self.network.services))
     }
 
-    /// Appends one batch to a partition of an internal topic that this broker leads. It is built
-    /// and enters the log within the call, in memory, so that the batches of a partition lie in
-    /// the log in the order of the calls. Completes as [`TicketOutcome::InternalAppended`] once
-    /// the high watermark has passed the batch, in this leader epoch or in a later one that this
-    /// broker leads without having followed in between, or with an error:
+    /// Appends one batch to a partition of an internal topic that this broker leads. The batch is
+    /// built and enters the log within the call, in memory, so the log has batches in the order of
+    /// the calls. Completes as [`TicketOutcome::InternalAppended`] once the high watermark has
+    /// passed the batch, in this leader epoch or in a later one that this broker leads without
+    /// having followed in between, or with an error:
     ///
-    /// - NOT_LEADER_OR_FOLLOWER: not held, not served yet or not any more, or `expected_epoch` is
+    /// - NOT_LEADER_OR_FOLLOWER: not hosted, not served yet or not any more, or `expected_epoch` is
     ///   later than its leader epoch or of an earlier time as leader, at the call;
     /// - NOT_ENOUGH_REPLICAS: fewer in-sync replicas than `min.insync.replicas`, or than there are
     ///   replicas where those are fewer;
@@ -400,9 +382,6 @@ impl DataPlane {
     /// - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD (no records),
     ///   UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE: as of a produce
     ///   request; INVALID_TOPIC_EXCEPTION: not an internal topic.
-    ///
-    /// # Errors
-    /// The plane was shut down.
     pub fn append_internal<'r>(
         &self,
         append: &InternalAppend<'_>,
@@ -412,12 +391,8 @@ impl DataPlane {
     }
 
     /// Appends staged offset commits as one batch, in order, to their groups' partition of
-    /// `__consumer_offsets`, as [`DataPlane::append_internal`] does, and answers them when that is
-    /// over: their tables have learnt of it by then. Errors are the clients' to hear, by
-    /// [`crate::commit_error`].
-    ///
-    /// # Errors
-    /// The plane was shut down.
+    /// `__consumer_offsets`, like [`DataPlane::append_internal`]. Answers them when that is over;
+    /// their tables have them by then. Clients get errors translated by [`crate::commit_error`].
     pub fn append_commits(
         &self,
         append: &InternalAppend<'_>,
@@ -426,7 +401,7 @@ impl DataPlane {
         self.command(|| internal_append::append_commits(&self.network.services, append, commits))
     }
 
-    /// Tells the clients of commits that are not answered yet REQUEST_TIMED_OUT.
+    /// Answers the unanswered commits with REQUEST_TIMED_OUT.
     pub fn time_out_commits(&self, batch: &CommitBatch) {
         let mut outbox = self.network.outbox();
         batch.time_out(&mut outbox);
@@ -434,15 +409,12 @@ impl DataPlane {
     }
 
     /// Reads whole batches of a partition of an internal topic, from the one that holds `offset`
-    /// (or the log start offset, if that is higher) up to the log end offset as of the call: what
-    /// of it is not written yet is waited for. About `max_bytes`, in the log and decompressed, but
-    /// at least one batch; as it may be that all of them are damaged. Completes as
-    /// [`TicketOutcome::InternalRead`], with NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
-    /// OFFSET_OUT_OF_RANGE (beyond the log end), INVALID_TOPIC_EXCEPTION (not internal) or
-    /// REQUEST_TIMED_OUT (too many reads of its log directory wait: try again).
-    ///
-    /// # Errors
-    /// The plane was shut down.
+    /// (or the log start offset, if that is higher) up to the log end offset as of the call; waits
+    /// until that is written. Returns about `max_bytes`, in the log and decompressed, but at least
+    /// one batch, which may be a damaged one. Completes as [`TicketOutcome::InternalRead`], with
+    /// NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE (beyond the log end),
+    /// INVALID_TOPIC_EXCEPTION (not internal) or REQUEST_TIMED_OUT (too many reads of its log
+    /// directory wait: try again).
     pub fn read_internal(
         &self,
         topic: &str,
@@ -470,7 +442,7 @@ impl DataPlane {
             .notice("threads_failed", "error", fields);
     }
 
-    /// Carries a command out, behind those before it.
+    /// Runs a command, after earlier ones.
     fn command<T>(&self, act: impl FnOnce() -> T) -> Result<T, Closed> {
         let closed = self.is_closed.lock();
         if *closed {
@@ -515,9 +487,9 @@ impl DataPlane {
         ticket
     }
 
-    /// Ends a start that failed: what was left by an orderly end is left so again, and a cache that
-    /// was made meanwhile goes. What an earlier life left unfinished stays for the next start. Without
-    /// effect behind [`DataPlane::shutdown`].
+    /// Ends a failed start: restores what an orderly end had left, and removes a cache created
+    /// meanwhile. What an earlier life left unfinished stays for the next start. No effect after
+    /// [`DataPlane::shutdown`].
     pub fn abandon(&self) {
         let was_closed = std::mem::replace(&mut *self.is_closed.lock(), true);
         if was_closed {

@@ -1,4 +1,4 @@
-//! What changes the roles of partitions works with: the partitions, and who follows.
+//! What changing the roles of partitions needs: the partitions and the fetchers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,14 +10,11 @@ use crate::follower::fetcher_manager::FetcherManager;
 /// See the module; its work is in [`crate::leadership`] and [`crate::stopping`].
 #[derive(Debug)]
 pub struct ReplicaManager {
-    /// Partitions, and the image that they are led by.
     pub services: Arc<Services>,
-    /// The threads that follow other brokers.
     pub fetchers: Arc<FetcherManager>,
 }
 
 impl ReplicaManager {
-    /// Nothing is followed yet.
     pub fn new(services: &Arc<Services>) -> ReplicaManager {
         ReplicaManager {
             fetchers: Arc::new(FetcherManager::new(Arc::clone(services))),

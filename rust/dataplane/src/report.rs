@@ -1,4 +1,4 @@
-//! Counters and gauges by name, for those who watch the broker.
+//! Counters and gauges by name, for monitoring.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ pub fn statistics(network: &Network) -> Vec<(String, u64)> {
     internal(network, &mut all);
     queues(network, &mut all);
     let counters = &network.statistics;
-    // Nobody counts what our own tools ask.
+    // Requests of our own tools are not counted.
     let apis = TABLE.iter().filter(|row| !row.is_private);
     all.extend(apis.map(|row| (format!("requests.{}", row.name), counters.requests(row.key))));
     all
@@ -82,7 +82,6 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
 type OfArena = fn(&ArenaStatistics) -> u64;
 type OfThread = fn(&ThreadStatistics) -> &Counter;
 
-/// Statistics of an arena, by name.
 const OF_ARENA: [(&str, OfArena); 10] = [
     ("cache_populated_bytes", |of| of.populated_bytes),
     ("cache_free_bytes", |of| of.free_bytes),
@@ -98,7 +97,6 @@ const OF_ARENA: [(&str, OfArena); 10] = [
     }),
 ];
 
-/// The block caches of all directories together.
 fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
     let dirs = network.dirs.iter();
     let arenas: Vec<ArenaStatistics> = dirs
@@ -107,7 +105,7 @@ fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
     all.extend(OF_ARENA.map(|(name, value)| (name.to_owned(), arenas.iter().map(value).sum())));
 }
 
-/// What the control plane appends to internal topics and reads of them.
+/// Appends to and reads of internal topics by the control plane.
 fn internal(network: &Network, all: &mut Vec<(String, u64)>) {
     let counters = &network.statistics.internal;
     let internal = [
@@ -122,8 +120,8 @@ fn internal(network: &Network, all: &mut Vec<(String, u64)>) {
 }
 
 /// Each queue that may back up: `<what>.<log directory>.<queue>`, and `<what>.<log directory>` for
-/// producers that wait for their log directory. A directory goes by its position in `log.dirs`
-/// (of those that could be opened).
+/// producers that wait for their log directory. A directory goes by its position in `log.dirs` (of
+/// those that could be opened).
 fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
     for (dir, kind, depth) in network.readers.depths() {
         let values = [

@@ -1,8 +1,8 @@
 //! The end, orderly or not.
 //!
-//! In order: nothing new is accepted or read; what is in flight is answered (delayed fetches with
-//! what there is), within the grace; the writers write every tail; logs are closed, checkpoints
-//! written; one sync of the whole file system a directory; then the marker that says so.
+//! In order: nothing new is accepted or read; what is in flight is answered within the grace
+//! (delayed fetches with what there is); the writers write every tail; logs are closed, checkpoints
+//! written; each directory's whole file system is synced once; then the clean marker is written.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn end_in_order(
     is_clean
 }
 
-/// What the control plane waits for and the writers have not brought will not come any more.
+/// Fails what the control plane waits for and the writers have not written.
 fn fail_tickets(network: &Network) {
     let mut outbox = network.outbox();
     for partition in network.registry.load().partitions() {
@@ -71,8 +71,8 @@ fn fail_tickets(network: &Network) {
     network.readers.take_left().for_each(|job| job.fail());
 }
 
-/// Closes all logs of a directory. The error is a sentence; the directory is then not marked
-/// clean, and the next start recovers it.
+/// Closes all logs of a directory. After an error (a sentence) the directory is not marked clean,
+/// and the next start recovers it.
 fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if let Some(reason) = dir.env().poisoned() {
         return Err(reason.to_owned());
@@ -106,8 +106,8 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     write(dir.write_recovery_points(&network.registry))?;
     write(dir.write_log_starts(&network.registry))?;
     write(dir.write_high_watermarks(&network.registry))?;
-    // What nobody opened, or could open, lies in the arena alone: were the directory clean, a reboot
-    // would lose it and nothing would tell. All else is as it should be.
+    // Bytes of logs that were not opened are only in the arena: if the directory were clean, a
+    // reboot would lose them unnoticed. All else is as it should be.
     let unwritten = dir.env().unclaimed_unwritten();
     if unwritten > 0 && !is_injected(Fault::CloseOverUnwritten) {
         return Err(format!(
@@ -122,7 +122,7 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     mark_clean(network, dir, &closed.collect())
 }
 
-/// Everything is in the files and durable. What is left of the arena is only a copy.
+/// Everything is in the files and durable. The arena is only a copy.
 fn mark_clean(
     network: &Network,
     dir: &LogDirState,
@@ -132,7 +132,7 @@ fn mark_clean(
     dir.files
         .mark_clean(epoch_of(network, dir))
         .map_err(|error| format!("marking it clean: {error}"))?;
-    // It is made anew; a volume that another broker takes over shall have its space.
+    // The next start makes it anew; a broker that takes over the volume shall have its space.
     let removed = dir.files.remove_reserve();
     removed.map_err(|error| format!("removing its reserve: {error}"))?;
     if is_prepared && kept_cache::keep(&dir.files).is_ok() {
@@ -142,7 +142,7 @@ fn mark_clean(
     block_cache::give_up(&dir.files).map_err(|error| format!("removing its arena: {error}"))
 }
 
-/// Memory that nobody seems to use is to have a name.
+/// Logs the memory that stays in use, which would otherwise puzzle the operator.
 fn tell_of_kept(network: &Network, dir: &LogDirState) {
     let Some(arena) = dir.env().arena() else {
         return;
@@ -155,8 +155,8 @@ fn tell_of_kept(network: &Network, dir: &LogDirState) {
     network.dir_notice(dir, "block_cache_kept", "info", reason);
 }
 
-/// The broker epoch of this life; before it has one, that with which the directory was left: nothing was
-/// decided since.
+/// The broker epoch of this life; before it has one, the epoch with which the directory was left:
+/// nothing was decided since.
 fn epoch_of(network: &Network, dir: &LogDirState) -> i64 {
     let epoch = network.broker_epoch.load(Ordering::Relaxed);
     match epoch {
@@ -165,7 +165,7 @@ fn epoch_of(network: &Network, dir: &LogDirState) -> i64 {
     }
 }
 
-/// Ends at once, as a kill would, but for the threads: they are joined.
+/// Ends at once, as by a kill, but joins the threads.
 pub fn end_at_once(network: &Arc<Network>, fetchers: &FetcherManager, threads: &Threads) {
     stop_all(network);
     network.listeners.stop();
@@ -199,7 +199,6 @@ fn clear_queues(network: &Network) {
     }
 }
 
-/// Ends everything at once (the plane was dropped without a shutdown).
 fn stop_all(network: &Arc<Network>) {
     network.is_stopping.store(true, Ordering::Release);
     for inbox in network.inboxes.iter() {

@@ -1,10 +1,9 @@
 //! A plane without threads, on a disk in memory, that a simulation drives by hand.
 //!
-//! What threads do elsewhere is done here by the caller, one piece at a time and at the time that
-//! was set last: clients' requests ([`FrameThread::run`]), a writer's turn
-//! ([`SimPlane::write`]), one slow command ([`SimPlane::run_command`]), the syncer's timers
-//! ([`SimPlane::sync`]). Frames of clients and of followers are handed in and out as bytes: no socket,
-//! no file descriptor.
+//! The caller does the threads' work, one piece at a time and at the time that was set last:
+//! clients' requests ([`FrameThread::run`]), a writer's turn ([`SimPlane::write`]), one slow
+//! command ([`SimPlane::run_command`]), the syncer's timers ([`SimPlane::sync`]). Frames of clients
+//! and of followers are passed in and out as bytes: no socket, no file descriptor.
 
 mod frame_thread;
 
@@ -44,16 +43,16 @@ use pyrklog_storage::writer::Writer;
 /// More than any log of a simulation has.
 const READ_BYTES: usize = 1 << 20;
 
-/// A partition as it stands.
+/// State of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionView {
     /// What it does here.
     pub role: Role,
     /// Leader epoch, -1 before the first.
     pub leader_epoch: i32,
-    /// Log start, high watermark, durability gate and log end; `None` without a log.
+    /// Log start, high watermark, durable end offset and log end; `None` without a log.
     pub offsets: Option<(i64, i64, i64, i64)>,
-    /// Whom the high watermark waits for, as the leader sees it.
+    /// The replicas that the high watermark waits for, as the leader sees it.
     pub members: Vec<i32>,
 }
 
@@ -83,13 +82,13 @@ pub struct SimPlane {
     correlation_id: i32,
 }
 
-/// The clocks of the calling thread stand at this time from now on.
+/// Sets the clocks of the calling thread.
 pub fn set_now_ms(now_ms: i64) {
     pyrklog_base::clock::set_now_ms(now_ms);
 }
 
 impl SimPlane {
-    /// Opens a plane on `disk`, whose process died or was never there.
+    /// Opens a plane on `disk`, new or of a dead process.
     ///
     /// # Errors
     /// As [`DataPlane::open_on`]; [`OpenError::Config`] for more than one network thread.
@@ -128,8 +127,7 @@ impl SimPlane {
         &self.plane
     }
 
-    /// When a connection's time is over, or something is to be written later; `None` while there is
-    /// neither.
+    /// When a connection's timer or a later write is due; `None` if there is neither.
     pub fn due_ms(&self) -> Option<i64> {
         let network_ms = Some(self.clients.due_ms()).filter(|due_ms| *due_ms != NEVER_MS);
         let now_ms = pyrklog_base::clock::mono_ms();
@@ -168,14 +166,14 @@ impl SimPlane {
         wrote
     }
 
-    /// Begins to write what is due: the volume has it in hand until [`SimPlane::writes_return`].
+    /// Begins to write what is due; [`SimPlane::writes_return`] finishes the writes.
     pub fn begin_writes(&mut self) {
         for writer in self.writers.iter_mut().filter(|w| !w.is_under_way()) {
             writer.begin_writes();
         }
     }
 
-    /// What the volume has in hand is in the files.
+    /// Finishes the writes under way: they are in the files.
     pub fn writes_return(&mut self) {
         self.writers.iter_mut().for_each(Writer::finish_writes);
     }
@@ -187,7 +185,7 @@ impl SimPlane {
         }
     }
 
-    /// What the syncers and the block caches' janitors have to do at this time. Errors: a sentence.
+    /// Runs what syncers and janitors have to do at this time. Errors: a sentence.
     pub fn sync(&mut self) -> Result<(), String> {
         self.tend_caches();
         self.syncers.iter_mut().try_for_each(Syncer::run_turn)
@@ -195,19 +193,19 @@ impl SimPlane {
 
     // --- following -----------------------------------------------------------------------------
 
-    /// The fetchers that there are: leader and number.
+    /// The fetchers: leader and number.
     pub fn fetchers(&self) -> Vec<FetcherId> {
         self.replicas.fetchers.ids()
     }
 
-    /// Whether a fetcher has been given partitions that it has not looked at: it does not wait for the
-    /// answer to its request any more.
+    /// Whether a fetcher has new partitions in its mailbox: it no longer waits for the answer to
+    /// its request.
     pub fn has_mail(&self, id: FetcherId) -> bool {
         let mailbox = self.replicas.fetchers.mailbox(id);
         mailbox.is_some_and(|mailbox| !mailbox.is_empty())
     }
 
-    /// What a fetcher does that has no request under way.
+    /// The next action of a fetcher without a request under way.
     pub fn begin_fetch(&mut self, id: FetcherId) -> FetchTurn {
         let Some(cluster) = &self.network.config.cluster else {
             return FetchTurn::Idle;
@@ -238,11 +236,11 @@ impl SimPlane {
         FetchTurn::Send(framed(key::FETCH, FETCH_VERSION, correlation_id, ask))
     }
 
-    /// The answer to a fetcher's request, without its length. `exchange` sends the leader a whole frame
-    /// and gives its answer, without its length; `None` where there is none.
+    /// The answer to a fetcher's request, without its length. `exchange` sends the leader a whole
+    /// frame and returns its answer, without its length; `None` if there is none.
     ///
     /// # Errors
-    /// A sentence, where it is no answer: then the connection is of no use any more.
+    /// A sentence, if it is no answer: the connection is then useless.
     pub fn fetch_answered(
         &mut self,
         id: FetcherId,
@@ -286,7 +284,7 @@ impl SimPlane {
 
     // --- looking --------------------------------------------------------------------------------
 
-    /// A partition, if it is held.
+    /// A partition, if it is hosted.
     pub fn partition(&self, topic: &str, index: i32) -> Option<PartitionView> {
         let partition = self.network.registry.partition(topic, index)?;
         let state = partition.lock();
@@ -302,7 +300,7 @@ impl SimPlane {
         })
     }
 
-    /// The batches of a partition's log up to its durability gate. Errors: a sentence.
+    /// The batches of a partition's log up to its durable end offset. Errors: a sentence.
     pub fn batches(&self, topic: &str, index: i32) -> Result<Vec<DigestedBatch>, String> {
         let Some(partition) = self.network.registry.partition(topic, index) else {
             return Ok(Vec::new());
@@ -352,7 +350,7 @@ impl SimPlane {
         )
     }
 
-    /// Ends as at a kill. `writes`: what the volume has in hand comes to the files all the same.
+    /// Ends as by a kill. `writes`: writes under way still reach the files.
     pub fn kill(&mut self, writes: bool) {
         if writes {
             self.writers.iter_mut().for_each(Writer::write_unreported);

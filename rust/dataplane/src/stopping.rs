@@ -1,4 +1,5 @@
-//! Giving up partitions: closing or deleting their logs. The order is that of [`crate::leadership`].
+//! Giving up partitions: closing or deleting their logs. The order is that of
+//! [`crate::leadership`].
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +21,9 @@ use pyrklog_storage::log_dir::{LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering, with};
 use pyrklog_storage::syncer_queue::Deletion;
 
-/// How long a stopped partition's last bytes may take to be written, looked at this often.
+/// Limit for writing a stopped partition's last bytes, and the interval of checks.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
-/// Stops serving partitions; see [`crate::DataPlane::stop_partitions`].
 pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> TicketId {
     let ticket = replicas.tickets.next();
     let held = replicas.registry.load();
@@ -69,8 +69,8 @@ pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> 
     ticket
 }
 
-/// Closes partitions of topics that were deleted while this broker was not told, and whose names are
-/// others' by now: before those are opened.
+/// Closes partitions of topics that were deleted unnoticed, and whose names other topics have now:
+/// before those are opened.
 pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partition>>) {
     if replaced.is_empty() {
         return;
@@ -93,7 +93,7 @@ pub fn close_replaced(replicas: &Arc<ReplicaManager>, replaced: Vec<Arc<Partitio
     replicas.loader.submit(replaced.into_iter().map(stop_one));
 }
 
-/// From now on it serves nobody; a command closes or deletes its log.
+/// Stops serving it; a command closes or deletes its log.
 fn begin_stop(partition: &Arc<Partition>, delete: bool, outbox: &mut Outbox) {
     let mut state = partition.lock();
     state.role = Role::Stopped;
@@ -134,7 +134,7 @@ fn tell(replicas: &ReplicaManager, topic: &str, index: i32, error: &io::Error) {
     replicas.partition_error(topic, index, "stopping_failed", error.to_string());
 }
 
-/// Lets the log go; what of it was not written is not counted any more.
+/// Takes the log; its unwritten bytes are not counted any more.
 fn take_log(partition: &Partition) -> Option<Log> {
     let mut state = partition.lock();
     let log = state.log.take();
@@ -148,8 +148,8 @@ fn delete(
     dir: Option<&Arc<LogDirState>>,
     spec: &StopSpec,
 ) -> io::Result<()> {
-    // It may have been stopped before, and not been closed since; then one that was begun behind it
-    // has no log yet.
+    // It may have been stopped before without being closed since; then a later one of the name has
+    // no log yet.
     let closing = dir.and_then(|dir| dir.closing_logs.take(&spec.topic, spec.partition));
     let mut log = None;
     for partition in closing.iter().chain(partition) {
@@ -161,14 +161,14 @@ fn delete(
     }
     let Some(dir) = dir else { return Ok(()) };
     if log.is_some() {
-        // Should the folder stay, nobody will close its log.
+        // If the folder stays, nothing will close its log.
         dir.env().leave_open(&spec.topic, spec.partition);
     }
     let topic_id = dir.files.stored_topic_id(&spec.topic, spec.partition);
     let folder = dir.delete_folder(&spec.topic, spec.partition, replicas.names.unique())?;
     let Some(folder) = folder else { return Ok(()) };
     if let Some(log) = log {
-        // Jobs still on their way open files by name: never those of a successor.
+        // Jobs on their way open files by name: never those of a successor.
         log.folder_moved(&folder.path);
         log.release_blocks();
     }
@@ -184,8 +184,8 @@ fn delete(
     Ok(())
 }
 
-/// An earlier stop of the same partition may have found no space for what was unwritten. Its log is closed
-/// before another is opened: two would write the same files.
+/// An earlier stop of the same partition may have found no space for unwritten bytes. Its log is
+/// closed before another is opened: two would write the same files.
 ///
 /// # Errors
 /// It cannot be closed now; on a full disk the error is one that may pass.
@@ -197,7 +197,7 @@ pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) 
     }
 }
 
-/// There is space again: closes what could not be closed.
+/// There is space again: closes the logs that could not be closed.
 pub fn close_again(replicas: &Arc<ReplicaManager>, dir: &LogDirState) {
     let close_one = |partition| {
         Command::about(partition, replicas, |replicas, partition| {
@@ -232,7 +232,7 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
     }
     let (dir, mut log) = (&partition.dir, take_log(partition));
     match log.as_mut().map_or(Ok(()), Log::close_cleanly) {
-        // All records are in the files: the next to open the log recovers it, and nothing else.
+        // All records are in the files: the next opening recovers the log, and only it.
         Err(error) if may_pass(&error) => {
             dir.env().leave_open(&partition.topic.name, partition.index);
             dir.closing_logs.closed(partition);

@@ -1,4 +1,4 @@
-//! What tests may do on a network thread, and how they wait. Not in production builds: feature
+//! Hooks of tests on a network thread, and their waiting. Not in production builds: feature
 //! `testing`.
 
 pub use crate::net::hook::{Hook, Moment, NetworkHook};

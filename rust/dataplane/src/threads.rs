@@ -21,7 +21,7 @@ use pyrklog_storage::writer::Writer;
 #[derive(Debug, Default)]
 struct Running {
     storage: Vec<JoinHandle<()>>,
-    /// Why those for the storage could not all be started: it is not tried again.
+    /// Why the storage threads could not all be started: they are not tried again.
     storage_failed: Option<String>,
     keepers: Vec<JoinHandle<()>>,
     arenas: Vec<Arc<Arena>>,
@@ -77,7 +77,6 @@ impl Running {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Threads {
     running: Mutex<Running>,
@@ -89,7 +88,7 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
 
 fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
     for thread in threads {
-        // A thread that panicked has said so on standard error; the others still end in order.
+        // A panic was reported on standard error; the other threads still end in order.
         let _ = thread.join();
     }
 }
@@ -175,7 +174,7 @@ impl Threads {
         readers.wait_ended();
     }
 
-    /// Waits for the writers and syncers, then ends those who keep the block caches.
+    /// Waits for the writers and syncers, then ends the cache janitors.
     pub fn join_storage(&self) {
         let storage = std::mem::take(&mut self.running.lock().storage);
         join(storage);

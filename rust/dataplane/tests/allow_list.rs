@@ -1,8 +1,8 @@
-//! Network threads, held by the kernel to the system calls that cannot wait for a disk, while one
-//! of two log directories stands still.
+//! Network threads may only make system calls that cannot wait for a disk (seccomp), while one of
+//! two log directories hangs.
 //!
-//! A forbidden call ends the process, so each trial runs in a child of its own; whether the trial
-//! would notice is tried by planting such calls.
+//! A forbidden call ends the process, so each trial runs in a child. Planted calls show that the
+//! trial would notice.
 
 mod harness;
 
@@ -26,13 +26,12 @@ use pyrklog_wire::api::key;
 /// Names what is planted; set in the child.
 const PLANT: &str = "PYRKLOG_TEST_PLANT";
 
-/// How long the disk stands still.
 const FREEZE: Duration = Duration::from_secs(5);
 
-/// Clients of the directory that moves, several to each network thread.
+/// Clients of the healthy directory, several to each network thread.
 const CLIENTS: usize = 8;
 
-/// What each of them does at least in that time, each answered before the next.
+/// Least rounds of each in that time, one after another.
 const ROUNDS_MIN: u64 = 50;
 
 /// A child's exit code for a network thread that waited for a disk.
@@ -57,7 +56,7 @@ const PLANTS: &[&str] = &[
     "stat",
 ];
 
-/// Runs the test of this name again in a child, with something planted.
+/// Runs this test again in a child, with something planted.
 fn in_child(test: &str, plant: &str) -> (ExitStatus, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -123,7 +122,7 @@ fn a_network_thread_that_waits_for_the_frozen_disk_is_noticed() {
 /// Waits for a disk on a network thread, in the middle of the freeze.
 type Wait = fn(&StallingDisk);
 
-/// Makes a plane whose network threads are held to the list.
+/// A plane whose network threads are held to the list.
 fn start(
     config: PlaneConfig,
     disk: &StallingDisk,
@@ -159,7 +158,6 @@ fn plant_in_a_turn(plant: &str) {
     assert_eq!(produced, (ErrorCode::NONE, 0));
 }
 
-/// The call itself; what it gives is of no interest.
 fn call(plant: &str, path: &Path, mut file: &File, socket: &std::os::unix::net::UnixDatagram) {
     use std::io::{Read, Write};
     let mut buffer = [0; 5];
@@ -228,7 +226,7 @@ fn two_directories(has_cache: bool, planted_wait: Wait) -> Two {
     }
 }
 
-/// Produces to `b` and reads back, now and then old records and by time, until told to stop; counts
+/// Produces to `b` and reads back, sometimes old records and by time, until told to stop; counts
 /// the rounds.
 fn go_round(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     let record = large_batch(2_000);
@@ -249,7 +247,7 @@ fn go_round(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
-/// Reads `a` and `b` in one request: `b` must come, whatever becomes of `a`.
+/// Reads `a` and `b` in one request: `b` must come even if `a` hangs.
 fn read_both(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     let mut ask = Ask::one("a", 0, 0).wait(100, 1);
     ask.partitions.push(("b".into(), partition(0, 0)));
@@ -261,8 +259,7 @@ fn read_both(mut client: Client, rounds: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
-/// Ends the process when a network thread waits for a disk: all that wait for that thread would wait
-/// for good.
+/// Ends the process when a network thread waits for a disk, since its clients would wait forever.
 fn end_if_waited_for(disk: StallingDisk) {
     std::thread::spawn(move || {
         loop {
@@ -271,13 +268,12 @@ fn end_if_waited_for(disk: StallingDisk) {
                 println!("waited for by network threads: {waited_for:?}");
                 std::process::exit(WAITED);
             }
-            // It looks for as long as the process lives.
             std::thread::sleep(Duration::from_millis(10));
         }
     });
 }
 
-/// Produces a batch, and more of them until the cache has the last one if it should: its offset.
+/// Produces batches until the last one is in the cache, if it should be; returns its offset.
 fn produce_one(test: &TestPlane, topic: &str, into_cache: bool) -> i64 {
     loop {
         let before = test.statistic("cache_appended_bytes");
@@ -317,11 +313,11 @@ fn freeze_one_of_two(freeze: Duration, has_cache: bool, planted_wait: Wait) {
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect()
         };
-        // The trial itself: nothing may go wrong in this time, however well the rounds go.
+        // Nothing may go wrong in this time, however well the rounds go.
         std::thread::sleep(freeze);
         let all = || rounds.iter().chain(turns.iter()).chain([&both]);
         let is_enough = |count: &AtomicU64| count.load(Ordering::Relaxed) >= ROUNDS_MIN;
-        // A slow machine gets longer; what is missing then is told below.
+        // A slow machine gets longer; missing rounds are reported below.
         let _in_time = within(Duration::from_secs(15), || {
             all().all(is_enough).then_some(())
         });
@@ -347,7 +343,6 @@ fn freeze_one_of_two(freeze: Duration, has_cache: bool, planted_wait: Wait) {
     assert!(test.shutdown());
 }
 
-/// Clients of the directory that stands still.
 struct Stuck {
     producers: Vec<Client>,
     impatient: Client,
@@ -358,7 +353,7 @@ struct Stuck {
 const STUCK_PRODUCERS: usize = 6;
 
 impl Stuck {
-    /// More than the directory takes, a producer that waits for a second only, a read, a look-up.
+    /// More than the directory takes, a producer that waits only a second, a read, a look-up.
     fn begin(test: &TestPlane, last_offset: i64) -> Stuck {
         let send = |client: &mut Client, acks: i16, timeout_ms: i32| {
             let record = large_batch(100_000);
@@ -386,7 +381,7 @@ impl Stuck {
         }
     }
 
-    /// With a cache what was produced is there, without its disk.
+    /// With a cache, produced records are readable without the disk.
     fn end(&mut self, has_cache: bool) {
         let (_, body) = self.impatient.receive(key::PRODUCE, PRODUCE_VERSION);
         let refused = (ErrorCode::REQUEST_TIMED_OUT, -1);

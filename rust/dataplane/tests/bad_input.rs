@@ -1,4 +1,4 @@
-//! What clients get wrong: one connection pays, with one line for the operator; all others go on.
+//! Invalid input costs one connection, with one line for the operator; all others go on.
 
 mod harness;
 
@@ -13,7 +13,6 @@ use pyrklog_wire::api::{TABLE, key};
 use pyrklog_wire::api_versions::ApiVersionsResponse;
 use pyrklog_wire::produce::ProduceResponse;
 
-/// The connection is closed and the bystander served.
 fn assert_refused(test: &mut TestPlane, bytes: &[u8]) {
     let mut client = test.client();
     let mut bystander = test.client();
@@ -104,7 +103,6 @@ fn an_unknown_version_of_api_versions_is_told_the_known_ones() {
     let response = ApiVersionsResponse::decode(&frame[4..], 0).unwrap();
     assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
     assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
-    // And the connection lives.
     client.call(key::API_VERSIONS, 0, &[]);
 }
 
@@ -211,7 +209,7 @@ fn errors_of_produce_and_fetch_are_kafkas() {
         client.fetch_one("elsewhere", 0, 0).error,
         ErrorCode::NOT_LEADER_OR_FOLLOWER
     );
-    // As Kafka does, with the version that names addresses, too.
+    // As in Kafka, also with the version that names addresses.
     for (version, leader) in [(FETCH_VERSION, None), (15, None), (16, Some((9, 0)))] {
         let ask = Ask::one("elsewhere", 0, 0).version(version);
         assert_eq!(client.fetch(&ask).partitions[0].current_leader, leader);
@@ -224,7 +222,7 @@ fn errors_of_produce_and_fetch_are_kafkas() {
         client.fetch_one("t", 5, 0).error,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
     );
-    // A broker that is no replica may not fetch as one.
+    // A broker without a replica may not fetch as one.
     let mut ask = Ask::one("t", 0, 0);
     ask.replica_id = 8;
     assert_eq!(
@@ -267,7 +265,7 @@ fn silent_and_slow_connections_are_dropped() {
     let test = TestPlane::start_with(config, Arc::new(RealDisk));
     let mut idle = test.client();
     assert!(idle.is_closed());
-    // A frame that drips in is no reason to stay.
+    // A frame that drips in does not keep its connection open.
     let mut slow = test.client();
     let frame = slow.frame(key::API_VERSIONS, 0, &[0; 1000]);
     let mut sent = 0;
@@ -358,7 +356,7 @@ fn a_produce_to_the_wrong_broker_is_told_the_leader() {
         partition.current_leader.map(|leader| leader.leader_id),
         Some(9)
     );
-    // A partition that is not opened yet is this broker's own: it says so, with its endpoint.
+    // A partition that is still being opened names this broker, with its endpoint.
     test.describe_topic("soon", 1, &topic_config());
     let body = produce_body(PRODUCE_VERSION, 1, 1000, "soon", &[(0, Some(&record))]);
     let answer = test.client().call(key::PRODUCE, PRODUCE_VERSION, &body);
@@ -413,7 +411,7 @@ fn a_silent_newcomer_cannot_take_the_turn_of_those_who_send() {
     let record = large_batch(900_000);
     let body = produce_body(PRODUCE_VERSION, 1, 10_000, "t", &[(0, Some(&record))]);
     // Two that have sent a part of their frames fill the memory. The second one's part need not be
-    // received for that: the first may have taken the turn by then.
+    // received: the first may have taken the turn by then.
     let mut senders: Vec<(Client, Vec<u8>, usize)> = Vec::new();
     for (sent, memory) in [(800_000, 800_000), (200_000, 1 << 20)] {
         let mut client = test.client();

@@ -1,4 +1,4 @@
-//! The block cache under a whole plane: what a kill, a reboot and a missing arena leave.
+//! The block cache under a whole plane: after a kill, a reboot and without its arena.
 
 mod harness;
 
@@ -50,14 +50,14 @@ fn segment(dir: &Path, topic: &str, base_offset: i64) -> PathBuf {
     dir.join(format!("logs/{topic}-0/{base_offset:020}.log"))
 }
 
-/// Produces until records are acknowledged out of the cache, then `count` more: the batches.
+/// Produces until records are acknowledged out of the cache, then `count` more; returns the
+/// batches.
 fn fill(test: &TestPlane, topic: &str, count: usize) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     fill_from(test, topic, &mut sent, count);
     sent
 }
 
-/// Everything of a partition, as it is fetched.
 fn fetch_all(test: &TestPlane, topic: &str, count: usize) -> Vec<u8> {
     let mut client = test.client();
     let mut all = Vec::new();
@@ -81,7 +81,7 @@ fn fetch_all(test: &TestPlane, topic: &str, count: usize) -> Vec<u8> {
     all
 }
 
-/// What a broker does not store as it was sent: the leader epoch.
+/// The batches as stored: the broker sets the leader epoch.
 fn expected(sent: &[Vec<u8>]) -> Vec<u8> {
     let mut all = Vec::new();
     for batch in sent {
@@ -125,7 +125,7 @@ fn a_kill_loses_nothing_that_was_acknowledged_out_of_the_cache() {
         sent.push(record);
         let more = fill_from(&test, "t", &mut sent, 50);
         assert!(more >= 50);
-        // The file comes with what is written to it first.
+        // The first write creates the file.
         let after = fs::metadata(segment(dir.path(), "t", 0)).map_or(0, |file| file.len());
         let total: usize = sent.iter().map(Vec::len).sum();
         assert!(
@@ -135,7 +135,6 @@ fn a_kill_loses_nothing_that_was_acknowledged_out_of_the_cache() {
         drop(client);
         drop(test);
     }
-    // In the end it is all in the file, and nothing is left of the arena.
     let mut test = start(&config);
     assert_eq!(test.lead("t", 1, &topic_config()), [0]);
     assert!(test.shutdown());
@@ -144,7 +143,7 @@ fn a_kill_loses_nothing_that_was_acknowledged_out_of_the_cache() {
     assert!(arenas(dir.path()).is_empty() && !marker(dir.path()).exists());
 }
 
-/// Like `fill`, behind what was sent before.
+/// Like `fill`, after earlier batches.
 fn fill_from(test: &TestPlane, topic: &str, sent: &mut Vec<Vec<u8>>, count: usize) -> usize {
     let mut client = test.client();
     let mut cached = 0;
@@ -171,7 +170,7 @@ fn records_in_the_cache_are_written_after_a_while() {
     let sent = fill(&test, "t", 20);
     let total: usize = sent.iter().map(Vec::len).sum();
     eventually("writing them", || {
-        // The writer makes the file.
+        // The writer creates the file.
         let len = fs::metadata(segment(dir.path(), "t", 0)).map_or(0, |file| file.len());
         (len == total as u64).then_some(())
     });
@@ -248,7 +247,7 @@ fn files_that_another_broker_changed_take_the_partition_offline_and_nothing_is_l
     let others = fill(&test, "u", 20);
     drop(test);
     let path = segment(dir.path(), "t", 0);
-    // The file comes with what is written to it first, which may be nothing yet.
+    // The first write creates the file; there may be none yet.
     let mut content = fs::read(&path).unwrap_or_default();
     content.extend(large_batch(500));
     fs::write(&path, &content).unwrap();
@@ -357,7 +356,7 @@ fn an_arena_that_is_removed_under_a_broker_is_noticed_and_loses_nothing() {
     // Acknowledged now means written.
     let stored = fs::read(segment(dir.path(), "t", 0)).unwrap();
     assert_eq!(without_epochs(stored), expected(&sent));
-    // A kill from now on loses nothing, and the next start does not say so.
+    // A kill from now on loses nothing, and the next start reports no loss.
     eventually("the marker is removed", || {
         (!marker(dir.path()).exists()).then_some(())
     });
@@ -461,7 +460,7 @@ fn draining_brings_no_deleted_topic_back() {
     assert!(!folder.exists() && arenas(dir.path()).is_empty());
 }
 
-/// A broker that was killed with records in its cache alone: (its arena, what it acknowledged).
+/// A broker that was killed with records only in its cache: (its arena, what it acknowledged).
 fn killed(config: &PlaneConfig, dir: &Path) -> (PathBuf, Vec<Vec<u8>>) {
     let mut test = start(config);
     test.create("t", 1);
@@ -477,7 +476,6 @@ fn has_all(config: &PlaneConfig, sent: &[Vec<u8>]) {
     assert_eq!(without_epochs(found), expected(sent));
 }
 
-/// How often this process has a file open.
 fn open_count(path: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap();
     let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());

@@ -1,5 +1,5 @@
-//! A partition that breaks an invariant of its own is taken out of service. All others go on, and
-//! its records are there after the next start.
+//! A partition that breaks an invariant is taken out of service. All others go on, and its records
+//! are there after the next start.
 
 mod harness;
 
@@ -18,7 +18,7 @@ fn one_partition_goes_offline_and_nothing_is_lost() {
         let first = client.produce("t", partition, &batch(&[b"before"]));
         assert_eq!(first, (ErrorCode::NONE, 0));
     }
-    // The other replica does not fetch, so this one is not acknowledged.
+    // The other replica does not fetch, so this record is not acknowledged.
     let spec = LeaderSpec {
         replicas: BOTH.to_vec(),
         isr: BOTH.to_vec(),

@@ -1,4 +1,4 @@
-//! What other brokers are sent does not wait for clients, nor is it refused for their sake.
+//! Replies to other brokers neither wait for clients nor are refused because of them.
 
 mod harness;
 
@@ -14,10 +14,10 @@ use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse, FetchTopicToWrite}
 /// The memory of replies in these tests: an eighth of it is for brokers.
 const REPLIES_MAX_BYTES: usize = 4 << 20;
 
-/// An answer that fills what clients have.
+/// A reply that fills the clients' part.
 const LARGE_BYTES: usize = REPLIES_MAX_BYTES - 1000;
 
-/// Two such answers find room in what is kept for brokers.
+/// Two such replies fit into the brokers' part.
 const BROKERS_BYTES: usize = 200 << 10;
 
 fn small(dir: &Path) -> PlaneConfig {
@@ -28,7 +28,6 @@ fn small(dir: &Path) -> PlaneConfig {
     config
 }
 
-/// A client asks, and leaves its large answer unread.
 fn leave_unread(test: &mut TestPlane) -> Client {
     let mut client = test.client();
     client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
@@ -103,7 +102,7 @@ fn brokers_that_leave_replies_unread_give_back_what_they_have_borrowed() {
     let order = test.wait_for_request();
     test.plane.reply(order.id, vec![8; LARGE_BYTES]);
     is_full(&test);
-    // The first of the clients is answered in any case.
+    // The first client is answered in any case.
     let _first = leave_unread(&mut test);
     let _refused = leave_unread(&mut test);
     test.wait_for("why", |event| is_refusal(event, "no memory for its answer"));
@@ -122,7 +121,7 @@ fn followers_do_not_wait_for_memory_that_clients_fill() {
     test.describe_topic("wide", 100_000, &topic_config());
     let _silent = leave_unread(&mut test);
     is_full(&test);
-    // And one has what is allowed beyond the bound.
+    // One reply may exceed the bound.
     let mut beyond = test.client();
     beyond.send(key::METADATA, 12, &metadata_body("wide"));
     eventually("more than there is", || {

@@ -14,14 +14,13 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::FetchPartition;
 
-/// A client with a session.
 struct Session {
     client: Client,
     ask: Ask,
 }
 
 impl Session {
-    /// Opens one of partitions of `t`; what the first answer has of them.
+    /// Opens a session of partitions of `t`; returns its first answer.
     fn open(
         test: &TestPlane,
         wanted: &[FetchPartition],
@@ -37,7 +36,7 @@ impl Session {
         (Session { client, ask }, reply.partitions)
     }
 
-    /// The next fetch names these partitions; what its answer has.
+    /// The next fetch names these partitions; returns its answer.
     fn fetch(&mut self, wanted: &[FetchPartition]) -> Vec<Fetched> {
         self.ask.partitions = named(wanted);
         let reply = self.client.fetch(&self.ask);
@@ -52,7 +51,7 @@ impl Session {
         self.client.send(key::FETCH, ask.version, &ask.encode());
     }
 
-    /// Sends a fetch that names nothing and waits for long; it is the only one that does.
+    /// Sends the only fetch that names nothing and waits for long.
     fn begin_to_wait(&mut self, test: &TestPlane) {
         self.send(&[], 60_000);
         eventually("a fetch that waits", || {
@@ -60,7 +59,6 @@ impl Session {
         });
     }
 
-    /// Its answer.
     fn receive(&mut self) -> Vec<Fetched> {
         let (_, body) = self.client.receive(key::FETCH, self.ask.version);
         self.ask.session.1 += 1;
@@ -84,8 +82,8 @@ fn errors(partitions: &[Fetched]) -> Vec<(i32, ErrorCode)> {
     partitions.iter().map(pair).collect()
 }
 
-/// A broker that leads partitions of `t`, each of which has one record; a session that has read them
-/// and believes in leader epoch 0.
+/// A broker that leads partitions of `t`, each with one record; a session that has read them and
+/// believes in leader epoch 0.
 fn settled(change: impl Fn(&mut Ask)) -> (tempfile::TempDir, TestPlane, Session) {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
@@ -162,7 +160,7 @@ fn whatever_changes_between_two_fetches_the_next_one_tells() {
 
 #[test]
 fn whatever_changes_is_told_by_a_fetch_that_waits() {
-    // Where a log starts is no reason to answer.
+    // A moved log start offset is no reason to answer.
     let causes = CAUSES
         .iter()
         .filter(|(what, ..)| *what != "another log start");
@@ -221,7 +219,7 @@ fn a_client_that_goes_back_reads_again() {
     let (_dir, _test, mut session) = settled(|_| {});
     let back = session.fetch(&[partition(2, 0)]);
     assert_eq!(found(&back), [(2, vec![0])]);
-    // It has not said that it has them: they are sent again.
+    // The client has not confirmed them: they are sent again.
     assert_eq!(found(&session.fetch(&[])), [(2, vec![0])]);
     assert_eq!(found(&session.fetch(&[partition(2, 1)])), []);
 }
@@ -243,7 +241,7 @@ fn what_did_not_fit_into_an_answer_is_in_the_next_one() {
     };
     assert_eq!(served(&next), [1]);
     assert_eq!(served(&session.fetch(&[partition(1, 2)])), [2]);
-    // Who had records is behind those that had none.
+    // Partitions that had records come after those that had none.
     assert_eq!(served(&session.fetch(&[partition(2, 2)])), [0]);
 }
 
@@ -258,7 +256,7 @@ fn nothing_is_missed_while_a_fetch_begins_to_wait() {
     }
 }
 
-/// Broker 1 leads partitions of `t` of which broker 2 is an in-sync replica.
+/// Broker 1 leads partitions of `t`, with broker 2 in sync.
 fn replicated(dir: &std::path::Path, partitions: i32, config: &TopicConfig) -> TestPlane {
     let mut test = TestPlane::start_with(cluster_config(dir, 1), Arc::new(RealDisk));
     test.describe_topic("t", partitions, config);
@@ -294,7 +292,7 @@ fn a_fetch_looks_at_what_changed_of_ten_thousand_partitions() {
         consumer.send(&[], 60_000);
         producer.produce("t", index, &batch(&[b"new"]));
         assert_eq!(found(&replica.receive()), [(index, vec![0])]);
-        // The consumer sees what the replica says that it has.
+        // The consumer sees what the replica confirms.
         replica.fetch(&[partition(index, 1)]);
         assert_eq!(found(&consumer.receive()), [(index, vec![0])]);
         consumer.fetch(&[partition(index, 1)]);
@@ -316,7 +314,7 @@ fn a_replica_that_names_one_partition_is_in_sync_with_all() {
         let pair = |one: &Behind| (one.partition, one.brokers.clone());
         behind.iter().map(pair).collect::<Vec<_>>()
     };
-    // For longer than the lag it says nothing of partitions 1 and 2.
+    // For longer than the lag it does not fetch partitions 1 and 2.
     let began = Instant::now();
     let mut offset = 0;
     while began.elapsed() < Duration::from_millis(2 * LAG_MS as u64) {

@@ -1,5 +1,5 @@
-//! Readers of committed records whose read waits for the disk while the log changes: where nobody can
-//! tell any more what was aborted, no records are shown.
+//! Reads of committed records that wait for the disk while the log changes: if the aborted
+//! transactions are no longer known, no records are returned.
 
 mod harness;
 
@@ -19,8 +19,8 @@ const ABORTED: i64 = 20;
 /// The next segment's base offset; the abort marker lies before it.
 const NEXT_BASE: i64 = ABORTED + 1;
 
-/// As a broker that ended without order leaves a partition: a segment with an aborted transaction, and
-/// one behind it.
+/// A partition as an unclean end leaves it: a segment with an aborted transaction, and one behind
+/// it.
 fn write_segments(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let mut first = Vec::new();
@@ -59,7 +59,7 @@ fn read_across(change: impl Fn(&mut TestPlane, &Stalling)) -> Fetched {
     let mut client = test.client();
     disk.set_cold(Some("/t-0/"));
     disk.stall("/t-0/");
-    // To find where a record in the midst lies, the disk is read.
+    // Finding the middle record reads the disk.
     let mut ask = Ask::one("t", 0, 3);
     ask.isolation_level = 1;
     client.send(key::FETCH, ask.version, &ask.encode());

@@ -35,7 +35,7 @@ fn a_request_goes_up_and_its_reply_comes_back_in_order() {
     test.plane.reply(request.id, vec![9, 9]);
     assert_eq!(client.receive(key::DESCRIBE_CLUSTER, 1), (1, vec![9, 9]));
     assert_eq!(client.receive(key::API_VERSIONS, 0).0, 2);
-    // A second answer, or one to nobody, changes nothing.
+    // A second answer, or one to an unknown request, changes nothing.
     test.plane.reply(request.id, vec![8]);
     test.plane.close_request(12345);
     client.call(key::API_VERSIONS, 0, &[]);
@@ -50,7 +50,7 @@ fn no_answer_closes_the_connection() {
     let request = test.wait_for_request();
     test.plane.close_request(request.id);
     assert!(client.is_closed());
-    // A client that left before its answer disturbs nobody: its connection ends with the answer.
+    // A client that left before its answer disturbs no other: its connection ends with the answer.
     let mut gone = test.client();
     gone.send(key::DESCRIBE_CLUSTER, 0, &[0]);
     let request = test.wait_for_request();
@@ -208,7 +208,7 @@ fn a_request_that_is_parked_leaves_its_place_to_the_next() {
     test.plane.reply(request.id, vec![9]);
     assert_eq!(late.receive(key::DESCRIBE_CLUSTER, 0).1, [9]);
 
-    // One of the members has gone; its answer harms nobody.
+    // One of the members has gone; its answer does no harm.
     drop(clients.pop());
     for id in parked {
         test.plane.reply(id, vec![7]);
@@ -332,7 +332,7 @@ fn the_control_plane_is_told_of_clients_that_have_gone() {
         assert_eq!(id, request.id);
         test.plane.close_request(id);
     }
-    // Two requests and the end at once: both are told of, each in its turn.
+    // Two requests and the end at once: both are reported, each in its turn.
     let mut client = test.client();
     let frames = [
         client.frame(key::DESCRIBE_CLUSTER, 0, &[1]),
@@ -347,7 +347,7 @@ fn the_control_plane_is_told_of_clients_that_have_gone() {
             unreachable!()
         };
         assert_eq!(id, request.id);
-        // It is a hint: who waits for the answer still gets it.
+        // A hint only: a client that waits for the answer still gets it.
         test.plane.reply(request.id, vec![number]);
         assert_eq!(client.receive(key::DESCRIBE_CLUSTER, 0).1, [number]);
     }
@@ -399,7 +399,6 @@ fn metadata_waits_for_the_topics_that_it_creates() {
         assert_eq!(response.topics[0].error_code, expected, "{name}");
         assert_eq!(response.topics[0].partitions.len(), usize::from(created));
     }
-    // The first produce to the new topic is accepted.
     assert_eq!(
         client.produce("fresh", 0, &batch(&[b"v"])),
         (ErrorCode::NONE, 0)

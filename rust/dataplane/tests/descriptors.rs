@@ -48,7 +48,8 @@ fn a_log_directory_waits_for_descriptors_and_takes_records_again() {
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
     }
-    // A client that connects now is not accepted, which is tried again ten times a second and told once.
+    // A client that connects now is not accepted; accepting is retried ten times a second and
+    // reported once.
     connect(&waiting, &address).unwrap();
     eventually("failures to accept", || {
         (test.statistic("accepts_failed") >= 20).then_some(())

@@ -1,5 +1,5 @@
-//! When a leader may say which offset is the latest: another broker may lead by then, and it has not heard
-//! of that, since it stood still.
+//! When a leader may give the latest offset: after a pause of its own, another broker may lead
+//! unnoticed.
 
 mod harness;
 
@@ -33,8 +33,8 @@ fn follower() -> Ask {
     ask
 }
 
-/// The order to lead, and what lies on two connections, may all be as old as the pause of this broker: a
-/// follower gives a connection up when it hears of another leader for something else.
+/// The order to lead, and fetches on two connections, may all be older than this broker's pause: a
+/// follower gives a connection up when it learns of another leader.
 #[test]
 fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
     let dir = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
     assert_eq!(client.latest_offset(-1, -1), DOUBTFUL);
     let mut connection = test.client();
     let confirmed = eventually("a confirmation", || {
-        // The second one was sent behind the answer to the first.
+        // The second one was sent after the answer to the first.
         connection.fetch(&follower());
         connection.fetch(&follower());
         let found = client.latest_offset(-1, -1);
@@ -57,13 +57,13 @@ fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
     assert_eq!(confirmed, (ErrorCode::NONE, 0));
 }
 
-/// A turn of a network thread goes on after the pause with what was sent meanwhile.
+/// A network thread's turn goes on after the pause with what was sent meanwhile.
 #[test]
 fn what_was_confirmed_before_a_pause_does_not_count_behind_it() {
     assert_eq!(latest_behind_a_pause(Duration::from_millis(700)), DOUBTFUL);
 }
 
-/// That nobody has fetched for so long says of the followers that they hang, unless it was this broker.
+/// A long time without fetches shows that the followers hang, unless this broker did.
 #[test]
 fn nor_does_the_silence_of_a_long_pause() {
     assert_eq!(

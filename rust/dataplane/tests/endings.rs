@@ -1,4 +1,4 @@
-//! How connections end: what was sent before the end is served, and nobody who left is kept.
+//! How connections end: requests sent before the end are served, and no closed connection is kept.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use harness::*;
 use pyrklog_wire::api::key;
 use rustix::net::{SendFlags, send};
 
-/// Sends bytes and the end of the stream in one segment, so that the broker hears of both at once.
+/// Sends bytes and the end of the stream in one segment, so that the broker sees both at once.
 fn send_and_end(client: &Client, bytes: &[u8]) {
     let sent = send(&client.stream, bytes, SendFlags::MORE).unwrap();
     assert_eq!(sent, bytes.len());
@@ -34,7 +34,8 @@ fn an_end_that_comes_with_the_last_bytes_is_noticed() {
     eventually("the last connection's end", || {
         (test.statistic("connections") == 0).then_some(())
     });
-    // Nobody waited for the records: those that did not go to the cache are visible once written.
+    // The producers did not wait for their records: those outside the cache are visible once
+    // written.
     let mut client = test.client();
     eventually("all 20 records", || {
         (client.list_offset("t", 0, -1).offset == 20).then_some(())

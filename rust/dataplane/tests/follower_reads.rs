@@ -29,7 +29,6 @@ fn ask(offset: i64) -> Ask {
     Ask::one("t", 0, offset)
 }
 
-/// The one partition of an answer.
 fn fetch(pair: &mut Pair, broker: i32, ask: &Ask) -> Fetched {
     pair.plane(broker).client().fetch(ask).partitions.remove(0)
 }
@@ -47,18 +46,18 @@ fn the_leader_sends_consumers_to_a_replica_in_their_rack() {
     assert_eq!(sent.error, ErrorCode::NONE);
     assert_eq!((sent.high_watermark, sent.log_start_offset), (1, 0));
     assert!(sent.records.is_empty(), "no data with the hint");
-    // At once, however long the consumer would wait, and also where there is nothing to read yet.
+    // At once, however long the consumer would wait, even with nothing to read yet.
     let waiting = ask(1).rack("b").wait(10_000, 1);
     assert_eq!(fetch(&mut pair, 1, &waiting).preferred_replica, 2);
-    // Who is in the leader's rack, or nobody's, or says nothing, stays.
+    // Consumers in the leader's rack, in an unknown one, or without one stay.
     for rack in ["a", "c", ""] {
         let found = fetch(&mut pair, 1, &ask(0).rack(rack));
         assert_eq!((found.preferred_replica, found.batches()), (-1, vec![0]));
     }
-    // So does one that is older than racks.
+    // So does a consumer of a version before racks.
     let old = fetch(&mut pair, 1, &ask(0).rack("b").version(10));
     assert_eq!((old.preferred_replica, old.batches()), (-1, vec![0]));
-    // The follower sends nobody on.
+    // A follower redirects no consumer.
     let found = fetch(&mut pair, 2, &ask(0).rack("a"));
     assert_eq!(found.preferred_replica, -1);
 }
@@ -97,7 +96,7 @@ fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
     eventually("an in-sync replica", || {
         (nearest(&mut pair, 1) == 2).then_some(())
     });
-    // It stays away, and what comes then it has not.
+    // It stays away and misses the next records.
     pair.follow(2, -1, 1);
     pair.produce(1, b"b");
     assert_eq!(nearest(&mut pair, 1), 2, "it has all before");
@@ -119,7 +118,7 @@ fn a_follower_shows_what_the_leader_has_shown_it() {
         (found.error, found.batches()),
         (ErrorCode::NONE, vec![0, 1, 2])
     );
-    // Those that know no followers, and other replicas, want the leader.
+    // Clients that know no followers, and other replicas, want the leader.
     let mut replica = ask(0);
     replica.replica_id = 1;
     for refused in [ask(0).version(10), replica] {
@@ -128,8 +127,8 @@ fn a_follower_shows_what_the_leader_has_shown_it() {
     }
     let latest = pair.plane(2).client().list_offset("t", 0, -1);
     assert_eq!(latest.error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    // Beyond its end it cannot say whether there is something: who may take it for the leader is
-    // told that it is none.
+    // Beyond its end it cannot tell whether there are records: a client that takes it for the
+    // leader is corrected.
     let mut beyond = ask(4);
     assert_eq!(
         fetch(&mut pair, 2, &beyond).error,
@@ -184,7 +183,7 @@ fn what_is_not_replicated_yet_a_follower_does_not_show() {
         assert_eq!((found.error, found.high_watermark), (ErrorCode::NONE, 0));
         assert!(found.records.is_empty());
     }
-    // A consumer that waits there is woken by the mark alone: nothing more is copied.
+    // Only the high watermark wakes a consumer that waits there: nothing more is copied.
     let waiting = ask(0).wait(60_000, 1);
     let mut client = pair.plane(2).client();
     client.send(
@@ -197,7 +196,7 @@ fn what_is_not_replicated_yet_a_follower_does_not_show() {
     });
     let mut third = ask(1);
     third.replica_id = 3;
-    // The other follower's next fetch, which says what it has copied, may still be under way.
+    // The other follower's next fetch, which confirms its copy, may still be under way.
     eventually("the high watermark", || {
         (fetch(&mut pair, 1, &third).high_watermark == 1).then_some(())
     });
@@ -222,7 +221,7 @@ fn followers_tell_offsets_to_those_only_that_compare_replicas() {
         client.latest_offset(-2, 4),
         (ErrorCode::FENCED_LEADER_EPOCH, -1)
     );
-    // A client learns first that it knows of another epoch (KIP-320).
+    // A client is first told that its leader epoch differs (KIP-320).
     let table = [
         (-1, ErrorCode::NOT_LEADER_OR_FOLLOWER),
         (4, ErrorCode::FENCED_LEADER_EPOCH),

@@ -1,4 +1,4 @@
-//! One plane follows another: what is copied, what is cut off, who is in sync.
+//! One plane follows another: copying, truncation, the ISR.
 
 mod harness;
 
@@ -53,7 +53,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
     let (error, records) = read(&mut pair, 1, -2);
     assert_eq!(error, ErrorCode::NONE);
     assert!(!records.is_empty());
-    // What a follower has not written yet counts among its bytes, but is shown to nobody.
+    // A follower's unwritten bytes count, but are not readable.
     let copy = eventually("a copy that can be read", || {
         let (error, records) = read(&mut pair, 2, -2);
         (error != ErrorCode::NONE || !records.is_empty()).then_some((error, records))
@@ -89,7 +89,7 @@ fn what_is_copied_leaves_the_cache_when_it_is_written() {
     });
     assert!(pair.plane(2).statistic("cache_appended_bytes") > 0);
     assert_eq!(pair.plane(2).statistic("cache_chunks_reclaimed"), 0);
-    // The leader keeps what was produced, for its readers.
+    // The leader keeps produced records in its cache for readers.
     let leader = pair.plane(1);
     assert_eq!(leader.statistic("cache_transient_bytes"), 0);
     let populated = leader.statistic("cache_populated_bytes");
@@ -173,7 +173,7 @@ fn who_has_caught_up_is_told_once() {
     pair.wait_copied();
     let plane = pair.plane(1);
     assert!(!plane.plane.drain_events(100).iter().any(is_it), "once");
-    // The control plane says that it may not join; it asks again.
+    // The control plane refuses to let it join; it asks again.
     assert!(plane.plane.set_isr("t", 0, 3, &[1], &[1], false));
     plane.wait_for("the follower again", is_it);
     assert!(
@@ -237,7 +237,7 @@ fn an_epoch_in_which_nothing_was_appended_is_no_reason_to_ask_for_ever() {
     pair.follow(2, 1, 0);
     pair.produce(1, b"a");
     pair.wait_visible(1, 1);
-    // 2 leads in an epoch of which 1 never hears, and appends nothing.
+    // 2 leads in an epoch that 1 never learns of, and appends nothing.
     pair.lead(2, 1, &[2]);
     pair.lead(1, 2, &BOTH);
     pair.follow(2, 1, 2);
@@ -256,7 +256,7 @@ fn a_log_that_ends_below_the_leaders_first_offset_begins_anew() {
     }
     pair.follow(2, 1, 0);
     pair.wait_copied();
-    // While 2 is away, everything that it has goes.
+    // While 2 is away, all of its records are deleted.
     pair.follow(2, -1, 1);
     pair.lead(1, 2, &[1]);
     for _ in 0..5 {
@@ -349,8 +349,8 @@ fn records_that_are_deleted_at_the_leader_are_deleted_here() {
     plane.ticket(ticket);
     pair.produce(1, b"v");
     pair.wait_visible(1, 6);
-    // Heard with an answer, and done as soon as the high watermark allows it: the follower leads
-    // to be asked, and follows again where it has not heard yet.
+    // The follower learns of it with an answer, and acts once the high watermark allows it. It
+    // leads to be asked, and follows again if it has not learnt of it yet.
     let mut epoch = 0;
     eventually("the log start", || {
         pair.produce(1, b"v");
@@ -396,7 +396,7 @@ fn a_leader_that_has_just_gone_is_not_told_to_clients() {
     eventually("no leader is named", || {
         (leader() == (ErrorCode::LEADER_NOT_AVAILABLE, -1)).then_some(())
     });
-    // It is the controller's leader still: named again after a moment, or when it can be reached.
+    // It is still the controller's leader: named again after a moment, or when it can be reached.
     eventually("it is named", || {
         (leader() == (ErrorCode::NONE, 1)).then_some(())
     });
@@ -418,7 +418,7 @@ fn a_leader_that_has_left_the_cluster_is_told_when_it_is_back() {
     pair.plane(2).know(&[(1, 1), (2, 2)]);
     pair.follow(2, 1, 0);
     eventually("no leader is named", || (leader() == -1).then_some(()));
-    // Followed no more, so that nobody finds out that it listens again.
+    // No longer followed, so that its return goes unnoticed.
     let stop = StopSpec {
         topic: "t".into(),
         partition: 0,
@@ -433,7 +433,7 @@ fn a_leader_that_has_left_the_cluster_is_told_when_it_is_back() {
 
 #[test]
 fn a_new_leader_does_not_show_less_than_the_old_one() {
-    // What the leader has shown it tells with the next records only.
+    // The leader sends its high watermark only with the next records.
     let mut pair = Pair::start_with(topic_config(), |config| {
         config.cluster.as_mut().unwrap().fetch_wait_max_ms = 600_000;
     });
@@ -442,9 +442,9 @@ fn a_new_leader_does_not_show_less_than_the_old_one() {
     pair.produce(1, b"a");
     pair.wait_visible(1, 1);
     pair.wait_copied();
-    // Its high watermark is what the old leader told last, which may be less than it showed.
+    // Its high watermark is the one last sent by the old leader, perhaps below the one shown.
     pair.lead(2, 1, &BOTH);
-    // By time (0, -3), too: none that is found may only be none that it shows yet.
+    // By time (0, -3), too: a record not found may only be invisible yet.
     for timestamp in [-1, 0, -3] {
         let latest = pair.plane(2).client().list_offset("t", 0, timestamp);
         assert_eq!(latest.error_code, ErrorCode::OFFSET_NOT_AVAILABLE);
@@ -499,7 +499,7 @@ fn a_leader_says_that_nothing_is_there_while_its_followers_follow() {
         eventually("its wait", || {
             (pair.plane(1).statistic("purgatory_fetch") > 0).then_some(())
         });
-        // What it has confirmed has passed.
+        // Its confirmation has expired.
         std::thread::sleep(std::time::Duration::from_millis(200));
         let found = beyond(&mut pair, wait_ms);
         assert_eq!(found.error, ErrorCode::OFFSET_OUT_OF_RANGE, "{wait_ms}");
@@ -507,7 +507,7 @@ fn a_leader_says_that_nothing_is_there_while_its_followers_follow() {
         let latest = pair.plane(1).client().list_offset("t", 0, -1);
         assert_eq!((latest.error_code, latest.offset), (ErrorCode::NONE, 1));
     }
-    // It is gone, or has heard of another leader: nobody can tell.
+    // It is gone, or knows another leader: that cannot be told.
     pair.follow(2, -1, 1);
     eventually("its last confirmation", || {
         let found = beyond(&mut pair, 0);

@@ -1,5 +1,5 @@
-//! A volume without space: what was acknowledged is written and served, nothing is taken, and the
-//! directory recovers by itself.
+//! A full volume: acknowledged records are written and served, new ones refused, and the directory
+//! recovers by itself.
 
 mod harness;
 
@@ -14,8 +14,8 @@ use pyrklog_wire::ErrorCode;
 
 const ENOUGH: Option<usize> = Some(1 << 30);
 
-/// With a block cache whose writer leaves records there until it is asked, and little that may be
-/// unwritten, so that the reserve is small.
+/// With a block cache whose writer leaves records there until asked, and a low limit of unwritten
+/// bytes, so that the reserve is small.
 fn cached(dir: &Path) -> PlaneConfig {
     let mut config = config(vec![dir.join("logs")]);
     config.cache = cache(&config.log_dirs);
@@ -36,7 +36,7 @@ fn reserve(dir: &Path) -> PathBuf {
     dir.join("logs/.pyrklog-reserve")
 }
 
-/// Produces until it is refused: how many were acknowledged.
+/// Produces until it is refused; returns how many were acknowledged.
 fn fill(test: &TestPlane, topic: &str, size_bytes: usize) -> i64 {
     let mut client = test.client();
     let record = large_batch(size_bytes);
@@ -60,7 +60,7 @@ fn becomes(test: &TestPlane, name: &str, value: u64) {
     eventually(name, || (test.statistic(name) == value).then_some(()));
 }
 
-/// A topic with one record that is written, and a volume that takes no byte more.
+/// A topic with one written record, on a volume that takes no more bytes.
 fn filled_up(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
     disk.set_free_bytes(ENOUGH);
     let mut test = start(config, disk);
@@ -72,7 +72,7 @@ fn filled_up(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
     test
 }
 
-/// As DescribeLogDirs tells it, of the only directory; it has not failed.
+/// From DescribeLogDirs, of the only directory, which has not failed.
 fn usable_bytes(test: &mut TestPlane) -> i64 {
     let ticket = test.plane.describe_log_dirs().unwrap();
     let TicketOutcome::LogDirs(described) = test.ticket(ticket) else {
@@ -101,7 +101,6 @@ fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
         (listed.error_code, listed.offset),
         (ErrorCode::NONE, 1 + acknowledged)
     );
-    // The failure of a directory is another matter.
     test.events.extend(test.plane.drain_events(100));
     let has_failed = |event: &Event| matches!(event, Event::LogDirFailed { .. });
     assert!(!test.events.iter().any(has_failed));
@@ -139,7 +138,7 @@ fn what_finds_no_space_at_all_is_served_from_the_cache_and_survives_kills_and_en
         } else {
             assert!(!test.shutdown(), "not everything is written");
         }
-        // Somebody else took what was set aside.
+        // Another process took the reserve's space.
         disk.set_free_bytes(Some(0));
 
         let mut test = start(&config, &disk);
@@ -173,8 +172,8 @@ fn requests_that_wait_for_the_file_are_refused_and_their_records_are_written_lat
     assert_eq!(high_watermark(&test, "t"), 2, "appended all the same");
 }
 
-/// Several writers find it out at the same time, and space comes while they do.
-/// Counts what follows the last acknowledged record: (its offset + 1, how often it was refused since).
+/// Several writers find the volume full at the same time, and space comes while they do. Counts
+/// what follows the last acknowledged record: (its offset + 1, how often it was refused since).
 fn produce(client: &mut Client, index: i32, end: &mut (i64, i64), record: &[u8]) {
     match client.produce("many", index, record) {
         (ErrorCode::NONE, offset) => *end = (offset + 1, 0),
@@ -215,7 +214,7 @@ fn many_partitions_that_find_no_space_together_are_all_written_later() {
             }
         }
         for _ in 0..round * 20 {
-            // Some more have found none by then, unless there is some already.
+            // More of them have found no space by then, unless there is some already.
             produce(&mut client, 0, &mut ends[0], &record);
         }
         disk.heal();
@@ -226,7 +225,8 @@ fn many_partitions_that_find_no_space_together_are_all_written_later() {
             "made before records are taken"
         );
         for (index, (end, refused)) in (0..).zip(ends) {
-            // What waited for its bytes to be written was told, and is written later all the same.
+            // The producer that waited for the write was refused; its record is still written
+            // later.
             let there = test.client().list_offset("many", index, -1).offset;
             let may_be = end..=end + refused;
             assert!(may_be.contains(&there), "{there} of {index}, round {round}");
@@ -246,7 +246,7 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     let mut client = test.client();
     let record = batch(&[b"v"]);
     for topic in ["t", "u"] {
-        // While it is being tried again, as during any opening, there is no leader.
+        // While it is being retried, as during any opening, there is no leader.
         eventually(topic, || {
             let refused = client.produce(topic, 0, &record).0;
             assert_ne!(refused, ErrorCode::NONE);
@@ -258,7 +258,7 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     eventually("u is served", || {
         (client.produce("u", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
     });
-    // What is decided while it waits takes effect when it is open.
+    // Decisions made while it waits take effect when it is open.
     disk.fail(Operation::Open, "v-0", 0, usize::MAX, no_space);
     test.create("v", 1);
     becomes(&test, "log_dir_read_only.0", 1);
@@ -274,7 +274,7 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     eventually("v is served", || {
         (client.produce("v", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
     });
-    // One that is deleted while it waits is not opened any more.
+    // A partition deleted while it waits is not opened any more.
     disk.fail(Operation::Open, "w-0", 0, usize::MAX, no_space);
     test.create("w", 1);
     becomes(&test, "log_dir_read_only.0", 1);
@@ -331,7 +331,6 @@ fn checkpoints_that_find_no_space_are_written_later() {
     });
 }
 
-/// Topics are deleted to make space.
 #[test]
 fn topics_can_be_deleted_on_a_full_disk() {
     let dir = tempfile::tempdir().unwrap();
@@ -350,8 +349,8 @@ fn topics_can_be_deleted_on_a_full_disk() {
 
 const POINTS_ANEW: &str = "recovery-point-offset-checkpoint.tmp";
 
-/// Ends a plane, and leaves what a crash would whose disk lost the end of `t`; the file of recovery
-/// points, which the next start has to write.
+/// Ends a plane as a crash does that lost the end of `t`; returns the file of recovery points,
+/// which the next start has to write.
 fn crash_below_its_recovery_point(test: TestPlane, logs: &Path) -> PathBuf {
     assert!(test.shutdown());
     std::fs::remove_file(logs.join(".kafka_cleanshutdown")).unwrap();
@@ -373,7 +372,7 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     disk.fail(Operation::Open, POINTS_ANEW, 0, 3, Fault::NoDescriptor);
     let mut test = start(&config, &disk);
     test.create("t", 1);
-    // Until then the directory is looked at every now and then.
+    // Until then the directory is retried regularly.
     let mut client = test.client();
     let next = eventually("records are taken", || {
         let (error, offset) = client.produce("t", 0, &batch(&[b"next"]));
@@ -386,7 +385,7 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     assert!(!std::fs::read_to_string(&points).unwrap().contains("100"));
 }
 
-/// Its place is free for others meanwhile: for deletions, which make space, too.
+/// Its place is lent to others meanwhile, also to deletions, which make space.
 #[test]
 fn others_are_opened_while_an_opening_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -431,8 +430,8 @@ fn stop(test: &mut TestPlane, topic: &str, delete: bool) -> Vec<i16> {
     codes
 }
 
-/// A broker whose `t` has a record that is acknowledged and finds no space, and which was told to
-/// serve it no more: its log cannot be closed.
+/// A broker whose `t` has an acknowledged record without space, and was stopped: its log cannot be
+/// closed.
 fn stopped_with_something_unwritten(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
     let mut test = start(config, disk);
     test.create("t", 1);
@@ -456,8 +455,8 @@ fn ends_clean(mut test: TestPlane) {
     assert!(test.shutdown(), "clean");
 }
 
-/// The story: a partition is moved away from a full disk, so that it is stopped and then deleted. What
-/// it had not written was tried again when there was space, in a folder that was gone: the directory
+/// The story: a partition moved away from a full disk, so it was stopped and then deleted. Once
+/// there was space, its unwritten bytes were tried again in the deleted folder: the directory
 /// failed.
 #[test]
 fn a_partition_that_could_not_be_closed_can_be_deleted() {
@@ -472,7 +471,7 @@ fn a_partition_that_could_not_be_closed_can_be_deleted() {
     ends_clean(test);
 }
 
-/// Two logs of a partition would write the same files, and the second would not know the record.
+/// Two logs of a partition would write the same files, and the second would lack the record.
 #[test]
 fn a_partition_that_could_not_be_closed_is_closed_before_it_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -499,7 +498,7 @@ fn a_partition_that_could_not_be_closed_is_closed_when_there_is_space() {
     let mut test = stopped_with_something_unwritten(&config, &disk);
     disk.heal();
     test.wait_for_notice("log_dir_has_space");
-    // Behind the closing, which has the same key.
+    // After the closing, which has the same key.
     assert_eq!(stop(&mut test, "t", false), [0]);
     ends_clean(test);
     let mut test = start(&config, &disk);
@@ -507,8 +506,8 @@ fn a_partition_that_could_not_be_closed_is_closed_when_there_is_space() {
     assert_eq!(high_watermark(&test, "t"), 1);
 }
 
-/// All records are in the files, but what an orderly end adds to them finds no space: that log alone is
-/// recovered when it is opened next.
+/// All records are in the files, but the files of an orderly close find no space: only that log is
+/// recovered when it is next opened.
 #[test]
 fn a_log_that_finds_no_space_for_its_end_leaves_its_directory_clean() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Requests that take long: they are worked on one in a turn, and after all others.
+//! Requests that take long: one per turn, after all others.
 
 mod harness;
 
@@ -50,7 +50,7 @@ impl Gate {
         state.turns = state.turns.map(|left| left - 1);
     }
 
-    /// Waits until the thread stands before the shut gate.
+    /// Waits until the thread stands at the closed gate.
     fn wait(&self) {
         let state = self.state.lock().unwrap();
         let stands = |state: &mut GateState| state.is_shut() && state.is_reached;
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// Opens a gate for good when it is dropped: declared behind a plane, it lets a failed test end.
+/// Opens a gate for good when dropped: declared after a plane, it lets a failed test end.
 struct Opened(Arc<Gate>);
 
 impl Drop for Opened {
@@ -112,7 +112,7 @@ fn long_requests_of_brokers_go_first_and_hosts_take_turns() {
         client.call(key::API_VERSIONS, 0, &[]);
     }
     gate.0.set(Some(0));
-    // Wakes it, should it sleep.
+    // Wakes the thread if it sleeps.
     let mut other = test.client();
     other.send(key::API_VERSIONS, 0, &[]);
     gate.0.wait();
@@ -169,7 +169,7 @@ fn a_connection_that_ends_before_its_turn_at_the_control_plane_passes_it_on() {
     }
     gate.0.set(Some(1));
     gate.0.wait();
-    // It may go on now, behind others whose requests take long, and goes.
+    // It may go on now, after other long requests, and leaves.
     test.plane.reply(ahead.id, vec![9]);
     gate.0.set(Some(1));
     gate.0.wait();
@@ -207,7 +207,7 @@ fn requests_that_take_long_are_worked_on_one_in_a_turn_and_after_all_others() {
         client.call(key::API_VERSIONS, 0, &[]);
     }
     gate.0.set(Some(0));
-    // It is served before the thread stands there, or in the turn after that with all the others.
+    // It is served before the thread is at the gate, or in the next turn with all the others.
     modest.send(key::API_VERSIONS, 0, &[]);
     gate.0.wait();
     let wide = metadata_body("wide");

@@ -1,4 +1,4 @@
-//! Requests that are valid and cost the broker more than their sender: what they may cost is bounded.
+//! Valid requests that cost the broker more than their sender: their cost is bounded.
 
 mod harness;
 
@@ -22,7 +22,8 @@ use rustix::net::sockopt::set_socket_linger;
 /// Record errors of one reply, as documented.
 const RECORD_ERRORS_MAX: usize = 1000;
 
-/// Small on the wire, and each of its records is refused: it claims append time without telling it.
+/// Small on the wire, with each record refused: it takes append time that the frame's size does not
+/// show.
 fn refused_record_by_record(records: usize) -> Vec<u8> {
     let mut builder = BatchBuilder::new().timestamp_type(TimestampType::LogAppendTime);
     for _ in 0..records {
@@ -112,10 +113,10 @@ fn record_errors_are_bounded_for_a_request_not_for_a_batch() {
     assert_eq!(parts[0].record_errors.len(), 600);
 }
 
-/// The bound on the memory of replies in these tests, and what may come on top of it: one request's.
+/// The bound on the memory of replies in these tests, which one request may exceed.
 const REPLIES_MAX_BYTES: usize = 4 << 20;
 
-/// A plane whose replies have little memory and whose sockets hold little.
+/// A plane with little memory for replies and small socket buffers.
 fn start_small(dir: &std::path::Path) -> TestPlane {
     let mut config = config(vec![dir.join("logs")]);
     config.receive_buffers_max_bytes = REPLIES_MAX_BYTES;
@@ -233,13 +234,13 @@ fn replies_that_nobody_reads_are_bounded_and_keep_nobody_from_theirs() {
         assert!(bytes <= REPLIES_MAX_BYTES + reply_bytes, "{bytes}");
         (bytes + reply_bytes > REPLIES_MAX_BYTES).then_some(())
     });
-    // Those whose replies are small are served meanwhile.
+    // Clients with small replies are served meanwhile.
     let mut small = test.client();
     for _ in 0..10 {
         assert_eq!(small.produce("t", 0, &batch(&[b"v"])).0, ErrorCode::NONE);
     }
     assert_eq!(small.fetch_one("t", 0, 0).high_watermark, 10);
-    // And a client that reads gets a large reply: those who do not are closed for it.
+    // A client that reads gets a large reply: those that do not read are closed for it.
     let mut reader = test.client();
     let answer = reader.call(key::METADATA, 12, &body);
     assert!(answer.len() > 30_000 * 20);
@@ -282,7 +283,7 @@ fn answers_of_the_control_plane_share_the_memory_of_replies() {
         client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
         ids.push(test.wait_for_request().id);
     }
-    // Nobody reads the first one, so there is no room for the second.
+    // The first one is not read, so there is no room for the second.
     let answer = vec![7; REPLIES_MAX_BYTES - 1000];
     test.plane.reply(ids[0], answer.clone());
     eventually("the reply counted", || {
@@ -325,7 +326,7 @@ fn fetches_that_wait_give_their_memory_up_when_others_need_it() {
     let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
     test.create("t", 600);
     test.describe_topic("wide", 30_000, &topic_config());
-    // Each holds memory for as long as it likes: an hour, on any thread.
+    // Each may hold memory for an hour, on any thread.
     let wanted: Vec<_> = (0..600).map(|index| partition(index, 0)).collect();
     let topics = [FetchTopicToWrite {
         name: "t",
@@ -361,7 +362,7 @@ fn fetches_that_wait_give_their_memory_up_when_others_need_it() {
         let response = FetchResponse::decode(&answer, 4).unwrap();
         assert_eq!(response.topics[0].partitions.len(), 600);
     }
-    // Nobody else needs it any more: a fetch waits again.
+    // The memory is free again: a fetch waits again.
     waiting[0].send(key::FETCH, 4, &body);
     eventually("a fetch that waits", || {
         (test.statistic("purgatory_fetch") >= 600).then_some(())
@@ -437,7 +438,7 @@ fn nothing_waits_for_an_acknowledgement_that_nobody_waits_for() {
         assert_eq!(error, ErrorCode::REQUEST_TIMED_OUT);
     }
     assert_eq!(test.statistic("purgatory_produce"), 20);
-    // A connection that is reset, not one that may still read.
+    // A reset connection, not one that may still read.
     set_socket_linger(&leaving.stream, Some(Duration::ZERO)).unwrap();
     drop(leaving);
     eventually("none waiting", || {
@@ -465,7 +466,7 @@ fn batches_that_expand_to_much_hold_up_their_own_connection_only() {
     let body = produce_body(PRODUCE_VERSION, 1, 10_000, "bombs", &partitions);
     let mut sender = test.client();
     sender.send(key::PRODUCE, PRODUCE_VERSION, &body);
-    // What comes behind them on their connection waits for its turn.
+    // Later requests on their connection wait for their turn.
     let behind = batch(&[b"behind"]);
     let body = produce_body(PRODUCE_VERSION, 1, 10_000, "bombs", &[(0, Some(&behind))]);
     sender.send(key::PRODUCE, PRODUCE_VERSION, &body);
@@ -498,7 +499,7 @@ fn a_connection_that_goes_takes_what_it_left_to_validate_along() {
     let mut options = topic_config();
     options.log.compression_type = pyrklog_log::CompressionType::Gzip;
     assert_eq!(test.lead("t", 8, &options), [0; 8]);
-    // Uncompressed, to be stored in another codec: that is work for others, too.
+    // Uncompressed, to be stored in another codec: that work is left to validators, too.
     let large = large_batch(900_000);
     let partitions: Vec<_> = (0..8).map(|index| (index, Some(&large[..]))).collect();
     let body = produce_body(PRODUCE_VERSION, 1, 10_000, "t", &partitions);

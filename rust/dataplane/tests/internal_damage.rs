@@ -1,4 +1,4 @@
-//! Internal topics whose files were damaged: what is told of it, and what is read all the same.
+//! Internal topics with damaged files: what is reported, and what is still read.
 
 mod harness;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use harness::internal::*;
 use harness::*;
 
-/// Eight batches of 100 bytes of value, a record each, in one segment; where each begins.
+/// Eight batches of one record, 100 bytes of value each, in one segment; returns where each begins.
 fn eight(test: &mut TestPlane, dir: &Path) -> Vec<u64> {
     let value = "v".repeat(100);
     let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! What the control plane appends to internal topics, and reads of them.
+//! The control plane's appends to internal topics, and its reads of them.
 
 mod harness;
 
@@ -113,7 +113,7 @@ fn a_transaction_keeps_its_producer_and_its_marker_is_told() {
         assert_eq!(batch.producer_id, 7);
         assert!(batch.is_transactional && !batch.is_control);
     }
-    // Markers come another way; written into the file, they are read as what they are.
+    // Markers are written into the file directly; they are read as markers.
     eventually("all is in the file", || {
         (test.statistic("unwritten_bytes") == 0).then_some(())
     });
@@ -265,7 +265,7 @@ fn an_append_waits_on_in_the_epochs_that_its_leader_stays_one() {
     };
     let second = append(&test, &current, &[("k", Some("1"))]);
     assert_eq!(test.statistic("purgatory_internal"), 2);
-    // The follower died: nothing of what is in the log has to be said again.
+    // The follower died: nothing in the log has to be sent again.
     let alone = LeaderSpec {
         isr: vec![1],
         ..with_follower(2)
@@ -318,7 +318,7 @@ fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
         append_now(&mut test, &current, &[("k", Some("new"))]),
         (NONE, 1)
     );
-    // Nobody else has led: the owner of the log in the epoch before goes on.
+    // No other broker has led: the owner of the log in the epoch before goes on.
     let late = append_now(&mut test, &terms(), &[("k", Some("late"))]);
     assert_eq!(late, (NONE, 2));
 }

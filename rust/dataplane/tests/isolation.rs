@@ -1,4 +1,4 @@
-//! What stands still holds up nobody else: log directories, topics, producers that must wait.
+//! A hanging directory, topic or producer delays no other.
 
 mod harness;
 
@@ -61,8 +61,8 @@ fn answer(client: &mut Client) -> (ErrorCode, i64) {
     produced(&body, PRODUCE_VERSION)
 }
 
-/// Fills the directory of [`narrow`]: the client whose request is appended, and gets its answer when
-/// the disk moves again.
+/// Fills the directory of [`narrow`]; returns the client whose request is appended, and answered
+/// when the disk moves again.
 fn fill(test: &TestPlane, size_bytes: usize) -> Client {
     let mut client = test.client();
     send(&mut client, 1, 30_000, &large_batch(size_bytes));
@@ -78,7 +78,7 @@ fn a_fetch_over_two_directories_gets_what_the_moving_one_has() {
     disk.stall("/one/");
     let mut ask = Ask::one("a", 0, 0).wait(200, 1);
     ask.partitions.push(("b".into(), partition(0, 1)));
-    // Before the readers are known to stand still, and after.
+    // Before the readers are known to hang, and after.
     for _ in 0..4 {
         let reply = client.fetch(&ask);
         let [a, b] = &reply.partitions[..] else {
@@ -137,7 +137,7 @@ fn topics_of_one_directory_are_apart() {
     for client in &mut stuck {
         client.send(key::FETCH, ask.version, &ask.encode());
     }
-    // Both want the same: one reads, the other waits for that.
+    // Both want the same: one reads, the other waits for it.
     eventually("a read that hangs", || (disk.waiting() == 1).then_some(()));
     let stalled_ms = |number| test.statistic(&format!("reader_queue_stalled_ms.0.fetch-{number}"));
     eventually("a queue that stands still", || {
@@ -200,7 +200,7 @@ fn a_reply_that_hangs_with_its_disk_ends_its_connection() {
     let (test, disk, _dir) = two_directories();
     let mut client = test.client();
     disk.stall("/one/");
-    // The first batch's header is resident; the bytes are sent by a reader, from this disk alone.
+    // The first batch's header is resident; a reader sends the bytes, from this disk alone.
     let ask = Ask::one("a", 0, 0).wait(100, 1);
     client.send(key::FETCH, ask.version, &ask.encode());
     eventually("a read that hangs", || (disk.waiting() == 1).then_some(()));
@@ -239,8 +239,8 @@ fn a_parked_request_is_refused_when_its_time_is_over_and_so_are_those_behind_it(
     assert_eq!(test.statistic("produce_park_bytes.0"), 0);
 }
 
-/// Each roll saves all producers: of small segments and many producers the snapshots take far more than
-/// the batches.
+/// Each roll saves all producers: with small segments and many producers, snapshots take far more
+/// than the batches.
 #[test]
 fn producers_wait_for_the_snapshots_of_small_segments_too() {
     let (mut test, disk, _dir) = narrow(200_000, 64 << 20);
@@ -303,7 +303,7 @@ fn a_later_batch_of_a_producer_never_overtakes_one_that_was_refused() {
 
 #[test]
 fn a_full_park_refuses_at_once_and_others_still_receive() {
-    // A park of two.
+    // Two may wait.
     let (test, disk, _dir) = narrow(50_000, 1 << 20);
     disk.stall("/logs/t-0/");
     let mut filling = fill(&test, 60_000);
@@ -319,7 +319,6 @@ fn a_full_park_refuses_at_once_and_others_still_receive() {
     assert_eq!(answer(&mut refused), REFUSED);
     assert_eq!(test.statistic("produce_park_rejected.0"), 1);
     assert_eq!(refused.fetch_one("t", 0, 0).error, ErrorCode::NONE);
-    // One that leaves makes room.
     let [first, second] = parked;
     let at_once = Some(std::time::Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&first.stream, at_once).unwrap();
@@ -338,7 +337,7 @@ fn a_full_park_refuses_at_once_and_others_still_receive() {
 fn a_hanging_directory_keeps_no_topic_from_being_made_elsewhere() {
     let (mut test, disk, dir) = two_directories();
     disk.stall("/one/");
-    // Both loader threads of "one" hang, with more behind them.
+    // Both loader threads of "one" hang, with more commands queued.
     let made = (0..6).map(|number| {
         let name = format!("c{number}");
         test.describe_topic(&name, 1, &topic_config());

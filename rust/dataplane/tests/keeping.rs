@@ -67,7 +67,7 @@ fn from_storage() -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// What `work` caused to be read from storage.
+/// Bytes that `work` caused to be read from storage.
 fn read_by(work: impl FnOnce()) -> u64 {
     let before = from_storage();
     work();
@@ -106,7 +106,7 @@ fn without_room_nothing_is_kept_and_with_little_a_part() {
     assert!(again >= ALL * 9 / 10, "{again} bytes from storage");
     assert_eq!(test.statistic("read_kept_bytes.0"), 0);
 
-    // Half of it has room; the half that has stays while the rest goes by.
+    // Half of it has room, and stays while the rest is read.
     let room = ALL / 2;
     fix_kept_max_bytes(room);
     drop_pages(&segment);

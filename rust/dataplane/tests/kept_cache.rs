@@ -1,5 +1,5 @@
-//! The block cache that an orderly end leaves for the next start: what it serves, and what becomes of
-//! it where the directory is not as it was left.
+//! The block cache kept by an orderly end: what it serves, and what happens if the directory has
+//! changed since.
 
 mod harness;
 
@@ -67,7 +67,7 @@ fn a_broker_without_the_option_leaves_nothing() {
     config.cache.keeps = false;
     let end = ended(&config, &["t"]);
     assert!(arenas(dir.path()).is_empty() && marker(dir.path()).is_empty());
-    // And one that kept nothing to keep neither.
+    // One that kept nothing also keeps nothing.
     config.cache.keeps = true;
     assert!(start(&config).shutdown());
     assert!(arenas(dir.path()).is_empty() && marker(dir.path()).is_empty());
@@ -283,7 +283,6 @@ fn draining_a_directory_that_ended_in_order_leaves_it_clean() {
     read_all(&test, "t", end);
 }
 
-/// Ages what was kept.
 fn keep_since(dir: &Path, ms: i64) {
     let path = dir.join("logs/.pyrklog-arena");
     let text = fs::read_to_string(&path).unwrap();

@@ -1,5 +1,5 @@
-//! The block cache that an orderly end leaves: kills at every step, copied and moved directories, and
-//! starts that fail.
+//! The block cache kept by an orderly end: kills at every step, copied and moved directories, and
+//! failed starts.
 
 mod harness;
 

@@ -1,5 +1,4 @@
-//! Consumers that read old data: they get all of it, and the page cache stays as it was
-//! (reads.md).
+//! Consumers that read old data get all of it, and the page cache stays as it was (reads.md).
 
 mod harness;
 
@@ -20,9 +19,9 @@ use rustix::io::ReadWriteFlags;
 const BATCHES: usize = 24;
 const BATCH_BYTES: usize = 700_000;
 
-/// A plane whose one partition holds [`BATCHES`] batches in its file, none of it in memory, on a machine
-/// that has no memory for old data.
-/// On the disk that is built on: a file in shared memory could not leave memory.
+/// A plane whose one partition holds [`BATCHES`] batches in its file, none of it in memory, on a
+/// machine without memory for old data. On the disk of the build: a file in shared memory could not
+/// leave memory.
 fn cold_plane(path: ReadPath) -> (TestPlane, tempfile::TempDir, PathBuf) {
     fix_kept_max_bytes(0);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -51,8 +50,8 @@ fn drop_pages(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// How much of a file is in the page cache. Once for each file: asking brings pages in. A descriptor
-/// of its own keeps the kernel from reading ahead meanwhile.
+/// Bytes of a file in the page cache. Once for each file: asking brings pages in. A descriptor of
+/// its own keeps the kernel from reading ahead meanwhile.
 fn resident_bytes(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
     let apart = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
@@ -66,8 +65,8 @@ fn resident_bytes(path: &Path) -> u64 {
     (0..len).step_by(4096).filter(is_resident).count() as u64 * 4096
 }
 
-/// What the kernel reads ahead at once, of any device, and the first pages that were asked for; of
-/// a file half at most.
+/// The kernel's largest read-ahead of any device, and the first pages asked for; half of a file at
+/// most.
 fn left_at_most() -> u64 {
     let devices = std::fs::read_dir("/sys/class/bdi").unwrap();
     let ahead_kb = devices.map(|device| {
@@ -102,8 +101,8 @@ fn the_page_cache_stays_as_it_was() {
         for partition_bytes in [1_000, 3 << 20] {
             let (test, _dir, segment) = cold_plane(path);
             read_all(&test, partition_bytes);
-            // While the disk is ahead of its reader, the kernel's read-ahead goes on; once it is not,
-            // windows take over, and what was read ahead by then is left.
+            // The kernel reads ahead while the disk is ahead of its reader; then windows take over,
+            // and what was read ahead is left.
             let resident = resident_bytes(&segment);
             assert!(resident <= left_at_most(), "{path:?}: {resident} bytes");
         }
@@ -112,7 +111,7 @@ fn the_page_cache_stays_as_it_was() {
 
 #[test]
 fn with_sendfile_alone_it_holds_what_was_read() {
-    // The kernel may take any page back at any time, and does where memory is short: most of them
+    // The kernel may take any page back at any time, and does where memory is short. Most pages
     // once, in a few tries, tells sendfile from windows, which leave none.
     let most = (BATCHES * BATCH_BYTES) as u64 * 3 / 4;
     let holds_most = (0..10).any(|_| {
@@ -137,7 +136,7 @@ fn old_data_goes_out_of_windows_and_what_is_resident_by_sendfile() {
     assert!((1 << 20..=16 << 20).contains(&held), "{held}");
     let by_sendfile = test.statistic("fetched_bytes.sendfile");
     drop(test);
-    // The same data for somebody else, who finds it in the page cache.
+    // The same data for another consumer, which finds it in the page cache.
     let logs = segment.parent().unwrap().parent().unwrap();
     std::fs::read(&segment).unwrap();
     let mut options = config(vec![logs.to_owned()]);
@@ -160,7 +159,7 @@ fn two_consumers_of_the_same_old_data_are_served_side_by_side() {
             scope.spawn(move || read_all(test, partition_bytes));
         }
     });
-    // Where both ask for the same at once, some of what the kernel reads ahead is left.
+    // If both ask for the same at once, some of the kernel's read-ahead is left.
     let resident = resident_bytes(&segment);
     assert!(resident <= 8 << 20, "{resident} bytes");
 }

@@ -36,7 +36,6 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
     assert_eq!(test.become_leaders(vec![replicated(0)]), [0]);
     let (mut producer, mut replica) = (test.client(), test.client());
     let record = batch(&[b"v"]);
-    // acks=1 is answered, but nobody may read it yet.
     assert_eq!(producer.produce("t", 0, &record), (ErrorCode::NONE, 0));
     let seen = test.client().fetch_one("t", 0, 0);
     assert_eq!(
@@ -57,7 +56,6 @@ fn acks_all_waits_for_the_followers_and_readers_wait_with_it() {
         );
         (waiting == (1, 1)).then_some(())
     });
-    // It is read once it is in the file.
     let next = follower(1).wait(30_000, 1);
     assert_eq!(replica.fetch(&next).partitions[0].batches(), [1]);
     let (_, answer) = consumer.receive(key::FETCH, waiting.version);
@@ -115,7 +113,6 @@ fn a_follower_with_other_records_has_none_of_ours() {
         ask
     };
     let high_watermark = |test: &TestPlane| test.client().fetch_one("t", 0, 0).high_watermark;
-    // Records of epoch 1 up to where our log ends, and beyond it.
     for offset in [2, 3, 100] {
         replica.fetch(&ask(offset, 1));
         assert_eq!(high_watermark(&test), 1, "{offset}");
@@ -176,7 +173,7 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
     assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], true));
     producer.produce("t", 0, &batch(&[b"b"]));
     assert_eq!(test.client().fetch_one("t", 0, 0).high_watermark, 1);
-    // It is written that nobody is, and everybody hears of it in a new epoch.
+    // No replica is eligible any more, which a new epoch tells every broker.
     let released = LeaderSpec {
         leader_epoch: 1,
         is_held: false,
@@ -280,7 +277,7 @@ fn replicas_that_are_given_up_are_not_asked_for_by_the_minimum() {
     };
     assert_eq!(test.become_leaders(vec![alone]), [0]);
     assert_eq!(test.statistic("purgatory_produce"), 1, "one is too few");
-    // The follower's replica is given up: the one that is left is all that there are.
+    // The follower's replica is given up: one replica is left.
     let without = TestPlane::leader_spec("t", 0, 0);
     assert_eq!(test.become_leaders(vec![without]), [0]);
     let (_, answer) = client.receive(key::PRODUCE, PRODUCE_VERSION);
@@ -414,7 +411,7 @@ fn retention_takes_old_segments_and_moves_the_log_start() {
     }
     let start = eventually("a later log start", || {
         let start = client.list_offset("t", 0, -2).offset;
-        // Where it ends: three segments of three batches are kept.
+        // Its end: three segments of three batches are kept.
         (start >= 21).then_some(start)
     });
     assert!(start < 30);

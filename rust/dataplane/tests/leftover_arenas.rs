@@ -1,5 +1,5 @@
-//! Arenas that nobody will take up: of makers that were killed, of starts that could not use them. The
-//! next start removes them, and leaves alone what others have.
+//! Unusable arenas: of killed makers, of starts that could not use them. The next start removes
+//! them, and leaves those in use alone.
 
 mod harness;
 
@@ -22,7 +22,7 @@ fn states(dir: &Path) -> Vec<&'static str> {
     rows.into_iter().map(|row| row.state).collect()
 }
 
-/// A broker that was killed with records in its arena alone, which is damaged then.
+/// A broker that was killed with records only in its arena, which is then damaged.
 fn damaged(dir: &Path) -> (PlaneConfig, PathBuf) {
     let config = keeping(dir);
     let mut behind = config.clone();
@@ -51,7 +51,6 @@ fn what_a_start_could_not_use_is_there_until_the_next_one() {
     seen.sort_unstable();
     assert_eq!(seen, ["in use", "set aside"]);
     drop(test);
-    // Somebody looks at it.
     let looker = fs::File::open(&aside).unwrap();
     rustix::fs::flock(&looker, rustix::fs::FlockOperation::LockShared).unwrap();
     drop(start(&config));
@@ -68,7 +67,7 @@ fn tools_drop_what_was_set_aside_or_never_finished() {
     let unfinished = uuid_path(dir.path(), "0");
     fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
     let test = start(&config);
-    // A broker looks for such at its start, and then not for ten minutes.
+    // A broker sweeps at its start, and then not for ten minutes.
     eventually("sweeping", || (!unfinished.exists()).then_some(()));
     fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
     let mut seen = states(dir.path());
@@ -106,7 +105,7 @@ fn what_a_kill_left_of_an_arena_in_the_making_is_removed_by_the_next_broker() {
     drop((live, test));
 }
 
-/// A kill while the file of an arena that was kept is made larger: first the file, then the header.
+/// A kill while a kept arena's file is enlarged: first the file, then the header.
 #[test]
 fn a_kill_while_an_arena_is_enlarged_leaves_one_that_can_be_had() {
     for is_clean in [true, false] {
@@ -118,7 +117,7 @@ fn a_kill_while_an_arena_is_enlarged_leaves_one_that_can_be_had() {
         file.set_len(file.metadata().unwrap().len() + 64 * MIB)
             .unwrap();
         if !is_clean {
-            // The start that was killed has taken the mark away.
+            // The start that was killed had removed the mark.
             fs::remove_file(dir.path().join("logs/.kafka_cleanshutdown")).unwrap();
         }
         config.cache.max_bytes = Some(320 * MIB);
@@ -164,11 +163,11 @@ fn sweep_with(dir: &Path, config: &PlaneConfig) {
     fs::write(&unfinished, b"").unwrap();
     let test = start(config);
     eventually("sweeping", || (!unfinished.exists()).then_some(()));
-    // Not in order where a directory is away. The earlier look includes it.
+    // Not clean while a directory is away. The earlier look includes it.
     test.shutdown();
 }
 
-/// Of two log directories the disk of one is away at one start, or while another broker looks.
+/// The disk of one of two log directories is away at one start, or while another broker looks.
 #[test]
 fn an_arena_whose_disk_is_away_for_a_while_is_there_when_it_is_back() {
     for is_own in [true, false] {

@@ -102,7 +102,7 @@ fn errors_and_a_closed_peer_end_the_waiting() {
     drop(gone);
     wait_until_purgatory(&test, 0);
 
-    // A topic that goes away ends the waiting too.
+    // A deleted topic ends the waiting too.
     client.send(key::FETCH, ask.version, &ask.encode());
     wait_until_purgatory(&test, 1);
     assert_eq!(test.delete("t", 1), [0]);
@@ -197,18 +197,17 @@ fn nobody_waits_for_more_while_there_is_a_later_segment() {
     producer.produce("t", 0, &large_batch(2_000));
     consumer.send(key::FETCH, ask.version, &ask.encode());
     wait_until_purgatory(&test, 1);
-    // The roll ends the waiting.
     producer.produce("t", 0, &large_batch(2_000));
     let (_, body) = consumer.receive(key::FETCH, ask.version);
     assert_eq!(fetched(&body, &ask).partitions[0].batches(), [0]);
-    // And what is there is not waited with.
+    // Available records are returned at once.
     assert_eq!(consumer.fetch(&ask).partitions[0].batches(), [0]);
     let last = Ask::one("t", 0, 1).wait(HOUR_MS, 1 << 20);
     consumer.send(key::FETCH, last.version, &last.encode());
     wait_until_purgatory(&test, 1);
 }
 
-/// It has all there is, and the roll alone is nothing to read.
+/// It has everything, and the roll alone is nothing to read.
 #[test]
 fn a_roll_is_no_news_for_a_fetch_that_is_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -246,7 +245,7 @@ fn a_batch_that_does_not_fit_counts_towards_the_least() {
         let batches: Vec<_> = reply.partitions.iter().map(Fetched::batches).collect();
         assert_eq!(batches, [vec![0], vec![]]);
     }
-    // Of each partition no more counts than is asked of it.
+    // Each partition counts only up to its own limit.
     ask.partitions[1].1.max_bytes = 30_000;
     consumer.send(key::FETCH, ask.version, &ask.encode());
     wait_until_purgatory(&test, 2);

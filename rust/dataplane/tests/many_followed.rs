@@ -1,4 +1,4 @@
-//! Many partitions that are followed cost no more requests than there are leaders.
+//! Following many partitions takes no more requests than there are leaders.
 
 mod harness;
 
@@ -22,7 +22,6 @@ fn partitions_of(leader: i32) -> impl Iterator<Item = i32> {
     (0..PARTITIONS).filter(move |partition| leader_of(*partition) == leader)
 }
 
-/// Brokers 1, 2 and 3, which know each other and `t`.
 fn brokers(dir: &std::path::Path) -> [TestPlane; 3] {
     let mut planes = [1, 2, 3].map(|node_id| {
         let mut config = cluster_config(dir, node_id);
@@ -63,20 +62,20 @@ fn follow(plane: &mut TestPlane) {
     assert!(codes.iter().all(|code| *code == 0));
 }
 
-/// Waits until one request waits at the leader for all of its partitions; how many there were.
+/// Waits until one request waits at the leader for all of its partitions; returns how many there
+/// were.
 fn wait_quiet(leader: &TestPlane) -> u64 {
     let each = u64::try_from(PARTITIONS as usize / LEADERS.len()).unwrap();
     eventually("one request for all", || {
         (leader.statistic("purgatory_fetch") == each).then_some(())
     });
-    // A follower that is given more partitions while it waits for an answer goes on by another
+    // A follower that is given more partitions while it waits for an answer uses another
     // connection, and leaves a session of fewer partitions behind.
     assert!(leader.statistic("fetch_sessions") >= 1);
     assert!(leader.statistic("fetch_session_partitions") >= each);
     leader.statistic("requests.Fetch")
 }
 
-/// One record to each of these partitions, acknowledged by all.
 fn produce(leader: &TestPlane, partitions: &[i32]) {
     let record = batch(&[b"v"]);
     let wanted: Vec<_> = partitions
@@ -97,14 +96,14 @@ fn a_thousand_partitions_cost_a_request_a_leader() {
     follow(&mut follower);
     let leaders = [first, second];
     let before = leaders.each_ref().map(wait_quiet);
-    // Each record is answered once and asked behind once: by the next request, which says that the
-    // follower has it, and then waits for all partitions again.
+    // Each record is answered once and then confirmed once: by the next request, which then waits
+    // for all partitions again.
     for partition in [0, 2, 400, 998] {
         produce(&leaders[0], &[partition]);
     }
     let after = leaders.each_ref().map(wait_quiet);
     assert_eq!(after, [before[0] + 4, before[1]]);
-    // Many at once share requests: far fewer of them than partitions, however they meet.
+    // Many at once share requests: far fewer than partitions, however they meet.
     let all: Vec<i32> = partitions_of(2).collect();
     produce(&leaders[1], &all);
     let at_once = wait_quiet(&leaders[1]) - after[1];

@@ -1,4 +1,4 @@
-//! What a whole plane holds in memory of what was produced to it.
+//! A whole plane's memory for produced records.
 
 mod harness;
 
@@ -20,7 +20,7 @@ fn cached(dir: &Path, max_bytes: u64) -> PlaneConfig {
     config
 }
 
-/// Produces so many batches as fast as one client can: their bytes.
+/// Produces `count` batches as fast as one client can; returns their bytes.
 fn fill(test: &TestPlane, topic: &str, from: i64, count: i64) -> u64 {
     let mut client = test.client();
     let batch = large_batch(BATCH_BYTES);
@@ -79,7 +79,7 @@ fn topics_that_come_and_go_take_no_more_memory_each_time() {
         });
         populated.push(test.statistic("cache_populated_bytes"));
     }
-    // How much of one run is still to be written when the next begins is a matter of time; were nothing
-    // used again, the last would have eight times the first.
+    // How much of one run is still unwritten when the next begins is a matter of time. If nothing
+    // were reused, the last would have eight times the first.
     assert!(populated[7] <= populated[0] * 3 / 2, "{populated:?}");
 }

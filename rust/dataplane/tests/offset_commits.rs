@@ -1,5 +1,5 @@
-//! OffsetCommit requests that the control plane hands back whole: what gets into the log, into the
-//! group's table and to the client, and when.
+//! OffsetCommit requests that the control plane hands back whole: what reaches the log, the group's
+//! table and the client, and when.
 
 mod harness;
 
@@ -41,7 +41,6 @@ fn body(partitions: &[Wanted<'_>]) -> Vec<u8> {
     out
 }
 
-/// The code of each partition.
 fn codes(body: &[u8]) -> Vec<(i32, i16)> {
     let mut reader = Reader::new(body, true);
     assert_eq!(reader.i32(), Ok(0));

@@ -1,5 +1,5 @@
-//! An older copy of a log directory that is put back at its path while the boot's arena is still there:
-//! each state that the two can be in, as block-cache.md, section 3, lists them.
+//! An older copy of a log directory at its path beside the boot's arena: each pair of states that
+//! block-cache.md, section 3, lists.
 
 mod harness;
 
@@ -19,7 +19,7 @@ const UNKNOWN: Left = Left {
     is_reattached: false,
 };
 
-/// So that nothing is written behind.
+/// Without writing behind.
 fn behind(config: &PlaneConfig) -> PlaneConfig {
     let mut config = config.clone();
     config.cache.flush_ms = 3_600_000;
@@ -38,7 +38,7 @@ fn put_back(dir: &Path) {
     fs::rename(dir.join("copy"), dir.join("logs")).unwrap();
 }
 
-/// A broker that has written so many batches, of whose directory a copy is made then.
+/// A registered broker with ten written batches in `t` and `u`; its directory was copied then.
 fn copied_while_running(dir: &Path, config: &PlaneConfig) -> TestPlane {
     let mut test = start(config);
     for topic in ["t", "u"] {
@@ -250,7 +250,7 @@ fn stop(test: &mut TestPlane, delete: bool) {
     );
 }
 
-/// No copy: the partition went to another broker, and its topic was made anew.
+/// No copy: the partition went to another broker, and its topic was created anew.
 #[test]
 fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
     assert!(!is_unclean(dir.path()));
 }
 
-/// No copy: somebody has removed the folder, and its topic was made anew.
+/// No copy: the folder was removed, and its topic was created anew.
 #[test]
 fn files_of_a_later_topic_do_not_lack_what_was_written_to_those_of_an_earlier_one() {
     let dir = tempfile::tempdir().unwrap();

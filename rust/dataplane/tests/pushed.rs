@@ -1,5 +1,5 @@
-//! Replies leave as soon as all of them is there: nothing stays behind until the kernel's timer for
-//! short segments, by whatever path the bytes come.
+//! Replies leave as soon as they are complete: nothing is kept back until the kernel's timer for
+//! short segments, whichever path the bytes take.
 
 mod harness;
 
@@ -17,12 +17,12 @@ use pyrklog_wire::api::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Advice;
 
-/// So often the same bytes wait in the broker's socket before they count as kept back; the kernel's timer
-/// takes 200 ms at least.
+/// Looks at the same bytes in the broker's socket before they count as kept back; the kernel's
+/// timer takes 200 ms at least.
 const LOOKS: usize = 10;
 
-/// Bytes that the broker has given to a client's connection and that the client has not acknowledged
-/// (`tx_queue` of /proc/net/tcp).
+/// Bytes that the broker has given to a client's connection and that the client has not
+/// acknowledged (`tx_queue` of /proc/net/tcp).
 fn not_acknowledged(client: &TcpStream) -> usize {
     let port = |address: &str| u16::from_str_radix(address.split(':').nth(1)?, 16).ok();
     let ends = (
@@ -39,8 +39,8 @@ fn not_acknowledged(client: &TcpStream) -> usize {
     queued.expect("the broker's end of the connection")
 }
 
-/// Receives a reply and says whether its end was kept back: the broker has given all of it away, and what
-/// has not arrived is exactly what waits in its socket.
+/// Receives a reply and says whether its end was kept back: the broker has given all of it away,
+/// and exactly what has not arrived waits in its socket.
 fn is_kept_back(client: &mut TcpStream) -> bool {
     let (mut got, mut looks) = (Vec::new(), 0);
     let mut buffer = vec![0; 1 << 20];
@@ -69,8 +69,8 @@ fn is_kept_back(client: &mut TcpStream) -> bool {
     is_kept_back
 }
 
-/// For a millisecond at most. A client that reads at once acknowledges at once; the acknowledgement of
-/// what went before would take along what is kept back.
+/// For a millisecond at most. A client that reads at once acknowledges at once, and the
+/// acknowledgement of earlier bytes would take along what is kept back.
 fn wait_readable(client: &TcpStream) {
     let mut fds = [PollFd::new(client, PollFlags::IN)];
     let timeout = Timespec {
@@ -94,7 +94,6 @@ fn drop_pages(folder: &Path) {
     }
 }
 
-/// Where records are when they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     BlockCache,
@@ -105,7 +104,7 @@ enum Place {
     DiskAlone,
 }
 
-/// Fetches each of some batches by itself, and two in one reply; how many replies were kept back.
+/// Fetches some batches one by one, and two in one reply; returns how many replies were kept back.
 fn kept_back(path: ReadPath, batch_bytes: usize, place: Place) -> usize {
     fix_kept_max_bytes(match place {
         Place::DiskAlone => 0,
@@ -151,7 +150,7 @@ fn kept_back(path: ReadPath, batch_bytes: usize, place: Place) -> usize {
 #[test]
 fn the_end_of_no_reply_waits_for_a_timer() {
     for path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
-        // Of the last two a short end is left when all that goes before it has arrived.
+        // Of the last two, a short end is left when all bytes before it have arrived.
         for batch_bytes in [1_000, 70_000, (256 << 10) + 300, (1 << 20) + 300] {
             use Place::{BlockCache, Disk, DiskAlone, PageCache};
             for place in [BlockCache, PageCache, Disk, DiskAlone] {

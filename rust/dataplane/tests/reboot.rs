@@ -1,5 +1,5 @@
-//! After a loss of power, a broker that ends before it has seen to everything: before it is registered,
-//! or before all logs are opened. The next one, in the same boot, knows what is left to be done.
+//! After a loss of power, a broker that ends before it is registered, or before all logs are
+//! opened. The next one, in the same boot, knows what is left to be done.
 
 mod harness;
 
@@ -34,7 +34,7 @@ fn cached(dir: &Path) -> PlaneConfig {
     config
 }
 
-/// Registers, and waits until that is written down.
+/// Registers, and waits until that is noted in the directory.
 fn register(test: &TestPlane, dir: &Path) {
     test.plane.set_broker_epoch(EPOCH);
     let marker = dir.join("logs/.pyrklog-arena");
@@ -44,7 +44,6 @@ fn register(test: &TestPlane, dir: &Path) {
     });
 }
 
-/// Two logs, all in their files, of a broker that is killed.
 fn killed(config: &PlaneConfig, dir: &Path) {
     let mut test = start(config);
     let mut client = test.client();
@@ -61,7 +60,7 @@ fn killed(config: &PlaneConfig, dir: &Path) {
     });
 }
 
-/// The machine goes down: its memory is gone, and a page of the log of `u` has never been written.
+/// The machine goes down: its memory is gone, and a page of the log of `u` was never written.
 fn lose_power(dir: &Path) {
     let marker = dir.join("logs/.pyrklog-arena");
     let text = fs::read_to_string(&marker).unwrap();
@@ -89,7 +88,7 @@ fn end_of(test: &TestPlane, topic: &str) -> i64 {
     test.client().list_offset(topic, 0, -1).offset
 }
 
-/// Nobody has looked at `u` since: it is looked at now, and cut where the page is missing.
+/// `u` was not opened since: it is recovered now, and cut at the missing page.
 fn check_recovered(config: &PlaneConfig, dir: &Path) {
     assert!(recovering(dir).exists());
     let mut test = start(config);
@@ -101,8 +100,8 @@ fn check_recovered(config: &PlaneConfig, dir: &Path) {
     assert!(!recovering(dir).exists());
 }
 
-/// After an orderly start, logs are trusted. One that is closed meanwhile is not synced by that; when its
-/// partition comes back, what was not synced must not count as if it were.
+/// After an orderly start, logs are trusted. Closing one meanwhile does not sync it; when its
+/// partition comes back, unsynced records must not count as synced.
 #[test]
 fn a_log_that_is_closed_and_opened_again_is_not_taken_for_synced() {
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +230,6 @@ fn a_kill_without_a_loss_of_power_leaves_nothing_to_recover() {
     assert_eq!(end_of(&test, "u"), RECORDS);
 }
 
-/// A broker that is killed before it has written the records of `u`.
 fn killed_behind(dir: &Path) -> PlaneConfig {
     let config = cached(dir);
     let mut behind = config.clone();
@@ -256,7 +254,7 @@ fn is_marked_clean(dir: &Path) -> bool {
     dir.join("logs/.kafka_cleanshutdown").exists()
 }
 
-/// The machine goes down, and what the arena held with it: the next start says so.
+/// The machine goes down, and with it the arena's records: the next start says so.
 fn check_loss_is_told(config: &PlaneConfig, dir: &Path) {
     lose_power(dir);
     let mut test = start(config);
@@ -318,8 +316,8 @@ fn once_all_is_written_the_directory_is_clean() {
     assert_eq!(end_of(&test, "u"), end);
 }
 
-/// All is written, but `u` was not closed by the life that was killed, nor by the next, which never
-/// opened it: its index files and snapshots may lack what its `.log` has.
+/// All is written, but `u` was not closed by the killed life, nor by the next, which never opened
+/// it: its index files and snapshots may lack what its `.log` has.
 #[test]
 fn an_orderly_end_does_not_make_a_log_clean_that_nobody_opened_since_a_kill() {
     let dir = tempfile::tempdir().unwrap();

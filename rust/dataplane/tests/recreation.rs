@@ -1,4 +1,4 @@
-//! Topics that are deleted and come back under their name while the old one's work is under way.
+//! Topics that are deleted and recreated while the old one's work is under way.
 
 mod harness;
 
@@ -22,7 +22,7 @@ fn folders(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Deletes and creates anew in one breath, as a client may ask; the codes of both.
+/// Deletes and recreates at once, as a client may ask; returns the codes of both.
 fn recreate(test: &mut TestPlane, name: &str, id: u8) -> (Vec<i16>, Vec<i16>) {
     let stop = StopSpec {
         topic: name.into(),
@@ -140,7 +140,6 @@ fn stop(test: &mut TestPlane, name: &str, delete: bool) {
     assert!(matches!(test.ticket(ticket), TicketOutcome::Partitions(codes) if codes == [0]));
 }
 
-/// Fills some segments of 20,000 bytes.
 fn fill_segments(test: &TestPlane, topic: &str) {
     let mut client = test.client();
     for _ in 0..12 {
@@ -171,7 +170,7 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     assert_eq!(test.lead("t", 1, &options), [0]);
     fill_segments(&test, "t");
     test.wait_for_notice("segments_deleted");
-    // Closed first, so that nobody is left to hear where its folder goes.
+    // Closed first: no log can be told where its folder goes.
     stop(&mut test, "t", false);
     stop(&mut test, "t", true);
     // Its own record is old, too, and is to stay.
@@ -179,7 +178,7 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     kept.log.retention_ms = -1;
     assert_eq!(test.lead("t", 1, &kept), [0]);
     assert_eq!(test.client().produce("t", 0, &batch(&[b"v"])).1, 0);
-    // What is removed after them is gone: so are they.
+    // Files queued later are gone: so are these.
     assert_eq!(test.lead("later", 1, &options), [0]);
     fill_segments(&test, "later");
     let folder = dir.path().join("logs/later-0");
@@ -198,14 +197,13 @@ fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
     assert_eq!(test.client().fetch_one("t", 0, 0).batches(), [0]);
 }
 
-/// Files that this process has open below a folder.
 fn open_files(folder: &Path) -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     targets.filter(|target| target.starts_with(folder)).count()
 }
 
-/// The deletion never came to this broker: it hears of the name under its new id only.
+/// The deletion never came to this broker: it learns of the name only under its new id.
 #[test]
 fn partitions_of_a_topic_that_is_another_by_now_are_closed() {
     let dir = tempfile::tempdir().unwrap();

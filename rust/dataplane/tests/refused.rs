@@ -1,4 +1,4 @@
-//! What a producer with several batches under way is told behind a refused one.
+//! What a producer with several batches under way is told after a refused one.
 
 mod harness;
 
@@ -14,7 +14,6 @@ use pyrklog_wire::produce::ProduceResponse;
 const REFUSED: ErrorCode = ErrorCode::NOT_ENOUGH_REPLICAS;
 const OUT_OF_ORDER: ErrorCode = ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER;
 
-/// A batch of producer 9 with one record.
 fn sequenced(sequence: i32) -> Vec<u8> {
     let now = UNIX_EPOCH.elapsed().unwrap();
     let mut builder = BatchBuilder::new().producer(9, 0, sequence);
@@ -33,7 +32,6 @@ fn strict() -> TopicConfig {
     }
 }
 
-/// This broker leads a partition of `t` alone.
 fn alone(partition: i32) -> LeaderSpec {
     LeaderSpec {
         replicas: BOTH.to_vec(),
@@ -42,8 +40,8 @@ fn alone(partition: i32) -> LeaderSpec {
     }
 }
 
-/// Batches that a producer has under way behind a refused one are told the same, whatever has become
-/// of this broker in the meantime: the first comes again, before them.
+/// A producer's batches under way after a refused one get the same error, even if this broker's
+/// role has changed meanwhile: the first comes again, before them.
 #[test]
 fn batches_behind_a_refused_one_are_refused_alike() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +63,7 @@ fn batches_behind_a_refused_one_are_refused_alike() {
     test.describe_topic("t", 1, &strict());
     assert_eq!(send(&mut producer, 5).0, REFUSED);
     test.describe_topic("t", 1, &topic_config());
-    // Out of order, as the log has it.
+    // Out of order for the log.
     assert_eq!(send(&mut producer, 6).0, REFUSED);
     assert_eq!(send(&mut producer, 6).0, OUT_OF_ORDER, "it did not wait");
     assert_eq!(send(&mut other, 7).0, OUT_OF_ORDER, "it was told nothing");
@@ -117,7 +115,7 @@ fn many_partitions_are_remembered() {
     }
 }
 
-/// What is behind a batch that was appended, and refused when this broker led no more.
+/// Batches after one that was appended, and refused when this broker led no more.
 #[test]
 fn batches_behind_one_that_is_refused_late_are_refused_alike() {
     let mut pair = Pair::start();

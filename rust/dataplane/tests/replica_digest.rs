@@ -1,4 +1,5 @@
-//! Digests of a replica: of whole batches, the same in one piece or several, and changed by any byte.
+//! Digests of a replica: of whole batches, the same in one piece or several, and changed by any
+//! byte.
 
 mod harness;
 
@@ -18,7 +19,6 @@ const RECORDS: i64 = 3;
 const END: i64 = BATCHES * RECORDS;
 const ALL: usize = usize::MAX;
 
-/// A partition with eight batches of three records, which are in its file.
 fn start(dir: &Path) -> TestPlane {
     let config = config(vec![dir.join("logs")]);
     let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
@@ -106,7 +106,6 @@ fn a_piece_ends_with_the_batch_that_reaches_its_size() {
         (first.base_offset, first.last_offset),
         (RECORDS, 2 * RECORDS - 1)
     );
-    // From within a batch, the same batch.
     let within = digest(&mut test, RECORDS + 1, END, 1);
     assert_eq!((within.digest, within.first), (one.digest, one.first));
 }
@@ -137,7 +136,7 @@ fn another_content_with_its_own_checksum_or_another_epoch_is_another_digest() {
     let changed = digest(&mut test, 0, END, ALL);
     assert_eq!(changed.damaged_offset, -1);
     seen.push(changed.digest);
-    // The epoch lies outside the checksum.
+    // The checksum does not cover the epoch.
     spoil(dir.path(), |bytes, starts| bytes[starts[6] + 15] ^= 1);
     let changed = digest(&mut test, 0, END, ALL);
     assert_eq!(changed.damaged_offset, -1);

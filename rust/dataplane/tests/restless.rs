@@ -1,5 +1,5 @@
-//! The tests of requests and connections once more, while every connection goes from one network
-//! thread to the next whenever it can (see the harness): nobody may notice.
+//! The tests of requests and connections once more, while every connection moves to the next
+//! network thread whenever it can (see the harness): no client may notice.
 
 // Each module brings the harness, as when it is a binary of its own.
 #![allow(clippy::duplicate_mod)]

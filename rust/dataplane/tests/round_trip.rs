@@ -150,7 +150,7 @@ fn pipelined_requests_are_answered_in_order() {
 fn large_frames_grow_their_buffer_and_come_back_whole() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = config(vec![dir.path().join("logs")]);
-    // What is cached does not go out by sendfile.
+    // Cached records do not go out by sendfile.
     options.cache = CacheConfig::off();
     let mut test = TestPlane::start_with(options, Arc::new(RealDisk));
     let mut config = topic_config();
@@ -231,7 +231,7 @@ fn requests_behind_a_large_fetch_are_answered_after_it() {
         client.produce("t", 0, &record);
         let ask = Ask::one("t", 0, 0);
         for round in 0..50 {
-            // Several of each in one go, while replies far larger than any socket buffer wait.
+            // Several of each at once, while replies far larger than any socket buffer wait.
             let mut bytes = Vec::new();
             for _ in 0..3 {
                 bytes.extend(client.frame(key::FETCH, ask.version, &ask.encode()));
@@ -257,12 +257,12 @@ fn requests_behind_a_large_fetch_are_answered_after_it() {
     }
 }
 
-/// A producer has two batches under way; the first is refused, so that it sends it again, and the
-/// second is taken.
+/// A producer has two batches under way; the first is refused, so it is sent again, and the second
+/// is taken.
 #[test]
 fn a_batch_that_was_never_written_is_no_repetition_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    // Producers whose last record is old are not remembered.
+    // Producers whose last record is old are forgotten.
     let now = UNIX_EPOCH.elapsed().unwrap();
     let record = |sequence| {
         let mut builder = BatchBuilder::new().producer(9, 0, sequence);

@@ -29,7 +29,7 @@ fn a_session_omits_what_did_not_change() {
     );
 
     client.produce("t", 2, &batch(&[b"news"]));
-    // Another connection, as after a reconnect: the session belongs to nobody's socket.
+    // Another connection, as after a reconnect: a session is not bound to a connection.
     let mut other = test.client();
     let news = other.fetch(&next.clone().session(reply.session_id, 2).wait(10_000, 1));
     assert_eq!(news.partitions.len(), 1);

@@ -10,10 +10,9 @@ use harness::*;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
-/// Requests that a busy producer has under way.
 const IN_FLIGHT: usize = 4;
 
-/// Size of its records: the checksum is the broker's work.
+/// Large records: their checksums are the broker's work.
 const RECORD_BYTES: usize = 200_000;
 
 #[test]
@@ -47,7 +46,7 @@ fn a_busy_thread_gives_a_connection_away() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);
-    // Dealt out in turn: the two that are busy are on one thread, the idle one is on the other.
+    // Dealt out in turn: the two busy ones are on one thread, the idle one on the other.
     let (first, _idle, second) = (test.client(), test.client(), test.client());
     let busy = [first, second];
     let is_over = Arc::new(AtomicBool::new(false));
@@ -71,7 +70,7 @@ fn a_busy_thread_gives_a_connection_away() {
     }
 }
 
-/// Produces until it is over; the number of records. Next to no work beside the broker's.
+/// Produces until it is over, with little work besides the broker's; returns the number of records.
 fn keep_busy(mut client: Client, index: i32, is_over: &AtomicBool) -> i64 {
     let record = large_batch(RECORD_BYTES);
     let body = produce_body(PRODUCE_VERSION, 1, 10_000, "t", &[(index, Some(&record))]);

@@ -32,7 +32,6 @@ fn acknowledgements_wait_for_the_disk_and_time_out() {
         produced(&answer, PRODUCE_VERSION),
         (ErrorCode::REQUEST_TIMED_OUT, -1)
     );
-    // Not written means not visible, though the network threads serve on.
     assert_eq!(client.fetch_one("t", 0, 0).high_watermark, 0);
     disk.thaw();
     eventually("the write", || {
@@ -66,7 +65,6 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     });
     let unwritten = test.statistic("unwritten_bytes");
     assert!((200_000..300_000).contains(&unwritten), "{unwritten}");
-    // Clients that do not produce to it are served.
     let mut other = test.client();
     assert_eq!(other.fetch_one("t", 0, 0).error, ErrorCode::NONE);
     disk.thaw();
@@ -81,7 +79,7 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
     assert_eq!(test.statistic("unwritten_bytes"), 0);
 }
 
-/// A batch as it is kept: base offset and leader epoch (0 here) filled in.
+/// A stored batch: base offset and leader epoch (0 here) filled in.
 fn stored(record: &[u8], base_offset: i64) -> Vec<u8> {
     let mut stored = record.to_vec();
     stored[..8].copy_from_slice(&base_offset.to_be_bytes());
@@ -91,7 +89,7 @@ fn stored(record: &[u8], base_offset: i64) -> Vec<u8> {
 
 #[test]
 fn cold_reads_go_to_the_readers_by_either_path() {
-    // No memory for old data: what is read lies in windows.
+    // No memory for old data: reads go through windows.
     fix_kept_max_bytes(0);
     for read_path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
         let dir = tempfile::tempdir().unwrap();
@@ -118,8 +116,8 @@ fn cold_reads_go_to_the_readers_by_either_path() {
         ask.partitions.push(("t".into(), partition(1, 0)));
         let all = client.fetch(&ask);
         assert_eq!(all.partitions[0].batches(), [0, 1, 2, 3]);
-        // Too little for sendfile: for a reader, since nothing is resident. What was read just now lies
-        // in a window, unless the option says sendfile.
+        // Too little for sendfile, and not resident: for a reader. Bytes read just now lie in a
+        // window, unless the option says sendfile.
         assert!(disk.blocking_reads() > 0, "{read_path:?}");
         let mut little = Ask::one("t", 0, 0);
         little.max_bytes = 1;
@@ -200,7 +198,7 @@ fn a_failed_write_takes_its_directory_offline_and_others_serve() {
         fetched(&answer, &waiting).partitions[0].error,
         ErrorCode::KAFKA_STORAGE_ERROR
     );
-    // The disk works again, and still nothing of the directory is served until a restart.
+    // The disk works again, but the directory is not served until a restart.
     disk.heal();
     assert_eq!(
         client.produce("t", broken, &record).0,
@@ -242,7 +240,7 @@ fn a_failed_directory_is_told_and_not_marked_clean() {
         [56, 0]
     );
     assert_eq!(described[1].partitions.len(), 1);
-    // A partition that may lie in the failed directory is not made anew elsewhere.
+    // A partition that may lie in the failed directory is not created elsewhere.
     test.describe_topic("u", 1, &topic_config());
     let mut spec = TestPlane::leader_spec("u", 0, 0);
     assert_eq!(test.become_leaders(vec![spec.clone()]), [56]);
@@ -269,8 +267,8 @@ fn an_orderly_end_answers_everyone_and_leaves_nothing_to_recover() {
     eventually("a waiting fetch", || {
         (test.statistic("purgatory_fetch") == 1).then_some(())
     });
-    // Neither the fetch's time nor the grace is waited for. The disk's time may be: the end syncs what
-    // others wrote, too.
+    // Waits for neither the fetch's time nor the grace. It may wait for the disk: the end syncs
+    // other processes' writes, too.
     let ticket = test.plane.shutdown(600_000);
     assert!(matches!(test.ticket(ticket), TicketOutcome::Shutdown(true)));
     drop(test);
@@ -333,7 +331,7 @@ fn a_kill_loses_nothing_that_was_acknowledged() {
                         assert_eq!(error, ErrorCode::NONE);
                         end = offset + 1;
                     }
-                    // More on its way, whose answers nobody waits for.
+                    // More under way, whose answers are not awaited.
                     for _ in 0..50 {
                         let record = batch(&[b"value"]);
                         let body =
@@ -347,7 +345,7 @@ fn a_kill_loses_nothing_that_was_acknowledged() {
         for (end, producer) in acknowledged.iter_mut().zip(producers) {
             *end = producer.join().unwrap();
         }
-        // Dropped, not shut down: what was not written is gone.
+        // Dropped, not shut down: unwritten bytes are gone.
         drop(test);
     }
 }
@@ -471,7 +469,7 @@ fn requests_that_append_nothing_do_not_gather_without_end() {
     eventually("the bound", || {
         (test.statistic("requests.Produce") >= 1000).then_some(())
     });
-    // Another connection of the same thread is served, so that one has had all its turns.
+    // Another connection of the same thread is served, so this one has had its turns.
     for _ in 0..4 {
         assert_eq!(test.client().fetch_one("t", 0, 0).error, ErrorCode::NONE);
     }
@@ -510,7 +508,7 @@ fn a_log_that_was_being_closed_at_the_end_keeps_its_directory_from_being_clean()
     };
     test.plane.stop_partitions(vec![stop]).unwrap();
     let ticket = test.plane.shutdown(0);
-    // The loader gives up; only then does the write come to its end.
+    // The loader gives up; only then does the write end.
     eventually("the end of the closing", || {
         (test.statistic("command_queue_depth") == 0).then_some(())
     });

@@ -49,7 +49,7 @@ fn leader(config: &TopicConfig, records: usize) -> (tempfile::TempDir, TestPlane
     (dir, test)
 }
 
-/// What a replica gets that has nothing yet; -1 for a consumer.
+/// What an empty replica gets; -1 for a consumer.
 fn fetch(test: &TestPlane, replica_id: i32) -> Fetched {
     let mut ask = Ask::one("t", 0, 0);
     ask.replica_id = replica_id;
@@ -133,7 +133,6 @@ fn who_is_held_back_waits_as_if_there_were_nothing() {
     eventually("its wait", || {
         (test.statistic("purgatory_fetch") == 1).then_some(())
     });
-    // New records wake it, and it goes on waiting.
     test.client().produce("t", 0, &large_batch(10));
     test.plane.set_replication_rates(None, None);
     test.client().produce("t", 0, &large_batch(10));
@@ -175,7 +174,7 @@ fn follow(pair: &mut Pair, topics: &[&str], isr: &[i32]) {
     );
 }
 
-/// What broker 2 shows of a topic.
+/// Batches of a topic that broker 2 shows.
 fn copied(pair: &mut Pair, topic: &str) -> usize {
     pair.plane(2)
         .client()

@@ -4,10 +4,10 @@ use pyrklog_wire::batch::{HEADER_LEN, refresh_crc};
 use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::records::Record;
 
-/// What a record takes beside its value, at most.
+/// Most bytes of a record beside its value.
 const RECORD_OVERHEAD_MAX: usize = 20;
 
-/// A batch ready to be sent, any number of times.
+/// A batch that can be sent any number of times.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// The whole batch.
@@ -17,7 +17,7 @@ pub struct Batch {
 }
 
 /// Builds a batch of as many records with values of `record_bytes` as fit into `batch_bytes`, at
-/// least one. Values are pseudo-random letters, so that nothing on the way compresses them well.
+/// least one. Values are pseudo-random letters, which compress badly.
 pub fn build(record_bytes: usize, batch_bytes: usize, timestamp_ms: i64) -> Batch {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut builder = BatchBuilder::new();
@@ -47,13 +47,13 @@ pub fn value_at(batch: &Batch, record_bytes: usize) -> usize {
     batch.bytes.len() - 1 - record_bytes
 }
 
-/// Writes `stamp` to the start of the value at `value_at`, and the CRC that goes with it.
+/// Writes `stamp` to the start of the value at `value_at`, and updates the CRC.
 pub fn write_stamp(batch: &mut [u8], value_at: usize, stamp: u64) {
     batch[value_at..value_at + 8].copy_from_slice(&stamp.to_be_bytes());
     refresh_crc(batch);
 }
 
-/// What [`write_stamp`] wrote to the first record of a batch; `None` where that is not one of ours.
+/// The stamp of a batch's first record; `None` if [`write_stamp`] did not write it.
 pub fn read_stamp(batch: &[u8]) -> Option<u64> {
     let record = Record::parse(batch.get(HEADER_LEN..)?, 0).ok()?;
     record

@@ -1,4 +1,4 @@
-//! How much a run may do: every run is bounded in time and in bytes.
+//! Bounds of a run, in time and in bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -11,13 +11,13 @@ pub struct Budget {
     stopped: AtomicBool,
 }
 
-/// Brings a run's end forward, from a thread that may outlive the run.
+/// Ends a run early, from a thread that may outlive the run.
 #[derive(Clone, Debug)]
 pub struct Ending(Arc<AtomicU64>);
 
 impl Ending {
-    /// Nothing that is due from `now_ns` on belongs to the run. What was due before still does, so
-    /// that an end in the middle of a stall leaves none of the stall out.
+    /// Excludes requests due from `now_ns` on. Earlier ones still belong to the run, so that an end
+    /// in the middle of a stall leaves none of the stall out.
     pub fn end_at(&self, now_ns: u64) {
         self.0.fetch_min(now_ns, Ordering::Relaxed);
     }
@@ -34,7 +34,7 @@ impl Budget {
     }
 
     /// Takes `bytes` from what is left; false when the run is over. The last claim may exceed the
-    /// limit, by less than one request a connection.
+    /// limit, by less than one request per connection.
     pub fn claim(&self, now_ns: u64, bytes: u64) -> bool {
         if self.is_over(now_ns) {
             return false;
@@ -55,7 +55,7 @@ impl Budget {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// The time at which the run ends at the latest (monotonic).
+    /// The latest end of the run (monotonic).
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns.load(Ordering::Relaxed)
     }

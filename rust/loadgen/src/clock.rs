@@ -2,12 +2,12 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// CLOCK_MONOTONIC in nanoseconds: the same clock as Python's `time.monotonic_ns` on this machine.
+/// CLOCK_MONOTONIC in nanoseconds, as Python's `time.monotonic_ns` on this machine.
 pub fn now_ns() -> u64 {
     nanoseconds_of(ClockId::Monotonic)
 }
 
-/// Processor time that this process has used, user and system, in nanoseconds.
+/// Processor time of this process, user and system, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanoseconds_of(ClockId::ProcessCPUTime)
 }

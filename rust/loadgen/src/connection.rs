@@ -1,4 +1,4 @@
-//! One blocking TCP connection that can also be tried without waiting, and its receive buffer.
+//! One TCP connection, blocking or tried without waiting, and its receive buffer.
 
 use crate::clock::now_ns;
 use crate::error::{Failure, Result};
@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
-/// A frame longer than this is taken for a peer that speaks another protocol.
+/// Longer frames count as another protocol.
 const FRAME_BYTES_MAX: usize = 1 << 30;
-/// How long a wait for the socket may last before the caller looks at its limits again.
+/// Longest wait for the socket before the caller checks its limits again.
 pub const TURN_NS: u64 = 100_000_000;
 
 /// A connection to one broker.
@@ -50,7 +50,7 @@ impl Connection {
         Err(failed(last_error))
     }
 
-    /// Sends what the socket takes at once of several pieces; 0 when it takes nothing now.
+    /// Sends as much of several pieces as the socket takes at once; 0 when it takes nothing now.
     ///
     /// # Errors
     /// The connection is gone.
@@ -114,8 +114,8 @@ impl Connection {
         Ok(Some(&self.buffer[start..start + length]))
     }
 
-    /// Waits until the socket has something to read, or room to send if `to_send`, or until
-    /// `until_ns`, at most [`TURN_NS`].
+    /// Waits until there is something to read, or room to send if `to_send`, or until `until_ns`,
+    /// at most [`TURN_NS`].
     ///
     /// # Errors
     /// poll(2) failed.

@@ -1,7 +1,7 @@
 //! From the intended send time of a record to its reader, paced and open-loop.
 //!
-//! One sender and one reader for each leader. A record carries its intended send time in the first
-//! eight bytes of its value; both ends use the same monotonic clock, so they run on one machine.
+//! One sender and one reader per leader. A record has its intended send time in the first eight
+//! bytes of its value. Both ends use the same monotonic clock, so they run on one machine.
 
 use crate::batch::{self, Batch};
 use crate::budget::Budget;
@@ -107,7 +107,7 @@ fn first_of_leader() -> impl FnMut(&&Share) -> bool {
 
 fn open_pair(options: &Options, topic: &Topic, share: &Share, batch: &Batch) -> Result<Pair> {
     let acks = (options.acks, (options.timeout_seconds * 1e3) as i32);
-    // A frame is written anew for each record, so none may come round again while it is in flight.
+    // Each record is written into a frame anew, so no frame may be reused while it is in flight.
     let rounds = options.in_flight.div_ceil(share.partitions.len()) + 1;
     let ring = ring::build_own(&topic.name, &share.partitions, rounds, acks, batch)?;
     let (reader, positions) = open_share(options, topic, share, LATEST)?;
@@ -133,7 +133,7 @@ fn send(
         progress.answered.fetch_add(1, Ordering::Relaxed);
     });
     progress.finish_sender();
-    // The reader counts records and latency; of the sender only its requests and errors matter.
+    // The reader counts records and latency; from the sender come only requests and errors.
     sent.map(|tally| Tally {
         requests: tally.requests,
         errors: tally.errors,
@@ -155,7 +155,7 @@ fn receive(
         };
         let now = now_ns();
         progress.seen.fetch_add(1, Ordering::Relaxed);
-        // What another program wrote to the topic carries no plausible time.
+        // Records of other programs carry no plausible time.
         if (times.measure_from_ns..=now).contains(&from_ns) {
             tally.latency.record(now - from_ns);
             tally.records += 1;

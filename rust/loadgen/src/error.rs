@@ -1,4 +1,4 @@
-//! Why a run could not be finished. Error codes in replies are counted instead, and reported.
+//! Why a run failed. Error codes in replies are counted instead, and reported.
 
 use std::fmt;
 use std::io;
@@ -13,9 +13,9 @@ pub enum Failure {
     Connection(String, io::Error),
     /// A reply that does not follow the protocol.
     Protocol(String),
-    /// The broker cannot do what is asked, for instance because the topic is missing.
+    /// The broker cannot do it, for instance because the topic is missing.
     Refused(String),
-    /// The broker cannot do it at present, for instance because a topic is new.
+    /// The broker cannot do it yet, for instance because a topic is new.
     NotYet(String),
     /// No reply in time.
     TimedOut(String),

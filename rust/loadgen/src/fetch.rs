@@ -33,7 +33,7 @@ pub struct Plan {
     pub timeout_ns: u64,
 }
 
-/// Told of every complete batch.
+/// Called with every complete batch.
 pub type EachBatch<'a> = dyn FnMut(BatchView<'_>) + 'a;
 
 /// Where one partition's reading began, and whether it is over.
@@ -53,7 +53,7 @@ struct Slot {
 struct Reader<'a, 'b> {
     connection: Connection,
     slots: Vec<Slot>,
-    /// Sent and not yet answered, oldest first.
+    /// Sent and unanswered, oldest first.
     window: VecDeque<(u64, usize)>,
     plan: Plan,
     budget: &'a Budget,
@@ -64,7 +64,7 @@ struct Reader<'a, 'b> {
 /// Runs until the budget is spent, `is_over` says so, or every partition was read to its end.
 ///
 /// # Errors
-/// A lost connection, a reply that is none, no reply in time.
+/// A lost connection, an invalid reply, no reply in time.
 pub fn run(
     connection: Connection,
     plan: Plan,
@@ -90,7 +90,7 @@ pub fn run(
         let Some((from_ns, bytes)) = answered else {
             break;
         };
-        // At the end of the log a reply may just say that nothing has come.
+        // At the end of the log a reply may be empty.
         if bytes > 0 || !reader.plan.follow {
             reader.tally_reply(from_ns);
         }
@@ -145,8 +145,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// The send time of the oldest fetch and the bytes of its reply, once that was read, and the
-    /// fetch's slot; `None` when the run ended while waiting.
+    /// The send time of the oldest fetch, its reply's bytes once read, and its slot; `None` when
+    /// the run ended while waiting.
     fn receive_oldest(
         &mut self,
         is_over: &dyn Fn() -> bool,
@@ -208,7 +208,7 @@ fn check_time(from_ns: u64, timeout_ns: u64) -> Result<()> {
     )))
 }
 
-/// Takes one reply in.
+/// Reads one reply.
 struct Take<'a, 'b> {
     slot: &'a mut Slot,
     plan: &'a Plan,
@@ -227,7 +227,7 @@ impl Take<'_, '_> {
             return Err(Failure::Protocol(text));
         };
         if !head.error_code.is_none() {
-            // Out of range will not mend itself; anything else may be a passing state.
+            // Out of range is permanent; other errors may pass.
             reading.ended |= head.error_code == ErrorCode::OFFSET_OUT_OF_RANGE;
             self.tally.error(head.error_code);
             return Ok(());

@@ -1,7 +1,7 @@
 //! Latency percentiles.
 //!
 //! Values are nanoseconds. A percentile is reported at most 1/128 (0.8 %) above the true value, and
-//! never above the largest value, which is kept exactly. Recording never allocates.
+//! never above the largest value, which is exact. Recording never allocates.
 
 /// With two digits every power of two is divided into 128 buckets.
 const SIGNIFICANT_DIGITS: u8 = 2;
@@ -38,7 +38,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.len()
     }

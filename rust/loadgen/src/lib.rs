@@ -1,8 +1,8 @@
 //! Load generator for Kafka-protocol brokers: prebuilt batches, pipelining, percentiles.
 //!
-//! One thread a connection, frames that are built once, no allocation for a request: the generator
-//! is to cost so little that the broker beside it on a small machine is what gets measured. It
-//! speaks to Apache Kafka and to pyrklog alike; `options::HELP` describes its use.
+//! One thread per connection, frames built once, no allocation per request: the generator must cost
+//! little, so that a broker beside it on a small machine is what gets measured. It works with
+//! Apache Kafka and pyrklog; `options::HELP` describes its use.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The five requests that the generator sends, each in one fixed version, and their replies.
+//! The generator's five requests, each in one fixed version, and their replies.
 //!
-//! Versions are the newest that Apache Kafka 3.9 clients use, so that brokers run the code that
-//! current clients make them run. Replies are given from the correlation id on.
+//! Versions are the newest that Apache Kafka 3.9 clients use, so that brokers run the same code as
+//! for them. Replies begin with the correlation id.
 
 use crate::error::{Failure, Result};
 use pyrklog_wire::api::key;
@@ -23,7 +23,7 @@ const LIST_OFFSETS: Api = (key::LIST_OFFSETS, 7);
 const METADATA: Api = (key::METADATA, 12);
 const CLIENT_ID: &str = "pyrklog-loadgen";
 
-/// What a partition answers while it is being created or moved.
+/// Errors of a partition that is being created or moved.
 const PASSING: [ErrorCode; 3] = [
     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode::LEADER_NOT_AVAILABLE,
@@ -41,7 +41,7 @@ pub struct Topic {
     pub partitions: Vec<(i32, String)>,
 }
 
-/// Writes one frame over what `out` holds.
+/// Writes one frame, replacing what `out` holds.
 fn write_frame(
     out: &mut Vec<u8>,
     (api_key, api_version): Api,
@@ -89,7 +89,7 @@ pub fn metadata_request(topic: &str) -> Vec<u8> {
 /// Reads the reply to [`metadata_request`].
 ///
 /// # Errors
-/// A missing topic, a partition without a leader, bytes that are no such reply.
+/// A missing topic, a partition without a leader, an invalid reply.
 pub fn metadata_reply(frame: &[u8]) -> Result<Topic> {
     let (_, body) = open(frame, METADATA)?;
     let reply = MetadataResponse::decode(body, METADATA.1)?;
@@ -148,7 +148,7 @@ pub fn list_offsets_request(topic: &str, partitions: &[i32], timestamp: i64) -> 
 /// (partition, offset) of the reply to [`list_offsets_request`].
 ///
 /// # Errors
-/// An error code for a partition, bytes that are no such reply.
+/// An error code for a partition, an invalid reply.
 pub fn list_offsets_reply(frame: &[u8]) -> Result<Vec<(i32, i64)>> {
     let check = |(index, offset, code): (i32, i64, ErrorCode)| {
         if code.is_none() {
@@ -166,7 +166,7 @@ pub fn list_offsets_reply(frame: &[u8]) -> Result<Vec<(i32, i64)>> {
 /// (partition, offset, error code) of the reply to [`list_offsets_request`].
 ///
 /// # Errors
-/// Bytes that are no such reply.
+/// An invalid reply.
 pub fn list_offsets_each(frame: &[u8]) -> Result<Vec<(i32, i64, ErrorCode)>> {
     let (_, body) = open(frame, LIST_OFFSETS)?;
     let reply = ListOffsetsResponse::decode(body, LIST_OFFSETS.1)?;
@@ -206,10 +206,10 @@ pub fn produce_request(
         .ok_or_else(|| Failure::Protocol("a Produce request lost its batch".into()))
 }
 
-/// The correlation id and the error code of the one partition of a Produce reply.
+/// The correlation id and the error code of a Produce reply of one partition.
 ///
 /// # Errors
-/// Bytes that are no such reply.
+/// An invalid reply.
 pub fn produce_reply(frame: &[u8]) -> Result<(i32, ErrorCode)> {
     let (correlation_id, body) = open(frame, PRODUCE)?;
     let reply = ProduceResponse::decode(body, PRODUCE.1)?;
@@ -222,10 +222,10 @@ pub fn produce_reply(frame: &[u8]) -> Result<(i32, ErrorCode)> {
     }
 }
 
-/// What a fetch asks of the broker, apart from positions.
+/// Limits of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
-    /// How long to wait for data.
+    /// Longest wait for data.
     pub max_wait_ms: i32,
     /// Most bytes of a partition.
     pub partition_bytes: i32,
@@ -244,7 +244,7 @@ pub fn fetch_partition(index: i32, fetch_offset: i64, limits: FetchLimits) -> Fe
     }
 }
 
-/// Writes a Fetch frame for several partitions over what `out` holds.
+/// Writes a Fetch frame for several partitions, replacing what `out` holds.
 pub fn fetch_request(
     out: &mut Vec<u8>,
     correlation_id: i32,
@@ -270,7 +270,7 @@ pub fn fetch_request(
 /// The correlation id and the content of a Fetch reply.
 ///
 /// # Errors
-/// An error of the whole reply, bytes that are no such reply.
+/// An error of the whole reply, an invalid reply.
 pub fn fetch_reply(frame: &[u8]) -> Result<(i32, FetchResponse<'_>)> {
     let (correlation_id, body) = open(frame, FETCH)?;
     let reply = FetchResponse::decode(body, FETCH.1)?;

@@ -1,4 +1,4 @@
-//! The command line. Every option has a bound, and what is out of bounds is an error that names it.
+//! The command line. Every option has bounds; an error names an option that is out of bounds.
 
 use lexopt::{Arg, Parser, ValueExt};
 use std::fmt;
@@ -103,17 +103,17 @@ pub struct Options {
     pub max_wait_ms: i32,
     /// Most bytes of one partition in one fetch.
     pub partition_bytes: i32,
-    /// How long the reader waits for the last acknowledged records once the sender is done.
+    /// How long the reader waits for the last acknowledged records after the sender is done.
     pub linger_seconds: f64,
     /// Begin again at the end of the log.
     pub repeat: bool,
     /// Stay at the end of the log.
     pub follow: bool,
-    /// Begin so many records before the end of the log; `None` = at its beginning.
+    /// Begin this many records before the end of the log; `None` = at its beginning.
     pub last_records: Option<u64>,
     /// The end of standard input ends the run.
     pub until_eof: bool,
-    /// Say when all connections are set up.
+    /// Announce when all connections are set up.
     pub announce: bool,
 }
 
@@ -150,10 +150,10 @@ pub enum Command {
 
 const SECONDS_MAX: f64 = 24.0 * 3_600.0;
 const BATCH_BYTES_MAX: u64 = 64 << 20;
-/// Headroom in a batch for its header and the fields of one record.
+/// Room in a batch for its header and the fields of one record.
 const BATCH_OVERHEAD_BYTES: usize = 128;
 
-/// Reads the arguments that follow the program's name.
+/// Reads the arguments after the program's name.
 ///
 /// # Errors
 /// An unknown word, a missing or malformed value, a value out of its bounds.
@@ -190,7 +190,6 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
     check(options).map(|options| Command::Run(Box::new(options)))
 }
 
-/// As on the command line.
 fn spelled(argument: Arg<'_>) -> String {
     match argument {
         Arg::Short(letter) => format!("-{letter}"),

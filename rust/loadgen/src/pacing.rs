@@ -1,13 +1,13 @@
 //! Open-loop pacing: when each request *should* leave.
 //!
-//! Latency is counted from the intended time, whether or not the request could leave then. A
-//! generator that waits for a slow broker and then starts its stop-watch would leave out exactly
-//! the waiting that users feel ("coordinated omission").
+//! Latency counts from the intended time, even if the request left later. A generator that waits
+//! for a slow broker and only then starts its stop-watch would leave out the waiting that users
+//! feel ("coordinated omission").
 
 const NS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Intended times of requests 0, 1, 2, ... of one connection; without a rate every request is due
-/// at once (closed loop: the window of requests in flight is the only limit).
+/// Intended times of requests 0, 1, 2, ... of one connection. Without a rate every request is due
+/// at once (closed loop: only the window of requests in flight limits them).
 #[derive(Clone, Debug)]
 pub struct Schedule {
     start_ns: u64,
@@ -40,7 +40,7 @@ impl Schedule {
         )
     }
 
-    /// Takes the next request if it is due: the time from which its latency counts.
+    /// Takes the next request if it is due: returns the time from which its latency counts.
     pub fn take(&mut self, now_ns: u64) -> Option<u64> {
         let from_ns = match self.due_ns() {
             None => now_ns,

@@ -1,9 +1,8 @@
-//! When a broker that was just started serves a topic again: nothing is load here, all is waiting.
+//! When a broker that was just started serves a topic again. Only waiting, no load.
 //!
-//! Two connections, so that neither waits for the other: one tries to produce a record to each
-//! partition in turn until one is acknowledged; one asks where every partition ends and reads the
-//! last record of each. Whatever fails is tried again, a refused connection as well as a partition
-//! that is not led yet.
+//! Two connections, so that neither waits for the other. One tries to produce a record to each
+//! partition in turn until one is acknowledged; one asks for every partition's end and reads the
+//! last record of each. Failures are retried: refused connections and partitions without a leader.
 
 use crate::batch;
 use crate::clock::{now_ns, wall_clock_ms};
@@ -23,14 +22,14 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Partitions asked for in one request.
 const PARTITIONS_AT_A_TIME: usize = 200;
 
-/// When what was reached (monotonic).
+/// When each stage was reached (monotonic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Partitions of the topic.
     pub partitions: usize,
     /// A record was acknowledged.
     pub produced_ns: u64,
-    /// Every partition has said where it ends, so it is led.
+    /// Every partition has given its end, so it has a leader.
     pub led_ns: u64,
     /// The last record of every partition was read.
     pub read_ns: u64,
@@ -50,7 +49,7 @@ impl Served {
 /// Waits as the module says, for `--timeout-seconds` at most.
 ///
 /// # Errors
-/// Not all was reached in time; the text says why the last attempt failed.
+/// A stage was not reached in time; the text says why the last attempt failed.
 pub fn run(options: &Options) -> Result<Served> {
     let deadline_ns = now_ns() + (options.timeout_seconds * 1e9) as u64;
     thread::scope(|scope| {
@@ -68,7 +67,7 @@ pub fn run(options: &Options) -> Result<Served> {
     })
 }
 
-/// Repeats `attempt` until it succeeds, whatever it fails by.
+/// Repeats `attempt` until it succeeds, after any error.
 fn retry<T>(deadline_ns: u64, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match attempt() {
@@ -149,7 +148,7 @@ fn read_all(options: &Options, deadline_ns: u64) -> Result<(usize, u64, u64)> {
     })
 }
 
-/// Fetches the last record of each of `left` and takes out what could be read.
+/// Fetches the last record of each of `left` and removes those that were read.
 fn read_each(
     connection: &mut Connection,
     topic: &Topic,
@@ -173,7 +172,8 @@ fn read_each(
         let reply = connection.round_trip(&frame, deadline_ns.saturating_sub(now_ns()))?;
         let (_, reply) = fetch_reply(&reply)?;
         let partitions = reply.topics.iter().flat_map(|topic| &topic.partitions);
-        // Of one byte a partition only the first comes with a record; the others were looked at.
+        // With a limit of one byte per partition, only the first comes with a record; the others
+        // were checked.
         done.extend(
             partitions
                 .filter(|partition| partition.head.error_code.is_none())

@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Frames handed to one sendmsg(2).
+/// Frames passed to one sendmsg(2).
 const FRAMES_MAX: usize = 16;
 
 /// What a producing connection is to do.
@@ -24,7 +24,7 @@ pub struct Plan {
     pub first: usize,
     /// Requests in flight. With `stamp_value_at` the ring must be at least as long.
     pub in_flight: usize,
-    /// Whether replies come at all (acks other than 0).
+    /// Whether replies come (acks other than 0).
     pub replies: bool,
     /// Position in the batch at which each record carries its intended send time.
     pub stamp_value_at: Option<usize>,
@@ -46,7 +46,7 @@ struct Producer<'a> {
     plan: Plan,
     budget: &'a Budget,
     next: usize,
-    /// Queued requests, oldest first; the last `unsent` of them have not left completely.
+    /// Queued requests, oldest first; the last `unsent` have not left completely.
     window: VecDeque<Sent>,
     unsent: usize,
     /// Bytes of the first unsent request that have left.
@@ -56,11 +56,11 @@ struct Producer<'a> {
     tally: Tally,
 }
 
-/// Runs until the budget is spent and every reply is in. `each_answered` is told of every request
-/// that was answered without an error, warm-up included.
+/// Runs until the budget is spent and every reply is in. Calls `each_answered` for every request
+/// answered without an error, warm-up included.
 ///
 /// # Errors
-/// A lost connection, a reply that is none, no reply in time.
+/// A lost connection, an invalid reply, no reply in time.
 pub fn run(
     connection: Connection,
     plan: Plan,
@@ -110,7 +110,7 @@ impl Producer<'_> {
         self.check_progress()
     }
 
-    /// Puts requests that are due into the window, as far as it and the budget allow.
+    /// Queues due requests, as far as the window and the budget allow.
     fn queue_due(&mut self, now: u64) -> Result<()> {
         while !self.stopping && self.window.len() < self.plan.in_flight {
             let Some(from_ns) = self.plan.schedule.take(now) else {
@@ -124,7 +124,7 @@ impl Producer<'_> {
             } else {
                 0
             };
-            // What was due before the end belongs to the run, however late it leaves.
+            // Requests due before the end belong to the run, however late they leave.
             if !self.budget.claim(from_ns, bytes) {
                 self.stopping = true;
                 return Ok(());
@@ -159,7 +159,7 @@ impl Producer<'_> {
         Ok(())
     }
 
-    /// Sends what is queued; false when the socket takes no more at present.
+    /// Sends what is queued; false when the socket takes no more now.
     fn send_queued(&mut self, each_answered: &mut impl FnMut()) -> Result<bool> {
         while self.unsent > 0 {
             let mut pieces = [IoSlice::new(&[]); FRAMES_MAX * PIECES];
@@ -201,7 +201,7 @@ impl Producer<'_> {
             self.sent_of_first = 0;
             self.unsent -= 1;
             if !self.plan.replies {
-                // acks=0: leaving is all that can be observed.
+                // acks=0: only leaving can be observed.
                 self.finish_oldest(now_ns(), each_answered);
             }
         }

@@ -1,4 +1,4 @@
-//! The frames that a producing connection sends again and again.
+//! The frames that a producing connection sends repeatedly.
 
 use crate::batch::Batch;
 use crate::error::Result;
@@ -6,17 +6,17 @@ use crate::messages::produce_request;
 use pyrklog_wire::Span;
 use std::sync::Arc;
 
-/// Parts of a frame that lie in different places of memory.
+/// Parts of a frame in different places of memory.
 pub const PIECES: usize = 3;
-/// A ring that is larger shares its batch, so that the generator reads what it sends from the
-/// processor's cache, however many partitions it sends to.
+/// A larger ring shares its batch, so that the generator reads what it sends from the processor's
+/// cache, however many partitions it sends to.
 const OWN_BYTES_MAX: usize = 1 << 20;
 
-/// A Produce frame. Its correlation id is its place in the ring, which says enough on a connection
-/// whose replies come in order, and spares writing to the frame.
+/// A Produce frame. Its correlation id is its place in the ring: enough where replies come in
+/// order, and it spares writing to the frame.
 #[derive(Debug)]
 pub struct Frame {
-    /// The whole frame; where the batch is shared, what comes before it.
+    /// The whole frame, or what precedes a shared batch.
     head: Vec<u8>,
     batch: Body,
     records: u32,
@@ -65,7 +65,7 @@ impl Frame {
         self.pieces(0).iter().map(|piece| piece.len()).sum()
     }
 
-    /// Never: a frame has a header at least.
+    /// Never: a frame has at least a header.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -83,7 +83,7 @@ impl Frame {
         self.records
     }
 
-    /// The batch, where it is this frame's own.
+    /// The batch, if it is this frame's own.
     pub fn batch_mut(&mut self) -> Option<&mut [u8]> {
         match &self.batch {
             Body::Own(span) => Some(span.of_mut(&mut self.head)),
@@ -91,7 +91,7 @@ impl Frame {
         }
     }
 
-    /// What is to be sent, in order, without its first `skip` bytes; some pieces may be empty.
+    /// What is to be sent, in order, without its first `skip` bytes; pieces may be empty.
     pub fn pieces(&self, mut skip: usize) -> [&[u8]; PIECES] {
         let whole: [&[u8]; PIECES] = match &self.batch {
             Body::Own(_) => [&self.head, &[], &[]],
@@ -125,8 +125,8 @@ pub fn build(
     Ok(ring)
 }
 
-/// Frames with batches of their own, which can be written to: one after the other for each of
-/// `partitions`, `rounds` times.
+/// Frames with writable batches of their own: one after the other for each of `partitions`,
+/// `rounds` times.
 ///
 /// # Errors
 /// As [`produce_request`].

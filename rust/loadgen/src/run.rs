@@ -21,7 +21,7 @@ use std::time::Duration;
 pub const EARLIEST: i64 = -2;
 /// ListOffsets' timestamp of the end.
 pub const LATEST: i64 = -1;
-/// What `--announce` says.
+/// Printed by `--announce`.
 const STARTED: &str = "started";
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -48,7 +48,7 @@ pub struct Share {
 /// Measures as `options` say.
 ///
 /// # Errors
-/// A missing topic, an unreachable broker, a connection that is lost on the way, no reply in time.
+/// A missing topic, an unreachable broker, a lost connection, no reply in time.
 pub fn run(options: &Options) -> Result<Outcome> {
     let timeout_ns = nanoseconds(options.timeout_seconds);
     let mut bootstrap = Connection::open(&options.bootstrap)?;
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     }
 }
 
-/// When a run that is ready now begins and from when it is measured, and what bounds it.
+/// Begin, start of the measurement and budget of a run that is ready now.
 pub fn begin(options: &Options) -> (Times, Budget) {
     let start_ns = now_ns();
     let measure_from_ns = start_ns + nanoseconds(options.warmup_seconds);
@@ -79,7 +79,7 @@ pub fn begin(options: &Options) -> (Times, Budget) {
     let budget = Budget::new(deadline_ns, options.bytes_max);
     if options.until_eof {
         let ending = budget.ending();
-        // Not joined: it may wait for the end of standard input when the run is long over.
+        // Not joined: it may wait for the end of standard input long after the run.
         thread::spawn(move || {
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             ending.end_at(now_ns());
@@ -200,8 +200,8 @@ fn run_fetch(options: &Options, topic: &Topic) -> Result<Outcome> {
     measure(&times, &budget, jobs, None)
 }
 
-/// Connects to the leader of a share and looks up where its partitions begin (or end, as
-/// `timestamp` says). Waits for partitions that are being created.
+/// Connects to the leader of a share and looks up where its partitions begin (or end, by
+/// `timestamp`). Waits for partitions that are being created.
 ///
 /// # Errors
 /// As [`run`].
@@ -230,7 +230,7 @@ fn offsets(
     })
 }
 
-/// Where to begin so that `records` of each partition are read, or all where it has fewer.
+/// Where to begin so that `records` of each partition are read, or all if it has fewer.
 fn begin_before_ends(begins: &[(i32, i64)], ends: &[(i32, i64)], records: u64) -> Vec<(i32, i64)> {
     let records = i64::try_from(records).unwrap_or(i64::MAX);
     let of_partition = |index| ends.iter().find(|(other, _)| *other == index);
@@ -243,7 +243,7 @@ fn begin_before_ends(begins: &[(i32, i64)], ends: &[(i32, i64)], records: u64) -
         .collect()
 }
 
-/// Repeats `attempt` while it fails by something passing, for at most `timeout_ns`.
+/// Repeats `attempt` after passing errors, for at most `timeout_ns`.
 fn retry<T>(timeout_ns: u64, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline_ns = now_ns() + timeout_ns;
     loop {
@@ -254,7 +254,7 @@ fn retry<T>(timeout_ns: u64, mut attempt: impl FnMut() -> Result<T>) -> Result<T
     }
 }
 
-/// What a reader is to do.
+/// The plan of a reader.
 pub fn reading_plan(
     options: &Options,
     topic: &Topic,
@@ -277,7 +277,7 @@ pub fn reading_plan(
     }
 }
 
-/// Runs the jobs, each on a thread of its own, and adds up what they counted.
+/// Runs each job on its own thread, and adds up their counts.
 ///
 /// # Errors
 /// The first failure of a job; the others are then stopped.

@@ -1,4 +1,4 @@
-//! What one connection counted, and the run's result as one line of JSON.
+//! Counts of one connection, and the run's result as one line of JSON.
 
 use crate::histogram::Histogram;
 use crate::options::Options;
@@ -6,8 +6,8 @@ use pyrklog_wire::ErrorCode;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Counts of one connection, or of all of them together. Only what was begun after the warm-up
-/// and answered without an error counts, but for `errors` and `lost`.
+/// Counts of one connection, or of all together. Except `errors` and `lost`, only what began after
+/// the warm-up and was answered without an error counts.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Latency in nanoseconds: of requests, or (end-to-end) of records.
@@ -20,7 +20,7 @@ pub struct Tally {
     pub bytes: u64,
     /// Error codes in replies.
     pub errors: BTreeMap<ErrorCode, u64>,
-    /// End-to-end: records that were acknowledged and not seen by the reader.
+    /// End-to-end: acknowledged records that the reader did not see.
     pub lost: u64,
     /// When the last of them was answered (monotonic).
     pub finished_ns: u64,
@@ -45,7 +45,7 @@ impl Tally {
         *self.errors.entry(code).or_default() += 1;
     }
 
-    /// Whether everything that was asked was done.
+    /// Whether there were neither errors nor lost records.
     pub fn is_clean(&self) -> bool {
         self.errors.is_empty() && self.lost == 0
     }
@@ -69,7 +69,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The result as one line of JSON. Times are seconds but for `latency_ms`; `started_ns` and
+    /// The result as one line of JSON. Times are seconds, except `latency_ms`; `started_ns` and
     /// `finished_ns` are CLOCK_MONOTONIC.
     pub fn to_json(&self, options: &Options) -> String {
         let tally = &self.tally;

@@ -1,4 +1,4 @@
-//! Whole runs against a broker of a few lines, which can be told to stall or to fail.
+//! Whole runs against a minimal broker, which can stall or fail on demand.
 
 use pyrklog_loadgen::options::{Command, Options, parse};
 use pyrklog_loadgen::run::run;
@@ -366,7 +366,7 @@ fn waiting_behind_a_stall_is_not_omitted() {
                 --seconds 0.5 --in-flight 2";
     let outcome = measure(&broker, line);
     // 300 of the 500 requests were due while one stalled, 200 of them at least 0.1 s before its
-    // end: with a stop-watch that starts at the sending only two would show it.
+    // end: a stop-watch that starts at the sending would show only two.
     let tally = outcome.tally;
     assert_eq!(tally.requests, 500, "what was due is sent, however late");
     let slow_from = 100_000_000;

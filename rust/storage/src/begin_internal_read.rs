@@ -1,4 +1,4 @@
-//! Begins reads of internal topics. A read waits until the durable end offset reaches the log end.
+//! Begins reads of internal topics, once the durable end offset reaches the log end.
 
 use pyrklog_wire::ErrorCode;
 

@@ -1,5 +1,5 @@
-//! Opens the block cache of a log directory: reattaches the arena, creates a new one, or does
-//! without, as marker, boot id and options say (`block-cache.md`, section 3).
+//! Opens a log directory's block cache: reattaches the arena, creates a new one, or does without,
+//! by marker, boot id and options (`block-cache.md`, section 3).
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,7 +25,7 @@ const MEMORY_SHARE: f64 = 0.6;
 /// Memory for the process and its clients on the smallest supported machine.
 const OTHERS_BYTES: u64 = 448 << 20;
 
-/// How long to wait for the arena's lock. `pyrklog arena list` holds it briefly, and so does a
+/// Limit for waiting for the arena's lock. `pyrklog arena list` holds it briefly, and so does a
 /// killed broker until the kernel has torn it down.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const LOCK_LOOK: Duration = Duration::from_millis(10);
@@ -35,7 +35,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A message for the operator: (level, sentence).
 pub type Note = (&'static str, String);
 
-/// Identifies this boot of the machine; `None` where the kernel does not say.
+/// Identifies this boot of the machine; `None` if the kernel does not tell.
 pub fn boot_id() -> Option<[u8; 16]> {
     fs::read_to_string(BOOT_ID)
         .ok()
@@ -43,7 +43,7 @@ pub fn boot_id() -> Option<[u8; 16]> {
         .and_then(parse_id)
 }
 
-/// The limit of each of `dirs` directories' arenas, in bytes.
+/// The arena limit of each of `dirs` directories, in bytes.
 pub fn share_bytes(config: &CacheConfig, dirs: usize) -> u64 {
     let all = match config.max_bytes {
         Some(bytes) => bytes,
@@ -60,8 +60,8 @@ fn cap_bytes(limit_bytes: u64) -> u64 {
     most_bytes.min(left_bytes.max(limit_bytes / 8))
 }
 
-/// Gives a directory that was just opened its cache. On a failure that loses nothing the directory
-/// goes on without a cache, and its logs are written through.
+/// Gives a directory that was just opened its cache. After a failure that loses nothing the
+/// directory goes on without a cache, and its logs are written through.
 ///
 /// # Errors
 /// The arena of an earlier run may be whole but cannot be attached now. Going on would lose its
@@ -92,7 +92,7 @@ pub fn open(
             None => reattach(files, &marker, share_bytes, &mut notes)?,
         },
         Ok(Some(marker)) => {
-            // The marker of a kept arena does not tell how later runs ended.
+            // A kept arena's marker does not tell how later runs ended.
             if !files.was_clean() && marker.kept.is_none() {
                 note_unclean(files, "the machine crashed or was rebooted", &mut notes);
             }
@@ -109,7 +109,7 @@ pub fn open(
     begin_recovery(files, folders, reattached == Reattached::Whole, &mut notes);
     if reattached != Reattached::No {
         if let (None, Some(arena)) = (&config.dir, files.env().arena()) {
-            // The cache is switched off: nothing new goes into the arena.
+            // The cache is switched off: the arena takes no appends.
             arena.close();
         }
         return Ok(notes);
@@ -125,7 +125,7 @@ pub fn open(
     };
     if let Err(error) = made {
         notes.push(("warning", format!("no block cache: {error}")));
-        // The marker would name an arena that does not exist.
+        // The marker would name a missing arena.
         if let Err(error) = files.remove_arena_marker() {
             notes.push(("warning", format!("removing its marker: {error}")));
         }
@@ -133,18 +133,17 @@ pub fn open(
     Ok(notes)
 }
 
-/// What became of the arena that the directory's marker names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reattached {
     /// The directory goes on without it.
     No,
     /// Directory and arena together hold all acknowledged records.
     Whole,
-    /// It is attached, but the files lack records that had been written to them.
+    /// Attached, but the files lack records that had been written to them.
     OlderFiles,
 }
 
-/// After an unclean end without the arena, the machine may have crashed: logs are recovered fully.
+/// After an unclean end without the arena, the machine may have crashed: recovers all logs fully.
 fn begin_recovery(
     files: &LogDir,
     folders: &[PartitionFolder],
@@ -209,8 +208,8 @@ fn reattach(
         false => files.lacks_written(&found),
     };
     if files.was_clean() || lacking.is_some() {
-        // The broker was killed late in an orderly shutdown, or the directory was changed since, or
-        // it is an older copy. Blocks that repeat file contents may be stale.
+        // The broker was killed late in an orderly shutdown, the directory was changed since, or it
+        // is an older copy. Blocks that repeat file contents may be stale.
         retain_unwritten(&arena, &mut found);
     }
     tell_of_unwritten(marker, &found, notes);
@@ -225,8 +224,8 @@ fn reattach(
     Ok(Reattached::OlderFiles)
 }
 
-/// Marks the directory before its arena is used: a kill before the cluster learns of the older
-/// files must not make them count as whole.
+/// Marks the directory before its arena is used: after a kill before the cluster learns of the
+/// older files, they must not count as whole.
 fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirError> {
     let marker = ArenaMarker {
         unregistered: Some(None),
@@ -239,8 +238,8 @@ fn mark_unregistered(files: &LogDir, marker: &ArenaMarker) -> Result<(), LogDirE
     })
 }
 
-/// The arena was closed in order next to other files than these. It held nothing unwritten, and
-/// none of its blocks fits these files.
+/// The arena was closed in order beside other files than these. It held nothing unwritten, and none
+/// of its blocks fits these files.
 fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Note>) {
     let path = marker.path.display();
     if files.was_clean() {
@@ -252,14 +251,14 @@ fn drop_of_other_files(files: &LogDir, marker: &ArenaMarker, notes: &mut Vec<Not
             format!("the directory is an older copy: {path} was closed together with other files");
         note_unclean(files, &reason, notes);
     }
-    // The marker goes first: an arena that is named but missing raises an alarm.
+    // The marker goes first: a named but missing arena raises an alarm.
     if files.remove_arena_marker().is_ok() {
-        // The arena holds nothing of value; a later sweep removes it.
+        // It holds nothing of value; a later sweep removes it.
         let _gone_or_not = remove_unlocked(&marker.path);
     }
 }
 
-/// Releases partitions that have neither unwritten records nor damage.
+/// Releases partitions without unwritten records and damage.
 fn retain_unwritten(arena: &Arena, found: &mut Found) {
     found.retain(|_, found| {
         let mut segments = found.segments.values();
@@ -289,7 +288,7 @@ fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>)
     }
 }
 
-/// Retries `attempt` while another process holds the arena's lock, for up to [`LOCK_PATIENCE`].
+/// Retries `attempt` for up to [`LOCK_PATIENCE`] while another process holds the arena's lock.
 pub fn patiently<T>(
     marker: &ArenaMarker,
     attempt: impl Fn(Identity) -> Result<T, ArenaError>,
@@ -312,7 +311,7 @@ fn is_lost(error: &ArenaError) -> bool {
     }
 }
 
-/// Frees the blocks of partitions whose folder is gone or carries another topic id.
+/// Frees the blocks of partitions whose folder is gone or has another topic id.
 pub fn forget_missing(files: &LogDir, folders: &[PartitionFolder]) {
     const NO_ID: [u8; 16] = [0; 16];
     let of_folder = |folder: &PartitionFolder| folder.topic_id.filter(|id| *id != NO_ID);
@@ -357,7 +356,7 @@ fn fresh_uuid() -> [u8; 16] {
     (u128::from(half(0)) << 64 | u128::from(half(1))).to_be_bytes()
 }
 
-/// Tells the operator that acknowledged records may be lost, and records it in the directory.
+/// Tells the operator that acknowledged records may be lost, and notes it in the directory.
 pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
     notes.push((
         "error",
@@ -377,15 +376,15 @@ fn drop_stale(marker: &ArenaMarker) {
     }
 }
 
-/// Renames an arena that cannot be used, so that it can be examined until the next start.
+/// Renames an unusable arena, so that it can be examined until the next start.
 fn set_aside(path: &Path) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(SET_ASIDE);
     let _gone_or_not = fs::rename(path, PathBuf::from(aside));
 }
 
-/// Removes marker and arena after an orderly end, unless the arena holds unwritten records of logs
-/// that were not opened. The clean-shutdown mark must have been written.
+/// Removes marker and arena after an orderly end, unless the arena holds unwritten records of
+/// unopened logs. The clean-shutdown mark must have been written.
 pub fn give_up(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
@@ -397,7 +396,7 @@ pub fn give_up(files: &LogDir) -> io::Result<()> {
     arena.remove()
 }
 
-/// Restores directories after another one failed to open, before any log was opened.
+/// Restores directories after another one failed to open; no log was opened yet.
 pub fn leave_again(dirs: &[Arc<LogDirState>]) {
     for files in dirs.iter().map(|dir| &dir.files) {
         if files.env().has_reattached_cache() {

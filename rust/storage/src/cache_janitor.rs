@@ -1,5 +1,5 @@
-//! A thread per log directory that keeps free chunks of the block cache ready, so that no append
-//! waits for memory. It also gives memory back under pressure and detects a removed arena.
+//! One thread per log directory keeps free chunks of the block cache ready, so that no append waits
+//! for memory. It also gives memory back under pressure and detects a removed arena.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use pyrklog_base::clock::Now;
 /// Pause between two looks while records are appended.
 const BUSY_MS: u64 = 20;
 
-/// Minimum age of a memory reading: many looks follow each other when free chunks run low.
+/// Minimum age of a memory reading: looks follow each other fast when free chunks run low.
 const LOOK_LEAST_MS: i64 = 10;
 
 /// Pause between two looks while idle; detects a removed arena file.
 const IDLE_MS: u64 = 250;
 
-/// Chunks of a reattached arena that are mapped per look: the start must stay fast.
+/// Chunks of a reattached arena mapped per look: the start must stay fast.
 const MAPPED_AT_A_TIME: u32 = 1;
 
 const SWEEP_MS: i64 = 600_000;
@@ -42,7 +42,7 @@ pub struct CacheKeeper {
     /// The last reading of the machine's memory: (monotonic milliseconds, result).
     looked: Option<(i64, Room)>,
     has_told_of_room: bool,
-    /// Chunks of a reattached arena that are mapped so far; `None` once all are.
+    /// Mapped chunks of a reattached arena; `None` once all are.
     mapped: Option<u32>,
     swept_ms: Option<i64>,
     loss: Loss,
@@ -51,7 +51,7 @@ pub struct CacheKeeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     No,
-    /// It was removed, and its contents are being written.
+    /// Removed; its contents are being written.
     Told,
     /// Everything was written at the last look.
     Written,
@@ -199,7 +199,7 @@ impl CacheKeeper {
                 self.dir.writer.hurry();
                 self.loss = Loss::Told;
             }
-            // Looks twice: an append that began earlier may not be counted yet.
+            // Looks twice: an earlier append may not be counted yet.
             Loss::Told if self.dir.unwritten_bytes() == 0 => self.loss = Loss::Written,
             Loss::Written if self.dir.unwritten_bytes() == 0 => {
                 // A kill no longer loses records, so the next start must not report a loss.
@@ -224,7 +224,6 @@ fn wait_ms(tended: &Tended, room: Room, populated: u32) -> u64 {
     match tended {
         Tended { has_more: true, .. } => 0,
         Tended { is_busy: true, .. } => BUSY_MS,
-        // There is nothing to give back.
         _ if populated == 0 => IDLE_MS,
         _ => room.look_again_ms.min(IDLE_MS),
     }

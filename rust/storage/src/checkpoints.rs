@@ -6,7 +6,7 @@ use pyrklog_log::{Log, LogDir};
 
 use crate::log_dir::{LogDirState, Registry};
 
-/// Checkpoint values of a log that was truncated.
+/// Checkpoint values of a truncated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutLog {
     /// Everything below was synced.
@@ -55,8 +55,8 @@ impl LogDirState {
         self.write(registry, Log::high_watermark, LogDir::write_high_watermarks)
     }
 
-    /// Writes a value of the directory's open logs; the files keep the rows of the others, and of
-    /// those whose offsets cannot be right.
+    /// Writes a value of the directory's open logs. The files keep the rows of other logs, and of
+    /// those with impossible offsets.
     fn write(
         &self,
         registry: &Registry,

@@ -11,12 +11,11 @@ use pyrklog_replica::partition::Partition;
 
 type ByName<D> = HashMap<(Arc<str>, i32), Arc<Partition<D>>>;
 
-/// Stopped partitions of a log directory whose logs are not closed yet. On a full disk this may
-/// last until there is space for unwritten bytes. Meanwhile the directory is not clean.
+/// Stopped partitions of a log directory whose logs are not closed yet. On a full disk they wait
+/// for space for their unwritten bytes. Meanwhile the directory is not clean.
 #[derive(Debug)]
 pub struct ClosingLogs<D> {
     by_name: Mutex<ByName<D>>,
-    /// Number of partitions whose closing failed for good.
     failed: AtomicUsize,
 }
 
@@ -77,7 +76,7 @@ impl<D: Directory> ClosingLogs<D> {
         self.by_name.lock().len() + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Drops them, after the end: partitions hold their directory and thus its lock.
+    /// Drops them, after the end: partitions hold their directory and so its lock.
     pub fn clear(&self) {
         let forgotten = std::mem::take(&mut *self.by_name.lock());
         self.failed.fetch_add(forgotten.len(), Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! What the writers of a directory do when the volume is full or the process lacks descriptors or
-//! memory (`block-cache.md`, section 7): they write acknowledged records into the reserve,
-//! keep jobs that do not fit, retry, and reopen the directory for records once there is space.
+//! What a directory's writers do when the volume is full or the process lacks descriptors or memory
+//! (`block-cache.md`, section 7): they write acknowledged records into the reserve, keep jobs that
+//! do not fit, retry, and let the directory take records again once there is space.
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use pyrklog_control::outbox::Outbox;
 const RETRY_MS: i64 = 1_000;
 
 /// Space needed beyond the reserve before the directory takes records again, as a fraction of the
-/// reserve. Otherwise the next records would fill the volume again.
+/// reserve. With less, the next records would fill the volume again.
 const MARGIN_SHARE: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
-    /// Not checked yet: nothing was written so far.
+    /// Not checked: nothing was written yet.
     Unknown,
     Made,
     /// It was given up, or there was no space for it.
@@ -41,7 +41,7 @@ pub struct FullDisk {
     /// Held while the reserve is made or given up.
     reserve: Mutex<Reserve>,
     is_known: AtomicBool,
-    /// How often the reserve was given up. A writer that failed before the last time tries again.
+    /// How often the reserve was given up. A writer that failed before the last time retries.
     given_up: AtomicUsize,
     stuck: Mutex<Vec<(Arc<Partition>, WriteJob)>>,
     next_try_ms: AtomicI64,
@@ -75,8 +75,8 @@ impl FullDisk {
         }
     }
 
-    /// When the first writer must look again, monotonic milliseconds; `None` while there is space
-    /// and no job is kept.
+    /// When the first writer must look again, monotonic milliseconds; `None` if there is space and
+    /// no job is kept.
     pub fn due_ms(&self) -> Option<i64> {
         // A job may still be kept after another writer found space.
         let is_waiting = self.dir.is_read_only() || !self.stuck.lock().is_empty();
@@ -113,7 +113,7 @@ impl FullDisk {
         }
     }
 
-    /// Keeps a job that found no space, and fails requests that wait for its bytes.
+    /// Keeps a job without space, and fails requests that wait for its bytes.
     pub fn keep(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
         let mut state = partition.lock();
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
@@ -144,7 +144,7 @@ impl FullDisk {
         stuck
     }
 
-    /// Follows a try: opens logs that wait for space. If nothing waits any more, makes the reserve
+    /// After a try: opens logs that wait for space. If nothing waits any more, makes the reserve
     /// again and lets the directory take records.
     pub fn settle(&self) -> io::Result<()> {
         let waiting = self.dir.take_waiting_for_space();
@@ -207,8 +207,8 @@ impl FullDisk {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// Makes space after a job failed that had seen `seen` give-ups; true if another writer or this
-    /// call made some. The directory then stays full until [`FullDisk::settle`] has made the
+    /// Makes space after a job failed that had seen `seen` give-ups; true if this call or another
+    /// writer made some. The directory then stays full until [`FullDisk::settle`] has made the
     /// reserve again under the same lock.
     fn make_space(&self, seen: usize, error: &io::Error) -> io::Result<bool> {
         let mut reserve = self.reserve.lock();

@@ -1,7 +1,7 @@
 //! Reads of internal topics for the control plane, done by readers: whole batches, decompressed.
 //!
 //! Damage does not end a read. A batch with a wrong checksum or wrong records is reported, and the
-//! next one follows. If the length of a batch is wrong, the rest of the segment is reported as one
+//! next one follows. After a batch with a wrong length, the rest of the segment is reported as one
 //! damaged batch.
 
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Span {
     fn walk(self, bytes: &[u8], max_bytes: usize) -> InternalRead {
         let mut found: Vec<InternalBatch> = Vec::new();
         // `next` may come from a damaged batch and only says where the next read begins. `floor`
-        // comes from intact batches and judges those that follow.
+        // comes from intact batches and checks those that follow.
         let (mut next, mut floor) = (self.offset, self.offset);
         let mut expanded_bytes = 0;
         let mut trouble = None;

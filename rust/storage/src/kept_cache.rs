@@ -28,7 +28,7 @@ const MARKER: &str = ".pyrklog-arena";
 /// gives its memory back.
 const KEPT_SHARE: u64 = 2;
 
-/// A kept arena that was not reattached for this long is removed by the next broker that looks.
+/// The next broker that looks removes a kept arena that was not reattached for this long.
 const KEPT_MS: u64 = 3_600_000;
 
 /// Owner of an arena, seen from a log directory whose marker names it.
@@ -36,7 +36,7 @@ const KEPT_MS: u64 = 3_600_000;
 pub enum Whose {
     /// This directory.
     Own,
-    /// Another directory, which also names it: this directory is a copy.
+    /// Another directory, which also names it: this one is a copy.
     Original,
     /// This directory, under an earlier path.
     Moved,
@@ -65,7 +65,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|found| Some(found) == id(other))
 }
 
-/// The marker of a log directory that this process need not have opened.
+/// The marker of a log directory, which this process need not have opened.
 pub fn marker_of(log_dir: &Path) -> Option<ArenaMarker> {
     let text = fs::read_to_string(log_dir.join(MARKER)).ok()?;
     ArenaMarker::parse(&text)
@@ -103,13 +103,13 @@ pub fn reattach(
     };
     let path = marker.path.display();
     notes.push(("info", format!("dropped {path}: {reason}")));
-    // An arena with a damaged header is useless to anybody.
+    // An arena with a damaged header is useless to all.
     let is_own = header_of(&marker.path).is_none_or(|header| {
         header.identity == marker.identity && whose(&header, files.path()) == Whose::Own
     });
-    // The marker goes first: an arena that is named but missing raises an alarm.
+    // The marker goes first: a named but missing arena raises an alarm.
     if is_own && files.remove_arena_marker().is_ok() && lost.is_none() {
-        // The arena holds nothing of value; a later sweep removes it.
+        // It holds nothing of value; a later sweep removes it.
         let _gone_or_not = remove_unlocked(&marker.path);
     }
     false
@@ -163,7 +163,7 @@ fn try_reattach(
     })
     .map_err(|error: ArenaError| error.to_string())?;
     drop_changed(files, &arena, &mut found);
-    // The arena is in use from here on; after a kill it counts as such.
+    // The arena is in use from here on, also after a kill.
     let in_use = ArenaMarker {
         unregistered: Some(files.clean_epoch()),
         kept: None,
@@ -175,7 +175,7 @@ fn try_reattach(
     Ok((arena, found))
 }
 
-/// Whether the directory is as an orderly shutdown left it that was killed before it wrote its
+/// Whether the directory is as left by an orderly shutdown that was killed before it wrote its
 /// marker: compares the marker and the files of each closed log.
 pub fn is_as_left(files: &LogDir, left: &LeftFiles) -> bool {
     let marker = || files.arena_marker_hash();
@@ -204,7 +204,7 @@ fn drop_changed(files: &LogDir, arena: &Arena, found: &mut Found) {
 }
 
 /// Prepares the arena to be kept, before the directory is marked clean; false if it cannot be kept.
-/// `closed` are the logs that were closed. Nothing in the arena may be unwritten.
+/// `closed` are the closed logs. Nothing in the arena may be unwritten.
 pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i32)>) -> bool {
     let Some(arena) = files.env().arena() else {
         return false;
@@ -253,8 +253,8 @@ pub fn keep(files: &LogDir) -> io::Result<()> {
 }
 
 /// Removes abandoned arenas in `dir`: those of killed brokers whose directory is gone, unfinished
-/// ones, and those that were kept for over an hour. Arenas of `log_dirs`, the broker's own, stay:
-/// their disk may be absent.
+/// ones, and those kept for over an hour. Arenas of `log_dirs`, the broker's own, stay: their disk
+/// may be absent.
 pub fn sweep(dir: &Path, log_dirs: &[PathBuf]) -> io::Result<usize> {
     let mut removed = 0;
     for path in own_files(dir, geteuid().as_raw(), is_arena_name)? {

@@ -32,8 +32,8 @@ const RESERVE_MORE_SHARE: u64 = 4;
 /// Limit of the reserve; what finds no space stays in the block cache.
 const RESERVE_MAX_BYTES: u64 = 256 << 20;
 
-/// Default limit of unwritten bytes as a fraction of the block cache. It gives each of thousands of
-/// partitions enough for an efficient write.
+/// Default limit of unwritten bytes as a fraction of the block cache. Thousands of partitions each
+/// have enough for an efficient write.
 const CACHE_SHARE: u64 = 2;
 
 /// Limit of unwritten bytes outside the block cache.
@@ -48,7 +48,7 @@ const ROOM_SHARE: usize = 8;
 /// A partition in a log directory.
 pub type Partition = partition::Partition<LogDirState>;
 
-/// The partitions that this broker holds.
+/// The partitions that this broker hosts.
 pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
 
 /// Finds partitions by name.
@@ -73,7 +73,6 @@ pub struct LogDirState {
     unwritten_max_bytes: usize,
     /// Space that is set aside for unwritten bytes.
     pub reserve_bytes: u64,
-    /// Partitions whose logs could not be opened for lack of space.
     waiting_for_space: Mutex<Vec<Arc<Partition>>>,
     heap_bytes: AtomicUsize,
     heap_max_bytes: usize,
@@ -160,7 +159,7 @@ impl LogDirState {
         self.lacks_space.store(lacks_space, Ordering::Relaxed);
     }
 
-    /// The partition's log is to be opened once there is space.
+    /// Opens the partition's log once there is space.
     pub fn wait_for_space(&self, partition: Arc<Partition>) {
         self.waiting_for_space.lock().push(partition);
     }
@@ -193,7 +192,7 @@ impl LogDirState {
         room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
     }
 
-    /// Whether producers must wait. False on a directory that refuses records: it answers with its
+    /// Whether producers must wait. False if the directory refuses records: producers get its
     /// error.
     pub fn is_full(&self) -> bool {
         self.room_bytes() == 0 && !self.refuses()
@@ -203,8 +202,7 @@ impl LogDirState {
         self.has_failed() || self.is_read_only()
     }
 
-    /// Whether the control plane's appends must be refused. They may use twice the limit of
-    /// clients.
+    /// Whether the control plane's appends must be refused. They may use twice the clients' limit.
     pub fn is_overfull(&self) -> bool {
         let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
             bytes.load(Ordering::SeqCst) >= max_bytes.saturating_mul(2)
@@ -230,7 +228,7 @@ impl LogDirState {
     }
 
     /// Wakes the next connection after a waiting request was admitted. One at a time: a connection
-    /// is counted by the memory it holds, which may exceed the size of its request.
+    /// counts with the memory it holds, which may exceed the size of its request.
     pub fn unmute_next(&self, outbox: &mut Outbox) {
         if self.muted.is_used() && self.is_worth_while(self.room_bytes()) {
             self.muted.wake(1, outbox);

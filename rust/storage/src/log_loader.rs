@@ -21,7 +21,7 @@ use pyrklog_control::event_queue::EventQueue;
 /// Commands of a directory that may lend their places at a time; each keeps a thread.
 const LENT_MAX: usize = 16;
 
-/// What a command is about. Commands with equal keys never run concurrently.
+/// The subject of a command. Commands with equal keys never run concurrently.
 pub type Key = (Arc<str>, i32);
 
 /// What a command does.
@@ -71,7 +71,6 @@ impl std::fmt::Debug for Command {
 
 #[derive(Debug)]
 struct OfDir {
-    /// Each with its number.
     waiting: VecDeque<(u64, Command)>,
     /// Excludes commands that have lent their places.
     running: usize,
@@ -141,8 +140,7 @@ impl LogLoader {
                 }
                 Err(error) => {
                     inner.threads -= 1;
-                    // Without any thread the ticket would never complete: crashing is better than
-                    // hanging.
+                    // Without any thread the ticket would never complete: crash rather than hang.
                     assert!(
                         inner.threads > 0,
                         "cannot start a thread to open logs: {error}"

@@ -34,7 +34,7 @@ pub struct LogManager {
     pub events: Arc<EventQueue>,
     /// Numbers of commands.
     pub tickets: Tickets,
-    /// The partitions held here.
+    /// The hosted partitions.
     pub registry: Arc<Registry>,
     /// Which directory holds which partition.
     pub partition_dirs: PartitionDirs,
@@ -54,7 +54,6 @@ pub struct LogManager {
     pub names: Unguessable,
     /// The plane is shutting down.
     pub is_stopping: AtomicBool,
-    /// See [`SpaceListener`].
     space_listener: OnceLock<Weak<dyn SpaceListener>>,
     network: Arc<dyn NetworkThreads>,
     /// A simulation drives the plane; no thread is started.
@@ -64,7 +63,7 @@ pub struct LogManager {
 
 /// Is told when a full directory has space again.
 pub trait SpaceListener: std::fmt::Debug + Send + Sync {
-    /// Logs of these partitions could not be opened for lack of space.
+    /// These partitions' logs could not be opened for lack of space.
     fn open_logs(self: Arc<Self>, partitions: Vec<Arc<Partition>>);
 
     /// Logs of `dir` could not be closed for lack of space.
@@ -118,7 +117,6 @@ impl LogManager {
 
     /// Sets the listener, once.
     pub fn set_space_listener(&self, listener: Weak<dyn SpaceListener>) {
-        // The first one stays.
         let _first_stays = self.space_listener.set(listener);
     }
 
@@ -180,8 +178,8 @@ impl LogManager {
         });
     }
 
-    /// A partition broke an invariant and is offline: its waiters are told, and so is the
-    /// operator. It stays so until the broker is started anew, which recovers its log.
+    /// Tells the waiters and the operator of a partition that broke an invariant. It is offline
+    /// until the next start of the broker, which recovers its log.
     pub fn fail_partition(&self, failed: FailedPartition) {
         let partition = self.registry.partition(&failed.topic, failed.index);
         if let Some(partition) = partition.filter(|partition| partition.lock().has_failed()) {
@@ -223,8 +221,8 @@ impl LogManager {
         self.events.notice(event, "error", fields);
     }
 
-    /// Something found no space left in `dir`: it takes no records until its writer finds some. What
-    /// it has is served, and those that wait for room there are told.
+    /// No space is left in `dir`: it takes no records until its writer finds some. It still serves
+    /// its records. Answers the requests that wait for room.
     pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_full(true) {
             return;
@@ -253,7 +251,7 @@ impl LogManager {
         }
     }
 
-    /// Whether any log directory cannot be used, so that its contents are unknown.
+    /// Whether a log directory is unusable, so that its contents are unknown.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
     }

@@ -1,4 +1,4 @@
-//! The produce requests of muted connections that wait because their log directory has too many
+//! Produce requests of muted connections that wait because their log directory has too many
 //! unwritten bytes, in order of arrival. The writer wakes them.
 
 use std::collections::VecDeque;
@@ -78,8 +78,7 @@ impl MutedQueue {
     }
 
     /// Adds a connection with a frame of `frame_bytes`. Refused when the queue is full; the first
-    /// one always fits. `is_full` is checked again afterwards: `Now` if the directory has room by
-    /// then.
+    /// one always fits. Checks `is_full` again afterwards: `Now` if the directory has room by then.
     pub fn add(
         &self,
         place: Place,
@@ -87,7 +86,7 @@ impl MutedQueue {
         now_ms: i64,
         is_full: impl Fn() -> bool,
     ) -> Admission {
-        // Bytes behind the frame in a receive buffer stay with it.
+        // Bytes after the frame in a receive buffer stay with it.
         let bytes = frame_bytes.max(RECEIVE_BUFFER_BYTES);
         let mut inner = self.inner.lock();
         let is_too_much =
@@ -103,7 +102,7 @@ impl MutedQueue {
         });
         inner.bytes += bytes;
         self.is_used.store(true, Ordering::SeqCst);
-        // The writer lowers the count of unwritten bytes and then reads the flag. Here the order is
+        // The writer lowers the count of unwritten bytes, then reads the flag. Here the order is
         // reversed, so at least one side sees the other.
         if is_full() {
             return Admission::Later;
@@ -118,8 +117,7 @@ impl MutedQueue {
         self.is_used.load(Ordering::SeqCst)
     }
 
-    /// Wakes the longest-waiting connections, enough of them for `room_bytes`; all of them for
-    /// `usize::MAX`.
+    /// Wakes the longest-waiting connections, enough for `room_bytes`; all for `usize::MAX`.
     pub fn wake(&self, room_bytes: usize, outbox: &mut Outbox) {
         let mut inner = self.inner.lock();
         let mut woken_bytes = 0;

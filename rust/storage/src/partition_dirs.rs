@@ -65,8 +65,8 @@ impl PartitionDirs {
             .map(|folder| folder.dir)
     }
 
-    /// Chooses the directory with the fewest partitions for a new one and adds it. A directory that
-    /// is read-only or hangs comes last.
+    /// Chooses the directory with the fewest partitions for a new one and adds it. A read-only or
+    /// hanging directory comes last.
     pub fn choose<'a>(
         &self,
         topic: &str,

@@ -1,18 +1,19 @@
-//! The queues of work that may wait for a disk on behalf of a client or of the control plane.
+//! The queues of work that may wait for a disk, for clients and for the control plane.
 //!
 //! Each log directory has its own queues, so a hanging one takes no thread from the others. Reads
 //! by offset are spread over several queues by topic name; other work has one queue per kind:
 //!
 //! | queue | does | threads, at most |
 //! |---|---|---|
-//! | `fetch-0` … `fetch-N` | fetches, and sending what they found; N + 1 = `num.io.threads` / 2 | `num.io.threads` together |
+//! | `fetch-0` … `fetch-N` | fetches and sending | `num.io.threads` together |
 //! | `ahead` | reading ahead of consumers of old data | `num.io.threads` / 2 |
 //! | `lookup` | ListOffsets by time | `num.io.threads` / 4 |
 //! | `internal` | reads of internal topics | `num.io.threads` / 2 |
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! Each has at least one. Another thread, the keeper, starts them on behalf of network threads.
+//! N + 1 is `num.io.threads` / 2. Each queue has at least one thread. Another thread, the keeper,
+//! starts them on behalf of network threads.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -34,7 +35,6 @@ const START_RETRY_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
 struct Keeper {
-    /// Queues that lack a thread.
     wanted: VecDeque<QueueId>,
     is_stopped: bool,
 }
@@ -47,7 +47,6 @@ pub struct ReaderPool {
     fetch_queues: usize,
     keeper: Mutex<Keeper>,
     wake_keeper: Condvar,
-    /// Number of running threads.
     running: Mutex<usize>,
     ended: Condvar,
     jobs_done: AtomicU64,
@@ -147,7 +146,7 @@ impl ReaderPool {
         self.jobs_done.load(Ordering::Relaxed)
     }
 
-    /// Counts one.
+    /// Counts a done job.
     pub fn count_done(&self) {
         self.jobs_done.fetch_add(1, Ordering::Relaxed);
     }
@@ -187,7 +186,6 @@ impl ReaderPool {
         queues.flat_map(|queue| queue.take_left().into_iter().map(|(_, job)| job))
     }
 
-    /// Waits for a queue that lacks a thread; `None` at the end.
     fn next_wanted(&self) -> Option<QueueId> {
         let mut keeper = self.keeper.lock();
         loop {
@@ -240,7 +238,6 @@ impl Job for Close {
     }
 }
 
-/// Runs one thread of a queue until it is no longer needed.
 fn run(pool: &ReaderPool, id: QueueId) {
     let Some(worker) = pool.queue(id).enter() else {
         return;

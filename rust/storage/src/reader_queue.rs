@@ -1,8 +1,8 @@
 //! One bounded queue of work that may wait for a disk, with its own threads.
 //!
 //! Threads start on demand and end when idle for long. Each records when it began its current step
-//! (one partition's read, one piece sent). A queue is *stuck*, rather than busy, when all the
-//! threads it may have are at a step for too long.
+//! (one partition's read, one piece sent). A queue is *stuck*, rather than busy, when all its
+//! possible threads are at a step for too long.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
@@ -28,8 +28,8 @@ pub trait Job: Debug + Send {
     /// Does the work; `buffer` belongs to the thread.
     fn run(self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>);
 
-    /// Whether a full queue refuses it. Sends are bounded by connections, each with at most one,
-    /// and closing by the number of open files.
+    /// Whether a full queue refuses it. Sends are bounded by connections, with at most one each;
+    /// closing, by the number of open files.
     fn is_bounded(&self) -> bool {
         true
     }
@@ -199,7 +199,7 @@ impl ReaderQueue {
         Ok(needs_thread)
     }
 
-    /// Whether a new job is likely to be done; counts a rejection otherwise.
+    /// Whether a new job is likely to be done; otherwise counts a rejection.
     pub fn accepts(&self, now_ms: i64) -> bool {
         let is_full = self.inner.lock().jobs.len() >= QUEUE_MAX_JOBS;
         if is_full || self.is_stuck(now_ms) {
@@ -213,7 +213,7 @@ impl ReaderQueue {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all the threads that it may have hang.
+    /// Whether all its possible threads hang.
     pub fn is_stuck(&self, now_ms: i64) -> bool {
         self.stalled_ms(now_ms) > STUCK_MS
     }

@@ -12,7 +12,7 @@
 //! Like a checksum it detects accidental damage, not forgery. It reads all bytes and so detects
 //! decayed data even if the stored CRC is intact.
 //!
-//! One thread per log directory reads bounded pieces, a bounded number per request, so digests
+//! One thread per log directory reads bounded pieces, a bounded number per request. So digests
 //! delay neither clients nor coordinators, and a log may have any length.
 
 use std::sync::Arc;
@@ -163,7 +163,7 @@ impl DigestWork {
 #[derive(Debug)]
 struct Chain {
     range: DigestRange,
-    /// The offset behind the last included batch.
+    /// The offset after the last included batch.
     next: i64,
     state: u64,
     batches: i64,

@@ -23,14 +23,14 @@ const PRODUCER_CHECK_MS: i64 = 10 * 60 * 1000;
 /// First check of `flush.ms`; [`Syncer::flush_due`] schedules the next ones.
 const FLUSH_CHECK_MS: i64 = 500;
 
-/// Interval at which unread windows and kept pieces are given up: idle for one to two intervals
-/// (reads.md).
+/// Interval at which unread windows and kept pieces are given up: after one to two intervals
+/// without reads (reads.md).
 const IDLE_READS_MS: i64 = 5_000;
 
 /// First check of retention after the start, as in Kafka.
 const RETENTION_FIRST_MS: i64 = 30_000;
 
-/// Delay of the log start checkpoint after DeleteRecords, so that many of them share one write.
+/// Delay of the log start checkpoint after DeleteRecords: many of them share one write.
 const CHECKPOINT_SOON_MS: i64 = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,10 @@ enum Timer {
     RecoveryCheckpoint,
     LogStartCheckpoint,
     HighWatermarkCheckpoint,
-    /// `retention.ms`, `retention.bytes`.
     Retention,
-    /// `producer.id.expiration.ms`.
     Producers,
-    /// `flush.ms`.
     Flush,
-    /// Idle reads of consumers far behind.
+    /// Windows and kept pieces of consumers far behind.
     IdleReads,
 }
 
@@ -73,7 +70,6 @@ impl Timer {
     }
 }
 
-/// What is due besides the timers.
 #[derive(Debug)]
 struct Due {
     rolled: Vec<Arc<Partition>>,
@@ -218,7 +214,7 @@ impl Syncer {
                 let mut due = Due::take(&mut inner, now.wall_ms);
                 drop(inner);
                 // A busy partition is queued at each roll; a turn syncs a few segments of each, so
-                // that timers and deletions have theirs.
+                // that timers and deletions get their turn.
                 due.rolled.sort_by_key(Arc::as_ptr);
                 due.rolled.dedup_by(|one, other| Arc::ptr_eq(one, other));
                 return due;
@@ -447,7 +443,7 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
     format!("{doing} {partition}: {error}")
 }
 
-/// Makes timers due early that were asked for.
+/// Makes timers due early on request.
 fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
     let mut due_by = |timer: Timer, by_ms: i64| {
         let due_ms = &mut due_ms[timer as usize];

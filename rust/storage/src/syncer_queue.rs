@@ -15,7 +15,7 @@ pub enum Deletion {
     Folder(DeletedFolder),
 }
 
-/// A partition that broke an invariant, and is offline.
+/// An offline partition that broke an invariant.
 #[derive(Debug)]
 pub struct FailedPartition {
     /// Topic name.
@@ -26,14 +26,14 @@ pub struct FailedPartition {
     pub reason: String,
 }
 
-/// What waits, under the lock. Nobody who holds it takes a partition's lock.
+/// What waits, under the lock. No holder of the lock takes a partition's lock.
 #[derive(Debug)]
 pub struct Inner<P> {
     /// Partitions with a complete segment.
     pub rolled: Vec<P>,
     /// Each with the time (wall clock) at which it is due.
     pub deletions: Vec<(i64, Deletion)>,
-    /// Partitions of which nobody was told that they failed.
+    /// Failed partitions that are still to be reported.
     pub failed: Vec<FailedPartition>,
     /// The syncer is to end.
     pub is_stopped: bool,
@@ -103,7 +103,7 @@ impl<P> SyncerQueue<P> {
         self.change(|inner| inner.deletions.push((due_ms, deletion)));
     }
 
-    /// A partition failed: who waits at it is to be told, and the operator.
+    /// A partition failed: its waiters and the operator are to be told.
     pub fn partition_failed(&self, failed: FailedPartition) {
         self.change(|inner| inner.failed.push(failed));
     }
@@ -127,7 +127,7 @@ impl<P> SyncerQueue<P> {
         self.change(|inner| inner.is_stopped = true);
     }
 
-    /// Drops what is queued, after the end: partitions hold their directory and thus its lock.
+    /// Drops what is queued, after the end: partitions hold their directory and so its lock.
     pub fn clear(&self) {
         self.inner.lock().rolled.clear();
     }

@@ -1,4 +1,4 @@
-//! The writer threads of a log directory write appended bytes from memory to segment files, which
+//! A log directory's writer threads write appended bytes from memory to segment files, which
 //! advances the durable end offset.
 //!
 //! Bytes in the block cache are already acknowledged and may gather: a partition is written when
@@ -7,7 +7,7 @@
 //! A writer works in turns: it takes its share of what is due, writes each partition's bytes in one
 //! write, and reports finished requests at the end of the turn, waking each network thread at most
 //! once. Meanwhile further appends gather into larger writes. A partition has one job at a time,
-//! which keeps its writes in order whatever the writer.
+//! which keeps its writes in order across writers.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use pyrklog_replica::partition::PartitionState;
 #[cfg(feature = "sim")]
 pub mod simulated;
 
-/// Finished requests are reported before the turn ends after this many bytes.
+/// After this many bytes, finished requests are reported before the turn ends.
 const DELIVER_BYTES: usize = 1024 * 1024;
 
 /// One writer thread of a directory.
@@ -40,7 +40,6 @@ pub struct Writer {
     full_disk: Arc<FullDisk>,
 }
 
-/// How much of a partition is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     /// It was queued as due now.
@@ -127,7 +126,6 @@ impl Writer {
         }
     }
 
-    /// Retries after a full disk, if a try is due.
     fn try_again(&mut self) {
         let due_ms = self.full_disk.due_ms();
         if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {

@@ -39,14 +39,12 @@ const SLOW_MS: i64 = 5;
 /// A job longer than this means that the disk hangs.
 const HANG_MS: i64 = 1_000;
 
-/// How the writers are to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
     #[default]
     No,
-    /// Once nothing is queued.
     WhenEmpty,
-    /// Now; what is queued is lost, as in a kill.
+    /// Now; as in a kill, what is queued is lost.
     Now,
 }
 
@@ -173,7 +171,7 @@ impl<T> WriterQueue<T> {
         self.wake_any(inner);
     }
 
-    /// Room is short: the oldest partitions are due until it no longer is.
+    /// Room is short: the oldest partitions are due until it is not.
     pub fn press(&self) {
         if !self.is_pressed.swap(true, Ordering::AcqRel) {
             self.wake_any(self.inner.lock());
@@ -216,7 +214,7 @@ impl<T> WriterQueue<T> {
         inner.running == 0
     }
 
-    /// Drops what is queued, after the end: partitions hold their directory and thus its lock.
+    /// Drops what is queued, after the end: partitions hold their directory and so its lock.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.now.clear();
@@ -282,7 +280,7 @@ impl<T> WriterQueue<T> {
         }
     }
 
-    /// The same for the other writers, who are woken when more than one share is due.
+    /// The same for the other writers, which are woken when more than one share is due.
     pub fn help(&self, turn: &mut Turn<T>, backlog: &impl Backlog) -> bool {
         let mut inner = self.inner.lock();
         loop {
@@ -309,8 +307,7 @@ impl<T> WriterQueue<T> {
         now_ms: i64,
         backlog: &impl Backlog,
     ) -> Option<i64> {
-        // A caller that finds the flag set has counted its bytes before, and they are read after
-        // this.
+        // A caller that finds the flag set counted its bytes before, and they are read after this.
         self.is_pressed.swap(false, Ordering::AcqRel);
         let share = inner.now.len().min(SHARE);
         turn.now.extend(inner.now.drain(..share));
@@ -358,7 +355,7 @@ impl<T> WriterQueue<T> {
         Some(since_ms + self.wait_ms(inner.later.len()))
     }
 
-    /// Whether nothing was appended for a while: waiting for more is then pointless, and all are
+    /// Whether nothing was appended for a while: then waiting for more is pointless, and all are
     /// due.
     fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
         let bytes = backlog.unwritten_bytes();

@@ -1,16 +1,16 @@
-//! What is true of the pool whenever its lock is given back: each chunk is in exactly one place.
+//! The pool's invariants whenever its lock is released: each chunk is in exactly one place.
 //!
 //! An arena that breaks one of these takes no appends, carves and reclaims nothing from then on
-//! ([`crate::Arena::take_failure`]): what was acknowledged stays where it is until it is written.
+//! ([`crate::Arena::take_failure`]): acknowledged bytes stay where they are until they are written.
 
 use super::{Open, Pool};
 use crate::layout::{CLASS_BLOCKS, CLASSES};
 
-/// With debug assertions a pool of at most so many chunks is checked as a whole each time.
+/// Debug assertions check a whole pool of at most this many chunks each time.
 const SMALL: usize = 64;
 
 impl Pool {
-    /// Checks that the counts agree; the cost does not grow with the arena.
+    /// Checks that the counts agree, in constant time.
     ///
     /// # Errors
     /// What does not agree, in a sentence.
@@ -40,10 +40,10 @@ impl Pool {
         )
     }
 
-    /// Looks at each chunk. For an arena that was just reattached, or is about to be left.
+    /// Checks each chunk. For an arena that was just reattached, or is about to be left.
     ///
     /// # Errors
-    /// What cannot be, in a sentence.
+    /// The broken invariant, in a sentence.
     pub fn check_chunks(&self) -> Result<(), String> {
         let mut places = vec![0_u8; self.tenants.len()];
         let free = self.free.iter().copied();
@@ -88,7 +88,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A chunk that is being carved has a block left, and is where chunks of its kind are.
+    /// An open chunk has a block left, and is where chunks of its kind are.
     fn check_open(&self, class: usize) -> Result<(), String> {
         let is_fit = |open: Open, is_transient: bool| {
             let tenants = self.tenants.get(open.chunk as usize);

@@ -1,4 +1,4 @@
-//! What an answer means for one partition: records to append, or a reason why not.
+//! What an answer means for one partition: records to append, or an error.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,14 +26,12 @@ pub const LIST_OFFSETS_VERSION: i16 = 9;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
-/// The answer to what was asked of one partition.
+/// The answer for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which.
     pub key: Key,
-    /// What was asked.
     pub ask: Ask,
-    /// Where its record bytes lie in the answer's frame.
+    /// Range of its records in the answer's frame.
     pub records: Range<usize>,
     error: ErrorCode,
     diverging: Option<EpochEndOffset>,
@@ -61,27 +59,24 @@ impl Answer {
     }
 }
 
-/// What became of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// There was nothing in it, or it does not count any more.
+    /// It was empty, or does not count any more.
     Nothing,
-    /// Something was appended.
     Progress,
-    /// To be asked again after a pause; with the reason where somebody should read it.
+    /// To be asked again after a pause; with the reason if it should be logged.
     Later(Option<String>),
-    /// The leader has a newer epoch.
     Fenced,
-    /// Our log has what the leader's has not.
+    /// Our log has records that the leader's has not.
     Diverges(EpochEndOffset),
     /// Our log's end lies outside of the leader's log.
     OutOfRange,
-    /// Our log is empty, and its first offset lies within a batch (records were deleted up to
-    /// there): it is to begin where the batch does.
+    /// Our log is empty, and its first offset lies within a batch, since records were deleted up to
+    /// there: the log is to begin where the batch does.
     BeginsAt(Box<Carried>),
 }
 
-/// An answer that can be taken once the log begins anew.
+/// An answer that can be appended once the log begins at the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     answer: Answer,
@@ -109,13 +104,13 @@ impl Carried {
         self.answer.ask.offset
     }
 
-    /// The log begins there now.
+    /// Appends the answer; the log begins there now.
     pub fn take(mut self, logs: &LogManager, partition: &Arc<Partition>) -> Taken {
         take(logs, partition, &self.answer, &mut self.records)
     }
 }
 
-/// Takes an answer: appends what is in it, if it still counts.
+/// Appends an answer's records, if it still counts.
 pub fn take(
     logs: &LogManager,
     partition: &Arc<Partition>,
@@ -126,7 +121,7 @@ pub fn take(
         ErrorCode::NONE => {}
         ErrorCode::OFFSET_OUT_OF_RANGE => return Taken::OutOfRange,
         ErrorCode::FENCED_LEADER_EPOCH => return Taken::Fenced,
-        // The leader has not heard yet of what we were told, or leads no more.
+        // The leader does not know its role yet, or leads no more.
         ErrorCode::NOT_LEADER_OR_FOLLOWER
         | ErrorCode::UNKNOWN_LEADER_EPOCH
         | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
@@ -136,7 +131,7 @@ pub fn take(
         | ErrorCode::OFFSET_NOT_AVAILABLE => return Taken::Later(None),
         error => return Taken::Later(Some(format!("the leader answers {error:?}"))),
     }
-    // Records that come with it are those of a log that is not ours.
+    // Records beside a diverging end belong to a log that differs from ours.
     if let Some(end) = answer.diverging
         && !is_injected(Fault::AppendDiverging)
     {
@@ -152,16 +147,14 @@ pub fn take(
     append(logs, partition, answer, records, &batches)
 }
 
-/// Why batches cannot be appended.
 enum Unfit {
-    /// One sentence.
     Because(String),
     /// The log is empty and begins within a batch, which begins here.
     BeginsAt(i64),
 }
 
-/// The whole batches, each with its place: checksums, offsets that rise, epochs that do not fall and
-/// are not above the leader's.
+/// The whole batches, each with its range. Checks checksums, that offsets rise, and that epochs
+/// neither fall nor exceed the leader's.
 fn checked(records: &[u8], answer: &Answer) -> Result<Vec<(Range<usize>, BatchInfo)>, Unfit> {
     let mut batches = Vec::new();
     let mut begin = 0;
@@ -174,7 +167,7 @@ fn checked(records: &[u8], answer: &Answer) -> Result<Vec<(Range<usize>, BatchIn
         };
         let header = BatchHeader::parse(rest).map_err(|error| at(&error))?;
         let len = header.total_len();
-        // The last batch may have been cut off.
+        // The last batch may be incomplete.
         if len > rest.len() {
             break;
         }
@@ -224,7 +217,7 @@ fn append(
         let batch = &mut records[range.clone()];
         match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
             Ok(()) => taken = Taken::Progress,
-            // Its log directory says what is wrong with it.
+            // The log directory reports its own errors.
             Err(AppendError::Poisoned(_) | AppendError::Full | AppendError::Truncating) => {
                 taken = Taken::Later(None);
                 break;
@@ -235,7 +228,7 @@ fn append(
             }
         }
     }
-    // Consumers of this replica wait for the mark, not for the bytes.
+    // Consumers of this replica wait for the high watermark, not for the bytes.
     if state.release(usize::MAX, &mut outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
@@ -263,8 +256,8 @@ fn append_one(
     Ok(())
 }
 
-/// The leader's log start and log end offset; `None` where it does not say. `exchange` gives an answer's
-/// frame and where its body starts.
+/// The leader's log start and log end offset; `None` if it does not say. `exchange` returns an
+/// answer's frame and where its body begins.
 pub fn ask_ends(
     broker: i32,
     partition: &Partition,

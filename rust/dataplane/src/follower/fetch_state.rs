@@ -1,4 +1,4 @@
-//! What a follower asks its leader for: the client's side of an incremental fetch session. Pure.
+//! The follower's side of an incremental fetch session: what it asks its leader for. Pure.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ pub const FETCH_VERSION: i16 = 17;
 /// A partition, as the wire names it.
 pub type Key = (TopicId, i32);
 
-/// What is asked of one partition.
+/// What is asked about one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The leader epoch in which it is followed.
+    /// Leader epoch in which the partition is followed.
     pub leader_epoch: i32,
-    /// The own log's end.
+    /// Our log end offset.
     pub offset: i64,
     /// Epoch of the last record, -1 for an empty log.
     pub last_epoch: i32,
-    /// The own log's start.
+    /// Our log start offset.
     pub log_start: i64,
 }
 
 impl Ask {
-    /// What is asked for a log that is followed in this epoch.
+    /// The question for a log that is followed in this epoch.
     pub fn of(log: &Log, leader_epoch: i32) -> Ask {
         Ask {
             leader_epoch,
@@ -41,7 +41,7 @@ impl Ask {
         }
     }
 
-    /// Whether the answer still counts: the log ends as it did, and is followed in the same epoch.
+    /// Whether the answer still counts: the log end and the epoch are those of the question.
     pub fn still_holds(&self, log: &Log, leader_epoch: i32) -> bool {
         let now = Ask::of(log, leader_epoch);
         let log_start = self.log_start;
@@ -49,7 +49,6 @@ impl Ask {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Session {
     id: i32,
@@ -58,15 +57,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// The leader knows nothing of it any more, or nobody can tell: the next request is whole, and
-    /// ends the session that there may be.
+    /// The leader may have lost the session: the next request is full, and ends the session if
+    /// there is one.
     pub fn reset(&mut self) {
         self.epoch = 0;
         self.asked.clear();
     }
 
-    /// Appends the body of a request for what is `wanted`, and for nothing else: at most
-    /// `max_bytes` of each partition. `terms` say who asks, and for how much.
+    /// Appends the body of a request for exactly what is `wanted`, with at most `max_bytes` of each
+    /// partition. `terms` name the replica and the limits.
     pub fn ask(
         &mut self,
         wanted: &HashMap<Key, Ask>,
@@ -118,7 +117,7 @@ impl Session {
         self.asked.clone_from(wanted);
     }
 
-    /// The leader has answered; `id` is what it calls the session now, 0 for none.
+    /// The leader has answered; `id` is the session's id now, 0 for none.
     pub fn answered(&mut self, id: i32) {
         if id == 0 {
             *self = Session::default();
@@ -131,7 +130,7 @@ impl Session {
         };
     }
 
-    /// What was asked of a partition in the last request, or before it in the session.
+    /// What was last asked about a partition in the session.
     pub fn asked(&self, key: &Key) -> Option<Ask> {
         self.asked.get(key).copied()
     }
@@ -149,7 +148,7 @@ fn partition(index: i32, ask: Ask, max_bytes: i32) -> FetchPartition {
     }
 }
 
-/// The topics of a sorted list, each with the places that it takes.
+/// The topics of a sorted list, each with its range.
 fn runs<T>(
     sorted: &[T],
     topic: impl Fn(&T) -> TopicId,

@@ -19,7 +19,6 @@ struct Inner {
     is_stopped: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct FetcherManager {
     services: Arc<Services>,
@@ -27,7 +26,6 @@ pub struct FetcherManager {
 }
 
 impl FetcherManager {
-    /// Nothing is followed yet.
     pub fn new(services: Arc<Services>) -> FetcherManager {
         FetcherManager {
             services,
@@ -35,7 +33,6 @@ impl FetcherManager {
         }
     }
 
-    /// Those that there are, in order.
     #[cfg(feature = "sim")]
     pub fn ids(&self) -> Vec<FetcherId> {
         let mut ids: Vec<FetcherId> = self.inner.lock().mailboxes.keys().copied().collect();
@@ -43,13 +40,11 @@ impl FetcherManager {
         ids
     }
 
-    /// The mailbox of one.
     #[cfg(feature = "sim")]
     pub fn mailbox(&self, id: FetcherId) -> Option<Arc<Mailbox>> {
         self.inner.lock().mailboxes.get(&id).cloned()
     }
 
-    /// Ends all threads, and waits for that.
     pub fn stop(&self) {
         let threads = {
             let mut inner = self.inner.lock();

@@ -14,11 +14,9 @@ use pyrklog_base::clock::{mono_ms, timespec};
 use pyrklog_control::api::ClusterConfig;
 use pyrklog_requests::services::Services;
 
-/// It is looked so often whether what was appended is in its file, before the other partitions go on
-/// alone.
+/// Polls of the durable end offset before fetching without this partition.
 const GATE_LOOKS_MAX: usize = 20;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Fetcher {
     services: Arc<Services>,
@@ -34,7 +32,6 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A thread's content, to be run there.
     pub fn new(
         services: Arc<Services>,
         fetchers: Arc<dyn Fetchers>,
@@ -55,7 +52,7 @@ impl Fetcher {
         }
     }
 
-    /// Follows until there is nothing to follow any more, or the plane ends.
+    /// Follows until nothing is left to follow, or the plane ends.
     pub fn run(mut self) {
         let services = Arc::clone(&self.services);
         let Some(cluster) = &services.config.cluster else {
@@ -79,8 +76,8 @@ impl Fetcher {
         }
     }
 
-    /// A partition goes on where its log is durable to its end, which without a block cache takes a
-    /// moment after each append.
+    /// A partition is asked for again once its log is durable to its end. Without a block cache
+    /// that takes a moment after each append.
     fn wanted_when_written(&mut self) -> Wanted {
         for _ in 0..GATE_LOOKS_MAX {
             let wanted = self.following.wanted();
@@ -98,7 +95,7 @@ impl Fetcher {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    /// One request and what follows from its answer.
+    /// One request, and what follows from its answer.
     fn turn(&mut self, cluster: &ClusterConfig, wanted: &Wanted) {
         match self.fetch(cluster, wanted) {
             Ok(()) => {
@@ -128,7 +125,7 @@ impl Fetcher {
         if std::mem::replace(&mut self.is_reachable, false) {
             let fields = vec![("reason", error.to_string())];
             self.tell("leader_unreachable", "warning", fields);
-            // Whether another connection is to be had is worth knowing at once.
+            // Reconnect at once: it tells whether the leader is alive.
             return;
         }
         self.backoff_ms = longer(self.backoff_ms, cluster);

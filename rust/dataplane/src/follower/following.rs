@@ -1,5 +1,5 @@
-//! What is followed of one leader, and the fetch session for it. No thread, no socket: the owner of the
-//! connection asks what this wants and brings the answers here.
+//! The partitions followed of one leader, and their fetch session. No thread, no socket: the owner
+//! of the connection asks what this wants and brings the answers here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,20 +20,19 @@ use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir::Partition;
 
-/// The first pause after a failure; each one in a row is twice as long, up to
+/// The first pause after a failure. Each further one is twice as long, up to
 /// `replica.fetch.backoff.ms`.
 const BACKOFF_FIRST_MS: i64 = 20;
-/// What was appended is on its way to its file: looked at again so soon.
+/// Interval of polls while appended records are not durable yet.
 pub const GATE_LOOK_MS: i64 = 1;
-/// How soon a log directory that takes nothing is tried again.
+/// Pause before trying again where a log directory takes no records.
 pub const FULL_LOOK_MS: i64 = 50;
 
-/// A partition that is followed.
 #[derive(Debug)]
 struct Followed {
     partition: Arc<Partition>,
     leader_epoch: i32,
-    /// Left alone until then (monotonic milliseconds).
+    /// Not asked for until then (monotonic milliseconds).
     until_ms: i64,
     backoff_ms: i64,
 }
@@ -41,13 +40,12 @@ struct Followed {
 /// What there is to ask for.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// Of each partition.
     pub asks: HashMap<Key, Ask>,
-    /// Some are left out because their logs are not durable to their ends.
+    /// Some partitions are left out because their logs are not durable to their ends.
     pub waits_for_gate: bool,
     /// When the next one is to be tried again.
     pub due_ms: Option<i64>,
-    /// The same of those for which the leader was not ready.
+    /// The same for partitions whose leader was not ready.
     later_ms: Option<i64>,
 }
 
@@ -56,7 +54,7 @@ fn sooner(known_ms: Option<i64>, at_ms: i64) -> Option<i64> {
 }
 
 impl Wanted {
-    /// How long the leader may wait for something new: until a partition for which it was not ready is to
+    /// How long the leader may wait for records: until a partition for which it was not ready is to
     /// be asked for again.
     fn wait_ms(&self, max_ms: i32, now_ms: i64) -> i32 {
         let left_ms = self
@@ -66,7 +64,6 @@ impl Wanted {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Following {
     services: Arc<Services>,
@@ -88,12 +85,10 @@ impl Following {
         }
     }
 
-    /// Whether nothing is followed.
     pub fn is_empty(&self) -> bool {
         self.followed.is_empty()
     }
 
-    /// Follows these from now on.
     pub fn add(&mut self, partitions: Vec<Arc<Partition>>) {
         for partition in partitions {
             let leader_epoch = partition.lock().leader_epoch;
@@ -108,12 +103,12 @@ impl Following {
         }
     }
 
-    /// The connection is gone: the next request is whole.
+    /// The connection is gone: the next request is full.
     pub fn reset(&mut self) {
         self.session.reset();
     }
 
-    /// Lets go of what is not followed any more; of the rest, what can be asked for now.
+    /// Lets go of partitions that are not followed any more. Returns what can be asked for now.
     pub fn wanted(&mut self) -> Wanted {
         let now_ms = mono_ms();
         let leader = self.leader;
@@ -169,7 +164,7 @@ impl Following {
         self.session.ask(&wanted.asks, terms, max_bytes, out);
     }
 
-    /// The answer's partitions, apart from the bytes, which are changed when they are appended.
+    /// The answer's partitions, without the bytes, which are changed when they are appended.
     pub fn read(&mut self, frame: &[u8], body: usize) -> Result<Vec<Answer>, LinkError> {
         let malformed = |reason: String| LinkError::Malformed(reason);
         let response = FetchResponse::decode(&frame[body..], FETCH_VERSION)
@@ -197,8 +192,8 @@ impl Following {
         Ok(answers)
     }
 
-    /// Takes one of them; `ask_ends` asks the leader for its log start and log end offset of a partition
-    /// in a leader epoch, `None` where it does not say.
+    /// Takes one partition's answer. `ask_ends` asks the leader for the partition's log start and
+    /// log end offset in a leader epoch; `None` if it does not say.
     pub fn take(
         &mut self,
         cluster: &ClusterConfig,
@@ -224,7 +219,7 @@ impl Following {
                 }
             }
             Taken::Fenced => {
-                // A newer leader is there; its LeaderAndIsr is on its way.
+                // There is a newer leader; its LeaderAndIsr is on its way.
                 self.followed.remove(&answer.key);
             }
             Taken::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
@@ -240,7 +235,7 @@ impl Following {
         Ok(())
     }
 
-    /// Hands the partition over; it comes back by the mailbox.
+    /// Hands the partition to the log loader; it comes back through the mailbox.
     fn cut(&mut self, answer: &Answer, cut: Cut) {
         if let Some(followed) = self.followed.remove(&answer.key) {
             truncation::submit(
@@ -254,7 +249,7 @@ impl Following {
     }
 }
 
-/// The pause after a failure that follows one of `backoff_ms`.
+/// The next pause after one of `backoff_ms`.
 pub fn longer(backoff_ms: i64, cluster: &ClusterConfig) -> i64 {
     (backoff_ms * 2).clamp(
         BACKOFF_FIRST_MS,

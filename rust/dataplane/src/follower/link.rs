@@ -1,4 +1,4 @@
-//! The connection to a leader: a request, its answer, the next request.
+//! The connection to a leader: one request at a time.
 
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,42 +12,38 @@ use rustix::net::sockopt::set_socket_linger;
 use crate::follower::mailbox::Mailbox;
 use pyrklog_base::clock::{mono_ms, timespec};
 
-/// How long a connection may take to be made: the end of the plane waits for it.
+/// Limit for connecting: the end of the plane waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// How long a request may take to be sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Mail that comes sooner after a request does not end its waiting: partitions that are new come one by
-/// one, and each interruption costs a whole request.
+/// Mail that comes sooner after a request does not interrupt it: new partitions come one by one,
+/// and each interruption costs a whole request.
 const GATHER_MS: i64 = 20;
 
-/// In the middle of an answer it is looked so often whether the plane ends.
+/// How often the end of the plane is checked within an answer.
 const END_LOOK_MS: i64 = 100;
 
-/// More than any answer that was asked for: a stream that is no answer.
+/// More than any answer asked for: the stream is no answer.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
-/// Memory for an answer is asked for in steps of so much, not as the other side announces it.
+/// Memory for an answer grows in such steps, not as the peer announces it.
 const RECEIVE_STEP_BYTES: usize = 1 << 20;
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The plane ends, or the partitions to ask for have changed.
     #[error("it was not waited for")]
     Interrupted,
-    /// The connection failed, or there is none.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came is no answer.
     #[error("{0}")]
     Malformed(String),
 }
 
 impl LinkError {
-    /// Whether it tells that nobody listens: refused, or ended without an answer. A time-out does
-    /// not, nor does anything else that a slow or distant broker could cause.
+    /// Whether it tells that no broker listens: refused, or ended without an answer. A time-out
+    /// does not, nor does anything else that a slow or distant broker could cause.
     pub fn is_by_nobody(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
         let LinkError::Io(error) = self else {
@@ -60,7 +56,6 @@ impl LinkError {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
@@ -69,7 +64,6 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects. Errors: as the system says.
     pub fn connect(host: &str, port: u16) -> io::Result<Link> {
         let mut failure = io::Error::other(format!("{host} has no address"));
         for address in (host, port).to_socket_addrs()? {
@@ -77,8 +71,8 @@ impl Link {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
-                    // A link that is dropped while the leader waits for data is reset, so that the
-                    // leader sees that nobody waits any more: one that is closed could still listen.
+                    // A link dropped while the leader waits for data is reset, so that the leader
+                    // sees that its peer is gone: the peer of a closed one could still listen.
                     set_socket_linger(&stream, Some(Duration::ZERO))?;
                     return Ok(Link {
                         stream,
@@ -95,11 +89,11 @@ impl Link {
     /// Sends a request and receives its answer: the frame, and where the body begins in it. Give
     /// the frame back with [`Link::recycle`].
     ///
-    /// Mail ends the waiting until the answer has begun to arrive, but not in the first moments; the
-    /// end of the plane always does.
+    /// Mail ends the waiting until the answer has begun to arrive, but not within [`GATHER_MS`];
+    /// the end of the plane always does.
     ///
     /// # Errors
-    /// [`LinkError`]; the link is of no use any more.
+    /// [`LinkError`]; the link is then useless.
     pub fn exchange(
         &mut self,
         api_key: i16,
@@ -131,7 +125,6 @@ impl Link {
         Ok((frame, body))
     }
 
-    /// The memory of a frame serves again.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         self.frame = frame;
     }
@@ -155,7 +148,6 @@ impl Link {
         self.fill(frame, len, mailbox, deadline_ms)
     }
 
-    /// Reads until `frame` has `len` bytes.
     fn fill(
         &mut self,
         frame: &mut Vec<u8>,
@@ -179,7 +171,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until there is something to read. Mail is a reason not to, where it `gives_way`.
+    /// Waits until there is something to read. Mail ends the waiting if it `gives_way`.
     fn wait(&self, mailbox: &Mailbox, gives_way: bool, deadline_ms: i64) -> Result<(), LinkError> {
         if self.arrives(mailbox, gives_way, deadline_ms)? {
             return Ok(());
@@ -188,7 +180,7 @@ impl Link {
         Err(error.into())
     }
 
-    /// The same; false when the time is over.
+    /// The same; false at the deadline.
     fn arrives(
         &self,
         mailbox: &Mailbox,

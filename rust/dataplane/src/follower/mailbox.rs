@@ -1,4 +1,4 @@
-//! What a fetcher thread is given to follow, and whom it asks.
+//! What a fetcher thread is given to follow, and its leader.
 
 use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use pyrklog_storage::log_dir::Partition;
 
-/// What a thread is given to follow.
+/// Partitions that a thread is to follow.
 #[derive(Debug)]
 pub struct Mailbox {
     fd: OwnedFd,
@@ -33,12 +33,10 @@ impl Mailbox {
         self.fd.as_fd()
     }
 
-    /// Whether the thread is to end.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Takes what there is.
     pub fn take(&self) -> Vec<Arc<Partition>> {
         let mut partitions = self.partitions.lock();
         if !self.is_stopped() {
@@ -47,19 +45,16 @@ impl Mailbox {
         std::mem::take(&mut *partitions)
     }
 
-    /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
         self.partitions.lock().is_empty()
     }
 
-    /// Gives the thread a partition.
     pub fn put(&self, partition: &Arc<Partition>) {
         let mut partitions = self.partitions.lock();
         partitions.push(Arc::clone(partition));
         self.wake();
     }
 
-    /// Ends the thread.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         self.wake();
@@ -70,14 +65,13 @@ impl Mailbox {
     }
 }
 
-/// One thread's leader, and its number among those of this leader.
+/// A thread's leader, and its number among the leader's fetchers.
 pub type FetcherId = (i32, usize);
 
-/// Who starts and ends fetcher threads.
 pub trait Fetchers: Debug + Send + Sync {
-    /// The partition is followed from now on, if it is to be followed and there is a leader.
+    /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);
 
-    /// Whether the thread may end: nothing more is in its mailbox, and nothing will come.
+    /// Whether the thread may end: its mailbox is empty, and nothing will come.
     fn retire(&self, id: FetcherId, mailbox: &Arc<Mailbox>) -> bool;
 }

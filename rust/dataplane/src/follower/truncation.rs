@@ -1,4 +1,4 @@
-//! Cutting off what the leader has not: a command of the loader threads, since it waits for disks.
+//! Truncation to what the leader has: a command of the log loader, since it waits for disks.
 
 use std::io;
 use std::sync::Arc;
@@ -19,16 +19,15 @@ use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_storage::log_manager::LogManager;
 
-/// How often it is looked whether everything is written.
+/// Interval of checks whether everything is written.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
-/// Between two tries while the system has not what it takes.
+/// Pause between tries while the system lacks something.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Why the log is to be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The leader's log has this end of the newest epoch that is not above our last one.
+    /// Where the leader's log ends in its newest epoch that is not above our last one.
     Diverging(EpochEndOffset),
     /// Our end lies outside of the leader's log.
     Outside {
@@ -51,7 +50,6 @@ impl Cut {
     }
 }
 
-/// What is to be done to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Keep,
@@ -59,10 +57,10 @@ enum Plan {
     RestartAt(i64),
 }
 
-/// Cuts behind whatever else is to be done for the partition, then follows again. Without effect
-/// where another decision has come by then, or the log does not end any more where it did when its
-/// leader was asked: each command that ends follows again, so one for an older epoch may have asked
-/// for the same cut a second time, and what came behind the first is in sync by then.
+/// Cuts after the partition's earlier commands, then follows again. Has no effect after another
+/// decision, or if the log end is not the one that the leader was asked about. Each command that
+/// ends follows again, so one for an older epoch may have asked for the same cut a second time, and
+/// what was appended after the first cut is in sync by then.
 pub fn submit(
     logs: &Arc<LogManager>,
     fetchers: &Arc<dyn Fetchers>,
@@ -122,8 +120,8 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
     }
 }
 
-/// Waits until all is written; `None` where nothing is to be cut any more. With the job, what it
-/// does and where the log ended.
+/// Waits until everything is written. Returns the job, its plan and the log end; `None` if nothing
+/// is to be cut any more.
 fn begin(
     logs: &Arc<LogManager>,
     partition: &Arc<Partition>,
@@ -138,7 +136,7 @@ fn begin(
         let PartitionState { log, .. } = &mut *state;
         let log = log.as_mut()?;
         let is_wanted = role == Role::Follower && ask.still_holds(log, leader_epoch);
-        // On a full disk it would be waited for what is unwritten: the fetcher comes back.
+        // On a full disk this would wait for unwritten bytes: the fetcher tries again.
         let dir = &partition.dir;
         if !is_wanted || dir.has_failed() || dir.is_read_only() || logs.is_ending() {
             log.give_up_truncation();
@@ -179,13 +177,13 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
         Cut::Diverging(leader) => match log.end_offset_for_epoch(leader.epoch) {
             (-1, _) => leader.end_offset,
             (epoch, end) if epoch == leader.epoch => end.min(leader.end_offset),
-            // Of an epoch that the leader does not know: back to the one before, and ask again.
+            // The leader does not know our epoch: back to the one before, and ask again.
             (_, end) => end,
         },
     };
     if offset < log.log_start_offset() {
-        // Nothing of it is left, and below the cut the leader may have records that this one never had:
-        // from the leader's start on, which is asked for where it is not known.
+        // Nothing of the log is left, and below the cut the leader may have records that this one
+        // never had. So it begins at the leader's start, which is asked for if it is not known.
         match cut {
             Cut::Outside { start, .. } => Plan::RestartAt(*start),
             _ => Plan::RestartAt(0),
@@ -197,7 +195,8 @@ fn plan(log: &Log, cut: &Cut) -> Plan {
     }
 }
 
-/// Until it can be done: a log that was cut in part takes nothing, and nobody else may cut it.
+/// Tries until it succeeds: a log that was cut in part takes no records, and no other command may
+/// cut it.
 fn execute(
     logs: &Arc<LogManager>,
     partition: &Partition,
@@ -213,9 +212,10 @@ fn execute(
     }
 }
 
-/// A recovery point behind the end would let the next start take for synced what is not, and a log start
-/// behind what is appended next would let it remove that: until both can be written. The directory fails
-/// where that is not for lack of space, descriptors or memory.
+/// Writes the checkpoint rows of a cut log, with retries until both are written: with a recovery
+/// point behind the end, the next start would take unsynced records for synced; with a log start
+/// behind the next appends, it would remove them. The directory fails on errors other than lack of
+/// space, descriptors or memory.
 pub fn write_cut(logs: &Arc<LogManager>, partition: &Partition, cut_log: CutLog) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     until_written(logs, partition, || {
@@ -223,8 +223,8 @@ pub fn write_cut(logs: &Arc<LogManager>, partition: &Partition, cut_log: CutLog)
     });
 }
 
-/// [`LogDir::lower_high_watermark_row`](pyrklog_log::LogDir::lower_high_watermark_row), with the same
-/// patience.
+/// [`LogDir::lower_high_watermark_row`](pyrklog_log::LogDir::lower_high_watermark_row), with the
+/// same retries.
 pub fn lower_high_watermark_row(logs: &Arc<LogManager>, partition: &Partition, log_end: i64) {
     let (topic, index) = (&*partition.topic.name, partition.index);
     let files = &partition.dir.files;
@@ -251,7 +251,7 @@ fn until_written(
     }
 }
 
-/// No space, descriptor or memory now.
+/// Pauses for lack of space, descriptors or memory.
 fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
     logs.disk_full(&partition.dir, format!("cutting {partition}: {reason}"));
     let wait = || await_writers(logs, AGAIN);

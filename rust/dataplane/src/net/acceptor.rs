@@ -1,5 +1,4 @@
-//! Accepts connections, enforces the limits on their number, and deals them out to the network
-//! threads in turn.
+//! Accepts connections, enforces their limits, and deals them out to the network threads in turn.
 //!
 //! At `max.connections` nothing is accepted until one closes: the rest waits in the kernel's
 //! backlog. A host beyond `max.connections.per.ip` has its new connection closed at once.
@@ -20,12 +19,12 @@ use crate::net::message::Message;
 use crate::net::network::Network;
 use pyrklog_base::clock::{mono_ms, timespec};
 
-/// While connections cannot be accepted (limit reached, no descriptors), the next try is after
-/// this time or when one closes.
+/// While connections cannot be accepted (limit reached, no descriptors), the next try is after this
+/// time or when one closes.
 const RETRY_MS: i64 = 100;
 
-/// Of connections that were refused, so many are told of in ten seconds; of failures to accept one,
-/// which are tried again each [`RETRY_MS`], the first.
+/// Refused connections that are logged in ten seconds. Of failures to accept, which are retried
+/// each [`RETRY_MS`], only the first is.
 const REFUSALS_TOLD_MAX: u32 = 100;
 const FAILURES_TOLD_MAX: u32 = 1;
 
@@ -36,7 +35,6 @@ const WAKER: u64 = u64::MAX;
 /// Edge-triggered: while paused, waiting connections must not spin the loop.
 const EDGES: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
-/// The acceptor thread.
 #[derive(Debug)]
 pub struct Acceptor {
     network: Arc<Network>,
@@ -61,7 +59,6 @@ impl Acceptor {
         })
     }
 
-    /// Runs until [`Listeners::stop`].
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(16);
         while !self.network.listeners.is_stopping() {
@@ -120,7 +117,7 @@ impl Acceptor {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // No descriptors or no memory: connections close in time.
+                    // No descriptors or memory: connections that close free some.
                     let failures = &self.network.statistics.accepts_failed;
                     failures.fetch_add(1, Ordering::Relaxed);
                     self.client_notice("accept_failed", FAILURES_TOLD_MAX, error.to_string());
@@ -175,7 +172,7 @@ impl Acceptor {
     }
 
     fn set_options(&self, socket: &OwnedFd) {
-        // Best effort: a connection works without any of these, if more slowly.
+        // Best effort: a connection works without these, if more slowly.
         let _ = sockopt::set_tcp_nodelay(socket, true);
         let _ = sockopt::set_socket_keepalive(socket, true);
         let config = &self.network.config;

@@ -1,4 +1,4 @@
-//! One client connection, as its network thread holds it: the socket, and what it takes and gives.
+//! One client connection, as its network thread holds it: the socket, its input and its output.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,26 +10,24 @@ use pyrklog_base::receive::Received;
 use pyrklog_requests::client::{Client, Peer};
 use pyrklog_storage::reader_queue::Step;
 
-/// Output beyond which a connection's next request waits until it is sent.
+/// With more output, a connection's next request waits until it is sent.
 pub const OUTPUT_MAX_BYTES: usize = 256 * 1024;
 
-/// Who has the socket's sending side.
+/// The owner of the socket's sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// The network thread.
     Own,
     /// The network thread, which waits for the socket to take more.
     Full,
-    /// A reader.
     Reader,
 }
 
-/// Whether a reader that sends gets on.
+/// Progress of a reader that sends.
 #[derive(Debug)]
 pub struct SendingReader {
-    /// What it does.
+    /// Its current step.
     pub step: Arc<Step>,
-    /// When to look again; monotonic milliseconds, [`NEVER_MS`] while no reader sends.
+    /// When to check again; monotonic milliseconds, [`NEVER_MS`] while no reader sends.
     pub due_ms: i64,
 }
 
@@ -42,38 +40,32 @@ impl Default for SendingReader {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Connection {
-    /// What its requests know of it.
     pub client: Client,
     /// The socket; a reader that sends holds it too.
     pub socket: Arc<OwnedFd>,
     _permit: Permit,
-    /// Received and not worked on.
     pub received: Received,
-    /// The socket may hold more.
+    /// The socket may hold more input.
     pub readable: bool,
-    /// Who sends.
     pub sending: Sending,
     /// The socket may take more; set by its event while a reader sends.
     pub writable: bool,
-    /// The reader that sends, while one does.
     pub sending_reader: SendingReader,
     /// When bytes last moved.
     pub active_ms: i64,
-    /// Since when a frame is incomplete.
     pub partial_since_ms: i64,
-    /// Its visit in this turn is due.
+    /// It is listed for a visit in this turn.
     pub is_listed: bool,
-    /// Its answers were held back for one turn, for those whom its requests have woken.
+    /// Its answers were held back for one turn, in favour of the fetches that its requests have
+    /// woken.
     pub gave_way: bool,
     /// Whether it should move to another thread.
     pub affinity: Affinity,
 }
 
 impl Connection {
-    /// A connection that just arrived.
     pub fn new(token: Token, new: NewConnection, principal: Arc<str>, now_ms: i64) -> Connection {
         let peer = Peer {
             id: new.id,
@@ -98,7 +90,6 @@ impl Connection {
         }
     }
 
-    /// Whether the next frame has to wait.
     pub fn is_busy(&self) -> bool {
         self.client.is_busy() || self.sending == Sending::Reader
     }
@@ -108,7 +99,7 @@ impl Connection {
         self.client.is_quiet() && self.sending != Sending::Reader
     }
 
-    /// Whether nobody outside its thread knows it by its token: between two requests.
+    /// Whether its token is known only to its thread: between two requests.
     pub fn is_movable(&self) -> bool {
         let client = &self.client;
         let is_held = client.hold.is_some() || client.produces.parked.is_some();
@@ -119,7 +110,7 @@ impl Connection {
     pub fn arrive(&mut self, token: Token, now_ms: i64) {
         self.client.context.token = token;
         self.client.timer_ms = NEVER_MS;
-        // Events of the thread that it left are lost: it has to look for itself.
+        // Events of the earlier thread are lost: check the socket.
         self.readable = true;
         self.writable = true;
         self.is_listed = false;

@@ -1,12 +1,11 @@
 //! Which network thread serves which connection.
 //!
-//! The acceptor deals connections out in turn and cannot know what they will do. So a connection
-//! moves, between two of its requests, for one of two reasons:
+//! The acceptor deals connections out in turn and cannot know their load. So a connection moves,
+//! between two of its requests, for one of two reasons:
 //!
-//! - a consumer that the same other thread wakes time and again goes there while both threads have
-//!   little to do: what is produced there then reaches it within one turn, without a second thread
-//!   that has to wake up first;
-//! - a thread that is busy gives one of its connections to a thread that has little to do.
+//! - A consumer that one other thread wakes repeatedly moves there while both threads have little
+//!   to do: records produced there then reach it within one turn, without waking a second thread.
+//! - A busy thread gives one of its connections to a thread that has little to do.
 //!
 //! The first gathers only where the sum is far below what the second spreads, so the two do not
 //! work against each other.
@@ -22,27 +21,26 @@ const WINDOW_NS: u64 = 50_000_000;
 /// A connection that moved stays for this long.
 const REST_MS: i64 = 1_000;
 
-/// Wakes by the same thread, one after the other, that make a consumer follow it.
+/// Consecutive wakes by the same thread that make a consumer follow it.
 const WAKES_TO_FOLLOW: u32 = 8;
 
 /// Two threads with less than this to do together can be one.
 const GATHER_BELOW: f64 = 0.25;
 
-/// A thread with more than this to do gives something away.
+/// A thread with more than this to do gives a connection away.
 const SPREAD_ABOVE: f64 = 0.5;
 
-/// Two threads whose loads are no farther apart are even.
+/// Two threads whose loads differ by no more than this are even.
 const SPREAD_DISTANCE: f64 = 0.2;
 
 /// Share of its thread's time below which a connection is not worth a move.
 const SHARE_MIN: f64 = 0.005;
 
-/// What is known of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Affinity {
-    /// Where it should go at the next occasion.
+    /// Where it should move at the next occasion.
     pub to: Option<usize>,
-    /// Time spent on it in this window, while its thread is busy; nanoseconds.
+    /// Nanoseconds spent on it in this window, while its thread is busy.
     pub spent_ns: u64,
     woken_by: usize,
     wakes: u32,
@@ -50,7 +48,6 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// It has arrived on another thread.
     pub fn arrived(&mut self, now_ms: i64) {
         *self = Affinity {
             rests_until_ms: now_ms + REST_MS,
@@ -58,7 +55,7 @@ impl Affinity {
         };
     }
 
-    /// Time was spent on it, if that is measured: since when.
+    /// Adds the time since `began_ns`, if that is measured.
     pub fn spent_since(&mut self, began_ns: Option<u64>) {
         if let Some(began_ns) = began_ns {
             self.spent_ns += mono_ns() - began_ns;
@@ -70,7 +67,7 @@ impl Affinity {
     }
 }
 
-/// See the module. One a network thread.
+/// See the module. One per network thread.
 #[derive(Debug)]
 pub struct ConnectionBalancer {
     thread: usize,
@@ -80,13 +77,12 @@ pub struct ConnectionBalancer {
     /// Each thread's working time when the window began.
     worked_ns: Vec<u64>,
     window_began_ns: u64,
-    /// Length of the last window.
     window_ns: u64,
     turn_began_ns: u64,
 }
 
 impl ConnectionBalancer {
-    /// For network thread `thread`, whose and whose peers' working times are in `threads`.
+    /// For network thread `thread`; `threads` has the working times of all.
     pub fn new(thread: usize, threads: &[Arc<ThreadStatistics>]) -> ConnectionBalancer {
         let now_ns = mono_ns();
         ConnectionBalancer {
@@ -100,7 +96,7 @@ impl ConnectionBalancer {
         }
     }
 
-    /// A turn begins; true when a window is over in which connections were measured.
+    /// A turn begins; true at the end of a window in which connections were measured.
     pub fn begin_turn(&mut self, now_ns: u64) -> bool {
         self.turn_began_ns = now_ns;
         let elapsed_ns = self.turn_began_ns - self.window_began_ns;
@@ -119,13 +115,11 @@ impl ConnectionBalancer {
         has_measured
     }
 
-    /// A turn is over.
     pub fn end_turn(&mut self) {
         let worked_ns = mono_ns() - self.turn_began_ns;
         self.threads[self.thread].worked_ns.add(worked_ns);
     }
 
-    /// Whether to measure what each connection costs.
     pub fn measures(&self) -> bool {
         self.loads.len() > 1 && self.loads[self.thread] > GATHER_BELOW
     }
@@ -145,9 +139,9 @@ impl ConnectionBalancer {
         }
     }
 
-    /// At the end of a window: which of the connections goes where, if this thread has too much to
-    /// do. What was measured of them is forgotten, and a connection that was to move and could not sits this
-    /// round out: what was right a window ago need not be right any more.
+    /// At the end of a window, if this thread has too much to do: chooses the connections to move,
+    /// and where. Forgets the measurements. A connection that was to move and could not sits this
+    /// round out: the choice may be outdated.
     pub fn relieve<'a>(&self, courses: impl Iterator<Item = &'a mut Affinity>, now_ms: i64) {
         let own = self.loads[self.thread];
         let others = self.loads.iter().enumerate();
@@ -164,7 +158,7 @@ impl ConnectionBalancer {
             if course.to.take().is_some() || spent == 0.0 {
                 continue;
             }
-            // What a turn costs besides belongs to those that it was for: who is alone has it all.
+            // Charge per-turn overhead to connections in proportion to their share.
             let share = (spent / self.window_ns as f64).max(own * spent / all);
             let after = (own - share).max(other + share);
             let is_better = best.as_ref().is_none_or(|(least, _)| after < *least);

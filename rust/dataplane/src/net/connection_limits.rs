@@ -1,4 +1,4 @@
-//! How many connections there may be, in total and by host.
+//! Limits of connections, in total and by host.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -11,12 +11,12 @@ use rustix::process::{Resource, getrlimit};
 
 use pyrklog_base::by_host::ByHost;
 
-/// Of the descriptors that the process may have, connections get no more than this share: the rest is
-/// for segments, which have to be written, and for what is waited for in order to write them.
+/// Connections get at most this share of the process's descriptors: the rest is for segments, which
+/// have to be written, and for whatever writing them needs.
 const DESCRIPTOR_SHARE: u64 = 2;
 
-/// Beyond the limit, brokers still get this part of it through a listener of their own: clients that
-/// take every connection must not part replicas from their leaders (KIP-402).
+/// Beyond the limit, brokers still get this share of it through a listener of their own: clients
+/// that take every connection must not part replicas from their leaders (KIP-402).
 const BROKERS_SHARE: usize = 16;
 
 /// `max.connections`, or what the limit of descriptors leaves of it.
@@ -34,11 +34,9 @@ fn bounded_connections(configured: usize, descriptors: Option<u64>) -> usize {
 /// A connection on its way to its network thread.
 #[derive(Debug)]
 pub struct NewConnection {
-    /// The socket, nonblocking.
+    /// Nonblocking.
     pub socket: OwnedFd,
-    /// Peer's address.
     pub host: IpAddr,
-    /// Listener's name.
     pub listener: Arc<str>,
     /// Unique while the process lives.
     pub id: u64,
@@ -46,7 +44,6 @@ pub struct NewConnection {
     pub permit: Permit,
 }
 
-/// Counts connections, in total and by host.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     max: usize,
@@ -63,7 +60,6 @@ pub struct Permit {
     host: IpAddr,
 }
 
-/// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// `max.connections.per.ip`.
@@ -84,8 +80,8 @@ impl ConnectionLimits {
         }))
     }
 
-    /// Whether another connection may be accepted now. After a false, [`ConnectionLimits::wake`]
-    /// is called when one closes.
+    /// Whether another connection may be accepted now. After a false, [`ConnectionLimits::wake`] is
+    /// called when one closes.
     pub fn has_room(&self, for_brokers: bool) -> bool {
         let counts = self.counts.lock();
         let room = counts.total() < self.max_for(for_brokers);
@@ -128,7 +124,6 @@ impl ConnectionLimits {
         &self.waker
     }
 
-    /// Connections now.
     pub fn total(&self) -> usize {
         self.counts.lock().total()
     }

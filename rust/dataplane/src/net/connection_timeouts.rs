@@ -1,10 +1,10 @@
 //! The timers of a connection: when each is due, and what happens then.
 //!
-//! A deadline is not stored: it follows from what the connection waits for, so that there is none to
-//! be set back and an idle connection has none. Two fire in time, through the thread's heap
+//! A deadline is not stored but computed from what the connection waits for: nothing has to be
+//! reset, and an idle connection has none. Two fire in time, through the thread's heap
 //! ([`pyrklog_base::timers`]): that of the client's requests (`client_timers` in the requests crate
-//! has one for each kind) and that of a reader that sends. The others are for what is rare, and wait
-//! for the next look at all connections.
+//! has one for each kind) and that of a reader that sends. The others are for rare events, and wait
+//! for the next sweep over all connections.
 
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
@@ -15,27 +15,27 @@ use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
 use pyrklog_requests::{admission, client_timers, resume};
 
-/// The longest time between two looks at all connections.
+/// The longest time between two sweeps.
 const SWEEP_MAX_MS: i64 = 30_000;
 
 /// The shortest.
 const SWEEP_MIN_MS: i64 = 20;
 
-/// The time between two looks while connections wait for receive memory.
+/// The time between two sweeps while connections wait for receive memory.
 pub const HUNGRY_MS: i64 = 50;
 
-/// While receive memory is short, a connection that holds some loses it after this long without
-/// a byte.
+/// While receive memory is short, a connection that holds some loses it after this long without a
+/// byte.
 const STALLED_MS: i64 = 5_000;
 
-/// While receive memory is short, the one connection that may exceed it must be through with its
-/// frame after this long: the others wait for it.
+/// While receive memory is short, the one connection that may exceed it must complete its frame
+/// within this time: the others wait for it.
 const EXEMPT_MAX_MS: i64 = 30_000;
 
 /// Receive memory unused for this long is given back.
 const KEEP_MEMORY_MS: i64 = 1_000;
 
-/// How often all connections are looked at.
+/// The time between two sweeps.
 pub fn interval_ms(config: &PlaneConfig) -> i64 {
     let idle_ms = config.connections_max_idle_ms;
     if idle_ms <= 0 {
@@ -45,22 +45,20 @@ pub fn interval_ms(config: &PlaneConfig) -> i64 {
     }
 }
 
-/// What a connection may be late with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// What a request that waits may be late with (`client_timers`).
+    /// A waiting request (`client_timers`).
     Client,
     /// A reader that sends, and may hang with its disk.
     SendingReader,
     /// Nothing is under way and no byte moves (`connections.max.idle.ms`).
     Idle,
-    /// The peer takes nothing of what it asked for: it is as good as gone, whatever is pending.
+    /// The peer takes nothing of its replies: it counts as gone, whatever is pending.
     TakesNothing,
-    /// A frame that does not come to its end.
     SlowFrame,
     /// Memory of frames that were received.
     SpareMemory,
-    /// A frame of which nothing comes while receive memory is short.
+    /// A frame without progress while receive memory is short.
     StalledFrame,
     /// The frame of the one connection that may exceed that memory.
     ExemptFrame,
@@ -68,10 +66,10 @@ enum Timer {
     UnreadReplies,
 }
 
-/// Those that fire in time.
+/// Timers that fire in time.
 const PRECISE: [Timer; 2] = [Timer::Client, Timer::SendingReader];
 
-/// Those that are looked at with all connections.
+/// Timers that wait for a sweep.
 const SWEPT: [Timer; 7] = [
     Timer::Idle,
     Timer::TakesNothing,
@@ -112,7 +110,6 @@ impl Timer {
         }
     }
 
-    /// What happens when it is due; an error closes the connection.
     fn fire(self, cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
         let protocol = |reason: &str| Err(Close::Protocol(reason.to_owned()));
         match self {
@@ -131,7 +128,7 @@ impl Timer {
     }
 }
 
-/// The first moment that lies more than `limit_ms` behind `since_ms`.
+/// The first moment more than `limit_ms` after `since_ms`.
 fn after(since_ms: i64, limit_ms: i64) -> i64 {
     since_ms.saturating_add(limit_ms).saturating_add(1)
 }
@@ -145,7 +142,7 @@ fn fire_due(timers: &[Timer], cx: &mut Context, conn: &mut Connection) -> Result
     Ok(())
 }
 
-/// The connection's entry in the heap is due: what has run out of time is answered.
+/// The connection's entry in the heap is due: fires its timers.
 pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     conn.client.timer_ms = NEVER_MS;
     fire_due(&PRECISE, cx, conn)?;
@@ -159,18 +156,16 @@ pub fn expire(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     Ok(())
 }
 
-/// What is to become of a connection.
+/// What a sweep decides on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
     Keep,
     /// It may go on.
     Visit,
-    /// It is closed.
     Close(Close),
 }
 
-/// Looks at one connection.
+/// Checks one connection.
 pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
     conn.client.produces.refused.forget_old(cx.now.mono_ms);
     if let Err(close) = fire_due(&SWEPT, cx, conn) {

@@ -7,8 +7,8 @@ use pyrklog_base::ids::Token;
 const SLOT_BITS: u32 = 24;
 const THREAD_BITS: u32 = 8;
 
-/// A token names thread, slot and generation, so no two connections of the process share one
-/// within 2^32 uses of a slot.
+/// A token names thread, slot and generation, so no two connections of the process share one within
+/// 2^32 uses of a slot.
 #[derive(Debug)]
 pub struct Connections {
     thread: u64,
@@ -24,7 +24,7 @@ struct Slot {
 }
 
 impl Connections {
-    /// None yet, for network thread `thread` of at most 256.
+    /// For network thread `thread` of at most 256.
     pub fn new(thread: usize) -> Connections {
         Connections {
             thread: thread as u64 & ((1 << THREAD_BITS) - 1),
@@ -67,8 +67,8 @@ impl Connections {
         self.slot(token)?.connection.as_deref_mut()
     }
 
-    /// Takes a connection out to work on it; [`Connections::put_back`] or
-    /// [`Connections::forget`] must follow.
+    /// Takes a connection out to work on it; [`Connections::put_back`] or [`Connections::forget`]
+    /// must follow.
     pub fn take(&mut self, token: Token) -> Option<Box<Connection>> {
         self.slot(token)?.connection.take()
     }
@@ -90,7 +90,6 @@ impl Connections {
         }
     }
 
-    /// The tokens of all connections.
     pub fn tokens(&self) -> Vec<Token> {
         self.slots
             .iter()
@@ -99,12 +98,10 @@ impl Connections {
             .collect()
     }
 
-    /// Number of connections.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// True without connections.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! What tests may do on a network thread. Feature `testing`.
+//! Hooks of tests on a network thread. Feature `testing`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Hook {
 }
 
 impl Hook {
-    /// Sets it; only the first one counts.
+    /// Sets the hook; only the first one counts.
     pub fn set(&self, hook: NetworkHook) {
         let _first_wins = self.hook.set(hook);
     }
@@ -41,12 +41,11 @@ impl Hook {
         self.is_restless.store(true, Ordering::Relaxed);
     }
 
-    /// See [`Hook::be_restless`].
     pub fn is_restless(&self) -> bool {
         self.is_restless.load(Ordering::Relaxed)
     }
 
-    /// A network thread is there.
+    /// Calls the hook.
     pub fn call(&self, thread: usize, moment: Moment) {
         if let Some(hook) = self.hook.get() {
             hook(thread, moment);

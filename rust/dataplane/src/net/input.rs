@@ -17,8 +17,8 @@ use pyrklog_requests::produce::back_pressure;
 /// Receives by one connection before the others of its thread get their turn.
 const RECEIVES_PER_VISIT: usize = 2;
 
-/// Works on what is there: frames that were kept, then frames from the socket, until the
-/// connection is busy, the socket is empty or its turn is over. `buffer` is the thread's.
+/// Works on frames that were kept, then on frames from the socket, until the connection is busy,
+/// the socket is empty or its turn is over. `buffer` is the thread's.
 pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result<(), Close> {
     if conn.client.is_closing {
         conn.received.clear(&cx.services.budget);
@@ -40,7 +40,8 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
         receive(cx, conn, buffer)?;
     }
     if conn.received.is_empty() {
-        // A connection that has sent nothing must not keep the turn of those in the middle of a frame.
+        // A connection that has sent nothing must not take the place of those in the middle of a
+        // frame.
         cx.services.budget.release(conn.client.context.id);
         back_pressure::note_empty(&mut conn.client, conn.readable);
     }
@@ -72,7 +73,6 @@ fn receive(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Result
     }
 }
 
-/// Notes what a receive says about the connection; the answer is the number of bytes.
 fn received(
     cx: &Context,
     conn: &mut Connection,
@@ -86,8 +86,8 @@ fn received(
             Ok(0)
         }
         Ok(count) => {
-            // A short read has emptied the socket: the next bytes raise a new event. An end that
-            // was told of already raises none.
+            // A short read has emptied the socket: the next bytes raise a new event. A peer's end
+            // that was already reported raises none.
             conn.readable = count == room || conn.client.context.hung_up;
             conn.active_ms = cx.now.mono_ms;
             cx.statistics.received_bytes.add(count as u64);
@@ -114,8 +114,8 @@ fn work_on_kept(cx: &mut Context, conn: &mut Connection) -> Result<(), Close> {
     outcome.map(|_| ())
 }
 
-/// Works on the whole frames in `bytes[start..filled]`; the answer is where the first byte lies
-/// that was not worked on.
+/// Works on the whole frames in `bytes[start..filled]`; returns the position of the first byte
+/// left.
 fn work_on(
     cx: &mut Context,
     conn: &mut Connection,
@@ -147,7 +147,7 @@ fn work_on(
     Ok(at)
 }
 
-/// Whether the bytes kept hold a whole frame, or one that cannot be.
+/// Whether the bytes kept hold a whole frame, or an invalid one.
 pub fn has_whole_frame(cx: &Context, conn: &Connection) -> bool {
     let max_bytes = cx.services.config.socket_request_max_bytes;
     !matches!(

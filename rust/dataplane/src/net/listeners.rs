@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// A bound socket.
 #[derive(Debug)]
 pub struct Listener {
-    /// Listener's name.
     pub name: Arc<str>,
-    /// The socket, nonblocking.
+    /// Nonblocking.
     pub socket: OwnedFd,
-    /// Whether it is the one between brokers, and not the one of clients too.
+    /// Whether it is for brokers only.
     pub for_brokers: bool,
 }
 
@@ -25,22 +23,20 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Hands a listener to the acceptor thread, which has to be woken to look.
+    /// Hands a listener to the acceptor thread, which must then be woken.
     pub fn add(&self, listener: Listener) {
         self.added.lock().push(listener);
     }
 
-    /// Takes those that were added.
     pub fn take_added(&self) -> Vec<Listener> {
         std::mem::take(&mut *self.added.lock())
     }
 
-    /// Whether the acceptor is to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Ends the acceptor at its next look; its listeners close.
+    /// Ends the acceptor when it next checks; its listeners close.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! What a network thread is told.
+//! Messages to network threads.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,41 +15,31 @@ use pyrklog_requests::cold_reads::FetchJob;
 use pyrklog_requests::list_offsets::delayed::LookUpJob;
 use pyrklog_requests::produce::validators::ValidateJob;
 
-/// See the module.
 #[derive(Debug)]
 pub enum Message {
-    /// What needs no more than the base to say it.
+    /// An event that the base crate can express.
     Event(NetworkEvent),
-    /// A connection was accepted for this thread.
     Connect(Box<NewConnection>),
-    /// A connection that another thread served moves here.
+    /// A connection of another thread moves here.
     Move(Box<Connection>),
     /// A reader has done a fetch's reads of one queue.
     FetchRead {
-        /// The connection.
         token: Token,
-        /// The reads, with what they found.
         job: Box<FetchJob>,
     },
     /// The batches of a produce request are validated.
     Validated {
-        /// The connection.
         token: Token,
-        /// The request, with what was found.
         job: Box<ValidateJob>,
     },
     /// A reader has done the time look-ups of a ListOffsets request in one log directory.
     OffsetsListed {
-        /// The connection.
         token: Token,
-        /// The look-ups, with what they found.
         job: Box<LookUpJob>,
     },
     /// A reader gives back the sending side of a socket.
     Sent {
-        /// The connection.
         token: Token,
-        /// What is left to send, and how it ended.
         work: Box<SendWork>,
     },
 }
@@ -60,7 +50,6 @@ impl From<NetworkEvent> for Message {
     }
 }
 
-/// The inboxes of all network threads.
 #[derive(Debug)]
 pub struct Inboxes(Vec<Arc<Inbox<Message>>>);
 

@@ -14,20 +14,15 @@ use pyrklog_control::event_queue::EventQueue;
 use pyrklog_requests::services::{Mailboxes, Services};
 use pyrklog_storage::log_manager::{LogDirs, LogManager};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Network {
-    /// What requests are served from.
     pub services: Arc<Services>,
-    /// One a network thread.
+    /// One per network thread.
     pub inboxes: Arc<Inboxes>,
-    /// The bounds on connections.
     pub limits: Arc<ConnectionLimits>,
-    /// Sockets to accept from.
     pub listeners: Listeners,
-    /// The principal of everyone who has not authenticated.
+    /// The principal of unauthenticated clients.
     pub anonymous: Arc<str>,
-    /// What tests do on network threads.
     #[cfg(feature = "testing")]
     pub hook: Hook,
 }

@@ -1,8 +1,8 @@
 //! One network thread: an epoll loop over its connections, its inbox and its timers.
 //!
-//! A turn: wait; read the clocks; take the messages; read, work and answer on every connection
-//! that has something; send each connection's answers at once; look at the timers. A request runs
-//! to its end here; nothing here waits for a disk or for the control plane.
+//! A turn: wait; read the clocks; take the messages; read, work and answer on every connection that
+//! has something; send each connection's answers at once; fire due timers. A request runs to its
+//! end here; nothing here waits for a disk or for the control plane.
 
 mod messages;
 
@@ -35,13 +35,11 @@ use pyrklog_requests::{admission, control_replies, produce, resume};
 const INBOX: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
 
-/// Events taken from epoll at once.
 const EVENTS_PER_TURN: usize = 256;
 
 /// Rounds of reading, working and sending on one connection before the others get their turn.
 const ROUNDS_PER_VISIT: usize = 4;
 
-/// See the module.
 #[derive(Debug)]
 pub struct NetworkThread {
     network: Arc<Network>,
@@ -121,7 +119,8 @@ impl NetworkThread {
     }
 
     fn turn(&mut self, events: &[epoll::Event], messages: &mut Vec<Message>) {
-        // Before the image: a connection that moves here has been answered from that image at most.
+        // Before the image: a connection that moves here was answered from that image or an older
+        // one.
         self.inbox.take(messages);
         self.cx.refresh();
         #[cfg(feature = "testing")]
@@ -173,7 +172,7 @@ impl NetworkThread {
         self.inbox.awake();
     }
 
-    /// Until something happens or is due, unless there is something to do.
+    /// Waits until something happens or is due; not at all if there is something to do.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> rustix::io::Result<usize> {
         self.alarm.want(self.due_ms())?;
         let has_work = !self.cx.again.is_empty() || self.cx.heavy.has_waiting();
@@ -242,7 +241,7 @@ impl NetworkThread {
         }
     }
 
-    /// Lets the first of those go on whose requests take long.
+    /// Lets the first of the connections with long-running requests go on.
     fn visit_heavy(&mut self) {
         while let Some(token) = self.cx.heavy.take_turn() {
             let Some(mut conn) = self.connections.take(token) else {
@@ -262,7 +261,7 @@ impl NetworkThread {
         match self.visit(&mut conn) {
             Ok(()) => {
                 if conn.sending != Sending::Reader {
-                    // Else its output is with a reader, and counts on.
+                    // Otherwise its output is with a reader, and still counts.
                     admission::count(&mut self.cx, &mut conn.client);
                 }
                 conn.affinity.spent_since(began_ns);
@@ -296,8 +295,8 @@ impl NetworkThread {
             borrow_memory(&mut self.cx, &mut conn.client.out);
             pump(&mut self.cx, conn, &mut self.receive_buffer)?;
             produce::reply::send_done(&mut self.cx, &mut conn.client)?;
-            // Another thread wakes up while this one sends; who waits on this one goes first, where
-            // that delays nobody for long.
+            // Another thread wakes up while this one sends. The fetches that wait for this thread
+            // go first, where that delays other connections only briefly.
             conn.gave_way = self.cx.outbox.has_own() && !self.balancer.measures();
             self.cx.outbox.deliver(&*self.cx.services.logs);
             if conn.gave_way {
@@ -405,7 +404,7 @@ impl NetworkThread {
     fn close(&mut self, mut conn: Box<Connection>, close: Close) {
         control_replies::report(&self.cx, &conn.client, &close);
         if close == Close::Silently || matches!(close, Close::Protocol(_)) {
-            // What was answered before goes out first, as far as the socket takes it.
+            // Earlier answers go out first, as far as the socket takes them.
             let _ = produce::reply::send_done(&mut self.cx, &mut conn.client);
             let _ = self.flush(&mut conn);
         }
@@ -414,7 +413,7 @@ impl NetworkThread {
         conn.received.clear(&self.cx.services.budget);
         let _ = epoll::delete(&self.epoll, &conn.socket);
         if conn.sending == Sending::Reader {
-            // The reader holds the socket too; this ends its waiting.
+            // A reader holds the socket too; this ends its waiting.
             let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both);
         }
         self.count_connections();

@@ -9,20 +9,19 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg, sockopt};
 
 use crate::net::send_path::Stop;
 
-/// Where bytes go. With `more` the kernel may keep back a last short segment, for up to 200 ms, until
-/// something else is sent or [`Outlet::push`] is called.
+/// Where bytes go. With `more`, the kernel may keep back a last short segment, for up to 200 ms,
+/// until something else is sent or [`Outlet::push`] is called.
 pub trait Outlet {
-    /// Sends some of `bytes`: how many.
+    /// Sends some of `bytes`; returns how many.
     fn send(&self, bytes: &[u8], more: bool) -> Result<usize, Stop>;
 
-    /// Sends some of all the slices: how many bytes.
+    /// Sends some of the slices; returns how many bytes.
     fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> Result<usize, Stop>;
 
-    /// Sends up to `len` bytes of a file by sendfile(2), which keeps nothing back when it has sent all
-    /// of them. `WouldRead`: not with sendfile.
+    /// Sends up to `len` bytes of a file by sendfile(2), which keeps nothing back when it has sent
+    /// all of them. `WouldRead`: not possible with sendfile.
     fn send_file(&self, file: BorrowedFd<'_>, position: u64, len: usize) -> Result<usize, Stop>;
 
-    /// What was kept back goes out.
     fn push(&self);
 }
 
@@ -65,7 +64,7 @@ impl Outlet for BorrowedFd<'_> {
                 Ok(sent) => return Ok(sent),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(Stop::SocketFull),
-                // A file system without it.
+                // The file system lacks sendfile.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
                     return Err(Stop::WouldRead);
                 }
@@ -78,12 +77,13 @@ impl Outlet for BorrowedFd<'_> {
     }
 
     fn push(&self) {
-        // To set it again sends what waits (tcp(7)). Sockets that do not have it keep nothing back.
+        // Setting it again sends what waits (tcp(7)). Sockets that do not have it keep nothing
+        // back.
         let _refused = sockopt::set_tcp_nodelay(self, true);
     }
 }
 
-/// An outlet that knows whether something may be kept back, and pushes it when it goes.
+/// An outlet that knows whether something may be kept back, and pushes it when dropped.
 #[derive(Debug)]
 pub struct Line<O: Outlet> {
     outlet: O,
@@ -91,7 +91,6 @@ pub struct Line<O: Outlet> {
 }
 
 impl<O: Outlet> Line<O> {
-    /// Nothing is kept back yet.
     pub fn new(outlet: O) -> Line<O> {
         Line {
             outlet,
@@ -99,21 +98,19 @@ impl<O: Outlet> Line<O> {
         }
     }
 
-    /// A full socket has been pushed by the kernel, so what was cut short counts as pushed.
+    /// The kernel pushes what fills a socket, so a short count means pushed.
     fn note(&self, sent: &Result<usize, Stop>, wanted: usize, more: bool) {
         if let Ok(sent @ 1..) = sent {
             self.is_kept_back.set(more && *sent == wanted);
         }
     }
 
-    /// See [`Outlet::send`].
     pub fn send(&self, bytes: &[u8], more: bool) -> Result<usize, Stop> {
         let sent = self.outlet.send(bytes, more);
         self.note(&sent, bytes.len(), more);
         sent
     }
 
-    /// See [`Outlet::send_slices`].
     pub fn send_slices(&self, slices: &[IoSlice<'_>], more: bool) -> Result<usize, Stop> {
         let sent = self.outlet.send_slices(slices, more);
         let wanted = slices.iter().map(|slice| slice.len()).sum();
@@ -121,7 +118,6 @@ impl<O: Outlet> Line<O> {
         sent
     }
 
-    /// See [`Outlet::send_file`].
     pub fn send_file(
         &self,
         file: BorrowedFd<'_>,
@@ -136,12 +132,11 @@ impl<O: Outlet> Line<O> {
         sent
     }
 
-    /// Whether the kernel may keep something back.
     pub fn is_kept_back(&self) -> bool {
         self.is_kept_back.get()
     }
 
-    /// What is kept back goes out: before the thread waits for anything else.
+    /// Sends what is kept back: to be called before the thread waits for anything else.
     pub fn push(&self) {
         if self.is_kept_back.replace(false) {
             self.outlet.push();

@@ -12,8 +12,8 @@ use pyrklog_base::ids::{NEVER_MS, Place};
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
 
-/// A reader that is at one step for this long hangs with its disk. A reply that was begun cannot be
-/// finished without it: the connection closes, so that its client can ask for something else.
+/// A reader at one step for this long hangs with its disk. Its reply cannot be finished without it:
+/// the connection closes, so that the client can ask for something else.
 const SEND_PATIENCE_MS: i64 = 10_000;
 
 /// Sends what the socket takes. `buffer` is the thread's, for file bytes.
@@ -102,7 +102,7 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method, inbox
     let _taken = cx.services.readers.submit(queue, Box::new(work));
 }
 
-/// Looks whether the reader that sends gets on; an error when it does not.
+/// Checks the progress of the reader that sends; an error closes the connection.
 pub fn check_reader(cx: &Context, conn: &mut Connection) -> Result<(), Close> {
     let now_ms = cx.now.mono_ms;
     let reader = &mut conn.sending_reader;
@@ -119,7 +119,6 @@ pub fn check_reader(cx: &Context, conn: &mut Connection) -> Result<(), Close> {
     Ok(())
 }
 
-/// A reader gives the sending side back.
 pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Result<(), Close> {
     debug_assert!(
         conn.client.out.is_empty(),
@@ -146,7 +145,7 @@ pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Res
             }
             Ok(())
         }
-        // An event in the meantime has set `writable`; then the next flush tries at once.
+        // An event meanwhile has set `writable`; then the next flush tries at once.
         Stop::SocketFull | Stop::TurnOver | Stop::WouldRead => {
             conn.sending = Sending::Full;
             Ok(())

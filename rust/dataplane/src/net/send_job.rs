@@ -1,6 +1,6 @@
-//! Sending by a reader: what a network thread cannot send without waiting for the disk. While it
-//! sends, it owns the socket's sending side; it gives that back when everything is out or the socket
-//! stays full.
+//! Sending by a reader: what a network thread cannot send without waiting for the disk. Meanwhile
+//! the reader owns the socket's sending side. It gives that back when everything is sent or the
+//! socket stays full.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,19 +20,17 @@ use pyrklog_storage::reader_queue::{Job, Kind, ReaderWorker, Step};
 /// How long a reader waits for a full socket before it turns to other work.
 const SOCKET_PATIENCE_MS: i64 = 5;
 
-/// What is sent at most of one connection's output while other work waits in the queue.
+/// Most bytes sent of one connection's output while other work waits in the queue.
 const SEND_PER_JOB_BYTES: usize = 4 * 1024 * 1024;
 
 /// A connection's output with its socket.
 #[derive(Debug)]
 pub struct SendWork {
-    /// The socket.
     pub socket: Arc<OwnedFd>,
     /// What to send; on the way back, what is left.
     pub out: OutQueue,
-    /// How.
     pub method: Method,
-    /// Whose it is.
+    /// Its connection.
     pub place: Place,
     /// On the way back: why sending stopped.
     pub stop: Stop,
@@ -40,9 +38,9 @@ pub struct SendWork {
     pub sent: usize,
     /// On the way back: those of them that came out of windows.
     pub window_bytes: usize,
-    /// What a reader does with it, for the connection that waits.
+    /// The reader's current step, for the connection that waits.
     pub step: Arc<Step>,
-    /// Where it goes on.
+    /// For passing the work on to another queue.
     pub readers: Arc<ReaderPool>,
     /// Takes it back to its connection.
     pub mailbox: Arc<dyn Mailbox<Box<SendWork>>>,
@@ -57,7 +55,7 @@ impl Job for SendWork {
         match next {
             Some(next) => {
                 let readers = Arc::clone(&self.readers);
-                // Another directory's bytes are next, or others' turn: never refused.
+                // Another directory's bytes are next, or it is others' turn: never refused.
                 let _taken = readers.submit(next, self);
             }
             None => {
@@ -73,7 +71,7 @@ impl Job for SendWork {
     }
 
     fn is_counted(&self) -> bool {
-        // Once, with its last leg.
+        // Counted once, in its last queue.
         false
     }
 }
@@ -92,7 +90,7 @@ impl Job for ReadAhead {
     }
 }
 
-/// Sends; the answer is the queue to go on at, if this one cannot or should not.
+/// Sends; returns the queue to go on at, if this one cannot or should not.
 fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Option<QueueId> {
     let id = worker.queue.id;
     let readers = Arc::clone(&work.readers);
@@ -136,14 +134,14 @@ fn send(worker: &ReaderWorker<'_>, work: &mut SendWork, buffer: &mut [u8]) -> Op
             Stop::WouldRead => return work.out.next_queue(),
             Stop::TurnOver if sent_here < SEND_PER_JOB_BYTES || worker.queue.waiting() == 0 => {}
             Stop::TurnOver => return Some(id),
-            // Patience is for readers that have nothing else to do: slow peers must not hold all.
+            // Only readers without other work wait: slow peers must not hold all readers.
             Stop::SocketFull if worker.queue.waiting() == 0 && wait_writable(&work.socket) => {}
             _ => return None,
         }
     }
 }
 
-/// A fast peer empties its socket in no time: waiting a little here saves the way back and forth.
+/// A fast peer soon empties its socket: waiting briefly saves handing the socket back and forth.
 fn wait_writable(socket: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::OUT)];
     matches!(poll(&mut fds, Some(&timespec(SOCKET_PATIENCE_MS))), Ok(1..))

@@ -1,14 +1,15 @@
-//! The choice: how a connection's bytes reach its socket.
+//! How a connection's bytes reach its socket.
 //!
-//! Memory, the block cache's too, goes out as it is: one call for all that lies behind one another. Where file ranges are among it, *copy* reads them into a
-//! buffer together with the memory around them and sends that; a network thread reads only what
-//! is resident (preadv2 with RWF_NOWAIT) and leaves the rest to a reader. *sendfile* hands each
-//! range to sendfile(2), which can wait for the disk after any check of residency: readers only.
-//! What a reader finds outside the page cache it reads into *windows*, and leaves the page cache
-//! alone (reads.md); with `fetch.read.path=sendfile` the page cache is used for that, too.
+//! Memory, the block cache's included, goes out as it is: one call for contiguous pieces. For file
+//! ranges there are two ways. *Copy* reads them into a buffer together with the memory around them
+//! and sends that; a network thread reads only what is resident (preadv2 with RWF_NOWAIT) and
+//! leaves the rest to a reader. *Sendfile* hands each range to sendfile(2), which can wait for the
+//! disk after any check of residency: readers only. What a reader finds outside the page cache it
+//! reads into *windows*, and leaves the page cache alone (reads.md); with
+//! `fetch.read.path=sendfile` the page cache is used for that, too.
 //!
-//! The kernel keeps back the last short segment of what is sent with a promise of more. The promise is
-//! given only where more stands in the queue, and taken back before the thread waits for a disk or turns
+//! The kernel keeps back the last short segment of what is sent with a promise of more. The promise
+//! is given only while more is queued, and taken back before the thread waits for a disk or turns
 //! to something else ([`Line`]).
 
 use std::io;
@@ -20,30 +21,27 @@ use pyrklog_base::ids::QueueId;
 use pyrklog_control::api::ReadPath;
 use pyrklog_requests::out_queue::{FileRange, Head, OutQueue, SENDFILE_MIN_BYTES};
 
-/// What one call sends at most before other connections of the thread get their turn.
+/// Most bytes of one call before other connections of the thread get their turn.
 pub const SEND_PER_TURN_BYTES: usize = 1024 * 1024;
 
-/// The most that a reader asks of the kernel in one call for bulk: the call runs to its end before
-/// another thread gets that core.
+/// Most bytes of one kernel call for bulk: the call runs to its end before another thread gets that
+/// core.
 const BULK_CALL_BYTES: usize = 256 * 1024;
 
 /// Pieces of memory that one call sends at most.
 const SLICES_MAX: usize = 64;
 
-/// How file bytes go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Through a buffer.
     Copy,
     /// sendfile(2) for what is in the page cache, windows for the rest.
     Bulk,
-    /// sendfile(2).
     Sendfile,
 }
 
 /// The method for a queue with `file_len` file bytes: the whole rule of `fetch.read.path`.
-/// sendfile(2) costs half the CPU of a copy on kernels that send page-cache pages in place, also over
-/// loopback (benchmarks.md); a small reply is cheaper to copy than to hand to another thread.
+/// sendfile(2) costs half the CPU of a copy on kernels that send page-cache pages in place, also
+/// over loopback (benchmarks.md). A small reply is cheaper to copy than to hand to another thread.
 pub fn choose(config: ReadPath, file_len: usize) -> Method {
     match config {
         ReadPath::Auto if file_len >= SENDFILE_MIN_BYTES => Method::Bulk,
@@ -52,43 +50,36 @@ pub fn choose(config: ReadPath, file_len: usize) -> Method {
     }
 }
 
-/// Why sending stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Everything is out.
     Done,
-    /// The socket takes no more for now.
     SocketFull,
     /// The next file bytes would have to come from a disk that the sender may not wait for.
     WouldRead,
-    /// The turn's share is used up.
     TurnOver,
-    /// The peer is gone.
     PeerGone,
     /// A file could not be read; the reply cannot be finished.
     ReadFailed(String),
 }
 
-/// Who is sending, which decides whether it may wait for the disk.
+/// The sending thread, which decides whether it may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// Reads only resident bytes.
     NetworkThread,
-    /// Waits for the disk where it must: that of its queue's log directory, and no other.
+    /// May wait for the disk of its queue's log directory, and no other.
     Reader(QueueId),
 }
 
-/// How far sending came.
 #[derive(Debug)]
 pub struct Sent {
-    /// Why it stopped.
     pub stop: Stop,
-    /// Bytes that went out of the block cache.
+    /// Bytes sent out of the block cache.
     pub cached_bytes: usize,
 }
 
-/// Sends what lies in memory at the front of the queue. `None`: a file range is to be read first, or
-/// is better sent together with what stands before it.
+/// Sends memory at the front of the queue. `None`: a file range is to be read first, or is better
+/// sent together with the memory before it.
 fn send_memory<O: Outlet>(
     line: &Line<O>,
     out: &OutQueue,
@@ -111,8 +102,8 @@ fn send_memory<O: Outlet>(
     Some(sent.map(|sent| (sent, bytes, cached_bytes)))
 }
 
-/// Sends from memory, and file bytes through `buffer`, until something stops it. A network thread
-/// leaves more than `file_max_bytes` of them to a reader.
+/// Sends memory, and file bytes through `buffer`, until something stops it. A network thread leaves
+/// more than `file_max_bytes` of them to a reader.
 pub fn copy_out<O: Outlet>(
     line: &Line<O>,
     out: &mut OutQueue,
@@ -154,7 +145,7 @@ pub fn copy_out<O: Outlet>(
     }
 }
 
-/// Reads file bytes, with the memory around them, and sends that: (sent, wanted).
+/// Reads file bytes, with the memory around them, and sends both: (sent, wanted).
 fn send_through<O: Outlet>(
     line: &Line<O>,
     out: &OutQueue,
@@ -180,19 +171,17 @@ fn send_through<O: Outlet>(
     Ok((sent, filled))
 }
 
-/// How a reader sends bulk.
 pub struct Bulk<'a> {
-    /// Its queue.
     pub queue: QueueId,
-    /// Whether what the page cache lacks goes out of windows; else all by sendfile(2).
+    /// Whether what the page cache lacks goes out of windows; otherwise all by sendfile(2).
     pub windows: bool,
     /// Called with what is worth reading while the window before it is sent.
     pub ahead: &'a dyn Fn(&SegmentBytes, u64),
 }
 
-/// Sends memory as it is and files with sendfile(2), or out of windows, until something stops it;
-/// `window_bytes` grows by what came out of windows. May wait for
-/// the disk of its queue's log directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
+/// Sends memory as it is, and files with sendfile(2) or out of windows, until something stops it;
+/// adds to `window_bytes` what came out of windows. May wait for the disk of its queue's log
+/// directory. The process must ignore SIGPIPE, as Rust's and Python's runtimes do: sendfile has no
 /// flag against it. Files that are not the system's own go through `buffer`.
 pub fn bulk_out<O: Outlet>(
     line: &Line<O>,
@@ -203,7 +192,7 @@ pub fn bulk_out<O: Outlet>(
 ) -> Stop {
     let Bulk { queue, windows, .. } = *bulk;
     let mut sent_total = 0;
-    // Bulk gives way to whatever became ready during a call, which is a network thread mostly.
+    // Bulk gives way to what became ready during a call, mostly a network thread.
     let mut is_due_to_yield = false;
     loop {
         if sent_total >= SEND_PER_TURN_BYTES && !out.is_empty() {
@@ -251,7 +240,7 @@ pub fn bulk_out<O: Outlet>(
     }
 }
 
-/// By sendfile what the page cache has or is to have, out of a window what it is not.
+/// Uses sendfile for what the page cache has or is to have, a window for the rest.
 fn send_old<O: Outlet>(
     line: &Line<O>,
     out: &OutQueue,
@@ -290,7 +279,7 @@ fn send_old<O: Outlet>(
     Ok(sent)
 }
 
-/// Up to `max_bytes`. `WouldRead`: not with sendfile.
+/// Up to `max_bytes`. `WouldRead`: not possible with sendfile.
 fn send_file<O: Outlet>(
     line: &Line<O>,
     range: &FileRange,
@@ -305,7 +294,7 @@ fn send_file<O: Outlet>(
     line.send_file(descriptor, range.position, len)
 }
 
-/// Where a network thread stops to copy file bytes and leaves them to a reader.
+/// File bytes beyond this are left by a network thread to a reader.
 pub fn file_max_bytes(config: ReadPath) -> usize {
     match config {
         ReadPath::Auto | ReadPath::Sendfile => SENDFILE_MIN_BYTES,

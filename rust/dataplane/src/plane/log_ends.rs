@@ -1,5 +1,5 @@
-//! How far replicas reach that nobody leads, which the controller compares; and where those start that
-//! follow this broker.
+//! Log ends of replicas without a leader, which the controller compares; and log starts of this
+//! broker's followers.
 
 use pyrklog_wire::ErrorCode;
 
@@ -10,7 +10,7 @@ pub type LogStarts = (i64, Vec<(i32, i64)>);
 
 impl DataPlane {
     /// Of each partition the leader epoch of its last record (-1 without any) and its log end
-    /// offset; `None` where no log of it is open here.
+    /// offset; `None` if its log is not open here.
     pub fn log_ends(&self, partitions: &[(String, i32)]) -> Vec<Option<(i32, i64)>> {
         let held = self.network.registry.load();
         let end_of = |(topic, partition): &(String, i32)| {
@@ -21,9 +21,10 @@ impl DataPlane {
         partitions.iter().map(end_of).collect()
     }
 
-    /// Where the logs of each partition start, that this broker leads, and its followers' as they
-    /// said last; an error code where it does not lead. [`pyrklog_control::api::Event::FollowerLogStart`] tells
-    /// once when one of them has moved since.
+    /// The log start offset of each partition that this broker leads, and those last reported by
+    /// its followers; an error code where it does not lead.
+    /// [`pyrklog_control::api::Event::FollowerLogStart`] reports once that one of them has moved
+    /// since.
     pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
         let held = self.network.registry.load();
         let starts_of = |(topic, partition): &(String, i32)| {

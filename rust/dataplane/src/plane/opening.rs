@@ -15,8 +15,8 @@ use pyrklog_storage::muted_queue::MutedQueue;
 use pyrklog_storage::partition_dirs::PartitionDirs;
 use pyrklog_storage::syncer_queue::Deletion;
 
-/// Segments, over all logs of a directory, that may have files open for reading only, three each; and
-/// no more than this share of the process's descriptors, over all directories.
+/// Segments of a directory that may have files open only for reading, three each; and their share
+/// of the process's descriptors, over all directories.
 const OPEN_SEGMENTS_MAX: usize = 4096;
 const OPEN_SEGMENTS_SHARE: usize = 16;
 
@@ -62,7 +62,7 @@ pub fn open_dir(
     Ok((dir, notes))
 }
 
-/// Tells the control plane of directories that cannot be used, and what was noted of the others.
+/// Reports unusable directories, and the notes about the others, to the control plane.
 pub fn tell_of_opening(logs: &LogManager) {
     for (path, reason) in &logs.unusable_dirs {
         let (path, reason) = (path.clone(), reason.clone());

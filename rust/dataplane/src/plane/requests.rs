@@ -8,9 +8,9 @@ use pyrklog_control::request_channel::Parking;
 use pyrklog_requests::admission::FREE_BYTES;
 
 impl DataPlane {
-    /// Answers a request with the body after the response header. An id that is unknown or
-    /// answered already is ignored. Where a large answer finds no memory the connection is closed;
-    /// another broker's may go beyond the bound by a little.
+    /// Answers a request with the body after the response header. Ignores an id that is unknown or
+    /// already answered. If there is no memory for a large answer the connection is closed; another
+    /// broker's may slightly exceed the bound.
     pub fn reply(&self, request: RequestId, body: Vec<u8>) {
         let answer = if body.len() <= FREE_BYTES {
             Answer::Body(body, None)
@@ -42,8 +42,8 @@ impl DataPlane {
 
     /// The answer has to wait (for other clients, for replication, for the metadata store): the
     /// request keeps its connection waiting, but no longer counts towards `queued.max.requests`.
-    /// False where there is no memory for more that wait: it is to be answered now. An id that is
-    /// unknown or answered already is ignored.
+    /// False if there is no memory for more waiting requests: it is to be answered now. Ignores an
+    /// id that is unknown or already answered.
     pub fn park(&self, request: RequestId) -> bool {
         match self.network.channel.park(request) {
             Parking::Done(next) => {
@@ -70,7 +70,7 @@ impl DataPlane {
         }
     }
 
-    /// Connections that do not take what they asked for are closed, so that the next answer has room.
+    /// Connections that do not take their replies are closed, so that the next answer has room.
     fn note_short_of_replies(&self, is_broker: bool) {
         if self.network.replies.note_refused(is_broker, mono_ms()) {
             return;

@@ -1,9 +1,8 @@
 //! Serves clients without sockets: whole frames in, whole replies out.
 //!
-//! What a network thread does between two sockets is done here by the same parts of `pyrklog-requests`:
-//! dispatch, what brings delayed requests on, the order of replies, the bound on their memory. What it
-//! does with its sockets is not simulated: receiving in pieces, sending in pieces, moving to another
-//! thread, closing what is idle.
+//! It runs the same parts of `pyrklog-requests` as a network thread: dispatch, progress of delayed
+//! requests, the order of replies, the bound on their memory. Not simulated: receiving and sending
+//! in pieces, moving to another thread, closing idle connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +25,7 @@ use pyrklog_requests::out_queue::FileRange;
 use pyrklog_requests::outcome::{Close, Hold, Step};
 use pyrklog_requests::{client_timers, control_replies, produce, resume};
 
-/// How often clients are looked at that wait for memory.
+/// How often clients that wait for memory are checked.
 const SWEEP_MS: i64 = 50;
 
 /// See the module.
@@ -46,7 +45,6 @@ struct FrameClient {
     client: Client,
     /// Frames that have arrived, without their lengths.
     frames: VecDeque<Vec<u8>>,
-    /// The peer is gone.
     is_gone: bool,
     /// There may be something to do.
     is_listed: bool,
@@ -66,7 +64,7 @@ impl FrameThread {
         }
     }
 
-    /// A client connects; its token.
+    /// Connects a client; returns its token.
     pub fn connect(&mut self) -> Token {
         self.last_token += 1;
         let peer = Peer {
@@ -85,7 +83,7 @@ impl FrameThread {
         self.last_token
     }
 
-    /// A whole frame of a client arrives, with its length; false where the client is gone.
+    /// A whole frame of a client arrives, with its length; false if the client is gone.
     pub fn send(&mut self, token: Token, frame: &[u8]) -> bool {
         let Some(client) = self.clients.get_mut(&token) else {
             return false;
@@ -109,7 +107,7 @@ impl FrameThread {
         std::mem::take(&mut self.replies)
     }
 
-    /// When there is something to do without anything happening.
+    /// When the next timer is due.
     pub fn due_ms(&self) -> i64 {
         self.cx.timers.next_due_ms().min(self.next_sweep_ms)
     }
@@ -281,7 +279,7 @@ impl FrameThread {
         };
         let client = &mut found.client;
         control_replies::report(&self.cx, client, close);
-        // What was answered before goes out first.
+        // Earlier answers go out first.
         let _ = produce::reply::send_done(&mut self.cx, client);
         while let Some(reply) = take_reply(client) {
             self.replies.push((token, Some(reply)));

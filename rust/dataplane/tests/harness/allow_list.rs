@@ -8,10 +8,9 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 
-/// `RWF_NOWAIT` of preadv2(2).
 const RWF_NOWAIT: u64 = 0x8;
 
-/// Sleeping, sockets, memory, clocks, locks, and the end: none of them looks at a disk.
+/// Sleeping, sockets, memory, clocks, locks, and the end: none of them uses a disk.
 const FREE: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
@@ -38,7 +37,8 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
     libc::SYS_exit,
     libc::SYS_exit_group,
-    // Of sockets. That files are left to others is `disk::leave_files_open`'s, with its own test.
+    // For sockets. That files are closed by others is the task of `disk::leave_files_open`, with
+    // its own test.
     libc::SYS_close,
 ];
 
@@ -54,7 +54,6 @@ fn has_flag(arg: u8, flag: u64) -> Vec<SeccompRule> {
     vec![SeccompRule::new(vec![condition]).unwrap()]
 }
 
-/// The filter.
 pub fn program() -> BpfProgram {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FREE.iter().map(|call| (*call, Vec::new())).collect();
@@ -62,14 +61,14 @@ pub fn program() -> BpfProgram {
     rules.insert(libc::SYS_write, only_with(2, SeccompCmpOp::Eq, 8));
     // Of files, what is in memory.
     rules.insert(libc::SYS_preadv2, has_flag(5, RWF_NOWAIT));
-    // What the kernel kept back of a reply goes out.
+    // Sends what the kernel kept back of a reply.
     rules.insert(
         libc::SYS_setsockopt,
         only_with(2, SeccompCmpOp::Eq, libc::TCP_NODELAY),
     );
     // Memory of its own, never a file's.
     rules.insert(libc::SYS_mmap, has_flag(3, libc::MAP_ANONYMOUS as u64));
-    // Debug builds of the standard library ask whether a descriptor is open before they close it.
+    // Debug builds of the standard library check that a descriptor is open before they close it.
     rules.insert(
         libc::SYS_fcntl,
         only_with(1, SeccompCmpOp::Eq, libc::F_GETFD),
@@ -80,7 +79,7 @@ pub fn program() -> BpfProgram {
     filter.try_into().unwrap()
 }
 
-/// From now on the calling thread is held to the list.
+/// Holds the calling thread to the list from now on.
 pub fn apply(program: &BpfProgram) {
     apply_filter(program).unwrap();
 }

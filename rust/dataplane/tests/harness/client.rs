@@ -35,7 +35,6 @@ pub struct Client {
     pub client_id: &'static str,
 }
 
-/// One partition of a fetch reply, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     pub topic: String,
@@ -51,7 +50,6 @@ pub struct Fetched {
     pub current_leader: Option<(i32, i32)>,
 }
 
-/// A fetch reply, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchReply {
     pub error: ErrorCode,
@@ -59,7 +57,6 @@ pub struct FetchReply {
     pub partitions: Vec<Fetched>,
 }
 
-/// What a fetch asks for.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub version: i16,
@@ -157,7 +154,6 @@ impl Ask {
     }
 }
 
-/// A batch of one record a value.
 pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     let mut builder = BatchBuilder::new();
     for value in values {
@@ -166,7 +162,6 @@ pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     builder.build()
 }
 
-/// A batch of one record of this many bytes.
 pub fn large_batch(size_bytes: usize) -> Vec<u8> {
     batch(&[&vec![b'x'; size_bytes]])
 }
@@ -292,7 +287,6 @@ impl Client {
         }
     }
 
-    /// A whole frame.
     pub fn frame(&mut self, api_key: i16, api_version: i16, body: &[u8]) -> Vec<u8> {
         self.correlation_id += 1;
         let header = RequestHeader {
@@ -309,7 +303,7 @@ impl Client {
         frame
     }
 
-    /// Sends a request; its correlation id.
+    /// Sends a request; returns its correlation id.
     pub fn send(&mut self, api_key: i16, api_version: i16, body: &[u8]) -> i32 {
         let frame = self.frame(api_key, api_version, body);
         self.stream.write_all(&frame).unwrap();
@@ -342,7 +336,6 @@ impl Client {
         (correlation_id, frame[start..].to_vec())
     }
 
-    /// Whether the broker has closed the connection.
     pub fn is_closed(&mut self) -> bool {
         self.receive_frame().is_none()
     }
@@ -382,7 +375,6 @@ impl Client {
         reply.partitions.remove(0)
     }
 
-    /// A request for one time.
     pub fn list_offsets_body(topic: &str, index: i32, timestamp: i64) -> Vec<u8> {
         Client::list_offsets_body_as(LIST_OFFSETS_VERSION, topic, index, timestamp)
     }
@@ -415,8 +407,8 @@ impl Client {
         body
     }
 
-    /// The latest offset of the first partition of `t`, asked in the leader epoch that the client
-    /// believes in, -1 for none.
+    /// The latest offset of the first partition of `t`, asked in the client's leader epoch, -1 for
+    /// none.
     pub fn latest_offset(
         &mut self,
         replica_id: i32,
@@ -463,7 +455,7 @@ impl Client {
         listed_offset(&answer)
     }
 
-    /// The error of an older client's question.
+    /// The error for an older client's request.
     pub fn list_offset_error(&mut self, version: i16, timestamp: i64) -> ErrorCode {
         let body = Client::list_offsets_body_as(version, "t", 0, timestamp);
         let answer = self.call(key::LIST_OFFSETS, version, &body);
@@ -472,7 +464,6 @@ impl Client {
     }
 }
 
-/// The first partition of a ListOffsets reply.
 pub fn listed_offset(body: &[u8]) -> ListOffsetsPartitionResponse {
     let response = ListOffsetsResponse::decode(body, LIST_OFFSETS_VERSION).unwrap();
     response.topics[0].partitions[0]

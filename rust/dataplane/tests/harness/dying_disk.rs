@@ -1,5 +1,4 @@
-//! A disk on which nothing has an effect any more after a number of steps: what then lies on it is
-//! what a kill would leave.
+//! A disk that ignores every step after a given number: it then holds what a kill would leave.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyrklog_log::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, RealDisk, Space, Stamp};
 
-/// See the module. Clones share their steps.
+/// Clones share their steps.
 #[derive(Clone, Debug)]
 pub struct DyingDisk(Arc<AtomicI64>);
 
@@ -20,12 +19,11 @@ struct DyingFile {
 }
 
 impl DyingDisk {
-    /// It lives until it is told otherwise.
     pub fn new() -> DyingDisk {
         DyingDisk(Arc::new(AtomicI64::new(i64::MAX)))
     }
 
-    /// From now on so many steps have an effect.
+    /// Only this many more steps have an effect.
     pub fn die_after(&self, steps: i64) {
         self.0.store(steps, Ordering::SeqCst);
     }

@@ -75,7 +75,7 @@ pub fn start(dir: &Path) -> TestPlane {
     test
 }
 
-/// Where what is read must come from the files.
+/// Without a cache: reads must come from the files.
 pub fn start_through(dir: &Path) -> TestPlane {
     let config = config(vec![dir.join("logs")]);
     let mut test = TestPlane::start_with(config, std::sync::Arc::new(RealDisk));

@@ -1,4 +1,4 @@
-//! Brokers that keep their cache: batches that say their number, and what of them is in memory.
+//! Brokers that keep their cache; numbered batches; how much is read from memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::*;
 pub const MIB: u64 = 1 << 20;
 pub const BATCH_BYTES: usize = 20_000;
 
-/// A broker that keeps its cache, its log directory being `dir/NAME`.
+/// A broker that keeps its cache, with log directory `dir/NAME`.
 pub fn config_of(dir: &Path, name: &str) -> PlaneConfig {
     let mut config = config(vec![dir.join(name)]);
     config.cache = cache(&config.log_dirs);
@@ -51,7 +51,6 @@ pub fn is_kept(dir: &Path) -> bool {
     marker(dir).starts_with("version=2\n")
 }
 
-/// Appends so many batches, of which each says its number.
 pub fn append(test: &TestPlane, topic: &str, from: i64, count: i64) {
     let mut client = test.client();
     for offset in from..from + count {
@@ -61,7 +60,7 @@ pub fn append(test: &TestPlane, topic: &str, from: i64, count: i64) {
     }
 }
 
-/// All of a topic, from the first offset to the end: each batch must say its number.
+/// Reads a topic from its first offset to the end: each batch must have its number.
 pub fn read_all(test: &TestPlane, topic: &str, end: i64) {
     let mut client = test.client();
     let mut offset = 0;
@@ -89,7 +88,7 @@ pub fn read_all(test: &TestPlane, topic: &str, end: i64) {
     }
 }
 
-/// Reads all of a topic: the bytes that came from the cache, and all of them.
+/// Reads all of a topic; returns the bytes from the cache, and all bytes.
 pub fn read_counted(test: &TestPlane, topic: &str, end: i64) -> (u64, u64) {
     let counts = || {
         let all = test.plane.statistics();
@@ -101,7 +100,7 @@ pub fn read_counted(test: &TestPlane, topic: &str, end: i64) -> (u64, u64) {
     };
     let before = counts();
     read_all(test, topic, end);
-    // A reply is counted behind its sending.
+    // A reply is counted after it was sent.
     let after = eventually("counting what was fetched", || {
         let after = counts();
         let least = end as u64 * BATCH_BYTES as u64;
@@ -115,7 +114,7 @@ pub fn is_all_cached(test: &TestPlane, topic: &str, end: i64) -> bool {
     cached == all
 }
 
-/// A broker of one topic that ended in order: so many batches are in it.
+/// A broker that ended in order; returns the number of batches in each topic.
 pub fn ended(config: &PlaneConfig, topics: &[&str]) -> i64 {
     let mut test = start(config);
     for topic in topics {
@@ -126,7 +125,6 @@ pub fn ended(config: &PlaneConfig, topics: &[&str]) -> i64 {
     40
 }
 
-/// Starts again and leads the topics.
 pub fn again(config: &PlaneConfig, topics: &[&str]) -> TestPlane {
     let mut test = start(config);
     for topic in topics {
@@ -139,8 +137,7 @@ pub fn is_unclean(dir: &Path) -> bool {
     dir.join("logs/.pyrklog-unclean").exists()
 }
 
-/// Other bytes of the same length in the same file, with its old time of change: as far as content
-/// and `mtime` tell, nothing befell it.
+/// Changes bytes of a file, but neither its length nor its `mtime`.
 pub fn forge(path: &Path) {
     let mut content = fs::read(path).unwrap();
     let first = i32::from_be_bytes(content[8..12].try_into().unwrap()) as usize + 12;

@@ -65,7 +65,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
     }
 }
 
-/// Of a broker that is one of a cluster, with times that suit a test.
+/// Options of a broker in a cluster, with times that suit a test.
 pub fn cluster() -> ClusterConfig {
     ClusterConfig {
         listener: "PLAINTEXT".into(),
@@ -80,7 +80,7 @@ pub fn cluster() -> ClusterConfig {
     }
 }
 
-/// A block cache beside the log directories, where the test's other files go too.
+/// A block cache beside the log directories, with the test's other files.
 pub fn cache(log_dirs: &[PathBuf]) -> CacheConfig {
     CacheConfig {
         dir: log_dirs[0].parent().map(PathBuf::from),
@@ -105,22 +105,20 @@ pub fn topic_id(name: &str) -> TopicId {
     id
 }
 
-/// What the control plane would keep.
+/// The plane, and what the control plane would keep.
 pub struct TestPlane {
     pub plane: DataPlane,
     pub port: u16,
     pub image_version: u64,
     /// Given to topics instead of one made of their name.
     pub topic_id: Option<TopicId>,
-    /// Events that nobody waited for yet.
+    /// Events that were drained and not waited for yet.
     pub events: Vec<Event>,
-    /// The brokers of the image.
     brokers: Vec<BrokerImage>,
 }
 
 impl TestPlane {
-    /// On one directory, `dir/logs`.
-    /// With a block cache, as a broker has it.
+    /// On one directory, `dir/logs`, with a block cache, as a broker has it.
     pub fn start(dir: &Path) -> TestPlane {
         let mut config = config(vec![dir.join("logs")]);
         config.cache = cache(&config.log_dirs);
@@ -137,7 +135,6 @@ impl TestPlane {
         Ok(TestPlane::listen(plane, node_id))
     }
 
-    /// With a hook on its network threads.
     pub fn start_hooked(config: PlaneConfig, disk: Arc<dyn Disk>, hook: NetworkHook) -> TestPlane {
         let node_id = config.node_id;
         let plane = DataPlane::open_on(config, disk).unwrap();
@@ -162,7 +159,7 @@ impl TestPlane {
         test
     }
 
-    /// These brokers live, each with its port and in a rack.
+    /// Live brokers, each with its port and rack.
     pub fn know_in_racks(&mut self, brokers: &[(i32, u16, &str)]) {
         let in_rack = |(id, port, rack): &(i32, u16, &str)| BrokerImage {
             rack: Some((*rack).to_owned()),
@@ -172,7 +169,7 @@ impl TestPlane {
         self.apply(vec![], vec![], vec![]);
     }
 
-    /// These brokers live, each with its port.
+    /// Live brokers, each with its port.
     pub fn know(&mut self, brokers: &[(i32, u16)]) {
         self.brokers = brokers
             .iter()
@@ -247,7 +244,7 @@ impl TestPlane {
         }
     }
 
-    /// Creates a topic and waits until it is led; the error codes.
+    /// Creates a topic and waits until it is led; returns the error codes.
     pub fn lead(&mut self, name: &str, partitions: i32, config: &TopicConfig) -> Vec<i16> {
         self.describe_topic(name, partitions, config);
         let specs = (0..partitions)
@@ -278,7 +275,6 @@ impl TestPlane {
         assert!(codes.iter().all(|code| *code == 0), "{codes:?}");
     }
 
-    /// Stops and deletes a topic's partitions.
     pub fn delete(&mut self, name: &str, partitions: i32) -> Vec<i16> {
         self.apply(vec![], vec![], vec![name.into()]);
         let specs = (0..partitions)
@@ -295,7 +291,6 @@ impl TestPlane {
         }
     }
 
-    /// Waits for the outcome of a ticket.
     pub fn ticket(&mut self, ticket: TicketId) -> TicketOutcome {
         let event = self.wait_for(
             "a ticket",
@@ -316,7 +311,6 @@ impl TestPlane {
         })
     }
 
-    /// Waits for a request at the control plane.
     pub fn wait_for_request(&mut self) -> ControlRequest {
         match self.wait_for("a control request", |event| {
             matches!(event, Event::Request(_))
@@ -346,7 +340,7 @@ impl TestPlane {
         Client::connect_from(host, self.port)
     }
 
-    /// Ends in order; whether everything is clean.
+    /// Ends in order; returns whether everything is clean.
     pub fn shutdown(mut self) -> bool {
         let ticket = self.plane.shutdown(2000);
         match self.ticket(ticket) {
@@ -364,8 +358,7 @@ impl TestPlane {
     }
 }
 
-/// A stalling disk that goes on when it is dropped: declared behind a plane, it lets a failed test
-/// end.
+/// A stalling disk that goes on when dropped: declared after a plane, it lets a failed test end.
 pub struct Stalling(pub StallingDisk);
 
 impl Stalling {

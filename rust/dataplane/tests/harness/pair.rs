@@ -1,4 +1,4 @@
-//! Two brokers that have a partition in common.
+//! Two brokers with a partition on both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use pyrklog_wire::ErrorCode;
 
 use super::{TestPlane, batch, cache, cluster, config, eventually, topic_config};
 
-/// The replicas of `t`.
 pub const BOTH: [i32; 2] = [1, 2];
 
 /// A broker of a cluster, with a block cache.
@@ -57,7 +56,7 @@ impl Pair {
         &mut self.planes[broker as usize - 1]
     }
 
-    /// A further topic, which both brokers know.
+    /// Another topic, known to both brokers.
     pub fn describe(&mut self, topic: &str, partitions: i32, config: &TopicConfig) {
         for plane in &mut self.planes {
             plane.describe_topic(topic, partitions, config);
@@ -86,7 +85,7 @@ impl Pair {
         assert_eq!(self.plane(broker).become_followers(vec![spec]), [0]);
     }
 
-    /// Produces with acks=1; the offset.
+    /// Produces with acks=1; returns the offset.
     pub fn produce(&mut self, broker: i32, value: &[u8]) -> i64 {
         let mut client = self.plane(broker).client();
         let (error, offset) = client.produce("t", 0, &batch(&[value]));
@@ -94,11 +93,11 @@ impl Pair {
         offset
     }
 
-    /// Waits until what clients of `leader` may read reaches the offset.
+    /// Waits until clients of `leader` may read up to the offset.
     pub fn wait_visible(&mut self, leader: i32, high_watermark: i64) {
         let plane = self.plane(leader);
         eventually("the high watermark", || {
-            // To ask for the latest offset would make followers fetch, who then hear of it.
+            // Asking for the latest offset would make followers fetch, and so learn of it.
             let mut client = plane.client();
             let start = client.list_offset("t", 0, -2).offset;
             let seen = client.fetch_one("t", 0, start);
@@ -130,7 +129,7 @@ impl Pair {
         });
     }
 
-    /// What a broker has, read as its leader in a new epoch.
+    /// A broker's records, read as its leader in a new epoch.
     pub fn values(&mut self, broker: i32, leader_epoch: i32) -> Vec<u8> {
         self.lead(broker, leader_epoch, &[broker]);
         let plane = self.plane(broker);

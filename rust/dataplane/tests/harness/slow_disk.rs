@@ -17,7 +17,7 @@ struct State {
     blocking_reads: usize,
 }
 
-/// See the module. Clones share their state.
+/// Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct SlowDisk {
     state: Arc<(Mutex<State>, Condvar)>,
@@ -35,18 +35,16 @@ impl SlowDisk {
         self.state.1.notify_all();
     }
 
-    /// They go on.
     pub fn thaw(&self) {
         self.state.0.lock().is_frozen = false;
         self.state.1.notify_all();
     }
 
-    /// Nothing is resident: reads that must not wait say so.
+    /// Nothing is resident: reads that must not wait fail.
     pub fn set_cold(&self, is_cold: bool) {
         self.state.0.lock().is_cold = is_cold;
     }
 
-    /// Writes that wait now.
     pub fn waiting_writes(&self) -> usize {
         self.state.0.lock().waiting_writes
     }

@@ -1,5 +1,5 @@
 //! Walks over damaged slices: every intact batch is delivered, damaged ones are reported, and the
-//! next read begins further on. The oracle must also catch walks with a planted bug.
+//! next read begins further on. The oracle must also catch planted bugs.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -29,7 +29,6 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Number of records and damage of each batch.
 fn batches() -> impl Strategy<Value = Vec<(usize, Damage)>> {
     prop::collection::vec((1_usize..4, damage()), 1..8)
 }

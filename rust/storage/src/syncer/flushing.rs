@@ -12,7 +12,7 @@ use pyrklog_base::clock::Now;
 /// all logs are examined.
 const EARLY_SHARE: i64 = 8;
 
-/// Delay before a log is examined again that was due but could not be synced.
+/// Delay before examining a log again that was due but could not be synced.
 const AGAIN_MS: i64 = 5;
 
 impl Syncer {

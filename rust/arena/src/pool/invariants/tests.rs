@@ -1,4 +1,4 @@
-//! Each invariant is seen to fail on a pool that breaks it, and what becomes of its arena.
+//! A pool that breaks an invariant is found out, and its arena fails.
 
 use std::sync::{Arc, Weak};
 
@@ -56,7 +56,7 @@ fn pool(arena: &Arc<Arena>, pool: &mut Pool) {
     assert_eq!(pool.check(), Ok(()));
 }
 
-/// What is said of a pool that was broken so.
+/// The message about a pool with this damage.
 fn broken(damage: impl FnOnce(&mut Pool)) -> String {
     let arena = arena();
     let told = arena.with_pool(|inner| {
@@ -120,7 +120,7 @@ fn slots_that_are_lost_or_have_two_owners() {
     assert_eq!(twice, "slot 0 has several owners");
 }
 
-/// What it holds can be read and is told what was written; nothing is carved or given back.
+/// Its content can be read and marked written; nothing is carved or given back.
 #[test]
 fn an_arena_that_breaks_one_keeps_what_it_holds() {
     let arena = arena();

@@ -1,7 +1,7 @@
 //! A cut that comes late. The story (seed 1705 of the simulation): the command of an older epoch
-//! followed the partition again while the one of the newer epoch was still to come, so that the
-//! leader was asked twice, and twice answered where the logs diverge. The first cut was made, the
-//! leader's records came behind it and were acknowledged; then the second one took them away.
+//! followed the partition again before the one of the newer epoch had run. So the leader was asked
+//! twice, and twice answered where the logs diverge. After the first cut, the leader's records were
+//! appended and acknowledged; then the second cut removed them.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const DIVERGING: Cut = Cut::Diverging(EpochEndOffset {
     end_offset: 1,
 });
 
-/// A broker that holds `t-0` and follows nobody by itself.
+/// A broker that holds `t-0` and follows nothing by itself.
 struct Follower {
     plane: DataPlane,
     partition: Arc<Partition>,
@@ -42,13 +42,11 @@ impl Follower {
         follow(&self.plane, leader_epoch);
     }
 
-    /// What the leader would be asked now.
     fn ask(&self) -> Ask {
         let state = self.partition.lock();
         Ask::of(state.log.as_ref().unwrap(), state.leader_epoch)
     }
 
-    /// One record from the leader.
     fn append(&self, leader_epoch: i32) {
         let mut state = self.partition.lock();
         let log = state.log.as_mut().unwrap();
@@ -158,7 +156,7 @@ fn image() -> ImageDelta {
 
 #[test]
 fn a_cut_that_is_asked_for_twice_takes_nothing_that_came_in_between() {
-    // With two the log ends where it did at first, but with another epoch.
+    // With two, the log end is as at first, but in another epoch.
     for records in 0..=3 {
         let dir = tempfile::tempdir().unwrap();
         let follower = Follower::start(dir.path());
@@ -185,8 +183,8 @@ fn a_cut_of_an_older_epoch_is_not_made() {
     assert_eq!(follower.cut(&follower.ask(), DIVERGING), 1);
 }
 
-/// Rows of a checkpoint are gathered and then written: one that was gathered before a cut must not be
-/// written behind the cut's own.
+/// Checkpoint rows are gathered and then written: rows gathered before a cut must not be written
+/// after the cut's own.
 #[test]
 fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,7 +194,7 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
     let dir = &follower.partition.dir;
     let row = || dir.files.open_state("t", 0).recovery_point;
     std::thread::scope(|scope| {
-        // As the syncer, between the two.
+        // As the syncer does, between gathering and writing.
         let gathered = dir.checkpoints.lock();
         let cut = scope.spawn(|| follower.cut(&follower.ask(), DIVERGING));
         let end = || {
@@ -204,7 +202,7 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
             state.log.as_ref().unwrap().log_end_offset()
         };
         eventually("the cut", || (end() == 1).then_some(()));
-        // Nothing tells that it waits for the lock: it has the time to go past, were there none.
+        // Nothing shows that it waits for the lock: gives it the time to pass, if there were none.
         std::thread::sleep(Duration::from_millis(200));
         assert!(!cut.is_finished(), "it waits for the row");
         dir.files.write_recovery_points(&[("t", 0, 3)]).unwrap();
@@ -214,9 +212,9 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
     assert!(row() <= 1, "{}", row());
 }
 
-/// The story: retention had removed the first records here, then the leader began anew from 0 on another
-/// disk. Cut to its end, the replica copied only what came behind; its row of the log start stayed, and the
-/// next start removed what had been copied.
+/// The story: retention had removed the first records here, then the leader began anew from 0 on
+/// another disk. Cut to its end, the replica copied only what came after; its row of the log start
+/// stayed, and the next start removed what had been copied.
 #[test]
 fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
     let outside = Cut::Outside { start: 0, end: 1 };
@@ -255,8 +253,8 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
     }
 }
 
-/// The story (seed 70008593 of the simulation): the row stayed where it was, the log grew past it with
-/// records that no other replica had, and the next start took those for committed.
+/// The story (seed 70008593 of the simulation): the row stayed, the log grew past it with records
+/// that no other replica had, and the next start took those for committed.
 #[test]
 fn a_cut_below_the_high_watermark_lowers_its_row() {
     let folder = tempfile::tempdir().unwrap();
@@ -282,8 +280,8 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
     assert_eq!(row(), 1);
 }
 
-/// The same after a loss of power, which took what was not synced (seed 90003952: a kill soon after
-/// left the row where it was). The interval is a minute here.
+/// The same after a loss of power that took unsynced records (seed 90003952: a kill soon after left
+/// the row). The interval is a minute here.
 #[test]
 fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +293,7 @@ fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
     let file = files.path().join("replication-offset-checkpoint");
     let row = || std::fs::read_to_string(&file).unwrap();
     assert_eq!(row(), "0\n1\nt 0 8\n");
-    // Not in order: that would write the row.
+    // Not an orderly end: that would write the row.
     drop(follower);
     let follower = Follower::start(folder.path());
     assert_eq!(row(), "0\n1\nt 0 3\n");

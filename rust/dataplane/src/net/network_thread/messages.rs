@@ -1,4 +1,4 @@
-//! What a network thread does with what it is told.
+//! How a network thread handles its messages.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl NetworkThread {
 
     pub(super) fn unblock(&mut self, token: Token) {
         let Some(conn) = self.connections.get_mut(token) else {
-            // It was to use a place in the control plane's channel: pass the turn on.
+            // It was to use a place in the request channel: pass the turn on.
             control_replies::pass_turn(&self.cx.services);
             return;
         };

@@ -1,4 +1,4 @@
-//! What is sent, and that nothing of it is kept back when the sender stops or waits.
+//! What is sent, and that nothing is kept back when the sender stops or waits.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -27,7 +27,7 @@ fn the_path_follows_the_option_and_the_size() {
     assert_eq!(choose(ReadPath::Copy, large), Method::Copy);
 }
 
-/// A socket that notes what goes out, and whether the kernel would keep its end back.
+/// A socket that notes its bytes, and whether the kernel would keep the last ones back.
 #[derive(Debug)]
 struct Sink {
     sent: Mutex<usize>,
@@ -56,7 +56,7 @@ impl Sink {
         }
         *room -= count;
         *self.sent.lock() += count;
-        // A call that a full socket cuts short pushes what it took.
+        // A full socket that cuts a call short pushes what it took.
         *self.is_kept_back.lock() = more && count == wanted;
         Ok(count)
     }
@@ -72,7 +72,7 @@ impl Outlet for &Sink {
     }
 
     fn send_file(&self, _: BorrowedFd<'_>, _: u64, len: usize) -> Result<usize, Stop> {
-        // The kernel takes what it cannot send for "more follows".
+        // The kernel takes unsent bytes for "more follows".
         let sent = self.take(len, false)?;
         *self.is_kept_back.lock() = sent < len;
         Ok(sent)
@@ -83,7 +83,7 @@ impl Outlet for &Sink {
     }
 }
 
-/// A log of which nothing is in the page cache, with one batch of two megabytes.
+/// A log outside the page cache, with one batch of two megabytes.
 fn cold_log(disk: &StallingDisk) -> SegmentBytes {
     let dir = Path::new("/logs");
     disk.create_dir_all(dir).unwrap();
@@ -114,7 +114,6 @@ fn cold_log(disk: &StallingDisk) -> SegmentBytes {
     slice.bytes().unwrap()
 }
 
-/// A file that sendfile takes.
 fn real_file() -> SegmentBytes {
     let dir = tempfile::tempdir().unwrap();
     let file = RealDisk.open(&dir.path().join("f"), OpenMode::Create);
@@ -123,7 +122,6 @@ fn real_file() -> SegmentBytes {
     SegmentBytes::of_file(file)
 }
 
-/// A file that sendfile does not take.
 fn other_file() -> SegmentBytes {
     let disk = MemDisk::default();
     disk.create_dir_all(Path::new("/logs")).unwrap();
@@ -179,7 +177,7 @@ fn send_by(way: Way, sink: &Sink, out: &mut OutQueue) -> Stop {
 fn whenever_a_sender_stops_nothing_is_kept_back() {
     let disk = StallingDisk::new(Arc::new(MemDisk::default()));
     let sources = [cold_log(&disk), real_file(), other_file()];
-    // Two parts of a queue and memory between, before and behind them, or none.
+    // Two parts of a queue, with or without memory between, before and behind them.
     let parts: Vec<(usize, usize)> = (0..sources.len())
         .flat_map(|source| [100, 300_000, 1_500_000].map(|len| (source, len)))
         .collect();
