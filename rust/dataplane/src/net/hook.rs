@@ -41,6 +41,7 @@ impl Hook {
         self.is_restless.store(true, Ordering::Relaxed);
     }
 
+    /// Set by [`Hook::be_restless`].
     pub fn is_restless(&self) -> bool {
         self.is_restless.load(Ordering::Relaxed)
     }
