@@ -1,7 +1,7 @@
 """Words that the project has given up, and what it says instead.
 
 A name is compared in parts: `gatedEnd`, `gated_end` and `GATED_END` are one word. The changelog
-tells what things were called and is not looked at. `docs/understanding/glossary.md` has the words
+tells what things were called and is not looked at. `glossary.md` has the words
 in use.
 """
 

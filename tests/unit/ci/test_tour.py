@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TOUR = (ROOT / "docs/understanding/tour.md").read_text()
+TOUR = (ROOT / "docs" / "tour.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?:rust|python)/[\w/.]+?\.(?:rs|py))(?:::(\w+))?`", TOUR)))
 FILES_OF_A_REQUEST_MAX = 12
 
