@@ -220,7 +220,7 @@ def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
     ]
 
 
-def test_what_is_known_of_a_record(run: Run, topic: str) -> None:
+def test_record_shows_its_metadata(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "1", "-c", "message.timestamp.type=LogAppendTime")
     before_ms = time.time_ns() // 1_000_000
     run("produce", topic, "a", "b")

@@ -336,7 +336,7 @@ def test_it_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: s
         (["-g", "g", "-X", "partition.assignment.strategy=none"], 2, "partition.assignment"),
     ],
 )
-def test_what_a_group_cannot_be_asked(
+def test_impossible_group_options_are_refused(
     run: Run, group: str, arguments: list[str], code: int, says: str
 ) -> None:
     assert says in run("consume", group, *arguments, code=code)

@@ -148,7 +148,7 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
     assert replicas(cluster, topic) == {"0": [still]}
 
 
-def test_what_moves_is_shown_and_cancelled(
+def test_ongoing_reassignment_is_shown_and_cancelled(
     cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
     old, controller, still, file = to_one_that_stands_still(cluster, topic, tmp_path)
@@ -189,7 +189,7 @@ def test_mistakes_are_told(
     assert words in error
 
 
-def test_a_plan_for_what_is_not_there_is_refused_whole(
+def test_plan_with_missing_partitions_is_refused_whole(
     shared: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
     create(shared, topic, 1, 1)

@@ -164,7 +164,7 @@ def test_a_cluster_by_tls(
         cluster.close()
 
 
-def test_what_does_not_fit_is_told(
+def test_mismatched_tls_settings_are_explained(
     zookeeper: ZooKeeperServer,
     certificates: Certificates,
     tmp_path: Path,

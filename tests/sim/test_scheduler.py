@@ -195,7 +195,7 @@ def rounded(told: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_does_what_trio_does(program: Program) -> None:
+def test_scheduler_behaves_like_trio(program: Program) -> None:
     expected = on_trio(program)
     assert expected, "the program says nothing"
     assert rounded(on_the_heap(program)) == rounded(expected)

@@ -49,7 +49,7 @@ fn a_look_for_unfinished_arenas_takes_none_from_its_maker() {
 }
 
 #[test]
-fn what_somebody_has_or_what_is_an_arena_is_not_removed() {
+fn locked_and_finished_arenas_are_not_removed_as_unfinished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("one.arena");
     let arena = Arena::create(&path, ID, "/logs", 1 << 20).unwrap();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn small_rests_travel_back_to_the_threads_buffer() {
+    fn small_remainders_are_carried_back_into_the_threads_buffer() {
         let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         received.keep(&[1, 2, 3], &budget);

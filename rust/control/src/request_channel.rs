@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_parked_has_a_bound_of_its_own() {
+    fn parked_requests_have_their_own_bound() {
         let channel = channel(10, budget());
         let ids: Vec<_> = (0..5)
             .map(|token| channel.begin(asked(token, 0)).unwrap())

@@ -51,7 +51,7 @@ fn is_refusal(event: &Event, why: &str) -> bool {
 }
 
 #[test]
-fn who_leaves_replies_unread_is_closed_for_an_answer_that_was_refused() {
+fn connection_with_unread_replies_is_closed_when_a_reply_finds_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);

@@ -221,7 +221,7 @@ fn a_request_that_is_parked_leaves_its_place_to_the_next() {
 }
 
 #[test]
-fn what_is_parked_has_a_bound_of_its_own() {
+fn parked_requests_have_their_own_bound() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.receive_buffers_max_bytes = 4 * 1024 * 1024;

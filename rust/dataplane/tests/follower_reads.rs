@@ -104,7 +104,7 @@ fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
 }
 
 #[test]
-fn a_follower_shows_what_the_leader_has_shown_it() {
+fn follower_shows_records_up_to_the_leaders_high_watermark() {
     let mut pair = racks(true);
     lead_and_follow(&mut pair);
     for number in 0..3u8 {
@@ -165,7 +165,7 @@ fn a_follower_checks_the_epoch_that_a_consumer_believes_in() {
 }
 
 #[test]
-fn what_is_not_replicated_yet_a_follower_does_not_show() {
+fn follower_does_not_show_records_it_lacks() {
     // A third replica that has not fetched yet holds the high watermark back.
     let mut pair = racks(true);
     let plane = pair.plane(1);

@@ -43,7 +43,7 @@ fn produce_all(client: &mut Client, topics: &[TopicToProduce<'_>]) -> Vec<u8> {
 }
 
 #[test]
-fn of_a_partition_that_is_named_again_and_again_the_last_word_counts() {
+fn last_batch_of_a_repeated_partition_counts() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);
@@ -300,7 +300,7 @@ fn answers_of_the_control_plane_share_the_memory_of_replies() {
 }
 
 #[test]
-fn what_groups_keep_is_bounded_in_each_request() {
+fn group_strings_are_bounded_in_each_request() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     for (api_key, version) in [
@@ -409,7 +409,7 @@ fn answers_that_wait_for_their_turn_are_bounded_in_memory_not_only_in_number() {
 }
 
 #[test]
-fn nothing_waits_for_an_acknowledgement_that_nobody_waits_for() {
+fn produce_of_a_closed_connection_leaves_the_purgatory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());

@@ -215,7 +215,7 @@ fn a_reply_that_hangs_with_its_disk_ends_its_connection() {
 }
 
 #[test]
-fn a_parked_request_is_refused_when_its_time_is_over_and_so_are_those_behind_it() {
+fn parked_produce_times_out_with_those_behind_it() {
     let (test, disk, _dir) = narrow(50_000, 64 << 20);
     disk.stall("/logs/t-0/");
     let mut filling = fill(&test, 60_000);

@@ -96,7 +96,7 @@ fn read_all(test: &TestPlane, partition_bytes: i32) {
 }
 
 #[test]
-fn the_page_cache_stays_as_it_was() {
+fn lagging_consumer_leaves_the_page_cache_unchanged() {
     for path in [ReadPath::Auto, ReadPath::Copy] {
         for partition_bytes in [1_000, 3 << 20] {
             let (test, _dir, segment) = cold_plane(path);
@@ -110,7 +110,7 @@ fn the_page_cache_stays_as_it_was() {
 }
 
 #[test]
-fn with_sendfile_alone_it_holds_what_was_read() {
+fn sendfile_fills_the_page_cache_with_old_data() {
     // The kernel may take any page back at any time, and does where memory is short. Most pages
     // once, in a few tries, tells sendfile from windows, which leave none.
     let most = (BATCHES * BATCH_BYTES) as u64 * 3 / 4;

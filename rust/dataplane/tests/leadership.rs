@@ -126,7 +126,7 @@ fn a_follower_with_other_records_has_none_of_ours() {
 }
 
 #[test]
-fn who_has_fallen_back_since_it_caught_up_does_not_join() {
+fn follower_that_has_fallen_back_does_not_join_the_isr() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());
@@ -185,7 +185,7 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
 
 /// Clients count DUPLICATE_SEQUENCE_NUMBER as an acknowledgement.
 #[test]
-fn a_repetition_of_what_a_snapshot_left_out_waits_for_the_followers() {
+fn retry_unknown_to_the_snapshot_waits_for_the_followers() {
     let dir = tempfile::tempdir().unwrap();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap();
     let record = |sequence| {
@@ -255,7 +255,7 @@ fn a_follower_that_stays_away_makes_acks_all_time_out() {
 }
 
 #[test]
-fn replicas_that_are_given_up_are_not_asked_for_by_the_minimum() {
+fn minimum_counts_no_more_replicas_than_assigned() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let strict = TopicConfig {

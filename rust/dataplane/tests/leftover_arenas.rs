@@ -41,7 +41,7 @@ fn damaged(dir: &Path) -> (PlaneConfig, PathBuf) {
 }
 
 #[test]
-fn what_a_start_could_not_use_is_there_until_the_next_one() {
+fn unusable_arena_is_kept_until_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let (config, aside) = damaged(dir.path());
     let mut test = start(&config);
@@ -61,7 +61,7 @@ fn what_a_start_could_not_use_is_there_until_the_next_one() {
 }
 
 #[test]
-fn tools_drop_what_was_set_aside_or_never_finished() {
+fn tools_drop_set_aside_and_unfinished_arenas() {
     let dir = tempfile::tempdir().unwrap();
     let (config, aside) = damaged(dir.path());
     let unfinished = uuid_path(dir.path(), "0");
@@ -84,7 +84,7 @@ fn tools_drop_what_was_set_aside_or_never_finished() {
 }
 
 #[test]
-fn what_a_kill_left_of_an_arena_in_the_making_is_removed_by_the_next_broker() {
+fn unfinished_arena_of_a_killed_broker_is_removed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let identity = Identity {
         uuid: [0x22; 16],

@@ -252,7 +252,7 @@ fn stop(test: &mut TestPlane, delete: bool) {
 
 /// No copy: the partition went to another broker, and its topic was created anew.
 #[test]
-fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
+fn removed_replica_leaves_no_claim_on_a_later_topic() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let mut test = start(&config);
@@ -277,7 +277,7 @@ fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
 
 /// No copy: the folder was removed, and its topic was created anew.
 #[test]
-fn files_of_a_later_topic_do_not_lack_what_was_written_to_those_of_an_earlier_one() {
+fn later_topic_is_whole_without_records_of_an_earlier_one() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let test = copied_while_running(dir.path(), &config);

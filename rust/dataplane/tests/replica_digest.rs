@@ -156,7 +156,7 @@ fn where_the_next_batch_cannot_be_found_the_digest_ends() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn digest_of_a_missing_partition_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let beyond = digest(&mut test, 0, END + 1, ALL);

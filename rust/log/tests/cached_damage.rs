@@ -65,7 +65,7 @@ fn loses_the_last_batch(damage: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_file_that_was_cut_after_a_kill_is_taken_as_it_is_and_so_is_what_follows() {
+fn file_truncated_after_a_kill_is_taken_as_it_is() {
     loses_the_last_batch(|content| content.truncate(content.len() - 10));
 }
 
@@ -139,7 +139,7 @@ fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
 
 /// A follower that stops and follows again is truncated before it appends.
 #[test]
-fn what_an_earlier_opening_cached_does_not_come_back_after_a_truncation() {
+fn blocks_of_an_earlier_opening_do_not_return_after_a_truncation() {
     let mut rig = cached(true);
     rig.sync(SyncScope::Written);
     opened_again(&mut rig);

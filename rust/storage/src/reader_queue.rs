@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_asked_for_as_long_as_there_may_be_more() {
+    fn queue_asks_for_threads_up_to_its_bound() {
         let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         assert!(queue.push(job()).unwrap());
         assert!(queue.push(job()).unwrap());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_threads_go_and_others_come_in_their_place() {
+    fn idle_threads_end_and_are_replaced_on_demand() {
         let queue = new_queue(Kind::Close, 1, 1);
         for _ in 0..3 {
             assert!(queue.push(job()).unwrap(), "there is none");

@@ -36,13 +36,13 @@ def names(log_dir: Path) -> set[str]:
     return set(state.by_name())
 
 
-def test_no_metadata(tmp_path: Path) -> None:
+def test_directory_without_metadata_gives_none(tmp_path: Path) -> None:
     assert read_kraft([tmp_path]) is None
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot())  # as kafka-storage format leaves it
     assert read_kraft([tmp_path]) is None
 
 
-def test_an_export_that_no_kafka_has_read(tmp_path: Path) -> None:
+def test_bootstrap_checkpoint_of_an_export_is_read(tmp_path: Path) -> None:
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot(("t", A)))
     assert names(tmp_path) == {"t"}
 

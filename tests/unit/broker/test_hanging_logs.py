@@ -36,7 +36,7 @@ class Gate:
         self._opened.set()
 
 
-def test_what_does_not_fit_is_dropped_and_counted() -> None:
+def test_log_lines_beyond_the_buffer_are_dropped_and_counted() -> None:
     gate = Gate()
     writer = LineWriter("test", gate.write, lambda count: f"{count} dropped", max_bytes=30)
     writer.put("the first")
@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
     assert gate.written[-1] == "later"
 
 
-def test_a_place_that_is_gone_harms_nothing() -> None:
+def test_closed_log_output_harms_nothing() -> None:
     written: list[str] = []
 
     def write(lines: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
 
 
 @pytest.mark.parametrize("format_", ["json", "text"])
-def test_a_full_pipe_holds_up_nobody(
+def test_full_log_pipe_blocks_no_task(
     sink: logs._Sink,
     pipe: tuple[int, io.TextIOWrapper],
     monkeypatch: pytest.MonkeyPatch,

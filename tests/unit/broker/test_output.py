@@ -120,7 +120,7 @@ def test_a_disk_that_is_nearly_full(
         assert "becomes read-only" in fields["fix"]
 
 
-def test_who_holds_a_lock(tmp_path: Path) -> None:
+def test_holder_of_a_lock_is_named(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     path.touch()
     assert lock_holder(path) is None
@@ -136,7 +136,7 @@ def test_who_holds_a_lock(tmp_path: Path) -> None:
         assert lock_holder(path) == f"pid {holder.pid}"
 
 
-def test_who_holds_a_port() -> None:
+def test_holder_of_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert f"pid {os.getpid()}" in (port_holder(port) or "")

@@ -42,7 +42,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_nobody_at_home_is_said_at_once(command: list[str], nobody: str) -> None:
+def test_closed_port_is_reported_at_once(command: list[str], nobody: str) -> None:
     code, out, err = invoke(*command, "-b", nobody)
     assert (code, out) == (3, "")
     assert err.startswith(f"error: no broker reached ({nobody}: Connection refused); fix: start")

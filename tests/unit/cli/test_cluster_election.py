@@ -94,7 +94,7 @@ def test_all_partitions_are_one_request_without_names(fake: FakeCluster) -> None
     assert done.items == [{"topic": "a", "partition": 0, "old_leader": 2, "new_leader": 1}]
 
 
-def test_those_named_are_asked_for(fake: FakeCluster) -> None:
+def test_named_partitions_are_elected(fake: FakeCluster) -> None:
     fake.answers = {("b", 0): None}
     fake.new_leaders = {("b", 0): 3}
     done = run(fake, ["b", "a:1"], unclean=True)
@@ -108,7 +108,7 @@ def test_an_election_that_was_not_needed_is_no_error(fake: FakeCluster) -> None:
     assert (done.code, done.items, done.errors) == (Exit.OK, [], [])
 
 
-def test_some_fail(fake: FakeCluster) -> None:
+def test_partly_failed_election_is_reported(fake: FakeCluster) -> None:
     unavailable = KafkaError(KafkaError.PREFERRED_LEADER_NOT_AVAILABLE)
     fake.answers = {("a", 0): None, ("a", 1): unavailable, ("b", 0): KafkaException(unavailable)}
     fake.new_leaders = {("a", 0): 1}
@@ -129,7 +129,7 @@ def test_a_cluster_that_does_not_serve_it(fake: FakeCluster) -> None:
     assert caught.value.code is Exit.FAILED
 
 
-def test_another_failure_of_the_whole_request(fake: FakeCluster) -> None:
+def test_failed_election_request_is_reported(fake: FakeCluster) -> None:
     fake.failure = KafkaError(KafkaError._TIMED_OUT)
     with pytest.raises(CliError, match="cannot elect leaders: _TIMED_OUT"):
         run(fake, [])

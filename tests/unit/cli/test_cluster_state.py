@@ -80,7 +80,7 @@ def test_brokers_without_zookeeper() -> None:
     )
 
 
-def test_addresses_that_nobody_reaches_are_named_as_the_cause() -> None:
+def test_unreachable_advertised_addresses_are_named_as_the_cause() -> None:
     alone = ClusterState("id", [BrokerState(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
     (reason,) = examine(alone)
     assert reason.what == (
@@ -153,7 +153,7 @@ def test_a_broker_without_a_rack_among_others_with_one_is_named() -> None:
     assert is_healthy(examine(partly))
 
 
-def test_leaders_that_are_not_preferred_are_no_illness() -> None:
+def test_non_preferred_leaders_leave_the_cluster_healthy() -> None:
     one = state(*[(2, [1, 2, 3], [1, 2, 3], 2)] * 5)
     reasons = examine(one)
     assert kinds(one) == [("not_preferred", None, [f"t-{index}" for index in range(5)])]
@@ -188,7 +188,7 @@ def test_information_comes_last() -> None:
         ((-1, [4], [4], 1), None),
     ],
 )
-def test_what_is_in_the_way_of_a_restart(
+def test_blockers_of_a_restart_are_listed(
     partition: tuple[int, list[int], list[int], int], reason: str | None
 ) -> None:
     found = blockers(state(partition), 1)

@@ -108,7 +108,7 @@ def test_a_bug_is_one_line_that_says_so(
         command()
 
 
-def test_an_argument_that_is_no_text_is_the_users_mistake() -> None:
+def test_undecodable_argument_is_a_usage_error() -> None:
     @guarded
     def command(name: str, values: list[str]) -> None:
         assert values == ["a\udcff"]  # a record may have any bytes
@@ -208,7 +208,7 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
         ("group:", "--to group: takes the name of a group"),
     ],
 )
-def test_where_no_offsets_are(target: str, said: str) -> None:
+def test_offset_target_without_offsets_is_refused(target: str, said: str) -> None:
     unasked: Any = None
     with pytest.raises(CliError) as caught:
         _given(unasked, target)

@@ -82,7 +82,7 @@ def test_racks_are_kept_apart() -> None:
     st.sets(st.integers(1, 6), min_size=3),
     st.booleans(),
 )
-def test_every_plan_is_a_plan(
+def test_generated_plans_are_valid(
     found: dict[PartitionKey, tuple[list[int], int]], brokers: set[int], balance: bool
 ) -> None:
     current = {place: tuple(replicas) for place, (replicas, _) in found.items()}
@@ -138,7 +138,7 @@ def test_no_rates(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["5", "9999", "1kB/s", "0.009MB"])
-def test_a_rate_at_which_nothing_arrives_is_no_throttle(text: str) -> None:
+def test_throttle_too_low_to_progress_is_refused(text: str) -> None:
     with pytest.raises(CliError, match="too slow") as raised:
         parse_throttle(text)
     assert raised.value.code is Exit.USAGE
@@ -182,7 +182,7 @@ def test_kafkas_json() -> None:
         '{"topic":"t","partition":0,"replicas":[2]}]}',
     ],
 )
-def test_what_is_no_plan_is_said(text: str) -> None:
+def test_malformed_plan_is_refused(text: str) -> None:
     with pytest.raises(CliError, match=r"plan\.json is not what") as raised:
         parse_plan(text, "plan.json")
     assert raised.value.code is Exit.USAGE

@@ -49,7 +49,7 @@ def test_options(arguments: list[str], expected: ServeOptions) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--nope"], ["x"], ["--data"], ["--data", "--check"], ["--check=1"]]
 )
-def test_what_needs_an_explanation_is_left_to_typer(arguments: list[str]) -> None:
+def test_usage_errors_and_help_are_left_to_typer(arguments: list[str]) -> None:
     assert parse_fast(arguments) is None
 
 
@@ -168,7 +168,7 @@ def test_starting_a_broker_loads_no_command_line_library() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--log-level", "loud"], ["--log-format", "xml"]])
-def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) -> None:
+def test_unknown_log_levels_and_formats_are_refused(arguments: list[str]) -> None:
     done = run("serve", *arguments, "--check")
     assert done.returncode == 78
     assert f"error: {arguments[0]} takes" in done.stderr
@@ -196,7 +196,7 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member
     assert done.returncode == 75
 
 
-def test_a_port_out_of_range_is_told_as_that() -> None:
+def test_port_out_of_range_is_reported() -> None:
     done = run("serve", "--listen", "127.0.0.1:99999", "--check")
     assert done.returncode == 78
     assert "the port of '127.0.0.1:99999' is out of range: 0 to 65535" in done.stderr

@@ -66,7 +66,7 @@ def test_an_answer() -> None:
     assert to_controller.altered_response(message) == refused
 
 
-def test_what_a_leaving_broker_hears() -> None:
+def test_controlled_shutdown_answer_round_trips() -> None:
     answer = ControlledShutdownResponse(ErrorCode.NONE, [("t", 0), ("u", 3)])
     body = CONTROLLED_SHUTDOWN.encode_response(to_controller.left_message(answer), 3)
     message = CONTROLLED_SHUTDOWN.decode_response(body, 3)

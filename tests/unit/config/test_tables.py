@@ -24,7 +24,7 @@ def test_every_option_is_documented_and_its_default_is_a_value(option: Option) -
         assert option.parse(text) == option.default
 
 
-def test_no_name_stands_twice() -> None:
+def test_option_names_are_unique() -> None:
     assert len(TOPIC_OPTIONS) == len(TOPIC_TABLE)
     assert not OPTIONS.keys() & (JVM_ONLY | WITHOUT_EFFECT)
     assert not JVM_ONLY & WITHOUT_EFFECT

@@ -108,7 +108,7 @@ def test_wrong_topic_options(options: dict[str, str | None], said: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.10.2.1", "0.11.0-IV2", "2.8", "3.0-IV1", "3.9.1"])
-def test_versions_of_record_formats_that_there_were(version: str) -> None:
+def test_known_record_format_versions_are_accepted(version: str) -> None:
     check_topic_options(
         {
             "message.format.version": version,
@@ -170,7 +170,7 @@ def test_synonyms_from_all_sources_strongest_first() -> None:
     ]
 
 
-def test_only_what_was_asked_for() -> None:
+def test_describe_returns_only_the_named_options() -> None:
     entries = describe_topic_options(
         {},
         TopicDefaults(broker()),

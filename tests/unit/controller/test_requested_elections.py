@@ -31,7 +31,7 @@ def runner_with(*leaderships: tuple[tuple[int, ...], int, tuple[int, ...]]) -> R
     return runner
 
 
-def test_preferred() -> None:
+def test_preferred_leaders_are_elected_on_request() -> None:
     runner = runner_with(
         ((1, 2), 2, (1, 2)),
         ((1, 2), 1, (1, 2)),
@@ -55,7 +55,7 @@ def test_preferred() -> None:
     )
 
 
-def test_all_partitions() -> None:
+def test_election_without_names_covers_all_partitions() -> None:
     runner = runner_with(((1, 2), 2, (1, 2)), ((2, 1), 2, (1, 2)))
     assert elect(runner, PREFERRED, None) == (
         ["write t-0 leader 1 epoch 4 isr 1,2"],

@@ -84,7 +84,7 @@ def test_a_broker_that_is_gone_is_no_suspect() -> None:
     assert runner.run(runner.controller.suspect(2)) == []
 
 
-def test_what_is_being_deleted_stays_as_it_is() -> None:
+def test_suspicion_does_not_change_a_topic_being_deleted() -> None:
     runner = started(("t", (2, 3), 2, (2, 3)))
     runner.controller.state.to_delete.add("t")
     assert runner.run(runner.controller.suspect(2)) == []

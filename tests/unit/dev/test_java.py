@@ -115,7 +115,7 @@ def fix(environment: dict[str, str], find: Find, root: Path) -> list[str]:
     return shlex.split(str(caught.value.fix))
 
 
-def test_one_command_brings_what_is_missing_wherever_the_user_stands(tmp_path: Path) -> None:
+def test_missing_packages_are_proposed_as_one_command(tmp_path: Path) -> None:
     binaries = tmp_path / "bin"
     binaries.mkdir()
     path = {"PATH": str(binaries)}

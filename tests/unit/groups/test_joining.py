@@ -98,7 +98,7 @@ def test_without_delay_the_group_begins_at_once() -> None:
     assert play.timers[(Timer.INITIAL_DELAY, "")] == play.now_ms
 
 
-def test_who_is_late_is_left_behind_and_another_one_leads() -> None:
+def test_late_member_is_removed_and_another_leads() -> None:
     play = Play()
     [leader, second, third] = play.stable(3)
     play.join(second, protocols=STICKY_FIRST)
@@ -209,7 +209,7 @@ def test_members_vote_for_a_protocol_that_all_know(
     ("protocol_type", "protocols"),
     [("connect", RANGE_FIRST), ("consumer", STICKY), ("consumer", ()), ("", RANGE_FIRST)],
 )
-def test_who_shares_no_protocol_is_refused(
+def test_member_without_a_common_protocol_is_refused(
     protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     play = Play()

@@ -47,7 +47,7 @@ def at_state(play: Play, state: str) -> str:
         ("Stable", NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_commit_when(
+def test_commit_rights_depend_on_the_group_state(
     state: str, member: ErrorCode, old_generation: ErrorCode, administrator: ErrorCode
 ) -> None:
     play = Play()
@@ -59,7 +59,7 @@ def test_who_may_commit_when(
     assert play.commit_error({T0: 4}, "ghost", generation=now) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_renews_the_session() -> None:
     play = Play()
     [me] = play.stable()
     before = play.timers[(Timer.SESSION, me)]
@@ -205,7 +205,7 @@ def test_an_empty_groups_offsets_expire_since_it_became_empty() -> None:
     assert play.reloaded().committed() == {}
 
 
-def test_after_a_fail_over_it_still_counts_since_then() -> None:
+def test_expiry_counts_from_emptying_after_a_fail_over() -> None:
     play = Play()
     [me] = play.stable()
     play.commit({T0: 1}, me, generation=1)
@@ -289,7 +289,7 @@ def test_tombstones_that_are_lost_are_no_harm() -> None:
     assert again.state_name == "Dead"
 
 
-def test_somebody_who_is_about_to_join_keeps_the_group() -> None:
+def test_pending_member_keeps_the_group() -> None:
     play = Play()
     given = play.joined(play.join(v4=True)).member_id
     expire(play, play.now_ms)

@@ -165,7 +165,7 @@ def test_large_ones_and_transactions_stay_alone() -> None:
 
 
 @pytest.mark.parametrize(("message_max", "shared"), [(1_048_588, 3), (150, 2), (100, 1), (0, 1)])
-def test_what_fits_alone_does_not_fail_for_its_company(message_max: int, shared: int) -> None:
+def test_append_that_fits_alone_is_not_batched_too_large(message_max: int, shared: int) -> None:
     queue = [_queued(20), _queued(20), _queued(20)]
     batches = make_batches(queue, shared_bytes_max(message_max))
     assert isinstance(batches[0], AppendBatch)
@@ -240,7 +240,7 @@ def _committed(group: LoadedGroup) -> dict[int, int]:
     return {partition: value.offset for (_, partition), value in group.offsets.items()}
 
 
-def test_later_records_count() -> None:
+def test_later_group_records_win() -> None:
     groups, _ = _load(
         _batch(_offset(0, "g", 1), _offset(1, "g", 2), _offset(2, "h", 3), _group(3, "g", 4)),
         _batch(_offset(4, "h", None), _offset(5, "g", 7, partition=1), _group(6, "g", 5)),

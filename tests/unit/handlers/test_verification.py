@@ -37,7 +37,7 @@ async def test_a_replica_that_is_not_there_has_no_digest() -> None:
 
 
 @pytest.mark.parametrize(("start", "max_bytes"), [(-1, 1), (0, 0), (0, -1)])
-async def test_a_range_that_means_nothing_is_refused(start: int, max_bytes: int) -> None:
+async def test_impossible_offset_range_is_refused(start: int, max_bytes: int) -> None:
     fake = FakeService()
     answer = await ask(fake, DIGEST, 0, ReplicaDigestRequest("t", 0, start, 5, max_bytes))
     assert answer.error_code == ErrorCode.INVALID_REQUEST

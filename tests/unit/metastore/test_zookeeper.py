@@ -64,7 +64,7 @@ async def witness(
     await opened.close()
 
 
-async def test_nobody_answers() -> None:
+async def test_connect_fails_when_no_server_answers() -> None:
     nowhere = ZooKeeperAddress(f"127.0.0.1:{free_port()}", 10_000, 300)
     with trio.fail_after(PATIENCE_S), pytest.raises(TemporaryError, match="No ZooKeeper answers"):
         await connect(nowhere)
@@ -160,7 +160,7 @@ async def test_no_two_brokers_get_the_same_number(
     assert len(set(numbers)) == 2
 
 
-async def test_a_lost_refusal_is_a_refusal(
+async def test_write_whose_refusal_is_lost_is_refused(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
     await witness.create("/n", b"theirs")
@@ -199,7 +199,7 @@ def _is_gone_within(port: int, path: str, seconds: float) -> bool:
         client.close()
 
 
-async def test_a_loop_that_stands_still_loses_its_session(
+async def test_stalled_event_loop_loses_its_session(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> None:
     """Another broker must become controller; kazoo's thread alone would keep the
@@ -213,7 +213,7 @@ async def test_a_loop_that_stands_still_loses_its_session(
     await session.close()
 
 
-async def test_a_loop_that_goes_on_in_time_keeps_its_session(
+async def test_event_loop_that_resumes_in_time_keeps_its_session(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> None:
     port = zookeeper_server.port
