@@ -122,7 +122,9 @@ def test_impossible_options_are_refused(ask: Ask, topic: str, name: str, value: 
         ({0: []}, BAD_ASSIGNMENT),
     ],
 )
-def test_assignments(ask: Ask, topic: str, assignment: dict[int, list[int]], code: int) -> None:
+def test_manual_assignment_is_kept_and_bad_ones_are_refused(
+    ask: Ask, topic: str, assignment: dict[int, list[int]], code: int
+) -> None:
     asked = [CreatableReplicaAssignment(index, ids) for index, ids in assignment.items()]
     assert create(ask, 7, CreatableTopic(topic, -1, -1, asked)) == [code]
 

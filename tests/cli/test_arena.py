@@ -114,7 +114,9 @@ def test_arena_removed_by_force_is_missed_at_the_next_start(
     assert any("may be lost" in line for line in broker.log)
 
 
-def test_another_boots_arena_may_go(new_broker: Make, cache_dir: Path, topic: str) -> None:
+def test_arena_of_another_boot_can_be_removed(
+    new_broker: Make, cache_dir: Path, topic: str
+) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
     broker.kill()
     forget_boot(broker.data)

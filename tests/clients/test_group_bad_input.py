@@ -209,6 +209,6 @@ def test_commits_to_missing_partitions_or_with_long_metadata_fail(
     assert sorted(found) == [(0, 7), (1, -1), (2, -1)]
 
 
-def test_key_types_that_nobody_knows(client: RawClient) -> None:
+def test_unknown_coordinator_key_types_are_refused(client: RawClient) -> None:
     answer = client.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("g", key_type=9))
     assert answer.error_code == CODE.INVALID_REQUEST

@@ -52,7 +52,7 @@ def test_a_killed_broker_is_gone_at_once(
     assert consume(cluster, topic, 18, "g") == [b"v"] * 18
 
 
-def test_a_broker_that_stands_still_keeps_its_session(
+def test_stalled_broker_keeps_its_session(
     new_cluster: Callable[..., BrokerCluster],
 ) -> None:
     """A watchdog closes the session of a process that has ended, and of no other."""
@@ -176,7 +176,7 @@ def test_a_controller_whose_port_refuses_is_deposed(
     check_service_without(cluster, topic, victim, survivor)
 
 
-def test_a_controller_that_stands_still_is_deposed_by_the_others(
+def test_stalled_controller_is_deposed(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """Two of three get no answer, and others lead its partitions. Resumed, it is an ordinary
@@ -272,7 +272,7 @@ def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
     assert cluster.store.exists("/pyrklog/deposed") is None
 
 
-def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
+def test_stalled_broker_is_not_suspected_without_a_majority(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """Only the controller gets no answer, because the third broker is dead. A timeout is not a

@@ -105,7 +105,9 @@ def test_two_of_three_replicas_that_lost_their_memory_go_on(
     assert any(value.startswith(b"after") for value in consume(cluster, topic, 300, "g"))
 
 
-def test_a_broker_that_was_killed_or_ended_is_whole(cluster: BrokerCluster, topic: str) -> None:
+def test_killed_or_stopped_broker_registers_no_unclean_mark(
+    cluster: BrokerCluster, topic: str
+) -> None:
     create(cluster, topic, 3, 3)
     produce(cluster, topic, 3, [b"v"])
     cluster.brokers[2].kill()

@@ -93,7 +93,7 @@ def check(frame: Frame) -> None:
         raise AssertionError(f"{frame}: {error!r}") from error
 
 
-def test_handlers_answer_whatever_they_are_asked() -> None:
+def test_handlers_answer_random_requests() -> None:
     run(frames(GROUP_APIS), check)
 
 

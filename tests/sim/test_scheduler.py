@@ -224,7 +224,7 @@ def test_a_killed_process_does_nothing_more() -> None:
     assert not scheduler.failures
 
 
-def test_what_happens_to_a_paused_process_waits() -> None:
+def test_events_of_a_paused_process_wait() -> None:
     heap = Heap(0)
     scheduler = Scheduler(heap)
     process = Process("p")

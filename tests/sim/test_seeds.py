@@ -83,7 +83,7 @@ def test_injected_bug_is_found(name: str) -> None:
     find(name)
 
 
-def test_what_fails_shrinks_to_a_script_that_fails() -> None:
+def test_failing_seed_shrinks_to_a_failing_script() -> None:
     name = "truncation to the high watermark"
     seed = find(name).seed
     settings = BUGS[name].settings(settings_of(seed))._replace(injected=BUGS[name].data_plane)

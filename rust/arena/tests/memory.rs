@@ -71,7 +71,7 @@ fn an_append_grows_the_arena_before_anything_is_forgotten() {
 }
 
 #[test]
-fn where_memory_is_short_an_append_takes_the_oldest() {
+fn append_reclaims_the_oldest_chunk_when_memory_is_short() {
     let place = place();
     let arena = fresh(&place);
     let mut janitor = Janitor::default();

@@ -56,7 +56,7 @@ fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
 }
 
 #[test]
-fn transient_chunks_are_carved_again_once_nobody_reads_them() {
+fn transient_chunks_are_carved_again_after_their_readers() {
     let place = place();
     let arena = create(&place, 1);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_follows_what_arrived_not_what_was_announced() {
+    fn memory_follows_received_bytes_not_the_announced_length() {
         let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         let mut start = vec![0u8; CARRY_MAX_BYTES + 1];

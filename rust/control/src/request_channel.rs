@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn some_requests_take_no_place_and_need_none() {
+    fn placeless_requests_pass_a_full_channel() {
         let budget = budget();
         let channel = channel(1, Arc::clone(&budget));
         let place = |token| Place { thread: 0, token };

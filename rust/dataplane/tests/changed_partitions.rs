@@ -275,7 +275,7 @@ fn as_replica(ask: &mut Ask) {
 }
 
 #[test]
-fn a_fetch_looks_at_what_changed_of_ten_thousand_partitions() {
+fn fetch_reads_only_changed_ones_of_ten_thousand_partitions() {
     const ALL: i32 = 10_000;
     const ROUNDS: i32 = 20;
     let dir = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ fn the_leader_sends_consumers_to_a_replica_in_their_rack() {
 }
 
 #[test]
-fn without_the_selector_nobody_is_sent_anywhere() {
+fn without_a_replica_selector_consumers_stay_at_the_leader() {
     let mut pair = racks(false);
     lead_and_follow(&mut pair);
     pair.produce(1, b"a");
@@ -73,7 +73,7 @@ fn without_the_selector_nobody_is_sent_anywhere() {
 }
 
 #[test]
-fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
+fn replica_selector_skips_replicas_out_of_sync_or_without_the_offset() {
     let mut pair = racks(true);
     pair.lead(1, 0, &[1]);
     pair.produce(1, b"a");

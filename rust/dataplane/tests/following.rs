@@ -14,7 +14,7 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::metadata::MetadataResponse;
 
 #[test]
-fn a_follower_has_what_its_leader_has() {
+fn follower_copies_the_leaders_log() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.produce(1, b"before");

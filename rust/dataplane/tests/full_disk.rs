@@ -387,7 +387,7 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
 
 /// Its place is lent to others meanwhile, also to deletions, which make space.
 #[test]
-fn others_are_opened_while_an_opening_waits() {
+fn other_logs_open_while_one_waits_for_space() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     let (mut config, disk) = (config(vec![logs.clone()]), faulty());

@@ -218,7 +218,7 @@ fn fetches_of_many_partitions_share_the_memory_of_replies_and_are_all_answered()
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded_and_keep_nobody_from_theirs() {
+fn unread_replies_are_bounded_and_do_not_block_other_clients() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start_small(dir.path());
     test.describe_topic("wide", 30_000, &topic_config());
@@ -493,7 +493,7 @@ fn batches_that_expand_to_much_hold_up_their_own_connection_only() {
 }
 
 #[test]
-fn a_connection_that_goes_takes_what_it_left_to_validate_along() {
+fn closed_connection_drops_its_waiting_validations() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let mut options = topic_config();

@@ -50,7 +50,7 @@ fn kill_after_a_restart_with_a_kept_cache_loses_nothing() {
 }
 
 #[test]
-fn logs_that_nobody_opened_stay_in_memory_for_the_start_after() {
+fn unopened_logs_stay_in_the_kept_cache_for_another_start() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t", "u"]);

@@ -124,7 +124,7 @@ fn sendfile_fills_the_page_cache_with_old_data() {
 }
 
 #[test]
-fn old_data_goes_out_of_windows_and_what_is_resident_by_sendfile() {
+fn old_data_is_sent_from_windows_and_resident_data_by_sendfile() {
     let (test, _dir, segment) = cold_plane(ReadPath::Auto);
     read_all(&test, 3 << 20);
     let all = (BATCHES * BATCH_BYTES) as u64;

@@ -93,7 +93,7 @@ fn acks_all_waits_on_in_the_epochs_that_its_leader_stays_one() {
 }
 
 #[test]
-fn a_follower_with_other_records_has_none_of_ours() {
+fn follower_with_a_diverging_log_counts_as_empty() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());
@@ -154,7 +154,7 @@ fn follower_that_has_fallen_back_does_not_join_the_isr() {
 }
 
 #[test]
-fn the_high_watermark_stands_still_while_others_are_eligible() {
+fn held_high_watermark_does_not_move() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     // The leader would go on alone; the controller decided by an earlier `min.insync.replicas`.
@@ -349,7 +349,7 @@ fn adopt(log_dir: &Path) {
 }
 
 #[test]
-fn read_committed_is_told_what_was_aborted() {
+fn read_committed_fetch_names_aborted_transactions() {
     let dir = tempfile::tempdir().unwrap();
     adopt(&dir.path().join("logs"));
     let mut test = TestPlane::start(dir.path());

@@ -132,7 +132,7 @@ fn a_kill_while_an_arena_is_enlarged_leaves_one_that_can_be_had() {
 
 /// Anybody may make files in a directory of shared memory.
 #[test]
-fn a_pipe_with_the_name_of_an_arena_holds_nobody_up() {
+fn pipe_named_as_an_arena_does_not_block_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -169,7 +169,7 @@ fn sweep_with(dir: &Path, config: &PlaneConfig) {
 
 /// The disk of one of two log directories is away at one start, or while another broker looks.
 #[test]
-fn an_arena_whose_disk_is_away_for_a_while_is_there_when_it_is_back() {
+fn arena_survives_a_temporarily_missing_log_directory() {
     for is_own in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let in_dir = |name: &str| dir.path().join(name);

@@ -209,7 +209,7 @@ fn fetch_does_not_wait_at_the_end_of_a_closed_segment() {
 
 /// It has everything, and the roll alone is nothing to read.
 #[test]
-fn a_roll_is_no_news_for_a_fetch_that_is_at_the_end() {
+fn segment_roll_does_not_wake_a_fetch_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     small_segments(&mut test);

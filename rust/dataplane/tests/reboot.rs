@@ -171,7 +171,7 @@ fn broker_that_ends_unregistered_keeps_the_report_of_an_orderly_end() {
 }
 
 #[test]
-fn a_log_that_nobody_opened_before_a_kill_is_recovered_after_it() {
+fn log_left_unopened_before_a_kill_is_recovered_later() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());
@@ -184,7 +184,7 @@ fn a_log_that_nobody_opened_before_a_kill_is_recovered_after_it() {
 }
 
 #[test]
-fn a_log_that_nobody_opened_before_an_orderly_end_is_recovered_after_it() {
+fn log_left_unopened_before_an_orderly_end_is_recovered_later() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = cached(dir.path());
     killed(&config, dir.path());
@@ -319,7 +319,7 @@ fn directory_is_clean_after_all_logs_are_written() {
 /// All is written, but `u` was not closed by the killed life, nor by the next, which never opened
 /// it: its index files and snapshots may lack what its `.log` has.
 #[test]
-fn an_orderly_end_does_not_make_a_log_clean_that_nobody_opened_since_a_kill() {
+fn orderly_end_does_not_clean_a_log_unopened_since_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());

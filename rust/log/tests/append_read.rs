@@ -341,7 +341,7 @@ fn a_poisoned_directory_stops_all_its_logs() {
 }
 
 #[test]
-fn a_full_disk_stops_the_log_and_keeps_what_was_written() {
+fn full_disk_stops_the_log_and_keeps_written_records() {
     let mut rig = Rig::new(small());
     rig.disk.set_free_bytes(Some(3_000));
     let mut acknowledged = 0;

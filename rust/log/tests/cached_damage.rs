@@ -78,7 +78,7 @@ fn a_batch_that_was_damaged_after_a_kill_is_found_and_cut_off() {
 }
 
 #[test]
-fn a_log_whose_files_were_removed_begins_anew_beside_none_of_its_old_blocks() {
+fn log_with_removed_files_begins_without_its_old_blocks() {
     let mut rig = cached(true);
     rig.memory.kill_process();
     for name in rig.files() {

@@ -46,7 +46,7 @@ fn check_successor(rig: &mut Rig) {
 }
 
 #[test]
-fn a_log_that_begins_anew_where_segments_wait_to_be_removed_keeps_its_own() {
+fn restarted_log_keeps_its_segments_while_old_ones_are_removed() {
     let mut rig = filled();
     let located = rig.log.locate(0, Isolation::HighWatermark).unwrap();
     let mut removed = taken_out(&mut rig);

@@ -285,7 +285,7 @@ fn small_segments_grow_while_too_many_are_not_synced() {
 
 /// The same for one log.
 #[test]
-fn batches_whose_timestamps_leap_roll_only_as_many_segments_as_are_synced() {
+fn rolling_by_leaping_timestamps_is_bounded_by_synced_segments() {
     let mut rig = Rig::new(LogConfig {
         segment_ms: 1_000,
         ..LogConfig::default()

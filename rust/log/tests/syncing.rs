@@ -72,7 +72,7 @@ fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
 /// The syncer had taken the folder's entry and the epochs' file. The writer's sync of the last
 /// record (`flush.messages`) ended first, which acknowledged the records.
 #[test]
-fn a_sync_by_the_writer_covers_what_the_syncer_has_in_hand() {
+fn sync_by_the_writer_covers_a_pending_sync_of_the_syncer() {
     for seed in 0..50 {
         let mut rig = Rig::new(LogConfig {
             flush_messages: 5,

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_stuck_when_each_of_its_threads_stands_still() {
+    fn queue_is_stalled_when_all_its_threads_are() {
         let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         let desks = [queue.enter().unwrap(), queue.enter().unwrap()];
         assert!(queue.enter().is_none());

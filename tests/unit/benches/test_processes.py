@@ -59,7 +59,7 @@ def test_usage_of_a_missing_process_raises_file_not_found(family: int) -> None:
         process.usage(2**22 + 1)
 
 
-def test_fields_are_whole_numbers_behind_a_name() -> None:
+def test_proc_fields_are_whole_numbers_after_a_name() -> None:
     text = "Name:\tpython\nRssAnon:\t  12 kB\nread_bytes: 4096\nempty:\nno colon 5\n"
     assert process.parse_fields(text) == {"RssAnon": 12, "read_bytes": 4096}
 

@@ -61,7 +61,7 @@ async def test_without_the_store_no_controller_is_named(
         assert running.service.describe_cluster("PLAINTEXT").controller_id == 1
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_topics_and_options_survive_a_restart(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as running:
         created = await running.created("kept", 3, retention_ms="77")
         cluster_id = running.service.describe_cluster("PLAINTEXT").cluster_id
@@ -309,7 +309,7 @@ async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_added", [True, False])
-async def test_a_log_directory_that_is_merely_added_lacks_nothing(
+async def test_added_log_directory_makes_no_start_unclean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_added: bool
 ) -> None:
     """Like a directory whose last life crashed, it has no mark of a clean shutdown."""

@@ -132,7 +132,7 @@ def _parsed(line: str, format_: str) -> tuple[str, int]:
     return event, int(line.rpartition(f"{name}=")[2].split()[0])
 
 
-def test_a_process_whose_output_nobody_reads_ends() -> None:
+def test_process_ends_although_its_output_is_not_read() -> None:
     """A clean shutdown waits a second for its last lines, not for ever."""
     program = (
         "from pyrklog.base import logs\n"
@@ -158,7 +158,7 @@ def test_the_last_lines_are_there_after_an_end() -> None:
     assert [json.loads(line)["number"] for line in done.stdout.splitlines()] == list(range(2000))
 
 
-def test_a_state_change_log_whose_volume_hangs_holds_up_no_controller(tmp_path: Path) -> None:
+def test_hanging_state_change_log_does_not_block_the_controller(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     os.mkfifo(path)  # opening it to write waits for a reader
     log = StateChangeLog(tmp_path)

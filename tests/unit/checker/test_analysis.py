@@ -109,7 +109,7 @@ def test_an_acknowledgement_without_an_offset() -> None:
     assert kinds(script, {}) == {"lost"}
 
 
-def test_one_value_at_two_offsets() -> None:
+def test_value_at_two_offsets_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     assert kinds(script, {0: A, 1: A}) == {"duplicate"}
@@ -159,13 +159,13 @@ def test_values_of_two_writers_have_no_order() -> None:
     assert kinds(script, {0: B, 1: other}) == set()
 
 
-def test_a_value_that_nobody_sent() -> None:
+def test_value_that_was_never_sent_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     assert kinds(script, {0: A, 1: value_of(9, 9)}) == {"phantom"}
 
 
-def test_a_value_whose_sending_failed() -> None:
+def test_value_of_a_failed_send_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, NONE, "fail")
     assert kinds(script, {0: A}) == {"phantom"}
@@ -187,7 +187,7 @@ def test_a_reader_that_does_not_begin_at_the_start() -> None:
     assert kinds(script) == {"skipped"}
 
 
-def test_an_offset_that_nobody_ever_saw_may_be_passed_over() -> None:
+def test_offset_without_any_reader_may_be_skipped() -> None:
     script = Script()
     script.sent(A, 0)
     script.sent(B, 2)
@@ -232,7 +232,7 @@ def test_the_end_goes_back_for_one_client() -> None:
     assert kinds(script) == {"watermark"}
 
 
-def test_another_client_may_be_told_an_earlier_end() -> None:
+def test_another_client_may_see_an_earlier_end() -> None:
     script = plain()
     script.add("another", "latest", "ok", offset=3)
     script.add("watcher", "latest", "unknown")
@@ -254,7 +254,7 @@ def test_value_that_the_group_never_read_is_an_anomaly() -> None:
     assert kinds(script) == {"unconsumed"}
 
 
-def test_a_commit_beyond_what_was_seen() -> None:
+def test_commit_beyond_the_read_records_is_an_anomaly() -> None:
     script = Script()
     for offset, value in LOG.items():
         script.sent(value, offset)

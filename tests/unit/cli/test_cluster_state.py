@@ -104,7 +104,7 @@ def test_the_cause_of_a_silence_is_one_that_concerns_the_topic() -> None:
     assert silent.what == "broker 1 does not answer at h:9092"
 
 
-def test_one_broker_without_topics() -> None:
+def test_lone_broker_without_topics_is_healthy() -> None:
     one = state(brokers=(7,), controller=7)
     assert health_page(one, examine(one)) == "HEALTHY   1 broker · 0 partitions · controller 7\n"
 
@@ -218,12 +218,12 @@ def test_a_broker_that_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("250ms", 0.25), ("3", 3.0)]
 )
-def test_times(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert cluster._seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 s s", "nan"])
-def test_times_that_are_none(text: str) -> None:
+def test_malformed_durations_are_refused(text: str) -> None:
     with pytest.raises(CliError) as caught:
         cluster._seconds(text)
     assert caught.value.code is Exit.USAGE

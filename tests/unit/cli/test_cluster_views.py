@@ -184,7 +184,9 @@ def test_view_of_another_broker_can_be_newer_than_the_named_ones(
     assert [broker.rack for broker in state.brokers] == ["r1", "r2"]
 
 
-def test_a_broker_that_stands_still_is_told_apart(new_broker: Callable[[], FakeBroker]) -> None:
+def test_stalled_broker_is_distinguished_from_a_dead_one(
+    new_broker: Callable[[], FakeBroker],
+) -> None:
     one, paused = new_broker(), new_broker()
     one.told = metadata([(1, one.port), (2, paused.port)], 2, [(2, 5, [1, 2, 3])])
     view, silent = newest_view(settings(paused, one, timeout_s=2.0))
@@ -244,7 +246,7 @@ def test_brokers_that_have_lost_zookeeper_are_told(new_broker: Callable[[], Fake
     assert read_state(connection, log_dirs=True).without_store == []
 
 
-def test_a_topic_that_is_gone_meanwhile_has_the_default(
+def test_deleted_topic_has_the_default_minimum(
     new_broker: Callable[[], FakeBroker],
 ) -> None:
     one = new_broker()

@@ -133,13 +133,13 @@ def test_without_java_nothing_is_begun(root: Path, monkeypatch: pytest.MonkeyPat
     assert list(root.iterdir()) == []
 
 
-def test_nothing_but_brokers_is_isolated(root: Path) -> None:
+def test_only_brokers_can_be_isolated(root: Path) -> None:
     save(root, Node("broker", 1))
     code, _, err = invoke("dev", "isolate", "zk1")
     assert (code, err) == (2, "error: zookeeper 1 is no broker; fix: pyrklog dev pause zk1\n")
 
 
-def test_a_cluster_whose_network_is_gone_says_how_to_mend_it(root: Path) -> None:
+def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -> None:
     save(root, Node("broker", 1, process=processes.identify(os.getpid())))
     code, _, err = invoke("dev", "isolate", "1")
     assert (code, err) == (

@@ -36,7 +36,7 @@ def _message(partition: int, offset: int) -> Any:
     return SimpleNamespace(topic=lambda: "t", partition=lambda: partition, offset=lambda: offset)
 
 
-def test_only_what_was_printed_is_committed() -> None:
+def test_only_printed_records_are_committed() -> None:
     reading, consumer = _reading()
     reading.written([_message(0, 4), _message(0, 5), _message(7, 9)])
     reading.close()

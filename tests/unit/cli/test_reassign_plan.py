@@ -126,12 +126,12 @@ def test_the_cost_in_words() -> None:
     ("text", "rate"),
     [("50MB/s", 50 * 10**6), ("1000", 1000), ("1.5k", 1500), ("2 Mi", 2 * 2**20), ("3GB", 3 * GB)],
 )
-def test_rates(text: str, rate: int) -> None:
+def test_rates_are_parsed(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "-1", "0", "1i", "10 QB", "9" * 400])
-def test_no_rates(text: str) -> None:
+def test_malformed_rates_are_refused(text: str) -> None:
     with pytest.raises(CliError) as raised:
         parse_rate(text)
     assert raised.value.code is Exit.USAGE
@@ -150,7 +150,7 @@ def test_a_throttle_without_a_unit_is_bytes_a_second() -> None:
     assert parse_throttle("5MB") == 5_000_000
 
 
-def test_kafkas_json() -> None:
+def test_plan_is_rendered_as_kafkas_json() -> None:
     plan = {("t", 1): (3, 1), ("a", 0): (2,)}
     assert json.loads(render_plan(plan)) == {
         "version": 1,

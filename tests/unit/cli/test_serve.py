@@ -42,7 +42,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_options(arguments: list[str], expected: ServeOptions) -> None:
+def test_serve_options_are_parsed(arguments: list[str], expected: ServeOptions) -> None:
     assert parse_fast(arguments) == expected
 
 
@@ -138,7 +138,7 @@ def test_a_variable_that_is_not_set_is_not_the_default(option: str) -> None:
     assert f"fix: for example {option} " in done.stderr
 
 
-def test_what_names_no_zookeeper_is_told_before_anything_starts() -> None:
+def test_malformed_zookeeper_address_is_refused_before_the_start() -> None:
     done = run("serve", "--zookeeper", "here:port/x", "--check")
     assert done.returncode == 78
     assert done.stderr.startswith("error: zookeeper.connect takes HOST:PORT")
@@ -212,7 +212,7 @@ def test_a_level_may_be_in_capitals() -> None:
     assert run("serve", "--log-level", "INFO", "--check").returncode == 0
 
 
-def test_names_that_are_not_utf8_are_printed_all_the_same(
+def test_names_outside_utf8_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert serve._serve(ServeOptions(print_config=True), "a\udcff") == 0

@@ -107,7 +107,7 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
-def test_passwords_are_shown_to_nobody() -> None:
+def test_passwords_are_never_shown() -> None:
     config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
     assert config.string("pyrklog.zookeeper.digest") == "me:secret"
     assert "secret" not in str(config.explain(MEMORY_BYTES))

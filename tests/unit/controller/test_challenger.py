@@ -252,7 +252,7 @@ async def test_controller_address_of_another_life_is_not_observed(store: Embedde
         assert await store.session().exists(znodes.refused_path(OTHER)) is None
 
 
-async def test_a_broker_whose_session_has_ended_deposes_nobody(store: EmbeddedStore) -> None:
+async def test_broker_with_an_expired_session_cannot_depose(store: EmbeddedStore) -> None:
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     session = store.session()
@@ -275,7 +275,7 @@ async def test_a_broker_whose_session_has_ended_deposes_nobody(store: EmbeddedSt
     assert await controller(store) == CONTROLLER
 
 
-async def test_a_broker_between_two_sessions_deposes_nobody(store: EmbeddedStore) -> None:
+async def test_broker_between_two_sessions_cannot_depose(store: EmbeddedStore) -> None:
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     current = CurrentStore(store.session())
@@ -303,7 +303,7 @@ class Meddled(CurrentStore):
         return await super().multis(transactions)
 
 
-async def test_a_controller_that_has_changed_meanwhile_stays(store: EmbeddedStore) -> None:
+async def test_controller_that_changed_meanwhile_is_not_deposed(store: EmbeddedStore) -> None:
     """The new one has the same name and version, but is another controller."""
     first = await register(store, CONTROLLER, await free_address())
     incumbent = await lead(first)
@@ -423,7 +423,7 @@ async def test_a_controller_that_is_silent_to_a_majority_is_deposed(store: Embed
 
 
 @pytest.mark.parametrize("registered", [(OTHER,), (OTHER, THIRD), (OTHER, THIRD, 4, 5)])
-async def test_a_silence_that_no_majority_hears_deposes_nobody(
+async def test_silence_without_a_majority_does_not_depose(
     store: EmbeddedStore, registered: Sequence[int]
 ) -> None:
     """One of two, one of three, two of five: they may be the ones that are cut off."""

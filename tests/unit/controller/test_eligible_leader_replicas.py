@@ -263,7 +263,7 @@ def test_lower_minimum_clears_eligible_replicas_before_the_leader_uses_it() -> N
     )
 
 
-def test_a_minimum_that_was_lowered_while_nobody_led() -> None:
+def test_minimum_lowered_without_a_leader_counts_after_the_election() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
     following = runner.successor()
@@ -306,7 +306,7 @@ def test_a_replica_that_is_taken_away_is_not_eligible() -> None:
     assert runner.leadership("t", 0).endswith("isr 1 eligible 4")
 
 
-def test_a_state_that_somebody_else_wrote_is_decided_on_anew() -> None:
+def test_foreign_state_write_is_decided_on_again() -> None:
     runner = started(1, 2, 3)
     leadership, version = runner.states[T0]
     runner.states[T0] = (leadership._replace(isr=(1, 3)), version + 1)

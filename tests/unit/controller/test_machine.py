@@ -64,7 +64,7 @@ def test_a_crash_between_topic_and_states_is_made_good() -> None:
     ]
 
 
-def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
+def test_takeover_elects_for_leaders_that_died() -> None:
     runner = Runner()
     runner.states = {
         ("t", 0): (Leadership(3, 4, (3, 2), EPOCH - 1), 9),
@@ -206,7 +206,7 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
     ]
 
 
-def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
+def test_partition_is_led_again_after_its_brokers_died_together() -> None:
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
@@ -456,7 +456,7 @@ def test_a_broker_dies_while_it_deletes() -> None:
     assert runner.stop_answered(2) == ["delete nodes t"]
 
 
-def test_a_broker_begins_anew_while_another_deletes() -> None:
+def test_deletion_survives_a_broker_restart() -> None:
     """The simulation's seed 783: its replica waited for the other's for ever."""
     runner = Runner()
     runner.start(live(1, 2))

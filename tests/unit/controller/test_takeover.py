@@ -210,7 +210,7 @@ async def test_deposing_without_a_controller_writes_nothing(scene: Scene) -> Non
     assert await scene.content() == before
 
 
-async def test_a_broker_without_a_session_deposes_nobody(scene: Scene) -> None:
+async def test_broker_without_a_session_cannot_depose(scene: Scene) -> None:
     await scene.second.expire()
     before = await scene.content()
     with pytest.raises(SessionExpiredError):
@@ -218,9 +218,7 @@ async def test_a_broker_without_a_session_deposes_nobody(scene: Scene) -> None:
     assert await scene.content() == before
 
 
-async def test_of_two_that_depose_the_same_controller_one_succeeds(
-    scene: Scene, store: EmbeddedStore
-) -> None:
+async def test_one_of_two_concurrent_deposals_succeeds(scene: Scene, store: EmbeddedStore) -> None:
     third = store.session()
     await third.create(znodes.refused_path(3), b"", ephemeral=True)
     await scene.depose()

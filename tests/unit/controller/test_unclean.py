@@ -228,7 +228,7 @@ def test_members_that_die_together_become_eligible_in_one_write() -> None:
     assert written == ["write t-0 leader 1 epoch 5 isr 1 eligible 2,3"]
 
 
-def test_a_leader_that_came_back_before_anybody_noticed_is_replaced() -> None:
+def test_unclean_leader_that_restarted_unnoticed_is_replaced() -> None:
     runner = started(live(1, 2, 3), 1, (1, 2, 3))
     runner.run(runner.controller.brokers_changed({**live(2, 3), **unclean(1)}))
     assert runner.leadership("t", 0) == "leader 2 epoch 5 isr 2,3"

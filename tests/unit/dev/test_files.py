@@ -85,7 +85,7 @@ def test_as_many_replicas_as_brokers_can_hold(
     assert f"min.insync.replicas={in_sync}" in lines
 
 
-def test_what_was_changed_by_hand_in_a_brokers_file_stays(tmp_path: Path) -> None:
+def test_manual_changes_of_a_broker_file_stay(tmp_path: Path) -> None:
     place, cluster = make(tmp_path)
     node = cluster.node("1")
     brokers.write_files(place, cluster, node)

@@ -140,7 +140,7 @@ print("up", *found, flush=True)
 """
 
 
-def test_its_children_are_known_whichever_thread_has_started_them(start: object) -> None:
+def test_children_of_every_thread_are_known(start: object) -> None:
     parent = start([sys.executable, "-S", "-c", PARENT])  # type: ignore[operator]
     until_up(parent)
     found = processes.children(parent.process)
@@ -167,7 +167,9 @@ def test_a_large_log_is_put_aside_at_the_next_start(
     assert (tmp_path / "log.1").read_text() == "old\nup\n"
 
 
-def test_what_daemons_inherit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_daemon_environment_has_absolute_paths_and_no_broker_options(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     given = {"PYTHONPATH": "python:/x", "PYRKLOG_BROKER_ID": "7", "HOME": "/h"}
     assert processes.daemon_environment(given) == {

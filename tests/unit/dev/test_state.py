@@ -29,7 +29,7 @@ def saved(root: Path, one: Cluster) -> Place:
     return place
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_state_is_loaded(tmp_path: Path) -> None:
     one = cluster()
     one.nodes[0].process = ProcessId(7, 99, "boot")
     place = saved(tmp_path, one)
@@ -141,7 +141,7 @@ def test_commands_that_change_something_wait_for_one_another(tmp_path: Path) -> 
     os.close(descriptor)
 
 
-def test_the_tables(tmp_path: Path) -> None:
+def test_cluster_tables_show_nodes_and_states(tmp_path: Path) -> None:
     from pyrklog.cli.dev_tables import listing, started_listing
 
     one = cluster()

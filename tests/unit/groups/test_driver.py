@@ -50,7 +50,7 @@ async def test_a_silent_member_is_taken_out(autojump_clock: trio.testing.MockClo
         assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
-async def test_an_id_that_does_not_come_back_holds_nobody_up(
+async def test_unused_member_id_does_not_block_the_rebalance(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
@@ -181,7 +181,7 @@ async def test_a_failing_read_is_tried_again(autojump_clock: trio.testing.MockCl
         assert await rig.commit(1) is NONE
 
 
-async def test_leadership_lost_while_loading_is_no_leadership(
+async def test_partition_lost_during_its_load_is_not_served(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(FakeTopic(1, {})) as rig:

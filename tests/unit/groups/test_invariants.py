@@ -180,7 +180,7 @@ def test_a_member_that_went_and_is_still_awaited() -> None:
         check(group)
 
 
-def test_what_changes_nothing_is_not_checked() -> None:
+def test_unchanged_group_is_not_checked() -> None:
     group = stable_group()
     lose_leader(group)
     check(group)

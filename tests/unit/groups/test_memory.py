@@ -185,7 +185,7 @@ def test_loaded_groups_count_until_their_partition_unloads() -> None:
     assert manager.memory_pool.used_bytes == 0
 
 
-def test_a_group_that_is_set_aside_counts_no_more() -> None:
+def test_group_set_aside_releases_its_memory() -> None:
     manager = _manager()
     manager.join(_request("g", "0"), 1, 0)
     assert manager.memory_pool.used_bytes > METADATA_BYTES
@@ -204,7 +204,7 @@ def test_one_host_cannot_take_all_group_memory() -> None:
     assert manager.memory_pool.used_bytes == manager.memory_pool.of_host("/0") == 0
 
 
-def test_a_running_group_keeps_what_its_assignment_took_while_others_fill_the_memory() -> None:
+def test_running_group_keeps_its_reserve_in_full_memory() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     given = {"c-0": bytes(30_000)}
@@ -236,7 +236,7 @@ def test_memory_of_a_leaving_member_is_free_for_others() -> None:
     assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
-def test_metadata_may_come_to_name_what_a_member_owns_however_full_the_memory_is() -> None:
+def test_member_metadata_may_grow_by_its_assignment_in_full_memory() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     given = {"c-0": bytes(10_000)}
@@ -305,7 +305,7 @@ def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
     assert manager.commit(request, 9, 0).group is not None
 
 
-def test_nothing_is_left_of_a_group_whose_first_commit_is_refused() -> None:
+def test_group_with_a_refused_first_commit_leaves_no_memory() -> None:
     manager = _manager()
     offset = Offset(1, metadata="x" * 10_000)
     manager.commit(CommitRequest("g", -1, "", None, {("t", 0): offset}), 1, 0)
@@ -428,7 +428,7 @@ def test_new_member_reserves_as_much_as_the_others_hold() -> None:
     assert manager.join(newcomer._replace(client_host="/1"), 2, 0).effects
 
 
-def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
+def test_loaded_group_has_its_reserve_in_full_memory() -> None:
     manager = _manager()
     members = [
         MemberValue(name, None, "c", "/h", 10_000, 10_000, bytes(10), bytes(taken))

@@ -68,7 +68,7 @@ def test_commit_renews_the_session() -> None:
     assert play.timers[(Timer.SESSION, me)] == before + 5_000
 
 
-def test_everything_that_was_committed_survives() -> None:
+def test_committed_offsets_survive_a_reload() -> None:
     play = Play()
     value = Offset(5, leader_epoch=3, metadata="note", commit_ms=play.now_ms)
     play.commit({T0: value, T1: 7})
@@ -90,7 +90,7 @@ def test_an_offset_counts_when_it_is_safe() -> None:
     assert play.machine.fetch_offsets([T0], require_stable=True)[T0].offset == 2
 
 
-def test_the_later_record_wins_whatever_order_the_answers_come_in() -> None:
+def test_later_commit_wins_in_any_order_of_answers() -> None:
     play = Play(auto_append=False)
     play.commit({T0: 1})
     play.commit({T0: 2})
@@ -243,7 +243,7 @@ def test_nothing_expires_during_a_rebalance() -> None:
     assert play.committed() == {U0: 1}
 
 
-def test_what_is_being_committed_does_not_expire() -> None:
+def test_pending_commit_does_not_expire() -> None:
     play = Play()
     play.commit({T0: 1})
     play.auto_append = False

@@ -175,7 +175,7 @@ def test_the_last_one_leaves_an_empty_generation() -> None:
     assert other.machine.group.protocol_type == "consumer"
 
 
-def test_description() -> None:
+def test_group_description_shows_state_and_members() -> None:
     play = Play()
     leader, follower = completing(play)
     shown = play.machine.describe()

@@ -37,7 +37,7 @@ REQUESTS = [
 ]
 
 
-def test_the_routes_are_what_the_wire_advertises() -> None:
+def test_routes_match_the_advertised_apis() -> None:
     advertised = {
         row.key: (row.name, row.min_version, row.max_version, row.flexible_since)
         for row in core_plane.api_table()

@@ -55,7 +55,7 @@ async def test_a_piece_of_the_state_change_log() -> None:
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_broker_says_what_it_sees_of_another() -> None:
+async def test_observe_broker_returns_the_outcome_of_a_look() -> None:
     fake = FakeService(observe=Outcome.SILENT)
     answer = await ask(fake, OBSERVE, 0, ObserveBrokerRequest(3, 250))
     assert answer == ObserveBrokerResponse(outcome=Outcome.SILENT)

@@ -214,7 +214,7 @@ async def test_registration_waits_for_the_session_of_an_earlier_life(cluster: Cl
         nursery.cancel_scope.cancel()
 
 
-async def test_another_broker_of_the_same_number_keeps_it(cluster: Cluster) -> None:
+async def test_registration_fails_while_another_broker_holds_the_number(cluster: Cluster) -> None:
     other = cluster.opened.session()
     await other.multi([Create(PATH, b"", ephemeral=True)])
     member = await cluster.member(wait_seconds=0.05)
@@ -309,7 +309,7 @@ async def test_a_store_that_does_not_let_it_register_again_is_asked_again(
 # --- what its logs have --------------------------------------------------------------------------
 
 
-async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> None:
+async def test_broker_with_whole_logs_registers_without_an_unclean_mark(cluster: Cluster) -> None:
     """The question is about the epoch of its last registration."""
     await create_paths(cluster.opened.session(), znodes.OWN_PATHS)
     asked: list[LastLife] = []
@@ -329,7 +329,7 @@ async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> Non
     assert await cluster.opened.session().exists(znodes.unclean_path(3)) is None
 
 
-async def test_a_broker_that_may_lack_records_says_so_in_its_registration(
+async def test_broker_that_may_lack_records_registers_an_unclean_mark(
     cluster: Cluster,
 ) -> None:
     session = cluster.opened.session()
@@ -371,7 +371,7 @@ class Forgetful(CurrentStore):
         return outcomes
 
 
-async def test_a_registration_whose_answer_was_lost_is_ones_own(cluster: Cluster) -> None:
+async def test_registration_with_a_lost_answer_is_recognised(cluster: Cluster) -> None:
     member = await cluster.member(wait_seconds=0)
     member.store = Forgetful(await cluster.connect())
     async with cluster.belonging(member):

@@ -60,7 +60,7 @@ def test_a_topic_as_kafka_writes_it() -> None:
     assert znodes.decode_topic("/brokers/topics/t", data) == topic
 
 
-def test_a_topic_of_before_topic_ids() -> None:
+def test_topic_znode_without_topic_id_is_read() -> None:
     old = b'{"version":1,"partitions":{"0":[1]}}'
     assert znodes.decode_topic("/t", old) == TopicAssignment(bytes(16), {0: (1,)}, {}, {})
 
@@ -75,7 +75,7 @@ def test_a_partition_state_as_kafka_writes_it() -> None:
     assert znodes.decode_state("/s", znodes.encode_state(recovering)) == recovering
 
 
-def test_the_controller() -> None:
+def test_controller_znode_has_kafkas_content() -> None:
     data = znodes.encode_controller(3, 17)
     assert json.loads(data) == {
         "version": 2,
@@ -97,7 +97,7 @@ def test_options_and_their_announcements() -> None:
     assert znodes.decode_config_change("/c", change) == "topics/t"
 
 
-def test_small_nodes() -> None:
+def test_producer_id_block_znode_has_kafkas_content() -> None:
     block = ProducerIdBlock(1, 1000, 1999)
     data = znodes.encode_producer_ids(block)
     assert json.loads(data) == {

@@ -102,7 +102,7 @@ async def test_a_session_outlives_its_connection(
     assert stat.ephemeral_owner == session.session_id
 
 
-async def test_a_session_outlives_connections_on_which_nobody_answers(
+async def test_session_outlives_silent_connections(
     witness: ZooKeeperSession, pipe: FlakyPipe, chroot: str
 ) -> None:
     """A starting ZooKeeper may accept connections and be silent."""
@@ -119,7 +119,7 @@ async def test_a_session_outlives_connections_on_which_nobody_answers(
     await session.close()
 
 
-async def test_a_write_whose_answer_is_lost_happens_once(
+async def test_write_with_a_lost_answer_happens_once(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
     await session.create("/n", b"0")
@@ -160,7 +160,7 @@ async def test_no_two_brokers_get_the_same_number(
     assert len(set(numbers)) == 2
 
 
-async def test_write_whose_refusal_is_lost_is_refused(
+async def test_write_with_a_lost_refusal_is_refused(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
     await witness.create("/n", b"theirs")

@@ -102,7 +102,7 @@ async def listening(code: ErrorCode) -> AsyncIterator[tuple[Controller, Address]
         yield controller, peer.address
 
 
-async def test_without_a_controller_nobody_is_asked(bench: Bench) -> None:
+async def test_request_without_a_controller_is_not_sent(bench: Bench) -> None:
     with pytest.raises(PeerError, match="no controller is known"):
         await bench.link.alter_partitions(NOTHING)
     bench.controller_id = 7

@@ -278,7 +278,7 @@ async def test_full_update_with_another_topic_id_deletes_the_old_topic(
     assert deleted == [("t", 0)]
 
 
-async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
+async def test_recreated_topic_is_deleted_before_it_is_created(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     """Its options are the new topic's."""
@@ -321,7 +321,7 @@ async def test_late_update_metadata_changes_neither_leaders_nor_brokers(bench: B
     assert bench.metadata.image.brokers == later
 
 
-async def test_a_broker_that_registers_anew_counts_anew(bench: Bench) -> None:
+async def test_message_numbers_start_again_at_a_new_registration(bench: Bench) -> None:
     """A store restored from a copy repeats epochs."""
     await bench.ask(numbered(9, topic("t", 0)))
     bench.driver.registered(8)
@@ -330,7 +330,7 @@ async def test_a_broker_that_registers_anew_counts_anew(bench: Bench) -> None:
     assert told.leader == 2
 
 
-async def test_every_controller_counts_its_messages_anew(bench: Bench) -> None:
+async def test_message_numbers_start_again_with_each_controller(bench: Bench) -> None:
     await bench.ask(full(3, topic("t", 0)))
     await bench.ask(full(1, epoch=2))
     assert "t" not in bench.plane.topics

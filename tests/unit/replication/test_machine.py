@@ -95,7 +95,7 @@ def test_outcome_overtaken_by_a_later_epoch_keeps_the_partition() -> None:
     assert KEY in replicas.hosted
 
 
-def test_another_broker_leads_now() -> None:
+def test_leader_becomes_follower_when_another_broker_leads() -> None:
     replicas = hosting()
     decision = told(replicas, info(OTHER, 6))
     assert decision.lead == []
@@ -208,7 +208,7 @@ def test_stopped_partition_is_closed_or_deleted() -> None:
     assert replicas.is_serving(KEY)
 
 
-def test_stopping_what_was_never_hosted() -> None:
+def test_stop_replica_of_an_unhosted_partition_succeeds() -> None:
     """A folder may exist all the same: the plane is asked to delete it."""
     assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
 
@@ -280,7 +280,7 @@ def test_partition_reassigned_during_an_absence_is_no_longer_led() -> None:
     assert len(told(replicas, info(leader_epoch=10)).lead) == 1
 
 
-def test_waiting_for_a_partition_ends_when_it_serves_or_cannot() -> None:
+def test_wait_for_a_partition_ends_when_it_serves_or_fails() -> None:
     replicas = Replicas(ME)
     assert not replicas.is_settled(KEY), "the controller has not said anything yet"
     decision = told(replicas, info())

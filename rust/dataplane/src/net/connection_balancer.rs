@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_follows_to_a_busy_thread_or_right_after_a_move() {
+    fn consumer_does_not_move_to_a_busy_thread_or_right_after_a_move() {
         let mut course = Affinity::default();
         for _ in 0..100 {
             balancer(&[0.1, 0.2]).woken(&mut course, 1, 0);

@@ -218,7 +218,7 @@ fn finish_hands_out_all_and_names_the_last_writer() {
 }
 
 #[test]
-fn a_job_that_takes_too_long_stands_still_in_any_writer() {
+fn overlong_job_counts_as_stalled_in_any_writer() {
     let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
     let (now_ms, late_ms) = (mono_ms(), mono_ms() + 2 * HANG_MS);
     queue.jobs[1].begin();
