@@ -146,7 +146,7 @@ def lead_around_a(stage: Stage) -> None:
     assert stage.role(A) == ("Leader", 0)
 
 
-def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
+def consumer_asks_a_former_leader(stage: Stage) -> None:
     """KIP-320: A has not heard that B leads; a consumer that has read from B comes to A."""
     lead_around_a(stage)
     error, size = stage.fetch(B, 1, 1)
@@ -158,7 +158,7 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
     assert error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> None:
+def new_consumer_asks_a_former_leader(stage: Stage) -> None:
     """It has the group's offset, beyond A's end, and knows only A's epoch."""
     lead_around_a(stage)
     error, size = stage.fetch(A, 2, 0)
@@ -175,22 +175,22 @@ def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> N
 
 
 def test_former_leader_does_not_answer_out_of_range() -> None:
-    tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more)
+    tell(new_consumer_asks_a_former_leader)
 
 
 def test_out_of_range_from_a_former_leader_resets_a_consumer() -> None:
     with pytest.raises(Violation, match="would begin anew"):
-        tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more, "out_of_range_in_doubt")
+        tell(new_consumer_asks_a_former_leader, "out_of_range_in_doubt")
 
 
 def test_former_leader_refuses_an_unknown_leader_epoch() -> None:
-    tell(a_consumer_asks_one_that_leads_no_more)
+    tell(consumer_asks_a_former_leader)
 
 
 def test_ignoring_the_leader_epoch_resets_a_consumer() -> None:
     with pytest.raises(Violation, match="would begin anew"):
         tell(
-            a_consumer_asks_one_that_leads_no_more,
+            consumer_asks_a_former_leader,
             "accept_any_leader_epoch",
             "out_of_range_in_doubt",
         )

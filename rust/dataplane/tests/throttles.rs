@@ -219,7 +219,7 @@ fn throttled_follower_fetches_only_in_sync_partitions() {
 }
 
 #[test]
-fn a_follower_that_is_in_sync_is_not_held_back_before_it_has_heard_from_its_leader() {
+fn in_sync_follower_is_not_throttled_before_its_first_response() {
     let mut pair = Pair::start();
     pair.describe("held", 1, &throttled_everywhere());
     begin(&mut pair, "held");

@@ -213,7 +213,7 @@ fn a_decision_that_contradicts_itself_changes_nothing() {
 
 /// The controller makes the targets the replicas first, and takes the others out of the ISR next.
 #[test]
-fn a_leader_goes_on_while_a_broker_is_in_sync_that_is_a_replica_no_longer() {
+fn leader_tolerates_an_in_sync_broker_that_is_no_longer_a_replica() {
     let partition = led();
     let mut outbox = Outbox::new(1);
     {
