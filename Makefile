@@ -106,7 +106,7 @@ test-soak: SOAK_SECONDS = 3600
 test-soak: $(CORE) .venv/.dev ## mixed load for an hour, or SOAK_SECONDS, within the memory bound
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -s tests/faults/test_soak.py $(PYTEST_ARGS)
 
-simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the planted bugs
+simulate: $(CORE) $(SIM_CORE) .venv/.dev ## SIM_SEEDS seeds of the simulation, then the injected bugs
 	$(BIN)/python -m tests.sim --seeds $(SIM_SEEDS) --shrink --keep-going
 	FIND_FROM_ZERO=1 $(BIN)/pytest tests/sim
 

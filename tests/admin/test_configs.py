@@ -103,7 +103,7 @@ def test_null_and_nothing_ask_for_every_option(ask: Ask, made: str, keys: list[s
     assert all(one.synonyms == [] and one.documentation is None for one in result.configs)
 
 
-def test_what_cannot_be_described(ask: Ask, topic: str) -> None:
+def test_undescribable_resources_are_refused(ask: Ask, topic: str) -> None:
     resources = [
         DescribeConfigsResource(TOPIC, topic),
         DescribeConfigsResource(TOPIC, "a/b"),

@@ -131,6 +131,6 @@ def test_producers_that_contradict_themselves(ask: Ask) -> None:
         assert (response.error_code, response.producer_id) == (INVALID, -1)
 
 
-def test_nothing_is_on_the_move(ask: Ask) -> None:
+def test_no_reassignment_is_listed(ask: Ask) -> None:
     response = ask(REASSIGNMENTS, 0, ListPartitionReassignmentsRequest())
     assert (response.error_code, response.topics) == (OK, [])

@@ -89,7 +89,7 @@ def test_names_that_differ_only_in_dots_and_underscores_collide(ask: Ask, topic:
     ("partitions", "factor", "code"),
     [(0, 1, BAD_PARTITIONS), (-2, 1, BAD_PARTITIONS), (1, 0, BAD_FACTOR), (1, 9, BAD_FACTOR)],
 )
-def test_counts_that_cannot_be(
+def test_impossible_counts_are_refused(
     ask: Ask, topic: str, partitions: int, factor: int, code: int
 ) -> None:
     assert create(ask, 7, CreatableTopic(topic, partitions, factor)) == [code]
@@ -106,7 +106,7 @@ def test_counts_that_cannot_be(
         ("compression.type", "rar"),
     ],
 )
-def test_options_that_cannot_be(ask: Ask, topic: str, name: str, value: str | None) -> None:
+def test_impossible_options_are_refused(ask: Ask, topic: str, name: str, value: str | None) -> None:
     asked = CreatableTopic(topic, 1, 1, [], [CreatableTopicConfig(name, value)])
     assert create(ask, 7, asked) == [BAD_CONFIG]
     assert create(ask, 7, CreatableTopic(topic, 1, 1)) == [OK]
@@ -122,7 +122,9 @@ def test_options_that_cannot_be(ask: Ask, topic: str, name: str, value: str | No
         ({0: []}, BAD_ASSIGNMENT),
     ],
 )
-def test_assignments(ask: Ask, topic: str, assignment: dict[int, list[int]], code: int) -> None:
+def test_manual_assignment_is_kept_and_bad_ones_are_refused(
+    ask: Ask, topic: str, assignment: dict[int, list[int]], code: int
+) -> None:
     asked = [CreatableReplicaAssignment(index, ids) for index, ids in assignment.items()]
     assert create(ask, 7, CreatableTopic(topic, -1, -1, asked)) == [code]
 

@@ -102,7 +102,7 @@ def test_a_broker_in_the_way_is_named(new_broker: Make, cache_dir: Path, topic: 
     assert "in use" in run("drain", str(broker.data / "logs"), code=FAILED)
 
 
-def test_what_force_removes_is_missed_at_the_next_start(
+def test_arena_removed_by_force_is_missed_at_the_next_start(
     new_broker: Make, cache_dir: Path, topic: str
 ) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
@@ -114,14 +114,16 @@ def test_what_force_removes_is_missed_at_the_next_start(
     assert any("may be lost" in line for line in broker.log)
 
 
-def test_another_boots_arena_may_go(new_broker: Make, cache_dir: Path, topic: str) -> None:
+def test_arena_of_another_boot_can_be_removed(
+    new_broker: Make, cache_dir: Path, topic: str
+) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
     broker.kill()
     forget_boot(broker.data)
     assert "earlier boot" in run("drain", str(broker.data / "logs"), code=FAILED)
 
 
-def test_what_is_no_arena_is_told(cache_dir: Path) -> None:
+def test_file_that_is_no_arena_is_refused(cache_dir: Path) -> None:
     (cache_dir / "pyrklog-1.arena").write_bytes(b"nonsense" * 1000)
     other = cache_dir / "other"
     other.write_bytes(b"a segment, say")
@@ -135,7 +137,7 @@ def test_what_is_no_arena_is_told(cache_dir: Path) -> None:
     assert "is no log directory" in run("drain", str(cache_dir), code=NOT_FOUND)
 
 
-def test_what_nobody_will_take_up_is_shown_and_dropped(cache_dir: Path) -> None:
+def test_unusable_arenas_are_listed_and_dropped(cache_dir: Path) -> None:
     name = f"pyrklog-{'0' * 32}.arena"
     (cache_dir / name).write_bytes(b"")
     (cache_dir / f"{name}.damaged").write_bytes(b"nonsense" * 1000)
@@ -157,7 +159,7 @@ def test_a_directory_that_is_not_there_is_told(cache_dir: Path) -> None:
     assert run("drop", str(cache_dir), "--dir", str(cache_dir)).startswith("0 arenas dropped")
 
 
-def test_what_is_not_dropped_is_told(new_broker: Make, cache_dir: Path, topic: str) -> None:
+def test_drop_reports_an_arena_it_keeps(new_broker: Make, cache_dir: Path, topic: str) -> None:
     broker, _ = filled(new_broker, cache_dir, topic)
     logs = broker.data / "logs"
     broker.kill()

@@ -79,7 +79,7 @@ def test_describing_a_topic(run: Run, topic: str) -> None:
     assert "OPTION" in page
 
 
-def test_creating_what_exists(run: Run, topic: str) -> None:
+def test_creating_an_existing_topic_fails(run: Run, topic: str) -> None:
     run("topic", "create", topic)
     error = run("topic", "create", topic, code=5)
     assert error.startswith(f"error: topic {topic}: ")
@@ -220,7 +220,7 @@ def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
     ]
 
 
-def test_what_is_known_of_a_record(run: Run, topic: str) -> None:
+def test_record_shows_its_metadata(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "1", "-c", "message.timestamp.type=LogAppendTime")
     before_ms = time.time_ns() // 1_000_000
     run("produce", topic, "a", "b")
@@ -275,7 +275,7 @@ def test_properties_of_librdkafka_are_handed_on(run: Run, topic: str) -> None:
     run("topic", "list", "-X", "socket.timeout.ms=20000")
 
 
-def test_a_bad_line_tells_what_was_written_before_it(run: Run, topic: str) -> None:
+def test_bad_line_reports_the_records_written_before(run: Run, topic: str) -> None:
     lines = '{"value": "a"}\n{"value": "b"}\nnonsense\n'
     error = run("produce", topic, "-f", "jsonl", stdin=lines, code=9)
     assert error.startswith("error: line 3 is not JSON")

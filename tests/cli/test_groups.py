@@ -102,7 +102,7 @@ def offsets(run: Run, group: str) -> dict[tuple[str, int], int]:
     return {(row["topic"], int(row["partition"])): int(row["offset"]) for row in rows}
 
 
-def test_listing(run: Run, group: str) -> None:
+def test_groups_are_listed(run: Run, group: str) -> None:
     assert group in run("group", "list", "-o", "name").splitlines()
     assert group in run("group", "list", "--state", "empty")
     assert group not in run("group", "list", "--state", "Stable")
@@ -117,7 +117,7 @@ def test_listing(run: Run, group: str) -> None:
     assert "no state of a group" in run("group", "list", "--state", "tired", code=2)
 
 
-def test_describing(run: Run, group: str, bootstrap: str) -> None:
+def test_group_is_described(run: Run, group: str, bootstrap: str) -> None:
     document = json.loads(run("group", "describe", group, "-o", "json"))
     (item,) = document["items"]
     parts = [(p["partition"], p["committed"], p["end"], p["lag"]) for p in item["partitions"]]
@@ -139,7 +139,7 @@ def test_describing(run: Run, group: str, bootstrap: str) -> None:
     assert "does not exist" in run("group", "describe", f"{group}-x", code=4)
 
 
-def test_seeking(run: Run, group: str, tmp_path: Path) -> None:
+def test_group_offsets_are_moved(run: Run, group: str, tmp_path: Path) -> None:
     first, second, third = ((group, partition) for partition in range(PARTITIONS))
     assert offsets(run, group) == {first: 5, second: 10}
     shown = run("group", "seek", group, "--to", "start", "--dry-run", "-o", "csv")
@@ -166,7 +166,7 @@ def test_seeking(run: Run, group: str, tmp_path: Path) -> None:
     assert offsets(run, f"{group}-2") == {second: 10}
 
 
-def test_seeking_in_vain(run: Run, group: str, tmp_path: Path) -> None:
+def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> None:
     torn = tmp_path / "torn.csv"
     torn.write_text(f"{group},0\n")
     assert "line 1 is not TOPIC,PARTITION" in run("group", "seek", group, "--to", str(torn), code=2)
@@ -195,7 +195,7 @@ def test_a_living_group_is_moved_by_force_only(run: Run, group: str, bootstrap: 
             assert set(offsets(run, group).values()) == {0}
 
 
-def test_forgetting(run: Run, group: str) -> None:
+def test_group_is_deleted(run: Run, group: str) -> None:
     assert "1 offsets" not in run("group", "delete", group, "--dry-run")
     assert "need" in run("group", "delete", group, code=2)
     told = run("group", "delete-offsets", group, "-t", f"{group}:1", "--dry-run")
@@ -208,7 +208,7 @@ def test_forgetting(run: Run, group: str) -> None:
     assert "does not exist" in run("group", "delete", group, "-y", code=4)
 
 
-def test_watching(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_is_watched(bootstrap: str, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second round shows the change of lag."""
     from pyrklog.cli import group as command
 
@@ -250,7 +250,7 @@ def test_history_shows_generations_and_why_they_began(
     assert (ended["generation"], ended["reason"]) == (None, "the group was deleted")
 
 
-def test_history_of_nobody(run: Run, group: str) -> None:
+def test_history_of_an_unknown_group_is_an_error(run: Run, group: str) -> None:
     assert f"{group}-2" in run("group", "history", f"{group}-2", code=4)
 
 
@@ -280,7 +280,9 @@ def test_a_group_goes_on_where_it_stopped(bootstrap: str, run: Run, group: str) 
     assert (described["state"], described["lag"]) == ("Empty", 0)
 
 
-def test_where_a_group_without_offsets_begins(bootstrap: str, run: Run, group: str) -> None:
+def test_group_without_offsets_begins_where_the_option_says(
+    bootstrap: str, run: Run, group: str
+) -> None:
     assert run("consume", group, "-g", f"{group}-new", "-o", "end", "-e") == ""
     again = run("consume", group, "-g", f"{group}-other", "-c", "7").split("\n")
     assert len(again) == 8
@@ -307,7 +309,7 @@ def test_a_member_that_is_killed_costs_no_record(bootstrap: str, run: Run, group
     assert seen == wanted
 
 
-def test_it_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: str) -> None:
+def test_command_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: str) -> None:
     """The partitions are split, and all come back when the other one leaves."""
     with Crew(ConfluentMember(bootstrap, group, group)) as crew:
         other = crew.members[0]
@@ -336,7 +338,7 @@ def test_it_shares_a_group_with_other_clients(bootstrap: str, run: Run, group: s
         (["-g", "g", "-X", "partition.assignment.strategy=none"], 2, "partition.assignment"),
     ],
 )
-def test_what_a_group_cannot_be_asked(
+def test_impossible_group_options_are_refused(
     run: Run, group: str, arguments: list[str], code: int, says: str
 ) -> None:
     assert says in run("consume", group, *arguments, code=code)

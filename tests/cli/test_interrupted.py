@@ -85,7 +85,7 @@ def test_ctrl_c_while_no_broker_is_there(
         assert err in ("", "note: group g: offsets not committed: no broker can be reached\n")
 
 
-def test_the_second_ctrl_c_waits_for_nobody(broker_without_delay: TestBroker, topic: str) -> None:
+def test_second_ctrl_c_ends_at_once(broker_without_delay: TestBroker, topic: str) -> None:
     finished(broker_without_delay, "produce", topic, "one")
     with run(broker_without_delay, "consume", topic, "-g", "g") as process:
         assert line_of(process) == "one\n"
@@ -147,7 +147,7 @@ def test_output_that_cannot_be_written(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_group_whose_member_cannot_print_has_not_read(
+def test_records_that_could_not_be_printed_are_not_committed(
     broker_without_delay: TestBroker, topic: str
 ) -> None:
     finished(broker_without_delay, "produce", topic, "one")

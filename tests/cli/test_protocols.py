@@ -24,13 +24,13 @@ def failed(bootstrap: str, *arguments: str) -> str:
 @pytest.mark.parametrize(
     "command", [["produce", "a", "v"], ["consume", "a", "-e"], ["topic", "list"]], ids=" ".join
 )
-def test_tls_for_a_broker_without(broker: TestBroker, command: list[str]) -> None:
+def test_tls_to_a_plain_broker_is_explained(broker: TestBroker, command: list[str]) -> None:
     told = failed(broker.bootstrap, *command, "-X", "security.protocol=SSL")
     assert f"{broker.bootstrap} speaks PLAINTEXT" in told
     assert "fix: the broker speaks PLAINTEXT: leave out -X security.protocol=SSL\n" in told
 
 
-def test_passwords_for_a_broker_without(broker: TestBroker) -> None:
+def test_sasl_to_a_plain_broker_is_explained(broker: TestBroker) -> None:
     protocols = {
         "sasl_ssl": "leave out -X security.protocol=sasl_ssl, or give sasl_plaintext",
         "sasl_plaintext": "knows no SASL; fix: leave out -X security.protocol",
@@ -76,12 +76,12 @@ def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
     [b"\x16\x03\x03", b"\x15\x03\x03\x00\x02\x02\x46", b"HTTP/1.1 400\r\n\r\n", b"", None],
     ids=["TLS", "a TLS alert", "HTTP", "nothing", "silence"],
 )
-def test_what_is_no_plain_broker_is_not_called_one(answer: bytes | None) -> None:
+def test_unknown_server_is_not_called_a_plain_broker(answer: bytes | None) -> None:
     with server(answer) as address:
         assert not is_without_tls(address, 0.5)
 
 
-def test_the_first_words_are_those_of_tls(broker: TestBroker) -> None:
+def test_probe_for_tls_sends_a_client_hello(broker: TestBroker) -> None:
     """A broker would log anything else as a failed handshake."""
     host, _, port = broker.bootstrap.rpartition(":")
     assert is_without_tls((host, int(port)), 3.0)

@@ -30,7 +30,7 @@ def test_the_commands_of_the_first_pages_work_as_they_stand(tmp_path: Path) -> N
         newcomer.run(".venv/bin/pyrklog dev purge")
 
 
-def test_whatever_they_show_is_run_or_no_command() -> None:
+def test_every_shown_command_is_run() -> None:
     """A command outside the executed blocks would be tested only by newcomers."""
     shown = [block.text for block in blocks(TEXT) if block.language not in ("sh", "python")]
     for text in shown:

@@ -106,7 +106,7 @@ def test_a_reader_that_is_to_end_does_not_wait_for_ever(
     assert "error: no broker has answered for 3 s" in err
 
 
-def test_a_topic_that_nobody_creates_is_told_at_once(new_broker: Callable[..., TestBroker]) -> None:
+def test_missing_topic_is_reported_at_once(new_broker: Callable[..., TestBroker]) -> None:
     broker = new_broker(options={"auto.create.topics.enable": False}).start()
     done = pyrklog(broker, "produce", "nowhere", "hi")
     assert done.returncode == 4

@@ -136,7 +136,7 @@ def test_a_format_from_the_future_is_refused_and_nothing_written(
     assert [path.name for path in data.iterdir()] == ["meta.properties"]
 
 
-def test_another_number_is_refused_and_does_not_stick(
+def test_another_broker_id_is_refused_and_not_stored(
     new_broker: Callable[..., TestBroker], tmp_path: Path
 ) -> None:
     data = tmp_path / "theirs"
@@ -161,7 +161,7 @@ def test_a_directory_of_another_cluster_is_refused_by_name(fresh_broker: TestBro
     assert str(seen.cluster_id) in str(refused.value)
 
 
-def test_an_export_waits_for_what_a_killed_broker_left(
+def test_export_is_refused_until_a_killed_brokers_arena_is_drained(
     new_broker: Callable[..., TestBroker], tmp_path: Path, topic: str
 ) -> None:
     cache = tmp_path / "cache"

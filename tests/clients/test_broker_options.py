@@ -39,7 +39,7 @@ def test_all_of_kafkas_options_are_known(documented: dict[str, Documented]) -> N
     assert documented.keys() <= OPTIONS.keys() | WITHOUT_EFFECT | JVM_ONLY
 
 
-def test_those_without_effect_change_at_run_time_where_kafkas_do(
+def test_options_without_effect_are_dynamic_where_kafkas_are(
     documented: dict[str, Documented],
 ) -> None:
     ours = {name: option.update_mode for name, option in DYNAMIC_WITHOUT_EFFECT.items()}
@@ -55,7 +55,7 @@ def test_those_without_effect_change_at_run_time_where_kafkas_do(
     assert ours.keys() >= PER_LISTENER_ONLY
 
 
-def test_those_with_effect_change_at_run_time_where_kafkas_do(
+def test_options_with_effect_are_dynamic_where_kafkas_are(
     documented: dict[str, Documented],
 ) -> None:
     """Except the listeners, which are bound and registered at a start."""

@@ -50,7 +50,7 @@ def error_of(futures: dict[Any, Any]) -> int:
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_acks(bootstrap: str, topic: str, acks: str) -> None:
+def test_records_arrive_with_every_acks_setting(bootstrap: str, topic: str, acks: str) -> None:
     producer = producer_of(bootstrap, acks=acks, **{"linger.ms": 0})
     for number in range(200):
         producer.produce(topic, b"%d" % number, partition=0)
@@ -204,7 +204,9 @@ def test_a_waiting_consumer_is_woken(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_one_consumer_of_many_partitions(bootstrap: str, topic: str, admin: Any) -> None:
+def test_consumer_of_many_partitions_gets_all_records(
+    bootstrap: str, topic: str, admin: Any
+) -> None:
     """A fetch session: most partitions are unchanged from one fetch to the next."""
     done(admin.create_topics([NewTopic(topic, 40, 1)]))
     consumer = consumer_of(bootstrap)

@@ -154,7 +154,7 @@ def test_absurd_session_time_outs(client: RawClient, topic: str, session_ms: int
     assert answer.error_code == CODE.INVALID_SESSION_TIMEOUT
 
 
-def test_groups_that_cannot_be(client: RawClient, topic: str) -> None:
+def test_impossible_group_names_are_refused(client: RawClient, topic: str) -> None:
     assert join(client, "").error_code == CODE.INVALID_GROUP_ID
     assert heartbeat(client, "", 1, "m") == CODE.INVALID_GROUP_ID
     none = CODE.INCONSISTENT_GROUP_PROTOCOL
@@ -185,7 +185,9 @@ def test_more_than_a_record_may_hold(client: RawClient, topic: str) -> None:
     assert commit(client, f"{topic}-third", again.generation_id, again.member_id) == [0]
 
 
-def test_commits_of_what_is_not_there_or_too_long(client: RawClient, topic: str) -> None:
+def test_commits_to_missing_partitions_or_with_long_metadata_fail(
+    client: RawClient, topic: str
+) -> None:
     unknown, long = CODE.UNKNOWN_TOPIC_OR_PARTITION, CODE.OFFSET_METADATA_TOO_LARGE
     me = member(client, topic)
     partitions = (
@@ -207,6 +209,6 @@ def test_commits_of_what_is_not_there_or_too_long(client: RawClient, topic: str)
     assert sorted(found) == [(0, 7), (1, -1), (2, -1)]
 
 
-def test_key_types_that_nobody_knows(client: RawClient) -> None:
+def test_unknown_coordinator_key_types_are_refused(client: RawClient) -> None:
     answer = client.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("g", key_type=9))
     assert answer.error_code == CODE.INVALID_REQUEST

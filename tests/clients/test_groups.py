@@ -168,7 +168,7 @@ def test_kcat_in_a_group(bootstrap: str, filled: str) -> None:
     assert sorted(done.stdout.split()) == EVERY_VALUE
 
 
-def test_nobody_else_writes_to_the_offsets_topic(bootstrap: str, filled: str) -> None:
+def test_clients_cannot_write_to_the_offsets_topic(bootstrap: str, filled: str) -> None:
     with Crew(ConfluentMember(bootstrap, filled, filled)) as crew:
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "a group")
     refused: list[KafkaError | None] = []

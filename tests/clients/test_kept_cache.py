@@ -137,7 +137,7 @@ def test_a_test_broker_keeps_nothing(new_broker: Make, cache_dir: Path, topic: s
 
 @pytest.mark.jvm
 @pytest.mark.timeout(240)
-def test_what_kafka_wrote_in_between_is_what_is_read(
+def test_records_that_kafka_wrote_in_between_are_read(
     new_broker: Make, cache_dir: Path, topic: str, tmp_path: Path
 ) -> None:
     """Kafka deletes the topic and fills another of its name to the same length."""

@@ -88,7 +88,7 @@ def verifiable(main: str, *arguments: str) -> Iterator[Verifiable]:
         client.end()
 
 
-def test_8_the_leader_epoch_of_a_commit_survives_moves_of_the_coordinator(
+def test_leader_epoch_of_a_commit_survives_moves_of_the_coordinator(
     cluster: BrokerCluster, topic: str
 ) -> None:
     admin = create(cluster, topic, 1, 3)
@@ -125,7 +125,7 @@ def asks(consumer: Consumer, place: TopicPartition, found: list[TopicPartition])
     return found[0].error is None
 
 
-def test_14_a_group_goes_on_without_a_rebalance_when_its_coordinator_is_killed(
+def test_group_goes_on_without_a_rebalance_when_its_coordinator_is_killed(
     cluster: BrokerCluster, topic: str
 ) -> None:
     admin = create(cluster, topic, 3, 3, options=STRICT)
@@ -186,7 +186,7 @@ def fetch_in_session(
     return session_id, found
 
 
-def test_22_a_session_omits_what_is_unchanged_and_never_an_error(
+def test_fetch_session_omits_unchanged_partitions_and_never_an_error(
     cluster: BrokerCluster, topic: str
 ) -> None:
     admin = create(cluster, topic, 3, 3, options=STRICT)
@@ -218,7 +218,7 @@ def test_22_a_session_omits_what_is_unchanged_and_never_an_error(
             assert found[other] == (NOT_LEADER_OR_FOLLOWER, 0)
 
 
-def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_replicas(
+def test_reassignment_keeps_a_leader_that_stays_a_replica(
     new_cluster: Callable[..., BrokerCluster], topic: str, tmp_path: Path
 ) -> None:
     """By Kafka's tools. The leader moves by a requested preferred election."""
@@ -279,9 +279,7 @@ def test_30_a_reassignment_keeps_a_leader_that_stays_and_changes_the_number_of_r
     assert consume(cluster, topic, 10, topic) == [b"v"] * 10
 
 
-def test_39_records_of_a_leader_that_is_alone_are_not_shown(
-    cluster: BrokerCluster, topic: str
-) -> None:
+def test_records_of_an_isolated_leader_are_not_shown(cluster: BrokerCluster, topic: str) -> None:
     """With acks=1 they are acknowledged; consumers get them once there are enough replicas."""
     admin = create(cluster, topic, 1, 3, options=STRICT)
     produce(cluster, topic, 1, [b"seen"])
@@ -321,7 +319,7 @@ def test_39_records_of_a_leader_that_is_alone_are_not_shown(
     consumer.close()
 
 
-def test_40_leader_and_controller_are_killed_and_the_java_client_loses_nothing(
+def test_java_client_loses_nothing_when_leader_and_controller_are_killed(
     cluster: BrokerCluster, topic: str
 ) -> None:
     """Others lead within a second. A busy machine gets more tries."""

@@ -48,7 +48,7 @@ def decisions(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_nobody_is_led_around_on_a_busy_machine(
+def test_busy_machine_makes_no_suspects(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     cluster = new_cluster(**LONG).start()

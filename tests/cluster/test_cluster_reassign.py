@@ -109,7 +109,7 @@ def test_a_throttle_that_was_left_goes_with_cancel_all(
     assert RATE not in cluster.json("/config/brokers/1")["config"]
 
 
-def to_one_that_stands_still(
+def to_a_stalled_broker(
     cluster: BrokerCluster, topic: str, folder: Path
 ) -> tuple[int, int, int, Path]:
     """The broker of the only replica, the controller, a third, stopped broker, and the plan that
@@ -129,7 +129,7 @@ def to_one_that_stands_still(
 def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
     cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
-    old, controller, still, file = to_one_that_stands_still(cluster, topic, tmp_path)
+    old, controller, still, file = to_a_stalled_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     arguments = ["cluster", "reassign", "apply", str(file), "-w", "-b", bootstrap]
     with subprocess.Popen(
@@ -148,10 +148,10 @@ def test_the_watch_outlives_the_controller_and_the_broker_that_was_named(
     assert replicas(cluster, topic) == {"0": [still]}
 
 
-def test_what_moves_is_shown_and_cancelled(
+def test_ongoing_reassignment_is_shown_and_cancelled(
     cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
-    old, controller, still, file = to_one_that_stands_still(cluster, topic, tmp_path)
+    old, controller, still, file = to_a_stalled_broker(cluster, topic, tmp_path)
     bootstrap = cluster.brokers[controller].bootstrap
     try:
         run(cluster, "apply", str(file), bootstrap=bootstrap)
@@ -189,7 +189,7 @@ def test_mistakes_are_told(
     assert words in error
 
 
-def test_a_plan_for_what_is_not_there_is_refused_whole(
+def test_plan_with_missing_partitions_is_refused_whole(
     shared: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
     create(shared, topic, 1, 1)

@@ -283,7 +283,7 @@ def test_a_group_is_taken_over_as_it_is(watched: Watched, topic: str) -> None:
                 assert raw.ask(HEARTBEAT, 2, request).error_code == ErrorCode.NONE
 
 
-def test_a_coordinator_that_loads_says_so_and_serves_what_it_has(
+def test_loading_coordinator_answers_load_in_progress_and_serves_the_rest(
     watched: Watched, topic: str
 ) -> None:
     """COORDINATOR_LOAD_IN_PROGRESS for the groups of the partition that it loads; others are served

@@ -61,7 +61,7 @@ def leave_one_in_sync(cluster: BrokerCluster, topic: str) -> tuple[int, int, int
 
 
 @pytest.mark.parametrize("comes_first", ["the eligible one", "the one without memory"])
-def test_the_last_in_sync_loses_its_machine_and_one_that_left_before_leads(
+def test_eligible_replica_leads_after_the_last_in_sync_is_lost(
     new_cluster: Callable[..., BrokerCluster], topic: str, comes_first: str
 ) -> None:
     # Data stays in memory: the disk has none of it.
@@ -91,7 +91,7 @@ def test_the_last_in_sync_loses_its_machine_and_one_that_left_before_leads(
     assert sorted(consume(cluster, topic, 100, "g")) == sorted(values)
 
 
-def test_a_lower_minimum_frees_the_last_one_and_gives_up_the_others(
+def test_lower_minimum_frees_the_leader_and_clears_eligible_replicas(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     cluster = new_cluster().start()

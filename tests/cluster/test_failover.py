@@ -52,7 +52,7 @@ def test_a_killed_broker_is_gone_at_once(
     assert consume(cluster, topic, 18, "g") == [b"v"] * 18
 
 
-def test_a_broker_that_stands_still_keeps_its_session(
+def test_stalled_broker_keeps_its_session(
     new_cluster: Callable[..., BrokerCluster],
 ) -> None:
     """A watchdog closes the session of a process that has ended, and of no other."""
@@ -176,7 +176,7 @@ def test_a_controller_whose_port_refuses_is_deposed(
     check_service_without(cluster, topic, victim, survivor)
 
 
-def test_a_controller_that_stands_still_is_deposed_by_the_others(
+def test_stalled_controller_is_deposed(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """Two of three get no answer, and others lead its partitions. Resumed, it is an ordinary
@@ -197,7 +197,7 @@ def test_a_controller_that_stands_still_is_deposed_by_the_others(
     assert cluster.controller() != victim
 
 
-def test_a_leader_that_stands_still_is_led_around(
+def test_leaders_move_away_from_a_stalled_broker(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """The controller and the third broker get no answer. A partition without other
@@ -238,7 +238,7 @@ def check_back(cluster: BrokerCluster, topic: str, survivor: AdminClient) -> Non
 
 
 @pytest.mark.parametrize("role", ["controller", "broker"])
-def test_of_two_brokers_none_is_led_around_for_its_silence(
+def test_silence_moves_no_leader_in_a_cluster_of_two(
     new_cluster: Callable[..., BrokerCluster], topic: str, role: str
 ) -> None:
     """Either may be the one that is cut off. A death then shows that they observe all the time."""
@@ -272,7 +272,7 @@ def test_without_suspicion_a_controller_leads_until_its_session_has_ended(
     assert cluster.store.exists("/pyrklog/deposed") is None
 
 
-def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
+def test_stalled_broker_is_not_suspected_without_a_majority(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """Only the controller gets no answer, because the third broker is dead. A timeout is not a
@@ -293,7 +293,7 @@ def test_without_a_majority_a_broker_that_stands_still_is_not_suspected(
         assert {found[index] for index in led} == {still}
 
 
-def test_without_both_the_session_has_to_expire(
+def test_without_watchdog_and_suspicion_the_session_must_expire(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     cluster = new_cluster(**NO_WATCHDOG, **NO_SUSPICION).start()

@@ -115,7 +115,7 @@ def says_again(cluster: WiredCluster, number: int, event: str) -> Callable[[], b
 # --- processes that stand still ------------------------------------------------------------------
 
 
-def test_a_leader_stands_still(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_a_stalled_leader(wired: WiredCluster, topic: str) -> None:
     with under_load(wired, topic) as load:
         leader = next(n for n in (load.leader(p) for p in range(3)) if n != wired.controller())
         survivor = others(leader)[0]
@@ -127,7 +127,7 @@ def test_a_leader_stands_still(wired: WiredCluster, topic: str) -> None:
             load.writer.go_on(MORE)
 
 
-def test_the_controller_stands_still(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_a_stalled_controller(wired: WiredCluster, topic: str) -> None:
     with under_load(wired, topic) as load:
         old = wired.controller()
         with fault(wired, "pause", old):
@@ -138,7 +138,7 @@ def test_the_controller_stands_still(wired: WiredCluster, topic: str) -> None:
         wait_until(lambda: wired.controller() in ALL, "no controller")
 
 
-def test_zookeeper_stands_still(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_a_stalled_zookeeper(wired: WiredCluster, topic: str) -> None:
     """For longer than a session; present leaders do not need it."""
     with under_load(wired, topic) as load, fault(wired, "zookeeper_pause_past_session"):
         end = time.monotonic() + SESSION_TIMEOUT_MS / 1000 * 1.25
@@ -149,7 +149,7 @@ def test_zookeeper_stands_still(wired: WiredCluster, topic: str) -> None:
 # --- ZooKeeper and sessions ----------------------------------------------------------------------
 
 
-def test_zookeeper_is_killed_and_started_again(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_a_zookeeper_restart(wired: WiredCluster, topic: str) -> None:
     with under_load(wired, topic) as load:
         with fault(wired, "zookeeper_kill"):
             load.writer.go_on(MORE)
@@ -158,7 +158,7 @@ def test_zookeeper_is_killed_and_started_again(wired: WiredCluster, topic: str) 
 
 
 @pytest.mark.parametrize("role", ["leader", "controller"])
-def test_a_session_expires(wired: WiredCluster, topic: str, role: str) -> None:
+def test_cluster_survives_an_expired_session(wired: WiredCluster, topic: str, role: str) -> None:
     with under_load(wired, topic) as load:
         victim = load.leader() if role == "leader" else wired.controller()
         began = says_again(wired, victim, "session_began")
@@ -172,7 +172,9 @@ def test_a_session_expires(wired: WiredCluster, topic: str, role: str) -> None:
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
 @pytest.mark.parametrize("kind", ["full_disk", "broken_disk"])
-def test_a_disk_takes_nothing_more(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
+def test_cluster_survives_a_full_disk(
+    wired: WiredCluster, topic: str, kind: str, role: str
+) -> None:
     """``full_disk`` needs a small disk. Where mounting is impossible it limits the size of files
     instead: the log directory fails, and with it a broker that has no other. Then the disk is
     replaced and the broker started."""
@@ -191,7 +193,7 @@ def test_a_disk_takes_nothing_more(wired: WiredCluster, topic: str, kind: str, r
 # --- the network ---------------------------------------------------------------------------------
 
 
-def test_a_follower_is_cut_off(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_an_isolated_follower(wired: WiredCluster, topic: str) -> None:
     with under_load(wired, topic, 1) as load:
         victim = next(n for n in others(load.leader()) if n != wired.controller())
         with fault(wired, "isolate", victim):
@@ -203,7 +205,7 @@ def test_a_follower_is_cut_off(wired: WiredCluster, topic: str) -> None:
             load.writer.go_on(MORE)
 
 
-def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_an_isolated_leader(wired: WiredCluster, topic: str) -> None:
     """From the other brokers and from ZooKeeper. Its clients still reach it; it acknowledges
     nothing that would be lost."""
     with under_load(wired, topic, 1) as load:
@@ -223,7 +225,7 @@ def test_a_leader_is_cut_off_from_all(wired: WiredCluster, topic: str) -> None:
 # --- machines ------------------------------------------------------------------------------------
 
 
-def test_the_machine_of_a_leader_crashes(wired: WiredCluster, topic: str) -> None:
+def test_cluster_survives_a_machine_crash_of_a_leader(wired: WiredCluster, topic: str) -> None:
     """What was only in its memory is gone; the others have it."""
     with under_load(wired, topic) as load:
         victim = load.leader()
@@ -249,7 +251,9 @@ def last_timestamp_ms(cluster: WiredCluster, topic: str) -> int:
 
 @pytest.mark.parametrize("kind", ["clock_step", "clock_step_back"])
 @pytest.mark.parametrize("role", ["leader", "controller"])
-def test_a_clock_is_set(wired: WiredCluster, topic: str, kind: str, role: str) -> None:
+def test_cluster_survives_a_changed_clock(
+    wired: WiredCluster, topic: str, kind: str, role: str
+) -> None:
     """By an hour, and back: no session, lag or wait uses the time of day."""
     with under_load(wired, topic) as load:
         victim = load.leader() if role == "leader" else wired.controller()

@@ -138,7 +138,7 @@ def test_mistakes_are_told(shared: BrokerCluster, topic: str) -> None:
     run(shared.bootstrap, "log", "merge-state", "--until", "soon", code=2)
 
 
-def test_stock_clients_do_not_hear_of_it(shared: BrokerCluster) -> None:
+def test_verification_api_is_not_advertised_to_clients(shared: BrokerCluster) -> None:
     with Connection(shared.brokers[1].bootstrap) as connection:
         reader = Reader(connection.request(API_VERSIONS, 0, b""))
     assert reader.number("h") == 0

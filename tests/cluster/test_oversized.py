@@ -65,7 +65,7 @@ async def register_others(session: ZooKeeperSession) -> None:
         )
 
 
-async def test_a_client_is_told_what_does_not_fit(
+async def test_client_gets_an_error_for_an_oversized_write(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     chroot = f"{zookeeper.address}/{uuid4()}"

@@ -111,7 +111,7 @@ def test_a_topic_moves_to_other_brokers_under_load(
 
 
 @pytest.mark.parametrize("has_it", [True, False])
-def test_the_controller_is_killed_meanwhile(
+def test_reassignment_survives_a_killed_controller(
     cluster: BrokerCluster, topic: str, client: KafkaAdminClient, has_it: bool
 ) -> None:
     """It has the topic, or is to get it."""
@@ -135,9 +135,7 @@ def test_the_controller_is_killed_meanwhile(
     check(cluster, topic, writer)
 
 
-def test_a_reassignment_to_a_broker_that_stands_still_is_cancelled(
-    cluster: BrokerCluster, topic: str
-) -> None:
+def test_reassignment_to_a_stalled_broker_is_cancelled(cluster: BrokerCluster, topic: str) -> None:
     controller = cluster.controller()
     still, first, second, third = sorted(cluster.brokers, key=lambda number: number == controller)
     create_on(cluster, topic, (first, second))

@@ -42,7 +42,7 @@ def test_each_broker_is_killed_once_under_load(cluster: BrokerCluster, topic: st
     check(cluster, topic, writer)
 
 
-def test_a_broker_that_ends_in_order_is_not_missed(cluster: BrokerCluster, topic: str) -> None:
+def test_orderly_end_of_a_broker_interrupts_no_client(cluster: BrokerCluster, topic: str) -> None:
     admin = create(cluster, topic, 6, 3, options=STRICT)
     writer = Writer(cluster, topic, 6)
     writer.go_on()
@@ -83,9 +83,7 @@ def test_too_few_replicas_are_refused_and_taken_again(cluster: BrokerCluster, to
     assert found == [b"first", b"second"]
 
 
-def test_a_new_replica_of_a_topic_whose_beginning_is_gone_starts_there(
-    cluster: BrokerCluster, topic: str
-) -> None:
+def test_new_replica_starts_at_the_leaders_log_start(cluster: BrokerCluster, topic: str) -> None:
     admin = create(cluster, topic, 1, 3)
     produce(cluster, topic, 1, [b"x" * 20_000] * 5)
     wait_until(whole(admin, topic), "not all are in sync")

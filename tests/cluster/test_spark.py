@@ -48,7 +48,7 @@ def has_read(query: Any, topic: str, wanted: dict[str, int]) -> bool:
     return bool(read.get(topic) == wanted)
 
 
-def test_40_a_stream_goes_on_when_leader_and_controller_are_killed(
+def test_spark_stream_goes_on_when_leader_and_controller_are_killed(
     spark: Any, cluster: BrokerCluster, topic: str, tmp_path: Path
 ) -> None:
     """During writes; the files hold each row once, with its partition and offset."""

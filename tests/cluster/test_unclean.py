@@ -32,7 +32,7 @@ def says(cluster: BrokerCluster, number: int, event: str) -> bool:
     return any(f'"event": "{event}"' in line for line in cluster.brokers[number].log)
 
 
-def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
+def test_replica_that_lost_its_memory_does_not_lead_after_three_kills(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """It returns first, is in every ISR, and must wait for one that has everything."""
@@ -72,7 +72,7 @@ def test_of_three_that_fall_together_the_one_without_memory_does_not_lead(
     assert cluster.store.exists("/pyrklog/unclean/1") is None
 
 
-def test_of_three_that_lose_their_memory_two_go_on(
+def test_two_of_three_replicas_that_lost_their_memory_go_on(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
     """The third never returns, and is not waited for."""
@@ -105,7 +105,9 @@ def test_of_three_that_lose_their_memory_two_go_on(
     assert any(value.startswith(b"after") for value in consume(cluster, topic, 300, "g"))
 
 
-def test_a_broker_that_was_killed_or_ended_is_whole(cluster: BrokerCluster, topic: str) -> None:
+def test_killed_or_stopped_broker_registers_no_unclean_mark(
+    cluster: BrokerCluster, topic: str
+) -> None:
     create(cluster, topic, 3, 3)
     produce(cluster, topic, 3, [b"v"])
     cluster.brokers[2].kill()

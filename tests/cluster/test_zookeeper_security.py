@@ -90,7 +90,7 @@ def may_nothing(client: KazooClient, path: str) -> bool:
     return True
 
 
-def test_a_cluster_whose_nodes_are_its_own(
+def test_cluster_with_acls_owns_its_znodes(
     zookeeper: ZooKeeperServer, stranger: KazooClient, tmp_path: Path, topic: str
 ) -> None:
     """Others read all but secrets, and change nothing."""
@@ -164,7 +164,7 @@ def test_a_cluster_by_tls(
         cluster.close()
 
 
-def test_what_does_not_fit_is_told(
+def test_mismatched_tls_settings_are_explained(
     zookeeper: ZooKeeperServer,
     certificates: Certificates,
     tmp_path: Path,
@@ -228,7 +228,7 @@ def test_answers_in_one_record_are_not_left_waiting(certificates: Certificates) 
     server.join()
 
 
-def test_a_handshake_that_nobody_answers_leaves_time_for_another(
+def test_unanswered_tls_handshake_leaves_time_for_another(
     certificates: Certificates,
 ) -> None:
     """A starting ZooKeeper may do so; kazoo's own bound is the whole session."""

@@ -218,7 +218,9 @@ def test_acks_zero_gets_no_reply_and_closes_on_errors(bootstrap: str, topic: str
         assert connection.closed_by_peer()
 
 
-def test_time_queries_find_what_clients_left_unset(connection: Connection, topic: str) -> None:
+def test_time_queries_find_timestamps_that_clients_left_unset(
+    connection: Connection, topic: str
+) -> None:
     """Some clients leave the batch's largest timestamp unset; the broker computes it."""
     batch = record_batch([b"x"], timestamp_ms=START_MS, max_timestamp_ms=-1)
     assert produce(connection, topic, batch).error == 0

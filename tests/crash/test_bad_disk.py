@@ -156,7 +156,7 @@ HARMS = ("deleted", "empty", "cut", "zeros", "noise", "flipped")
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
 @pytest.mark.parametrize("how", HARMS)
-def test_what_can_be_rebuilt_may_be_damaged(
+def test_damaged_index_files_are_rebuilt(
     new_broker: Make, topic: str, how: str, clean: bool
 ) -> None:
     """Indexes, snapshots and checkpoints derive from the segments, so damage to them is

@@ -20,7 +20,9 @@ def clean_marker(broker: TestBroker) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_that_end_it(new_broker: Callable[..., TestBroker], number: int) -> None:
+def test_end_signals_stop_the_broker_in_order(
+    new_broker: Callable[..., TestBroker], number: int
+) -> None:
     """A closed terminal sends SIGHUP."""
     broker = new_broker().start()
     broker.signal(number)

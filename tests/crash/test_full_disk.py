@@ -106,7 +106,7 @@ def told(broker: TestBroker, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_full_disk_is_told_to_those_who_ask_and_to_those_who_write(
+def test_full_disk_is_reported_to_tools_and_producers(
     new_broker: Make, topic: str, small_disk: Disk
 ) -> None:
     broker = new_broker(options={"log.dirs": str(small_disk.folder / "logs")}).start()

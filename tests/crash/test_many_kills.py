@@ -292,7 +292,9 @@ def cache_place() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(60 + 10 * KILLS)
-def test_killed_again_and_again(new_broker: Callable[..., TestBroker], tmp_path: Path) -> None:
+def test_repeated_kills_lose_no_acknowledged_record(
+    new_broker: Callable[..., TestBroker], tmp_path: Path
+) -> None:
     random.seed(SEED)
     print(f"\nKILLS={KILLS} KILLS_SEED={SEED}")
     acknowledged = repeated = read = changes = number = 0

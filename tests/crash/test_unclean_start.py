@@ -38,7 +38,7 @@ def epochs(broker: TestBroker, topic: str) -> set[int]:
     return {batch.leader_epoch for batch in wire.fetch_batches(broker.bootstrap, topic)}
 
 
-def test_a_consumer_hears_that_what_it_has_read_is_gone(
+def test_consumer_learns_that_records_it_has_read_are_lost(
     new_broker: Callable[..., TestBroker], topic: str
 ) -> None:
     """Other records have its offsets by then: without an epoch it would continue after them."""
@@ -66,7 +66,7 @@ def test_a_consumer_hears_that_what_it_has_read_is_gone(
     consumer.close()
 
 
-def test_a_broker_that_has_everything_stays_in_its_epoch(
+def test_broker_without_losses_keeps_its_leader_epoch(
     new_broker: Callable[..., TestBroker], topic: str
 ) -> None:
     broker = new_broker().start()

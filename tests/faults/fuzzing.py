@@ -2,7 +2,7 @@
 
 FUZZ_EXAMPLES sets the number of examples, always the same ones unless FUZZ_RANDOM is set. A
 property is a function that raises AssertionError. The tests run it over the real code and over each
-planted bug.
+injected bug.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ def run(
 
 
 def finds(strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
-    """Fails unless the property finds the planted bug."""
+    """Fails unless the property finds the injected bug."""
     with pytest.raises(AssertionError):
         run(strategy, check, examples=max(EXAMPLES, 2_000), shrink=False)

@@ -67,7 +67,7 @@ def is_silent(peer: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("pair", [(HERE, ONE), (ONE, HERE)])
-def test_what_is_cut_is_silent_until_it_is_joined(
+def test_cut_pair_is_silent_until_joined(
     hosts: Hosts, peer: socket.socket, pair: tuple[int, int]
 ) -> None:
     peer.sendall(b"a")
@@ -81,7 +81,7 @@ def test_what_is_cut_is_silent_until_it_is_joined(
     assert peer.recv(1) == b"b"
 
 
-def test_what_is_reset_breaks(hosts: Hosts, peer: socket.socket) -> None:
+def test_reset_connection_breaks(hosts: Hosts, peer: socket.socket) -> None:
     peer.sendall(b"a")
     assert peer.recv(1) == b"a"
     hosts.reset([(ONE, HERE)])

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.mark.timeout(1800)
-def test_the_pages_from_a_fresh_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_pages_work_in_a_fresh_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = tracked_copy(tmp_path / "pyrklog")
     # Shares compiled dependencies; cargo compiles the clone's own crates anew.
     monkeypatch.setenv("CARGO_TARGET_DIR", os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")))

@@ -111,17 +111,17 @@ def _check_state(state: KraftMetadata, example: Example) -> None:
 
 
 def without_checksum(data: bytes) -> list[bytes]:
-    """The planted bug: any checksum passes."""
+    """The injected bug: any checksum passes."""
     return values_of(mended(data))
 
 
 def without_last(data: bytes) -> list[bytes]:
-    """The planted bug: the last value is taken for a torn one."""
+    """The injected bug: the last value is taken for a torn one."""
     return values_of(data)[:-1]
 
 
 def without_transactions(values: Iterable[bytes], into: KraftMetadata) -> None:
-    """The planted bug: an aborted transaction counts."""
+    """The injected bug: an aborted transaction counts."""
     replay([value for value in values if value not in (BEGIN, ABORT)], into)
 
 
@@ -129,10 +129,10 @@ def test_metadata_is_read_as_written_or_refused() -> None:
     run(examples(), check)
 
 
-@pytest.mark.parametrize("planted", [without_checksum, without_last])
-def test_a_reader_with_a_bug_is_found(planted: Values) -> None:
-    finds(examples(), lambda example: check(example, values=planted))
+@pytest.mark.parametrize("injected", [without_checksum, without_last])
+def test_a_reader_with_a_bug_is_found(injected: Values) -> None:
+    finds(examples(), lambda example: check(example, values=injected))
 
 
-def test_an_aborted_transaction_that_counts_is_found() -> None:
+def test_bug_that_counts_aborted_transactions_is_found() -> None:
     finds(examples(), lambda example: check(example, apply=without_transactions))

@@ -178,7 +178,7 @@ def _serve(loaded: list[LoadedGroup]) -> None:
 
 
 class EndsBatch(PartitionLoader):
-    """The planted bug: what follows a bad record in its batch is lost."""
+    """The injected bug: what follows a bad record in its batch is lost."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
         if batch.damage is not None:
@@ -192,7 +192,7 @@ class EndsBatch(PartitionLoader):
 
 
 class KeepsTombstones(PartitionLoader):
-    """The planted bug: a tombstone changes nothing."""
+    """The injected bug: a tombstone changes nothing."""
 
     def _take(self, batch: InternalBatch, record: InternalRecord) -> None:
         if record.value is not None:
@@ -200,14 +200,14 @@ class KeepsTombstones(PartitionLoader):
 
 
 class Trusting(PartitionLoader):
-    """The planted bug: records are not checked."""
+    """The injected bug: records are not checked."""
 
     def _skip(self, offset: int, problem: str) -> None:
         raise AssertionError(f"offset {offset}: {problem}")
 
 
 class AbortsCount(PartitionLoader):
-    """The planted bug: an aborted transaction counts."""
+    """The injected bug: an aborted transaction counts."""
 
     def feed(self, batch: InternalBatch) -> Iterator[None]:
         if batch.is_control:
@@ -216,10 +216,10 @@ class AbortsCount(PartitionLoader):
         yield from super().feed(batch)
 
 
-def test_the_groups_come_back_whatever_lies_between_their_records() -> None:
+def test_groups_load_despite_foreign_records_between_theirs() -> None:
     run(scripts(), lambda script: check(script, PartitionLoader()))
 
 
-@pytest.mark.parametrize("planted", [EndsBatch, KeepsTombstones, Trusting, AbortsCount])
-def test_planted_bugs_are_found(planted: type[PartitionLoader]) -> None:
-    finds(scripts(), lambda script: check(script, planted()))
+@pytest.mark.parametrize("injected", [EndsBatch, KeepsTombstones, Trusting, AbortsCount])
+def test_injected_bugs_are_found(injected: type[PartitionLoader]) -> None:
+    finds(scripts(), lambda script: check(script, injected()))

@@ -1,6 +1,6 @@
 """Any request of Python's APIs, damaged or not: an answer, or a closed connection.
 
-Once against the handlers alone, over a coordinator on a clock that jumps and with planted bugs;
+Once against the handlers alone, over a coordinator on a clock that jumps and with injected bugs;
 once against a broker in a process of its own.
 """
 
@@ -93,11 +93,11 @@ def check(frame: Frame) -> None:
         raise AssertionError(f"{frame}: {error!r}") from error
 
 
-def test_handlers_answer_whatever_they_are_asked() -> None:
+def test_handlers_answer_random_requests() -> None:
     run(frames(GROUP_APIS), check)
 
 
-def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_injected_into_fencing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown instance id is looked up as if it were known."""
 
     def check_member(group: Any, member_id: str, instance_id: str | None) -> Any:
@@ -110,7 +110,7 @@ def test_a_bug_planted_in_the_fencing_is_found(monkeypatch: pytest.MonkeyPatch) 
     finds(frames((8, 12, 13, 14)), check)
 
 
-def test_a_bug_planted_in_the_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_injected_into_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members count as known."""
 
     def check_sync(group: Any, request: Any) -> Any:

@@ -34,7 +34,7 @@ def main() -> int:
     acknowledged = events = suspicions = deposals = silences = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(
-            planted=tuple(asked.plant), loses_power=not asked.no_power
+            injected=tuple(asked.plant), loses_power=not asked.no_power
         )
         if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
             continue

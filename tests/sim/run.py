@@ -104,7 +104,7 @@ def run(
     settings: Settings | None = None,
     script: Sequence[Action] | None = None,
     *,
-    planted: AbstractContextManager[object] | None = None,
+    injected: AbstractContextManager[object] | None = None,
 ) -> Outcome:
     """Runs once. Reports what it finds in the outcome, never by raising."""
     settings = settings or settings_of(seed)
@@ -112,7 +112,7 @@ def run(
         script = script_of(seed, settings)
     world = World(seed, settings)
     violation = None
-    with planted or nullcontext(), world.running():
+    with injected or nullcontext(), world.running():
         try:
             _play(world, settings, script)
         except Violation as found:
@@ -158,7 +158,7 @@ def shrink(
     seed: int,
     settings: Settings,
     script: Sequence[Action],
-    planted: Callable[[], AbstractContextManager[object]] = nullcontext,
+    injected: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[Action]:
     """A script that still fails, and needs each of its actions."""
     left = list(script)
@@ -167,7 +167,7 @@ def shrink(
         at = 0
         while at < len(left):
             fewer = left[:at] + left[at + size :]
-            if run(seed, settings, fewer, planted=planted()).violation is not None:
+            if run(seed, settings, fewer, injected=injected()).violation is not None:
                 left = fewer
             else:
                 at += size

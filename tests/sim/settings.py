@@ -32,5 +32,5 @@ class Settings(NamedTuple):
     caches: bool = False
     """Brokers have a block cache, so appends are acknowledged before they are written. Brokers are
     then also stopped at any time, and their machines switched off."""
-    planted: tuple[str, ...] = ()
+    injected: tuple[str, ...] = ()
     """Bugs of the data plane (``injected_faults.rs``)."""

@@ -157,7 +157,7 @@ class Stage(Caller):
         return answer
 
 
-def stage_world(brokers: Sequence[int], planted: Sequence[str], *, seed: int = 0) -> World:
+def stage_world(brokers: Sequence[int], injected: Sequence[str], *, seed: int = 0) -> World:
     """One partition on brokers 1 and 2 with a minimum of one replica; the others only watch.
 
     Nobody is suspected: a story says who learns of a death, and when.
@@ -168,6 +168,6 @@ def stage_world(brokers: Sequence[int], planted: Sequence[str], *, seed: int = 0
         min_insync_replicas=1,
         rebalance_seconds=None,
         suspects=False,
-        planted=tuple(planted),
+        injected=tuple(injected),
     )
     return World(seed, settings)

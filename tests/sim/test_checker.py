@@ -12,7 +12,7 @@ def bearable(world: World) -> list[int]:
     return [broker for broker in BROKERS if world.checker.bears_loss_of(broker)]
 
 
-def test_where_one_replica_is_enough_none_may_be_lost_wherever_it_has_moved() -> None:
+def test_with_minimum_one_no_replica_may_lose_power() -> None:
     settings = Settings(brokers=BROKERS, partitions={0: (2, 4)}, min_insync_replicas=1)
     world = World(0, settings)
     assert bearable(world) == [1, 3]
@@ -25,7 +25,7 @@ def test_where_one_replica_is_enough_none_may_be_lost_wherever_it_has_moved() ->
     assert bearable(world) == [1]
 
 
-def test_one_replica_of_two_may_be_lost_and_those_that_are_none() -> None:
+def test_with_minimum_two_one_replica_and_all_others_may_lose_power() -> None:
     settings = Settings(brokers=BROKERS, partitions={0: (1, 2, 3)}, min_insync_replicas=2)
     world = World(0, settings)
     world.checker.lost_power(4)

@@ -10,7 +10,7 @@ from tests.sim.stage import Stage, stage_world
 A, B, CONTROLLER = 1, 2, 3
 
 
-def test_who_is_left_leads_as_soon_as_the_topic_allows_an_unclean_election() -> None:
+def test_survivor_leads_once_unclean_elections_are_allowed() -> None:
     world = stage_world((A, B, CONTROLLER), ())
     with world.running():
         stage = Stage(world)

@@ -33,7 +33,7 @@ async def children_are_waited_for(t: Any, told: list[Any]) -> None:
     told.append(t.current_time())
 
 
-async def what_fails_cancels_the_others(t: Any, told: list[Any]) -> None:
+async def failing_task_cancels_the_others(t: Any, told: list[Any]) -> None:
     async def fail() -> None:
         await t.sleep(1)
         raise KeyError("k")
@@ -55,7 +55,7 @@ async def a_cancelled_nursery_ends_quietly(t: Any, told: list[Any]) -> None:
     told.append(t.current_time())
 
 
-async def a_time_out_ends_what_is_in_it(t: Any, told: list[Any]) -> None:
+async def timeout_ends_its_block(t: Any, told: list[Any]) -> None:
     with t.move_on_after(1) as scope:
         await nap(t, 3, told, "three")
     told.append(scope.cancelled_caught)
@@ -75,7 +75,7 @@ async def a_shield_keeps_a_cancel_out(t: Any, told: list[Any]) -> None:
     told.append(t.current_time())
 
 
-async def a_child_that_starts_says_so(t: Any, told: list[Any]) -> None:
+async def started_child_reports(t: Any, told: list[Any]) -> None:
     async def child(*, task_status: Any) -> None:
         await t.sleep(1)
         task_status.started("value")
@@ -145,11 +145,11 @@ async def one_inside_a_cancelled_scope_goes_on_being_cancelled(t: Any, told: lis
 
 PROGRAMS = [
     children_are_waited_for,
-    what_fails_cancels_the_others,
+    failing_task_cancels_the_others,
     a_cancelled_nursery_ends_quietly,
-    a_time_out_ends_what_is_in_it,
+    timeout_ends_its_block,
     a_shield_keeps_a_cancel_out,
-    a_child_that_starts_says_so,
+    started_child_reports,
     locks_and_events_are_fair,
     a_cancelled_waiter_does_not_keep_a_lock,
     one_inside_a_cancelled_scope_goes_on_being_cancelled,
@@ -195,7 +195,7 @@ def rounded(told: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_does_what_trio_does(program: Program) -> None:
+def test_scheduler_behaves_like_trio(program: Program) -> None:
     expected = on_trio(program)
     assert expected, "the program says nothing"
     assert rounded(on_the_heap(program)) == rounded(expected)
@@ -224,7 +224,7 @@ def test_a_killed_process_does_nothing_more() -> None:
     assert not scheduler.failures
 
 
-def test_what_happens_to_a_paused_process_waits() -> None:
+def test_events_of_a_paused_process_wait() -> None:
     heap = Heap(0)
     scheduler = Scheduler(heap)
     process = Process("p")

@@ -1,4 +1,4 @@
-"""Seeds: no fault violates an invariant, and each planted bug is found."""
+"""Seeds: no fault violates an invariant, and each injected bug is found."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from pyrklog import _core
 from tests.sim.faults import Action
-from tests.sim.planted import BUGS
+from tests.sim.injected_faults import BUGS
 from tests.sim.run import Outcome, run, script_of, settings_of, shrink
 
 ROOT = Path(__file__).parents[2]
@@ -67,26 +67,26 @@ def test_seeds_that_once_failed(seed: int) -> None:
 
 def find(name: str) -> Outcome:
     """The first seed that finds the bug, and finds nothing without it."""
-    planted = BUGS[name]
+    injected = BUGS[name]
     first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
     for seed in range(first, first + SEEDS_TO_FIND_MAX):
-        healthy = planted.settings(settings_of(seed))
-        settings = healthy._replace(planted=planted.data_plane)
-        outcome = run(seed, settings, planted=planted.control_plane())
+        healthy = injected.settings(settings_of(seed))
+        settings = healthy._replace(injected=injected.data_plane)
+        outcome = run(seed, settings, injected=injected.control_plane())
         if outcome.violation is not None and run(seed, healthy).violation is None:
             return outcome
     raise AssertionError(f"{SEEDS_TO_FIND_MAX} seeds do not find it")
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str) -> None:
+def test_injected_bug_is_found(name: str) -> None:
     find(name)
 
 
-def test_what_fails_shrinks_to_a_script_that_fails() -> None:
+def test_failing_seed_shrinks_to_a_failing_script() -> None:
     name = "truncation to the high watermark"
     seed = find(name).seed
-    settings = BUGS[name].settings(settings_of(seed))._replace(planted=BUGS[name].data_plane)
+    settings = BUGS[name].settings(settings_of(seed))._replace(injected=BUGS[name].data_plane)
     whole = script_of(seed, settings)
     script = shrink(seed, settings, whole)
     assert len(script) < len(whole)
@@ -114,5 +114,5 @@ def test_a_seed_s_trace_is_the_same_in_another_process(seed: int) -> None:
     assert told[0] == told[1] == list(run(seed).trace)
 
 
-def test_the_broker_s_own_extension_has_none_of_this() -> None:
+def test_shipped_extension_has_no_simulation() -> None:
     assert not {"SimPlane", "MemDisk", "plant", "set_now_ms"} & set(dir(_core))

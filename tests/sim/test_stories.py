@@ -19,9 +19,9 @@ CHECKPOINT_SECONDS = 7.0
 Story = Callable[[Stage], None]
 
 
-def tell(story: Story, *planted: str, seed: int = 0) -> None:
+def tell(story: Story, *injected: str, seed: int = 0) -> None:
     """Plays a story. Raises :class:`Violation` if it ends badly."""
-    world = stage_world((A, B, CONTROLLER, OTHER), planted, seed=seed)
+    world = stage_world((A, B, CONTROLLER, OTHER), injected, seed=seed)
     with world.running():
         stage = Stage(world)
         stage.begin(CONTROLLER)
@@ -55,11 +55,11 @@ def a_restarted_follower_leads(stage: Stage) -> None:
     assert stage.epochs(B) == [0, 0]
 
 
-def test_what_is_acknowledged_survives_the_restart_of_a_follower_that_does_not_know_it() -> None:
+def test_acknowledged_record_survives_a_follower_restart() -> None:
     tell(a_restarted_follower_leads)
 
 
-def test_it_was_lost_when_followers_went_by_their_high_watermark() -> None:
+def test_truncating_to_the_high_watermark_loses_an_acknowledged_record() -> None:
     with pytest.raises(Violation, match=r"\(1, 0\) cuts off: broker 2"):
         tell(a_restarted_follower_leads, "truncate_to_high_watermark")
 
@@ -89,21 +89,21 @@ def the_log_of_the_first_to_return(stage: Stage) -> None:
     assert stage.produce(B) == NONE
 
 
-def tell_of_a_half_lost_log(*planted: str) -> None:
+def tell_of_a_half_lost_log(*injected: str) -> None:
     """Chance decides how much of the unsynced tail is lost: tries until it is the last record."""
     for seed in range(60):
         try:
-            return tell(the_log_of_the_first_to_return, *planted, seed=seed)
+            return tell(the_log_of_the_first_to_return, *injected, seed=seed)
         except LookupError:
             continue
     raise AssertionError("no seed loses the last record alone")
 
 
-def test_who_returns_later_gives_up_what_the_new_leader_never_had() -> None:
+def test_returning_replica_truncates_what_the_new_leader_lacks() -> None:
     tell_of_a_half_lost_log()
 
 
-def test_logs_diverged_when_followers_went_by_their_high_watermark() -> None:
+def test_truncating_to_the_high_watermark_lets_logs_diverge() -> None:
     with pytest.raises(Violation, match="logs differ before"):
         tell_of_a_half_lost_log("truncate_to_high_watermark")
 
@@ -129,7 +129,7 @@ def test_a_follower_goes_back_to_the_last_epoch_that_both_know() -> None:
     tell(leadership_goes_there_and_back)
 
 
-def test_other_records_counted_when_leaders_answered_for_epochs_they_did_not_know() -> None:
+def test_answering_for_unknown_epochs_lets_logs_diverge() -> None:
     with pytest.raises(Violation, match="is shown, but lacks on: broker 2"):
         tell(leadership_goes_there_and_back, "answer_for_unknown_epoch")
 
@@ -146,7 +146,7 @@ def lead_around_a(stage: Stage) -> None:
     assert stage.role(A) == ("Leader", 0)
 
 
-def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
+def consumer_asks_a_former_leader(stage: Stage) -> None:
     """KIP-320: A has not heard that B leads; a consumer that has read from B comes to A."""
     lead_around_a(stage)
     error, size = stage.fetch(B, 1, 1)
@@ -158,7 +158,7 @@ def a_consumer_asks_one_that_leads_no_more(stage: Stage) -> None:
     assert error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> None:
+def new_consumer_asks_a_former_leader(stage: Stage) -> None:
     """It has the group's offset, beyond A's end, and knows only A's epoch."""
     lead_around_a(stage)
     error, size = stage.fetch(A, 2, 0)
@@ -174,23 +174,23 @@ def a_consumer_that_has_just_come_asks_one_that_leads_no_more(stage: Stage) -> N
     assert stage.fetch(B, 9, 1) == (OUT_OF_RANGE, 0)
 
 
-def test_who_leads_no_more_does_not_say_that_nothing_is_there() -> None:
-    tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more)
+def test_former_leader_does_not_answer_out_of_range() -> None:
+    tell(new_consumer_asks_a_former_leader)
 
 
-def test_a_consumer_was_sent_back_by_one_that_led_no_more() -> None:
+def test_out_of_range_from_a_former_leader_resets_a_consumer() -> None:
     with pytest.raises(Violation, match="would begin anew"):
-        tell(a_consumer_that_has_just_come_asks_one_that_leads_no_more, "out_of_range_in_doubt")
+        tell(new_consumer_asks_a_former_leader, "out_of_range_in_doubt")
 
 
-def test_who_leads_no_more_says_that_it_does_not_know_the_epoch() -> None:
-    tell(a_consumer_asks_one_that_leads_no_more)
+def test_former_leader_refuses_an_unknown_leader_epoch() -> None:
+    tell(consumer_asks_a_former_leader)
 
 
-def test_a_consumer_was_sent_back_when_nobody_looked_at_its_epoch() -> None:
+def test_ignoring_the_leader_epoch_resets_a_consumer() -> None:
     with pytest.raises(Violation, match="would begin anew"):
         tell(
-            a_consumer_asks_one_that_leads_no_more,
+            consumer_asks_a_former_leader,
             "accept_any_leader_epoch",
             "out_of_range_in_doubt",
         )

@@ -96,7 +96,7 @@ class World(Cluster):
             for attribute, replacement in replacements.items():
                 patched.append((module, attribute, getattr(module, attribute)))
                 setattr(module, attribute, replacement)
-        core().plant(list(self.settings.planted))
+        core().plant(list(self.settings.injected))
         minimum, logs._sink.minimum = logs._sink.minimum, logs.LEVELS["error"] + 1
         try:
             with self._memory(), in_place_of_trio(self.scheduler, modules):

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_retired_waits_for_those_who_were_there() {
+    fn retired_memory_waits_for_earlier_guards() {
         let guards = Guards::default();
         let before = guards.enter();
         let number = guards.retire();

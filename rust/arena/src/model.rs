@@ -384,7 +384,7 @@ fn memory_that_is_given_back_in_every_order() {
 }
 
 #[test]
-fn every_planted_fault_is_found() {
+fn every_injected_fault_is_found() {
     let planted: [(Fault, Scenario); 12] = [
         (Fault::GivenBackStillFree, read_and_give_back),
         (Fault::GuardsNotAwaited, read_and_give_back),

@@ -56,7 +56,7 @@ fn an_append_without_room_changes_nothing() {
 }
 
 #[test]
-fn an_append_that_finds_too_little_leaves_it_to_others() {
+fn append_without_enough_blocks_leaves_them_to_others() {
     let place = place();
     let arena = create(&place, 3);
     let (large, small) = (arena.slot(&name(0)), arena.slot(&name(1)));
@@ -136,7 +136,7 @@ fn a_slice_stays_as_it_is_while_its_guard_lives() {
 }
 
 #[test]
-fn it_is_reattached_as_it_was_left() {
+fn reattached_arena_has_its_former_content() {
     let place = place();
     let arena = create(&place, 8);
     let slot = arena.slot(&name(4)).unwrap();
@@ -169,7 +169,7 @@ fn it_is_reattached_as_it_was_left() {
 }
 
 #[test]
-fn what_was_cut_or_killed_does_not_come_back() {
+fn truncated_or_uncommitted_bytes_do_not_come_back() {
     let place = place();
     let arena = create(&place, 8);
     let slot = arena.slot(&name(0)).unwrap();
@@ -197,7 +197,7 @@ fn what_was_cut_or_killed_does_not_come_back() {
 }
 
 #[test]
-fn what_was_lent_does_not_change_when_it_is_cut_and_written_anew() {
+fn slice_does_not_change_when_its_bytes_are_truncated_and_rewritten() {
     let place = place();
     let arena = create(&place, 8);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
@@ -215,7 +215,7 @@ fn what_was_lent_does_not_change_when_it_is_cut_and_written_anew() {
 }
 
 #[test]
-fn nobody_else_can_read_it() {
+fn arena_file_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let place = place();
     let _arena = create(&place, 1);
@@ -276,7 +276,7 @@ fn a_foreign_a_short_and_a_used_arena_are_refused() {
 }
 
 #[test]
-fn every_flipped_bit_of_what_is_known_of_a_block_is_seen() {
+fn every_flipped_bit_of_a_block_header_is_seen() {
     let place = place();
     let arena = create(&place, 1);
     let slot = arena.slot(&name(0)).unwrap();

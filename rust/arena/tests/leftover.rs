@@ -26,7 +26,7 @@ fn only_names_that_a_broker_gives_are_looked_at() {
 }
 
 #[test]
-fn a_look_for_unfinished_arenas_takes_none_from_its_maker() {
+fn search_for_unfinished_arenas_spares_one_being_made() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("one.arena");
     let is_over = AtomicBool::new(false);
@@ -49,7 +49,7 @@ fn a_look_for_unfinished_arenas_takes_none_from_its_maker() {
 }
 
 #[test]
-fn what_somebody_has_or_what_is_an_arena_is_not_removed() {
+fn locked_and_finished_arenas_are_not_removed_as_unfinished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("one.arena");
     let arena = Arena::create(&path, ID, "/logs", 1 << 20).unwrap();
@@ -65,7 +65,7 @@ fn what_somebody_has_or_what_is_an_arena_is_not_removed() {
 
 /// Anybody may make files in a directory of shared memory: only regular files are opened.
 #[test]
-fn a_pipe_or_a_link_with_the_name_of_an_arena_makes_nobody_wait() {
+fn pipe_or_link_named_as_an_arena_blocks_no_broker() {
     let dir = tempfile::tempdir().unwrap();
     let (pipe, link) = (dir.path().join("pipe.arena"), dir.path().join("link.arena"));
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -18,7 +18,7 @@ fn gets_a_chunk(arena: &Arc<Arena>) -> bool {
 }
 
 #[test]
-fn an_append_that_gets_some_of_its_blocks_only_holds_none_of_them() {
+fn append_that_gets_only_some_blocks_holds_none() {
     let place = place();
     let arena = create(&place, 1);
     // So many partitions that all have the smallest blocks.
@@ -34,7 +34,7 @@ fn an_append_that_gets_some_of_its_blocks_only_holds_none_of_them() {
 }
 
 #[test]
-fn what_is_cut_off_holds_no_chunk() {
+fn truncated_bytes_release_their_chunk() {
     let place = place();
     let arena = create(&place, 1);
     let cut = segment(&arena, 0);
@@ -45,7 +45,7 @@ fn what_is_cut_off_holds_no_chunk() {
 }
 
 #[test]
-fn what_is_left_of_a_segment_keeps_its_chunk() {
+fn rest_of_a_truncated_segment_keeps_its_chunk() {
     let place = place();
     let arena = create(&place, 1);
     let cut = segment(&arena, 0);

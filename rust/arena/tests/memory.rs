@@ -71,7 +71,7 @@ fn an_append_grows_the_arena_before_anything_is_forgotten() {
 }
 
 #[test]
-fn where_memory_is_short_an_append_takes_the_oldest() {
+fn append_reclaims_the_oldest_chunk_when_memory_is_short() {
     let place = place();
     let arena = fresh(&place);
     let mut janitor = Janitor::default();
@@ -160,7 +160,7 @@ fn memory_of_deleted_topics_is_used_again_before_more_is_populated() {
 }
 
 #[test]
-fn what_nobody_uses_for_long_is_given_back() {
+fn memory_unused_for_long_is_given_back() {
     let place = place();
     let arena = fresh(&place);
     let slot = arena.slot(&name(0)).unwrap();
@@ -178,7 +178,7 @@ fn what_nobody_uses_for_long_is_given_back() {
 }
 
 #[test]
-fn a_segment_that_goes_with_something_unwritten_keeps_its_memory() {
+fn removed_segment_keeps_memory_of_unwritten_bytes() {
     let place = place();
     let arena = create(&place, 4);
     let written = arena.segment(arena.slot(&name(0)).unwrap(), 0);
@@ -200,7 +200,7 @@ fn a_segment_that_goes_with_something_unwritten_keeps_its_memory() {
 }
 
 #[test]
-fn the_coldest_is_given_back_and_what_is_not_written_stays() {
+fn coldest_written_memory_is_given_back_first() {
     let place = place();
     let arena = fresh(&place);
     let mut janitor = Janitor::default();
@@ -239,7 +239,7 @@ fn the_coldest_is_given_back_and_what_is_not_written_stays() {
 }
 
 #[test]
-fn what_is_read_is_given_back_only_when_it_was_read() {
+fn memory_under_a_reader_is_given_back_after_the_read() {
     let place = place();
     let arena = create(&place, 2);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);

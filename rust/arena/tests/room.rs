@@ -35,7 +35,7 @@ fn the_reserve_goes_by_the_size_of_the_machine() {
 }
 
 #[test]
-fn what_is_available_decides() {
+fn available_memory_decides_on_growth_and_release() {
     // (available, may grow by, is to give back), of 24 GiB, so with a reserve of 2.
     let table = [
         (18 * GIB, 16 * GIB, 0),
@@ -95,7 +95,7 @@ fn after_something_was_given_back_it_is_calm_for_a_while() {
 }
 
 #[test]
-fn the_less_is_left_the_sooner_it_looks_again() {
+fn less_available_memory_means_a_shorter_interval() {
     let look = |limit, available| {
         Watch::default()
             .look(reading(limit, available), 0)
@@ -170,7 +170,7 @@ fn a_neighbour_that_takes_half_of_the_machine_is_served_in_time() {
 }
 
 #[test]
-fn in_little_memory_too_and_it_grows_again() {
+fn small_machine_serves_a_neighbour_and_grows_again() {
     let total = 512 * MIB;
     let neighbour = |ms: u64| match ms {
         0..5000 => 100 * MIB,

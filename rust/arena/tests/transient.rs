@@ -56,7 +56,7 @@ fn transient_bytes_go_when_they_are_written_and_take_up_a_tenth() {
 }
 
 #[test]
-fn transient_chunks_are_carved_again_once_nobody_reads_them() {
+fn transient_chunks_are_carved_again_after_their_readers() {
     let place = place();
     let arena = create(&place, 1);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
@@ -79,7 +79,7 @@ fn transient_chunks_are_carved_again_once_nobody_reads_them() {
 }
 
 #[test]
-fn of_a_log_that_goes_transient_chunks_come_back_but_not_what_a_kill_must_find() {
+fn deleted_log_frees_transient_chunks_but_not_unwritten_bytes() {
     let place = place();
     let arena = create(&place, 20);
     let deleted = arena.slot(&name(0)).unwrap();
@@ -97,7 +97,7 @@ fn of_a_log_that_goes_transient_chunks_come_back_but_not_what_a_kill_must_find()
 }
 
 #[test]
-fn what_is_cut_off_does_not_count_as_transient_any_more() {
+fn truncated_bytes_do_not_count_as_transient() {
     let place = place();
     let arena = create(&place, 1);
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rings_once_for_each_time_that_it_is_set_and_at_the_earliest() {
+    fn alarm_rings_once_at_the_earliest_time_set() {
         let mut alarm = Alarm::new().unwrap();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let flags = EventFlags::IN | EventFlags::ET;

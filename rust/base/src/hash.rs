@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn length_matters() {
+    fn hash_depends_on_the_length() {
         assert_ne!(
             WordHash.hash_one([0u8; 3].as_slice()),
             WordHash.hash_one([0u8; 4].as_slice())

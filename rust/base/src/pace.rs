@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_told_is_counted_and_told_with_the_next() {
+    fn suppressed_notices_are_counted_in_the_next() {
         let mut pace = Pace::default();
         let told: Vec<_> = (0..5).map(|now_ms| pace.tell(2, now_ms)).collect();
         assert_eq!(told, [Some(0), Some(0), None, None, None]);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_follows_what_arrived_not_what_was_announced() {
+    fn memory_follows_received_bytes_not_the_announced_length() {
         let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         let mut start = vec![0u8; CARRY_MAX_BYTES + 1];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn small_rests_travel_back_to_the_threads_buffer() {
+    fn small_remainders_are_carried_back_into_the_threads_buffer() {
         let budget = MemoryBudget::new(usize::MAX);
         let mut received = Received::default();
         received.keep(&[1, 2, 3], &budget);

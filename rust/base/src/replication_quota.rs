@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_holds_on_average_whatever_the_answers_size() {
+    fn rate_holds_on_average_for_any_response_size() {
         for rate in [7, 1_000, 1_000_000] {
             for answer in [1, 100, 10_000_000] {
                 let quota = ReplicationQuota::default();

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brokers_have_their_share_and_what_clients_leave_free() {
+    fn brokers_have_a_share_of_reply_memory_and_the_free_rest() {
         let memory = ReplyMemory::new(800, true);
         assert!(memory.fits(true, 1, 800));
         let clients = memory.hold(false, 700).unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_wishes_share_the_earlier_entry() {
+    fn later_deadlines_share_the_earlier_entry() {
         let mut timers = Timers::default();
         let mut scheduled = NEVER_MS;
         for due_ms in [500, 501, 900] {

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_makes_room_and_the_first_always_finds_it() {
+    fn dropped_charge_frees_memory_and_the_first_always_fits() {
         let memory = Arc::new(WaitingMemory::new(2 * (2 * REQUEST_FIXED_BYTES + 10)));
         let first = memory.charge(host(1), 1_000_000);
         assert!(first.is_some());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_takes_what_others_need() {
+    fn one_host_cannot_take_all_waiting_memory() {
         let memory = Arc::new(WaitingMemory::new(64 * REQUEST_FIXED_BYTES));
         let fill = |last| {
             let charges = std::iter::from_fn(|| memory.charge(host(last), 0));

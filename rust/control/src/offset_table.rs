@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_record_wins_whatever_is_over_first() {
+    fn higher_record_offset_wins_in_any_order_of_completion() {
         let table = OffsetTable::default();
         stage(&table, 1);
         stage(&table, 2);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_does_not_come_back_beside_a_later_commit() {
+    fn removed_pending_offset_stays_removed_beside_a_later_commit() {
         let table = OffsetTable::default();
         stage(&table, 1);
         assert_eq!(table.remove([T0].into_iter()), [("t".into(), 0)]);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_partition_that_is_named_twice_the_later_record_counts() {
+    fn last_record_of_a_twice_named_partition_counts() {
         let table = OffsetTable::default();
         table.stage(1, [T0, T0].into_iter());
         let twice = [("t", 0, Some(at(10, 5))), ("t", 0, Some(at(11, 9)))];
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_expires_unless_it_is_kept_or_on_its_way() {
+    fn finished_offsets_expire_unless_kept_or_pending() {
         let table = OffsetTable::default();
         let own_time = CommittedOffset {
             expire_ms: 90,
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_does_not_come_back_and_needs_a_tombstone() {
+    fn removed_offset_stays_removed_and_needs_a_tombstone() {
         let table = OffsetTable::default();
         stage(&table, 1);
         let gone = table.remove([T0, ("t", 1), ("u", 0)].into_iter());

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn some_requests_take_no_place_and_need_none() {
+    fn placeless_requests_pass_a_full_channel() {
         let budget = budget();
         let channel = channel(1, Arc::clone(&budget));
         let place = |token| Place { thread: 0, token };
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_parked_has_a_bound_of_its_own() {
+    fn parked_requests_have_their_own_bound() {
         let channel = channel(10, budget());
         let ids: Vec<_> = (0..5)
             .map(|token| channel.begin(asked(token, 0)).unwrap())

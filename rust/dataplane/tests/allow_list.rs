@@ -73,8 +73,8 @@ fn planted() -> Option<String> {
 }
 
 #[test]
-fn network_threads_go_on_while_a_disk_stands_still_and_never_call_for_one() {
-    let name = "network_threads_go_on_while_a_disk_stands_still_and_never_call_for_one";
+fn network_threads_never_call_the_disk_while_one_hangs() {
+    let name = "network_threads_never_call_the_disk_while_one_hangs";
     if let Some(plant) = planted() {
         return freeze_one_of_two(FREEZE, plant == "a cache", |_| {});
     }

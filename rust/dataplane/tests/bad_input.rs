@@ -401,7 +401,7 @@ fn partial_frames_are_bounded_in_sum_and_whole_ones_get_through() {
 }
 
 #[test]
-fn a_silent_newcomer_cannot_take_the_turn_of_those_who_send() {
+fn silent_connection_does_not_hold_up_sending_ones() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.receive_buffers_max_bytes = 1 << 20;

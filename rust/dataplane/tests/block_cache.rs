@@ -279,7 +279,7 @@ fn files_that_another_broker_changed_take_the_partition_offline_and_nothing_is_l
 }
 
 #[test]
-fn what_fell_out_of_a_small_cache_is_read_from_the_files() {
+fn records_evicted_from_a_small_cache_are_read_from_files() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = cached(dir.path());
     config.cache.max_bytes = Some(4 * MIB);
@@ -483,7 +483,7 @@ fn open_count(path: &Path) -> usize {
 }
 
 #[test]
-fn an_arena_that_somebody_looks_at_is_waited_for() {
+fn start_waits_for_an_arena_locked_by_a_tool() {
     let dir = tempfile::tempdir().unwrap();
     let config = behind(dir.path());
     let (path, sent) = killed(&config, dir.path());

@@ -9,7 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 
 #[test]
-fn one_partition_goes_offline_and_nothing_is_lost() {
+fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);

@@ -51,7 +51,7 @@ fn is_refusal(event: &Event, why: &str) -> bool {
 }
 
 #[test]
-fn who_leaves_replies_unread_is_closed_for_an_answer_that_was_refused() {
+fn connection_with_unread_replies_is_closed_when_a_reply_finds_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);
@@ -75,7 +75,7 @@ fn who_leaves_replies_unread_is_closed_for_an_answer_that_was_refused() {
 }
 
 #[test]
-fn answers_to_brokers_are_not_refused_for_what_clients_leave_unread() {
+fn replies_to_brokers_fit_despite_unread_client_replies() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);
@@ -94,7 +94,7 @@ fn answers_to_brokers_are_not_refused_for_what_clients_leave_unread() {
 }
 
 #[test]
-fn brokers_that_leave_replies_unread_give_back_what_they_have_borrowed() {
+fn brokers_with_unread_replies_return_borrowed_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let mut silent = test.client();

@@ -150,7 +150,7 @@ const CAUSES: [(&str, Cause, ErrorCode); 4] = [
 ];
 
 #[test]
-fn whatever_changes_between_two_fetches_the_next_one_tells() {
+fn next_fetch_reports_every_change_since_the_last() {
     for (what, cause, error) in CAUSES {
         let (_dir, mut test, mut session) = settled(|_| {});
         cause(&mut test);
@@ -159,7 +159,7 @@ fn whatever_changes_between_two_fetches_the_next_one_tells() {
 }
 
 #[test]
-fn whatever_changes_is_told_by_a_fetch_that_waits() {
+fn waiting_fetch_reports_every_change() {
     // A moved log start offset is no reason to answer.
     let causes = CAUSES
         .iter()
@@ -173,7 +173,7 @@ fn whatever_changes_is_told_by_a_fetch_that_waits() {
 }
 
 #[test]
-fn an_error_is_told_until_it_is_gone_and_then_once_more() {
+fn error_is_reported_until_it_ends_and_once_more() {
     let (_dir, mut test, mut session) = settled(|_| {});
     stop(&mut test, 1);
     for _ in 0..3 {
@@ -208,7 +208,7 @@ fn an_option_that_matters_to_the_client_is_told_of() {
 }
 
 #[test]
-fn another_image_alone_tells_nothing() {
+fn unchanged_partitions_are_not_reported_after_a_new_image() {
     let (_dir, mut test, mut session) = settled(|_| {});
     test.describe_topic("t", 3, &topic_config());
     assert!(session.fetch(&[]).is_empty());
@@ -225,7 +225,7 @@ fn a_client_that_goes_back_reads_again() {
 }
 
 #[test]
-fn what_did_not_fit_into_an_answer_is_in_the_next_one() {
+fn records_beyond_a_full_response_are_in_the_next() {
     let (_dir, test, mut session) = settled(|ask| ask.max_bytes = 1);
     let mut producer = test.client();
     for index in [2, 0, 1] {
@@ -246,7 +246,7 @@ fn what_did_not_fit_into_an_answer_is_in_the_next_one() {
 }
 
 #[test]
-fn nothing_is_missed_while_a_fetch_begins_to_wait() {
+fn append_while_a_fetch_begins_to_wait_is_not_missed() {
     let (_dir, test, mut session) = settled(|_| {});
     let mut producer = test.client();
     for round in 1..500 {
@@ -275,7 +275,7 @@ fn as_replica(ask: &mut Ask) {
 }
 
 #[test]
-fn a_fetch_looks_at_what_changed_of_ten_thousand_partitions() {
+fn fetch_reads_only_changed_ones_of_ten_thousand_partitions() {
     const ALL: i32 = 10_000;
     const ROUNDS: i32 = 20;
     let dir = tempfile::tempdir().unwrap();
@@ -347,7 +347,7 @@ fn a_replica_that_names_one_partition_is_in_sync_with_all() {
 }
 
 #[test]
-fn a_smaller_minimum_shows_what_an_idle_replica_has() {
+fn lower_min_insync_replicas_shows_held_records() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = topic_config();
     options.min_insync_replicas = 2;

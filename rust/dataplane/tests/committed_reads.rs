@@ -71,7 +71,7 @@ fn read_across(change: impl Fn(&mut TestPlane, &Stalling)) -> Fetched {
 }
 
 #[test]
-fn committed_records_are_shown_with_what_was_aborted() {
+fn committed_reads_name_aborted_transactions() {
     let found = read_across(|_, _| {});
     assert_eq!(found.error, ErrorCode::NONE);
     assert_eq!(found.aborted, Some(vec![(PRODUCER_ID, 0)]));
@@ -79,7 +79,7 @@ fn committed_records_are_shown_with_what_was_aborted() {
 }
 
 #[test]
-fn records_that_retention_took_meanwhile_are_not_shown() {
+fn committed_reads_skip_records_removed_by_retention() {
     let found = read_across(|test, disk| {
         let ticket = test.plane.delete_records(vec![("t".into(), 0, NEXT_BASE)]);
         test.ticket(ticket.unwrap());
@@ -91,7 +91,7 @@ fn records_that_retention_took_meanwhile_are_not_shown() {
 }
 
 #[test]
-fn records_of_a_partition_that_is_led_elsewhere_by_now_are_not_shown() {
+fn committed_reads_stop_when_another_broker_leads() {
     let found = read_across(|test, _| {
         let stop = StopSpec {
             topic: "t".into(),

@@ -42,7 +42,7 @@ fn a_request_goes_up_and_its_reply_comes_back_in_order() {
 }
 
 #[test]
-fn no_answer_closes_the_connection() {
+fn closing_a_request_closes_its_connection() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let mut client = test.client();
@@ -63,7 +63,7 @@ fn no_answer_closes_the_connection() {
 }
 
 #[test]
-fn the_channel_is_bounded_and_serves_those_who_waited() {
+fn request_channel_is_bounded_and_serves_waiting_connections() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.control_queue_max_requests = 2;
@@ -141,7 +141,7 @@ fn orders_of_the_controller_get_through_a_full_channel() {
 }
 
 #[test]
-fn a_client_that_sends_no_more_still_gets_the_answer_it_has_to_wait_for() {
+fn half_closed_client_still_gets_its_answer() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.control_queue_max_requests = 1;
@@ -221,7 +221,7 @@ fn a_request_that_is_parked_leaves_its_place_to_the_next() {
 }
 
 #[test]
-fn what_is_parked_has_a_bound_of_its_own() {
+fn parked_requests_have_their_own_bound() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.receive_buffers_max_bytes = 4 * 1024 * 1024;
@@ -248,7 +248,7 @@ fn what_is_parked_has_a_bound_of_its_own() {
 }
 
 #[test]
-fn no_host_takes_all_the_memory_for_what_waits_and_commits_have_their_own() {
+fn waiting_memory_is_shared_by_hosts_and_separate_for_commits() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.receive_buffers_max_bytes = 4 * 1024 * 1024;

@@ -36,7 +36,7 @@ fn follower() -> Ask {
 /// The order to lead, and fetches on two connections, may all be older than this broker's pause: a
 /// follower gives a connection up when it learns of another leader.
 #[test]
-fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
+fn leadership_is_confirmed_only_by_two_fetches_of_one_connection() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     lead(&mut test);
@@ -59,13 +59,13 @@ fn neither_an_order_nor_fetches_on_two_connections_confirm_that_it_leads() {
 
 /// A network thread's turn goes on after the pause with what was sent meanwhile.
 #[test]
-fn what_was_confirmed_before_a_pause_does_not_count_behind_it() {
+fn confirmation_from_before_a_pause_does_not_count() {
     assert_eq!(latest_behind_a_pause(Duration::from_millis(700)), DOUBTFUL);
 }
 
 /// A long time without fetches shows that the followers hang, unless this broker did.
 #[test]
-fn nor_does_the_silence_of_a_long_pause() {
+fn silence_during_a_long_pause_does_not_confirm_leadership() {
     assert_eq!(
         latest_behind_a_pause(Duration::from_millis(10_500)),
         DOUBTFUL

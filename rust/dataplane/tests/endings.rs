@@ -17,7 +17,7 @@ fn send_and_end(client: &Client, bytes: &[u8]) {
 }
 
 #[test]
-fn an_end_that_comes_with_the_last_bytes_is_noticed() {
+fn end_of_stream_that_arrives_with_the_last_bytes_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 1);
@@ -43,7 +43,7 @@ fn an_end_that_comes_with_the_last_bytes_is_noticed() {
 }
 
 #[test]
-fn everything_that_came_before_the_end_is_answered() {
+fn requests_received_before_the_end_of_stream_are_answered() {
     let dir = tempfile::tempdir().unwrap();
     let test = TestPlane::start(dir.path());
     let mut client = test.client();

@@ -63,7 +63,7 @@ fn the_leader_sends_consumers_to_a_replica_in_their_rack() {
 }
 
 #[test]
-fn without_the_selector_nobody_is_sent_anywhere() {
+fn without_a_replica_selector_consumers_stay_at_the_leader() {
     let mut pair = racks(false);
     lead_and_follow(&mut pair);
     pair.produce(1, b"a");
@@ -73,7 +73,7 @@ fn without_the_selector_nobody_is_sent_anywhere() {
 }
 
 #[test]
-fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
+fn replica_selector_skips_replicas_out_of_sync_or_without_the_offset() {
     let mut pair = racks(true);
     pair.lead(1, 0, &[1]);
     pair.produce(1, b"a");
@@ -104,7 +104,7 @@ fn a_replica_that_is_not_in_sync_or_lacks_the_offset_is_not_named() {
 }
 
 #[test]
-fn a_follower_shows_what_the_leader_has_shown_it() {
+fn follower_shows_records_up_to_the_leaders_high_watermark() {
     let mut pair = racks(true);
     lead_and_follow(&mut pair);
     for number in 0..3u8 {
@@ -165,7 +165,7 @@ fn a_follower_checks_the_epoch_that_a_consumer_believes_in() {
 }
 
 #[test]
-fn what_is_not_replicated_yet_a_follower_does_not_show() {
+fn follower_does_not_show_records_it_lacks() {
     // A third replica that has not fetched yet holds the high watermark back.
     let mut pair = racks(true);
     let plane = pair.plane(1);

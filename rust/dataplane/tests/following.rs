@@ -14,7 +14,7 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::metadata::MetadataResponse;
 
 #[test]
-fn a_follower_has_what_its_leader_has() {
+fn follower_copies_the_leaders_log() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.produce(1, b"before");
@@ -69,7 +69,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
 }
 
 #[test]
-fn what_is_copied_leaves_the_cache_when_it_is_written() {
+fn followed_records_leave_the_cache_after_the_write() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);
@@ -99,7 +99,7 @@ fn what_is_copied_leaves_the_cache_when_it_is_written() {
 }
 
 #[test]
-fn what_a_follower_had_not_written_when_it_was_killed_is_there_again() {
+fn killed_follower_recovers_unwritten_records() {
     let slow = |config: &mut PlaneConfig| {
         config.cache.flush_bytes = 1 << 30;
         config.cache.flush_ms = 600_000;
@@ -151,7 +151,7 @@ fn without_a_block_cache_the_next_fetch_waits_for_the_file() {
 }
 
 #[test]
-fn who_has_caught_up_is_told_once() {
+fn caught_up_follower_is_reported_once() {
     let mut pair = Pair::start();
     pair.plane(2).plane.set_broker_epoch(77);
     pair.lead(1, 3, &[1]);
@@ -209,7 +209,7 @@ fn an_in_sync_follower_that_stays_away_is_behind() {
 }
 
 #[test]
-fn what_the_new_leader_has_not_is_cut_off() {
+fn follower_truncates_records_the_new_leader_lacks() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);
@@ -231,7 +231,7 @@ fn what_the_new_leader_has_not_is_cut_off() {
 }
 
 #[test]
-fn an_epoch_in_which_nothing_was_appended_is_no_reason_to_ask_for_ever() {
+fn epoch_without_records_does_not_loop_the_truncation() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);
@@ -307,7 +307,7 @@ fn a_log_may_begin_within_a_batch() {
 }
 
 #[test]
-fn where_a_followers_log_starts_is_told_once_to_those_who_looked() {
+fn followers_log_start_is_reported_once_to_those_who_asked() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);
@@ -468,7 +468,7 @@ fn a_new_leader_does_not_show_less_than_the_old_one() {
 }
 
 #[test]
-fn it_ends_in_order_while_it_follows() {
+fn plane_shuts_down_in_order_while_following() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     pair.follow(2, 1, 0);

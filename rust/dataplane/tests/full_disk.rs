@@ -83,7 +83,7 @@ fn usable_bytes(test: &mut TestPlane) -> i64 {
 }
 
 #[test]
-fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
+fn acknowledged_records_are_written_into_the_reserve() {
     let dir = tempfile::tempdir().unwrap();
     let (config, disk) = (cached(dir.path()), faulty());
     let mut test = filled_up(&config, &disk);
@@ -123,7 +123,7 @@ fn what_was_acknowledged_is_written_into_the_reserve_and_served() {
 
 /// The reserve is given up, and that is not enough.
 #[test]
-fn what_finds_no_space_at_all_is_served_from_the_cache_and_survives_kills_and_ends() {
+fn records_without_space_are_served_from_the_cache_and_survive_kills() {
     for is_killed in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let (config, disk) = (cached(dir.path()), faulty());
@@ -387,7 +387,7 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
 
 /// Its place is lent to others meanwhile, also to deletions, which make space.
 #[test]
-fn others_are_opened_while_an_opening_waits() {
+fn other_logs_open_while_one_waits_for_space() {
     let dir = tempfile::tempdir().unwrap();
     let logs = dir.path().join("logs");
     let (mut config, disk) = (config(vec![logs.clone()]), faulty());

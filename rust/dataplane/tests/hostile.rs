@@ -43,7 +43,7 @@ fn produce_all(client: &mut Client, topics: &[TopicToProduce<'_>]) -> Vec<u8> {
 }
 
 #[test]
-fn of_a_partition_that_is_named_again_and_again_the_last_word_counts() {
+fn last_batch_of_a_repeated_partition_counts() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);
@@ -218,7 +218,7 @@ fn fetches_of_many_partitions_share_the_memory_of_replies_and_are_all_answered()
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded_and_keep_nobody_from_theirs() {
+fn unread_replies_are_bounded_and_do_not_block_other_clients() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start_small(dir.path());
     test.describe_topic("wide", 30_000, &topic_config());
@@ -300,7 +300,7 @@ fn answers_of_the_control_plane_share_the_memory_of_replies() {
 }
 
 #[test]
-fn what_groups_keep_is_bounded_in_each_request() {
+fn group_strings_are_bounded_in_each_request() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     for (api_key, version) in [
@@ -409,7 +409,7 @@ fn answers_that_wait_for_their_turn_are_bounded_in_memory_not_only_in_number() {
 }
 
 #[test]
-fn nothing_waits_for_an_acknowledgement_that_nobody_waits_for() {
+fn produce_of_a_closed_connection_leaves_the_purgatory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());
@@ -493,7 +493,7 @@ fn batches_that_expand_to_much_hold_up_their_own_connection_only() {
 }
 
 #[test]
-fn a_connection_that_goes_takes_what_it_left_to_validate_along() {
+fn closed_connection_drops_its_waiting_validations() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let mut options = topic_config();

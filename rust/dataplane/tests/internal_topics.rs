@@ -130,7 +130,7 @@ fn a_transaction_keeps_its_producer_and_its_marker_is_told() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_nothing() {
+fn append_beyond_the_bounds_is_refused_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let limit = topic_config().log.max_message_bytes as usize;
@@ -324,7 +324,7 @@ fn a_new_epoch_takes_appends_of_its_own_and_its_reader_sees_those_before() {
 }
 
 #[test]
-fn who_has_followed_in_between_takes_no_appends_of_before() {
+fn append_with_an_epoch_before_following_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let follower = FollowerSpec {
@@ -409,7 +409,7 @@ fn a_failing_disk_ends_all_waiting() {
 }
 
 #[test]
-fn a_disk_that_stands_still_is_not_buried_in_appends() {
+fn appends_are_bounded_while_the_disk_hangs() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SlowDisk::default();
     let mut config = config(vec![dir.path().join("logs")]);
@@ -439,7 +439,7 @@ fn a_disk_that_stands_still_is_not_buried_in_appends() {
 }
 
 #[test]
-fn an_orderly_end_writes_what_waits_and_answers_what_will_not_come() {
+fn shutdown_writes_waiting_appends_and_fails_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     test.describe_topic("__lagging", 1, &topic_config());

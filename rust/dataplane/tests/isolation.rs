@@ -71,7 +71,7 @@ fn fill(test: &TestPlane, size_bytes: usize) -> Client {
 }
 
 #[test]
-fn a_fetch_over_two_directories_gets_what_the_moving_one_has() {
+fn fetch_over_two_directories_returns_records_of_the_working_one() {
     let (test, disk, _dir) = two_directories();
     let mut client = test.client();
     disk.set_cold(Some("/one/"));
@@ -99,7 +99,7 @@ fn a_fetch_over_two_directories_gets_what_the_moving_one_has() {
 }
 
 #[test]
-fn a_fetch_of_a_directory_that_stands_still_ends_without_records_and_finds_them_later() {
+fn fetch_from_a_hanging_directory_returns_empty_and_succeeds_later() {
     let (test, disk, _dir) = two_directories();
     let mut client = test.client();
     disk.set_cold(Some("/one/"));
@@ -169,7 +169,7 @@ fn topics_of_one_directory_are_apart() {
 }
 
 #[test]
-fn a_look_up_in_a_directory_that_stands_still_says_try_again() {
+fn lookup_in_a_hanging_directory_gets_a_retriable_error() {
     let (test, disk, _dir) = two_directories();
     disk.stall("/one/");
     let mut hanging = [test.client(), test.client()];
@@ -215,7 +215,7 @@ fn a_reply_that_hangs_with_its_disk_ends_its_connection() {
 }
 
 #[test]
-fn a_parked_request_is_refused_when_its_time_is_over_and_so_are_those_behind_it() {
+fn parked_produce_times_out_with_those_behind_it() {
     let (test, disk, _dir) = narrow(50_000, 64 << 20);
     disk.stall("/logs/t-0/");
     let mut filling = fill(&test, 60_000);

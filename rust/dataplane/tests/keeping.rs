@@ -128,7 +128,7 @@ fn without_room_nothing_is_kept_and_with_little_a_part() {
 }
 
 #[test]
-fn what_is_kept_is_right_when_batches_are_appended_behind_it() {
+fn kept_pages_are_right_after_further_appends() {
     let _one = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|gone| gone.into_inner());

@@ -31,7 +31,7 @@ fn a_restart_in_order_serves_from_memory_at_once() {
 }
 
 #[test]
-fn a_kill_after_such_a_restart_loses_nothing() {
+fn kill_after_a_restart_with_a_kept_cache_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = keeping(dir.path());
     let end = ended(&config, &["t", "u"]);
@@ -50,7 +50,7 @@ fn a_kill_after_such_a_restart_loses_nothing() {
 }
 
 #[test]
-fn logs_that_nobody_opened_stay_in_memory_for_the_start_after() {
+fn unopened_logs_stay_in_the_kept_cache_for_another_start() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t", "u"]);
@@ -75,7 +75,7 @@ fn a_broker_without_the_option_leaves_nothing() {
 }
 
 #[test]
-fn what_was_left_can_be_refused() {
+fn kept_arena_can_be_dropped_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -175,7 +175,7 @@ fn the_cluster_hears_of_an_orderly_end_as_of_any_other() {
 }
 
 #[test]
-fn a_reboot_leaves_nothing_to_take_up_and_nothing_to_fear() {
+fn kept_arena_from_before_a_reboot_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -241,7 +241,7 @@ fn a_kept_arena_shrinks_and_grows_with_the_cap() {
 }
 
 #[test]
-fn tools_show_and_drop_what_was_kept() {
+fn tools_show_and_drop_a_kept_arena() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -294,7 +294,7 @@ fn keep_since(dir: &Path, ms: i64) {
 }
 
 #[test]
-fn what_nobody_took_up_for_an_hour_is_removed_by_another_broker() {
+fn kept_arena_is_removed_by_another_broker_after_an_hour() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -311,7 +311,7 @@ fn what_nobody_took_up_for_an_hour_is_removed_by_another_broker() {
 }
 
 #[test]
-fn nor_is_there_for_ever_what_was_left_before_the_clock_was_set_back() {
+fn kept_arena_with_a_future_time_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     ended(&config, &["t"]);
@@ -322,7 +322,7 @@ fn nor_is_there_for_ever_what_was_left_before_the_clock_was_set_back() {
 }
 
 #[test]
-fn an_old_one_is_still_good_for_its_own_broker() {
+fn old_kept_arena_is_still_used_by_its_own_broker() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);

@@ -13,7 +13,7 @@ use pyrklog_dataplane::api::{Event, PlaneConfig};
 use pyrklog_dataplane::{DataPlane, OpenError};
 
 #[test]
-fn a_copied_directory_takes_nothing_from_the_one_that_ended_in_order() {
+fn copied_directory_does_not_take_a_kept_arena() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -37,7 +37,7 @@ fn killed_behind(dir: &Path) -> PlaneConfig {
 }
 
 #[test]
-fn a_copied_directory_takes_nothing_from_the_one_that_was_killed() {
+fn copied_directory_does_not_take_a_killed_brokers_arena() {
     let dir = tempfile::tempdir().unwrap();
     let config = killed_behind(dir.path());
     copy(dir.path(), "logs", "copy");
@@ -52,7 +52,7 @@ fn a_copied_directory_takes_nothing_from_the_one_that_was_killed() {
 }
 
 #[test]
-fn a_directory_that_was_moved_keeps_what_a_kill_left() {
+fn moved_directory_reattaches_a_killed_brokers_arena() {
     let dir = tempfile::tempdir().unwrap();
     killed_behind(dir.path());
     fs::rename(dir.path().join("logs"), dir.path().join("moved")).unwrap();
@@ -182,7 +182,7 @@ fn a_start_that_fails_leaves_a_directory_as_it_had_been() {
 }
 
 #[test]
-fn a_start_that_fails_keeps_what_a_kill_left() {
+fn failed_start_keeps_a_killed_brokers_arena() {
     let dir = tempfile::tempdir().unwrap();
     let config = killed_behind(dir.path());
     let left = marker(dir.path());

@@ -96,7 +96,7 @@ fn read_all(test: &TestPlane, partition_bytes: i32) {
 }
 
 #[test]
-fn the_page_cache_stays_as_it_was() {
+fn lagging_consumer_leaves_the_page_cache_unchanged() {
     for path in [ReadPath::Auto, ReadPath::Copy] {
         for partition_bytes in [1_000, 3 << 20] {
             let (test, _dir, segment) = cold_plane(path);
@@ -110,7 +110,7 @@ fn the_page_cache_stays_as_it_was() {
 }
 
 #[test]
-fn with_sendfile_alone_it_holds_what_was_read() {
+fn sendfile_fills_the_page_cache_with_old_data() {
     // The kernel may take any page back at any time, and does where memory is short. Most pages
     // once, in a few tries, tells sendfile from windows, which leave none.
     let most = (BATCHES * BATCH_BYTES) as u64 * 3 / 4;
@@ -124,7 +124,7 @@ fn with_sendfile_alone_it_holds_what_was_read() {
 }
 
 #[test]
-fn old_data_goes_out_of_windows_and_what_is_resident_by_sendfile() {
+fn old_data_is_sent_from_windows_and_resident_data_by_sendfile() {
     let (test, _dir, segment) = cold_plane(ReadPath::Auto);
     read_all(&test, 3 << 20);
     let all = (BATCHES * BATCH_BYTES) as u64;

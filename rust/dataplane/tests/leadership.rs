@@ -93,7 +93,7 @@ fn acks_all_waits_on_in_the_epochs_that_its_leader_stays_one() {
 }
 
 #[test]
-fn a_follower_with_other_records_has_none_of_ours() {
+fn follower_with_a_diverging_log_counts_as_empty() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());
@@ -126,7 +126,7 @@ fn a_follower_with_other_records_has_none_of_ours() {
 }
 
 #[test]
-fn who_has_fallen_back_since_it_caught_up_does_not_join() {
+fn follower_that_has_fallen_back_does_not_join_the_isr() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.describe_topic("t", 1, &topic_config());
@@ -154,7 +154,7 @@ fn who_has_fallen_back_since_it_caught_up_does_not_join() {
 }
 
 #[test]
-fn the_high_watermark_stands_still_while_others_are_eligible() {
+fn held_high_watermark_does_not_move() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     // The leader would go on alone; the controller decided by an earlier `min.insync.replicas`.
@@ -185,7 +185,7 @@ fn the_high_watermark_stands_still_while_others_are_eligible() {
 
 /// Clients count DUPLICATE_SEQUENCE_NUMBER as an acknowledgement.
 #[test]
-fn a_repetition_of_what_a_snapshot_left_out_waits_for_the_followers() {
+fn retry_unknown_to_the_snapshot_waits_for_the_followers() {
     let dir = tempfile::tempdir().unwrap();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap();
     let record = |sequence| {
@@ -255,7 +255,7 @@ fn a_follower_that_stays_away_makes_acks_all_time_out() {
 }
 
 #[test]
-fn replicas_that_are_given_up_are_not_asked_for_by_the_minimum() {
+fn minimum_counts_no_more_replicas_than_assigned() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let strict = TopicConfig {
@@ -349,7 +349,7 @@ fn adopt(log_dir: &Path) {
 }
 
 #[test]
-fn read_committed_is_told_what_was_aborted() {
+fn read_committed_fetch_names_aborted_transactions() {
     let dir = tempfile::tempdir().unwrap();
     adopt(&dir.path().join("logs"));
     let mut test = TestPlane::start(dir.path());

@@ -41,7 +41,7 @@ fn damaged(dir: &Path) -> (PlaneConfig, PathBuf) {
 }
 
 #[test]
-fn what_a_start_could_not_use_is_there_until_the_next_one() {
+fn unusable_arena_is_kept_until_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let (config, aside) = damaged(dir.path());
     let mut test = start(&config);
@@ -61,7 +61,7 @@ fn what_a_start_could_not_use_is_there_until_the_next_one() {
 }
 
 #[test]
-fn tools_drop_what_was_set_aside_or_never_finished() {
+fn tools_drop_set_aside_and_unfinished_arenas() {
     let dir = tempfile::tempdir().unwrap();
     let (config, aside) = damaged(dir.path());
     let unfinished = uuid_path(dir.path(), "0");
@@ -84,7 +84,7 @@ fn tools_drop_what_was_set_aside_or_never_finished() {
 }
 
 #[test]
-fn what_a_kill_left_of_an_arena_in_the_making_is_removed_by_the_next_broker() {
+fn unfinished_arena_of_a_killed_broker_is_removed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let identity = Identity {
         uuid: [0x22; 16],
@@ -132,7 +132,7 @@ fn a_kill_while_an_arena_is_enlarged_leaves_one_that_can_be_had() {
 
 /// Anybody may make files in a directory of shared memory.
 #[test]
-fn a_pipe_with_the_name_of_an_arena_holds_nobody_up() {
+fn pipe_named_as_an_arena_does_not_block_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -169,7 +169,7 @@ fn sweep_with(dir: &Path, config: &PlaneConfig) {
 
 /// The disk of one of two log directories is away at one start, or while another broker looks.
 #[test]
-fn an_arena_whose_disk_is_away_for_a_while_is_there_when_it_is_back() {
+fn arena_survives_a_temporarily_missing_log_directory() {
     for is_own in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let in_dir = |name: &str| dir.path().join(name);

@@ -166,7 +166,7 @@ fn a_peer_that_ends_with_its_request_is_answered_at_once() {
 }
 
 #[test]
-fn no_more_is_waited_for_than_may_be_sent() {
+fn fetch_waits_for_no_more_than_its_max_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 1);
@@ -188,7 +188,7 @@ fn small_segments(test: &mut TestPlane) {
 }
 
 #[test]
-fn nobody_waits_for_more_while_there_is_a_later_segment() {
+fn fetch_does_not_wait_at_the_end_of_a_closed_segment() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     small_segments(&mut test);
@@ -209,7 +209,7 @@ fn nobody_waits_for_more_while_there_is_a_later_segment() {
 
 /// It has everything, and the roll alone is nothing to read.
 #[test]
-fn a_roll_is_no_news_for_a_fetch_that_is_at_the_end() {
+fn segment_roll_does_not_wake_a_fetch_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     small_segments(&mut test);
@@ -228,7 +228,7 @@ fn a_roll_is_no_news_for_a_fetch_that_is_at_the_end() {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_counts_towards_the_least() {
+fn batch_beyond_max_bytes_counts_towards_min_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);

@@ -39,7 +39,7 @@ fn read_all(test: &TestPlane, topic: &str, end: i64) {
 }
 
 #[test]
-fn all_that_is_produced_from_the_first_record_on_stays_in_memory() {
+fn records_stay_in_memory_from_the_first_on() {
     let dir = tempfile::tempdir().unwrap();
     let test_config = cached(dir.path(), 512 * MIB);
     let mut test = TestPlane::start_with(test_config, Arc::new(RealDisk));

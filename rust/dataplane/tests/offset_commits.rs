@@ -124,7 +124,7 @@ fn commits_of_a_batch_reach_the_log_the_table_and_their_clients() {
 }
 
 #[test]
-fn what_is_not_plain_goes_up_as_any_other_request() {
+fn commits_out_of_the_ordinary_go_to_the_control_plane() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     test.create("t", 1);
@@ -271,7 +271,7 @@ fn a_connection_that_has_gone_does_not_keep_its_offset_from_counting() {
 }
 
 #[test]
-fn a_partition_that_is_gone_since_takes_the_commit_the_general_way() {
+fn commit_to_a_partition_gone_since_goes_to_the_control_plane() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     test.create("t", 1);
@@ -290,7 +290,7 @@ fn a_partition_that_is_gone_since_takes_the_commit_the_general_way() {
 }
 
 #[test]
-fn what_a_batch_held_goes_when_it_is_over() {
+fn finished_commit_batch_releases_its_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     test.create("t", 1);

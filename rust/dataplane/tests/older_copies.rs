@@ -67,7 +67,7 @@ fn has_alarm(test: &mut TestPlane) -> bool {
 
 /// In use, though an orderly end left the arena; not clean.
 #[test]
-fn a_copy_of_a_running_broker_is_not_whole_beside_what_its_orderly_end_kept() {
+fn copy_of_a_running_broker_is_unclean_beside_the_kept_arena() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let test = copied_while_running(dir.path(), &config);
@@ -93,7 +93,7 @@ fn a_copy_of_a_running_broker_is_not_whole_beside_what_its_orderly_end_kept() {
 
 /// In use, both; not clean.
 #[test]
-fn a_copy_that_is_older_than_what_a_kill_left_is_not_whole() {
+fn copy_older_than_a_killed_brokers_arena_is_unclean() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let test = copied_while_running(dir.path(), &config);
@@ -142,7 +142,7 @@ fn records_behind_a_hole_are_not_served_and_not_lost() {
 
 /// In use, both; not clean; a segment was begun since.
 #[test]
-fn a_copy_from_before_a_segment_is_not_whole() {
+fn copy_that_lacks_a_segment_is_unclean() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let mut options = topic_config();
@@ -168,7 +168,7 @@ fn a_copy_from_before_a_segment_is_not_whole() {
 
 /// Kept, though the arena was used since; clean.
 #[test]
-fn a_copy_of_what_an_orderly_end_left_is_not_whole_once_the_arena_was_used() {
+fn copy_of_an_orderly_end_is_unclean_after_the_arena_was_used() {
     for is_written in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let config = keeping(dir.path());
@@ -200,7 +200,7 @@ fn a_copy_of_what_an_orderly_end_left_is_not_whole_once_the_arena_was_used() {
 
 /// Kept, both, but not by the same end; clean.
 #[test]
-fn a_copy_of_what_an_earlier_orderly_end_left_is_read_from_its_files() {
+fn copy_of_an_earlier_orderly_end_is_read_from_its_files() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let end = ended(&config, &["t"]);
@@ -252,7 +252,7 @@ fn stop(test: &mut TestPlane, delete: bool) {
 
 /// No copy: the partition went to another broker, and its topic was created anew.
 #[test]
-fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
+fn removed_replica_leaves_no_claim_on_a_later_topic() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let mut test = start(&config);
@@ -277,7 +277,7 @@ fn a_replica_that_was_taken_away_leaves_nothing_for_a_later_topic_to_lack() {
 
 /// No copy: the folder was removed, and its topic was created anew.
 #[test]
-fn files_of_a_later_topic_do_not_lack_what_was_written_to_those_of_an_earlier_one() {
+fn later_topic_is_whole_without_records_of_an_earlier_one() {
     let dir = tempfile::tempdir().unwrap();
     let config = keeping(dir.path());
     let test = copied_while_running(dir.path(), &config);

@@ -148,7 +148,7 @@ fn kept_back(path: ReadPath, batch_bytes: usize, place: Place) -> usize {
 }
 
 #[test]
-fn the_end_of_no_reply_waits_for_a_timer() {
+fn last_bytes_of_a_reply_are_sent_without_delay() {
     for path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
         // Of the last two, a short end is left when all bytes before it have arrived.
         for batch_bytes in [1_000, 70_000, (256 << 10) + 300, (1 << 20) + 300] {

@@ -136,7 +136,7 @@ fn a_log_that_is_closed_and_opened_again_is_not_taken_for_synced() {
 }
 
 #[test]
-fn a_broker_that_ends_before_it_is_registered_leaves_what_it_would_have_said() {
+fn broker_that_ends_unregistered_keeps_the_report_of_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());
@@ -153,7 +153,7 @@ fn a_broker_that_ends_before_it_is_registered_leaves_what_it_would_have_said() {
 }
 
 #[test]
-fn so_does_one_after_an_orderly_end() {
+fn broker_that_ends_unregistered_keeps_the_report_of_an_orderly_end() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     let test = start(&config);
@@ -171,7 +171,7 @@ fn so_does_one_after_an_orderly_end() {
 }
 
 #[test]
-fn a_log_that_nobody_opened_before_a_kill_is_recovered_after_it() {
+fn log_left_unopened_before_a_kill_is_recovered_later() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());
@@ -184,7 +184,7 @@ fn a_log_that_nobody_opened_before_a_kill_is_recovered_after_it() {
 }
 
 #[test]
-fn a_log_that_nobody_opened_before_an_orderly_end_is_recovered_after_it() {
+fn log_left_unopened_before_an_orderly_end_is_recovered_later() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = cached(dir.path());
     killed(&config, dir.path());
@@ -201,7 +201,7 @@ fn a_log_that_nobody_opened_before_an_orderly_end_is_recovered_after_it() {
 }
 
 #[test]
-fn what_is_deleted_has_to_be_recovered_by_nobody() {
+fn deleted_log_needs_no_recovery() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());
@@ -268,7 +268,7 @@ fn check_loss_is_told(config: &PlaneConfig, dir: &Path) {
 }
 
 #[test]
-fn a_directory_is_not_clean_while_the_cache_alone_has_records_of_a_log_that_nobody_opened() {
+fn directory_is_not_clean_while_the_cache_alone_has_records_of_an_unopened_log() {
     let dir = tempfile::tempdir().unwrap();
     let config = killed_behind(dir.path());
     for _ in 0..2 {
@@ -282,7 +282,7 @@ fn a_directory_is_not_clean_while_the_cache_alone_has_records_of_a_log_that_nobo
 }
 
 #[test]
-fn nor_while_it_has_those_of_a_log_that_could_not_be_opened() {
+fn directory_is_not_clean_while_the_cache_alone_has_records_of_an_unopenable_log() {
     let dir = tempfile::tempdir().unwrap();
     let config = killed_behind(dir.path());
     let path = dir.path().join(format!("logs/u-0/{:020}.log", 0));
@@ -298,7 +298,7 @@ fn nor_while_it_has_those_of_a_log_that_could_not_be_opened() {
 }
 
 #[test]
-fn once_all_is_written_the_directory_is_clean() {
+fn directory_is_clean_after_all_logs_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let config = killed_behind(dir.path());
     let mut test = start(&config);
@@ -319,7 +319,7 @@ fn once_all_is_written_the_directory_is_clean() {
 /// All is written, but `u` was not closed by the killed life, nor by the next, which never opened
 /// it: its index files and snapshots may lack what its `.log` has.
 #[test]
-fn an_orderly_end_does_not_make_a_log_clean_that_nobody_opened_since_a_kill() {
+fn orderly_end_does_not_clean_a_log_unopened_since_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let config = cached(dir.path());
     killed(&config, dir.path());

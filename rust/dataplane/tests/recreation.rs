@@ -157,7 +157,7 @@ fn is_deleted(path: &Path) -> bool {
 
 /// Reassigned away and back while segments of the first stay wait for their removal.
 #[test]
-fn segments_that_wait_to_be_removed_take_none_of_a_successor_with_them() {
+fn removing_old_segments_spares_a_recreated_topic() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(vec![dir.path().join("logs")]);
     config.retention_check_interval_ms = 20;
@@ -205,7 +205,7 @@ fn open_files(folder: &Path) -> usize {
 
 /// The deletion never came to this broker: it learns of the name only under its new id.
 #[test]
-fn partitions_of_a_topic_that_is_another_by_now_are_closed() {
+fn partitions_of_a_replaced_topic_are_closed() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.topic_id = Some([1; 16]);

@@ -82,7 +82,7 @@ fn batches_behind_a_refused_one_are_refused_alike() {
 
 /// A producer may have batches of more partitions under way than a connection remembers at first.
 #[test]
-fn many_partitions_are_remembered() {
+fn refused_batches_of_many_partitions_are_remembered() {
     const PARTITIONS: i32 = 1_000;
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
@@ -117,7 +117,7 @@ fn many_partitions_are_remembered() {
 
 /// Batches after one that was appended, and refused when this broker led no more.
 #[test]
-fn batches_behind_one_that_is_refused_late_are_refused_alike() {
+fn batches_behind_a_late_refusal_are_refused_alike() {
     let mut pair = Pair::start();
     pair.lead(1, 0, &BOTH);
     let mut producer = pair.plane(1).client();

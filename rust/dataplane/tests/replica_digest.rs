@@ -124,7 +124,7 @@ fn a_byte_that_decayed_is_damage_and_another_digest() {
 }
 
 #[test]
-fn another_content_with_its_own_checksum_or_another_epoch_is_another_digest() {
+fn digest_differs_for_other_content_or_another_epoch() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let mut seen = vec![digest(&mut test, 0, END, ALL).digest];
@@ -144,7 +144,7 @@ fn another_content_with_its_own_checksum_or_another_epoch_is_another_digest() {
 }
 
 #[test]
-fn where_the_next_batch_cannot_be_found_the_digest_ends() {
+fn digest_ends_where_the_next_batch_is_not_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let before = digest(&mut test, 0, 3 * RECORDS, ALL);
@@ -156,7 +156,7 @@ fn where_the_next_batch_cannot_be_found_the_digest_ends() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn digest_of_a_missing_partition_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = start(dir.path());
     let beyond = digest(&mut test, 0, END + 1, ALL);

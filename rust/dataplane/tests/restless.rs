@@ -26,7 +26,7 @@ mod sessions;
 mod harness;
 
 #[test]
-fn connections_do_move() {
+fn connections_move_between_threads_under_load() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = harness::TestPlane::start(dir.path());
     test.create("t", 1);

@@ -15,7 +15,7 @@ use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::produce::ProduceResponse;
 
 #[test]
-fn what_is_produced_is_fetched() {
+fn produced_records_are_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     test.create("orders", 3);
@@ -260,7 +260,7 @@ fn requests_behind_a_large_fetch_are_answered_after_it() {
 /// A producer has two batches under way; the first is refused, so it is sent again, and the second
 /// is taken.
 #[test]
-fn a_batch_that_was_never_written_is_no_repetition_after_a_restart() {
+fn unwritten_batch_is_not_taken_for_a_retry_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     // Producers whose last record is old are forgotten.
     let now = UNIX_EPOCH.elapsed().unwrap();

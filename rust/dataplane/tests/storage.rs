@@ -374,7 +374,7 @@ fn directories_in_use_or_of_others_are_refused() {
 }
 
 #[test]
-fn deleted_topics_leave_and_may_come_back() {
+fn topic_can_be_created_again_after_its_deletion() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     for _ in 0..3 {

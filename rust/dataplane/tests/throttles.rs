@@ -65,7 +65,7 @@ fn has_records(test: &TestPlane, replica_id: i32) -> bool {
 }
 
 #[test]
-fn a_leader_holds_back_who_is_not_in_sync_once_the_rate_is_used_up() {
+fn leader_throttles_followers_out_of_sync_beyond_the_rate() {
     let (_dir, test) = leader(&throttled_everywhere(), 3);
     assert!(has_records(&test, 3), "no rate, no throttle");
     // A byte a second: what is sent now is owed for days.
@@ -112,7 +112,7 @@ fn traffic_of_replicas_in_sync_uses_the_rate_up_too() {
 }
 
 #[test]
-fn only_replicas_that_are_named_count() {
+fn only_listed_replicas_are_throttled() {
     // This broker's replica of another partition, and another broker's of this one.
     let (_dir, mut test) = leader(&throttled(&[(1, 1), (0, 3)], &[(0, 1)]), 1);
     test.plane.set_replication_rates(Some(0), Some(0));
@@ -123,7 +123,7 @@ fn only_replicas_that_are_named_count() {
 }
 
 #[test]
-fn who_is_held_back_waits_as_if_there_were_nothing() {
+fn throttled_fetch_waits_as_if_without_records() {
     let (_dir, test) = leader(&throttled_everywhere(), 1);
     test.plane.set_replication_rates(Some(0), None);
     let mut ask = Ask::one("t", 0, 0).wait(60_000, 1);
@@ -188,7 +188,7 @@ fn wait_copied(pair: &mut Pair, topic: &str, count: usize) {
 }
 
 #[test]
-fn a_follower_asks_for_what_is_in_sync_only_once_the_rate_is_used_up() {
+fn throttled_follower_fetches_only_in_sync_partitions() {
     let mut pair = Pair::start();
     pair.describe("held", 1, &throttled_everywhere());
     pair.describe("free", 1, &topic_config());
@@ -219,7 +219,7 @@ fn a_follower_asks_for_what_is_in_sync_only_once_the_rate_is_used_up() {
 }
 
 #[test]
-fn a_follower_that_is_in_sync_is_not_held_back_before_it_has_heard_from_its_leader() {
+fn in_sync_follower_is_not_throttled_before_its_first_response() {
     let mut pair = Pair::start();
     pair.describe("held", 1, &throttled_everywhere());
     begin(&mut pair, "held");

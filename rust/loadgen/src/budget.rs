@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_brought_forward_keeps_what_was_due_before() {
+    fn earlier_deadline_keeps_requests_due_before_it() {
         let budget = Budget::new(1_000, u64::MAX);
         budget.ending().end_at(500);
         assert!(budget.claim(499, 1));

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_named() {
+    fn refused_connection_names_the_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);

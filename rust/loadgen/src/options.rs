@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_options_are_named() {
         for (line, part) in [
             ("", "say produce, fetch, end-to-end or probe"),
             ("consume --topic t", "no mode \"consume\""),

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_divide_them() {
+    fn readers_divide_all_partitions() {
         let shares = shares(&topic(&["a", "a", "a", "b"]), 3, true).unwrap();
         assert_eq!(partitions_of(&shares), [vec![0, 2], vec![1], vec![3]]);
         assert_eq!(shares[2].address, "b");

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_holds_and_a_scan_pushes_out_nothing_that_is_read_again() {
+    fn scan_displaces_no_pieces_that_are_read_again() {
         let max_bytes = ROOM_PIECES * PIECE_BYTES;
         let mut inner = Inner::default();
         // What fits is there for the second reader.
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_on_is_not_one_that_comes_back() {
+    fn reader_that_continues_does_not_count_as_a_second_one() {
         let mut inner = Inner::default();
         inner.admit(read(1, 100), &nobody(), u64::MAX, &mut Vec::new());
         let goes_on = |ask_pieces| Some(Verdict::PageCache { ask_pieces });
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_passes_and_without_any_room_goes_past() {
+    fn pieces_without_room_pass_through_or_around_the_page_cache() {
         let mut inner = Inner::default();
         let mut admit = |position, max_bytes| {
             inner.admit(read(1, position), &nobody(), max_bytes, &mut Vec::new())

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_java_writes_is_read() {
+    fn java_properties_are_read() {
         let text =
             "#\n#Fri Nov 20 23:40:00 UTC 2026\nbroker.id=3\nversion=0\ncluster.id=a\\:b\\=c\n";
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_advice() {
+    fn unusable_meta_properties_are_refused_with_advice() {
         for (text, reason, advice) in [
             ("version=2", "version 2 is unknown", NEWER),
             ("version=x", "version=x is not a number", RESTORE),

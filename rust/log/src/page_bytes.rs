@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_begin_with_a_page() {
+    fn page_bytes_are_aligned_to_a_page() {
         for len in [1, 4096, 100_000] {
             let mut bytes = PageBytes::new(len);
             assert!(bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES));

@@ -114,7 +114,7 @@ fn a_clean_folder_is_opened_and_left_as_it_was() {
 }
 
 #[test]
-fn recovery_rebuilds_what_kafka_had_written() {
+fn recovery_rebuilds_kafkas_indexes_and_snapshots() {
     let adopted = Adopted::new();
     let before = adopted.files();
     for name in before.keys() {

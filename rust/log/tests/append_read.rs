@@ -126,7 +126,7 @@ fn a_read_is_cut_at_its_limit_but_the_first_batch_is_whole() {
 }
 
 #[test]
-fn a_bound_without_a_known_place_is_searched_for() {
+fn read_bound_without_a_known_position_is_searched() {
     let mut rig = Rig::new(small());
     for i in 0..60 {
         rig.append(&mut batch(1_000, &[&format!("{i}"), "x"]))
@@ -341,7 +341,7 @@ fn a_poisoned_directory_stops_all_its_logs() {
 }
 
 #[test]
-fn a_full_disk_stops_the_log_and_keeps_what_was_written() {
+fn full_disk_stops_the_log_and_keeps_written_records() {
     let mut rig = Rig::new(small());
     rig.disk.set_free_bytes(Some(3_000));
     let mut acknowledged = 0;

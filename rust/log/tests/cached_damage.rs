@@ -65,7 +65,7 @@ fn loses_the_last_batch(damage: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_file_that_was_cut_after_a_kill_is_taken_as_it_is_and_so_is_what_follows() {
+fn file_truncated_after_a_kill_is_taken_as_it_is() {
     loses_the_last_batch(|content| content.truncate(content.len() - 10));
 }
 
@@ -78,7 +78,7 @@ fn a_batch_that_was_damaged_after_a_kill_is_found_and_cut_off() {
 }
 
 #[test]
-fn a_log_whose_files_were_removed_begins_anew_beside_none_of_its_old_blocks() {
+fn log_with_removed_files_begins_without_its_old_blocks() {
     let mut rig = cached(true);
     rig.memory.kill_process();
     for name in rig.files() {
@@ -139,7 +139,7 @@ fn a_log_that_is_deleted_without_another_append_gives_its_slot_back() {
 
 /// A follower that stops and follows again is truncated before it appends.
 #[test]
-fn what_an_earlier_opening_cached_does_not_come_back_after_a_truncation() {
+fn blocks_of_an_earlier_opening_do_not_return_after_a_truncation() {
     let mut rig = cached(true);
     rig.sync(SyncScope::Written);
     opened_again(&mut rig);

@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_can_be_read_is_what_was_appended(steps in prop::collection::vec(step(), 1..80)) {
+    fn readable_records_are_the_appended_ones(steps in prop::collection::vec(step(), 1..80)) {
         let mut model = Model::new(i64::MAX);
         for step in &steps {
             model.apply(step);
@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn with_a_sync_a_message_what_is_acknowledged_survives_power_loss(
+    fn acknowledged_records_survive_power_loss_with_flush_messages_1(
         steps in prop::collection::vec(step(), 1..80)
     ) {
         let mut model = Model::new(1);
@@ -46,7 +46,7 @@ proptest! {
     /// Syncs by `flush.ms` and `flush.messages` take time, segments roll meanwhile, and the machine
     /// loses power: everything below the recovery point or older than `flush.ms` survives.
     #[test]
-    fn with_flush_ms_what_is_older_survives_power_loss(
+    fn records_older_than_flush_ms_survive_power_loss(
         steps in prop::collection::vec(timed_step(), 1..80),
         flush_ms in prop_oneof![Just(1_i64), Just(7), Just(60)],
         flush_messages in prop_oneof![Just(i64::MAX), Just(5)],
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cached_cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn with_a_cache_what_is_acknowledged_survives_a_kill_at_any_step(
+    fn acknowledged_records_in_the_cache_survive_a_kill_at_any_step(
         steps in prop::collection::vec(cached_step(), 1..60),
         segments_kib in prop_oneof![Just(0), Just(10), Just(60)],
         anonymous in prop_oneof![1 => Just(0_usize), 2 => 0_usize..20],

@@ -46,7 +46,7 @@ fn check_successor(rig: &mut Rig) {
 }
 
 #[test]
-fn a_log_that_begins_anew_where_segments_wait_to_be_removed_keeps_its_own() {
+fn restarted_log_keeps_its_segments_while_old_ones_are_removed() {
     let mut rig = filled();
     let located = rig.log.locate(0, Isolation::HighWatermark).unwrap();
     let mut removed = taken_out(&mut rig);
@@ -62,7 +62,7 @@ fn a_log_that_begins_anew_where_segments_wait_to_be_removed_keeps_its_own() {
 
 /// The partition moved away and came back; the old log does not know its folder's new name.
 #[test]
-fn so_does_another_log_of_the_same_name() {
+fn new_log_of_the_same_name_keeps_its_segments() {
     let mut rig = filled();
     let mut removed = taken_out(&mut rig);
     removed.rename().unwrap();
@@ -76,7 +76,7 @@ fn so_does_another_log_of_the_same_name() {
 }
 
 #[test]
-fn a_log_waits_with_beginning_anew_until_the_files_have_other_names() {
+fn log_begins_anew_only_after_old_files_are_renamed() {
     let mut rig = filled();
     let mut removed = taken_out(&mut rig);
     assert!(rig.log.is_retiring());
@@ -129,7 +129,7 @@ fn without_space_for_other_names_the_files_go_at_once_and_readers_read_on() {
 
 /// A name that was not changed may belong to a successor.
 #[test]
-fn what_could_not_be_renamed_is_never_removed_by_its_name() {
+fn file_that_could_not_be_renamed_is_not_removed_by_name() {
     let mut rig = filled();
     let mut removed = taken_out(&mut rig);
     rig.break_disk(Operation::Rename, 0, Fault::InputOutput);

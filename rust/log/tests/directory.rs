@@ -117,7 +117,7 @@ fn foreign_directories_are_refused_and_left_alone() {
 }
 
 #[test]
-fn checkpoints_keep_rows_of_logs_that_nobody_opened() {
+fn checkpoints_keep_rows_of_unopened_logs() {
     let disk = MemDisk::default();
     let dir = open(&disk).unwrap();
     dir.write_recovery_points(&[("a", 0, 5), ("b", 3, 7)])

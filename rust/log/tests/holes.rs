@@ -36,7 +36,7 @@ fn thin(rig: &mut Rig, is_kept: impl Fn(usize) -> bool) {
 }
 
 #[test]
-fn what_is_missing_of_synced_segments_was_taken_away() {
+fn gap_in_synced_segments_is_kept_as_compaction() {
     let mut rig = filled();
     rig.sync(SyncScope::Written);
     let before = rig.contents();
@@ -58,7 +58,7 @@ fn what_is_missing_of_synced_segments_was_taken_away() {
 }
 
 #[test]
-fn behind_a_segment_that_was_compacted_a_gap_is_no_loss() {
+fn gap_after_a_compacted_segment_is_no_loss() {
     let mut rig = filled();
     let before = rig.contents();
     thin(&mut rig, |behind| behind != 0 && behind != 2);
@@ -71,7 +71,7 @@ fn behind_a_segment_that_was_compacted_a_gap_is_no_loss() {
 }
 
 #[test]
-fn what_is_missing_of_segments_that_were_not_synced_is_lost() {
+fn gap_in_unsynced_segments_truncates_the_log() {
     let mut rig = filled();
     let before = rig.contents();
     thin(&mut rig, |behind| behind != 0);

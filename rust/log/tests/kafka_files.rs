@@ -49,7 +49,7 @@ fn batches(bytes: &[u8]) -> Vec<BatchView<'_>> {
 }
 
 #[test]
-fn nothing_is_wrong_with_any_file() {
+fn dump_finds_no_damage_in_kafkas_files() {
     let mut files = 0;
     for entry in std::fs::read_dir(path("")).expect("the fixture") {
         let path = entry.expect("the fixture").path();
@@ -205,7 +205,7 @@ fn a_snapshot_recognises_the_last_batch_of_each_producer() {
 }
 
 #[test]
-fn what_kafka_stored_would_be_taken_from_a_client() {
+fn batches_that_kafka_stored_pass_validation() {
     let mut codecs = Vec::new();
     for base_offset in SEGMENTS {
         for view in batches(&segment(base_offset)) {

@@ -49,7 +49,7 @@ fn write(log: &mut Log) -> usize {
 }
 
 #[test]
-fn a_job_goes_on_where_it_found_no_space() {
+fn write_job_resumes_where_it_found_no_space() {
     for has_cache in [false, true] {
         let mut whole = filled(has_cache);
         assert_eq!(write(&mut whole.log), 0);
@@ -206,7 +206,7 @@ fn an_opening_that_got_no_descriptor_is_tried_again() {
 
 /// Each unsynced segment has an open file, and a directory has many logs.
 #[test]
-fn the_logs_of_a_directory_roll_together_only_as_many_segments_as_are_synced() {
+fn rolling_of_a_directorys_logs_is_bounded_by_synced_segments() {
     let open_segments_max = 16;
     let rig = Rig::new(LogConfig::default());
     let env = LogEnv::new(Arc::new(rig.disk.clone()), open_segments_max);
@@ -285,7 +285,7 @@ fn small_segments_grow_while_too_many_are_not_synced() {
 
 /// The same for one log.
 #[test]
-fn batches_whose_timestamps_leap_roll_only_as_many_segments_as_are_synced() {
+fn rolling_by_leaping_timestamps_is_bounded_by_synced_segments() {
     let mut rig = Rig::new(LogConfig {
         segment_ms: 1_000,
         ..LogConfig::default()

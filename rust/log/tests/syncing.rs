@@ -7,7 +7,7 @@ use pyrklog_log::{LogConfig, SyncScope};
 
 /// Records that arrived during the sync keep their age.
 #[test]
-fn flush_ms_forgets_nothing_that_comes_during_a_sync() {
+fn flush_ms_covers_records_written_during_a_sync() {
     let mut rig = Rig::new(LogConfig {
         flush_ms: 500,
         ..LogConfig::default()
@@ -28,7 +28,7 @@ fn flush_ms_forgets_nothing_that_comes_during_a_sync() {
 
 /// The age of unsynced records of a killed broker is unknown.
 #[test]
-fn flush_ms_syncs_at_once_what_a_kill_left() {
+fn flush_ms_syncs_records_left_by_a_kill_at_once() {
     let mut rig = Rig::new(LogConfig {
         flush_ms: 500,
         ..LogConfig::default()
@@ -72,7 +72,7 @@ fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
 /// The syncer had taken the folder's entry and the epochs' file. The writer's sync of the last
 /// record (`flush.messages`) ended first, which acknowledged the records.
 #[test]
-fn a_sync_by_the_writer_covers_what_the_syncer_has_in_hand() {
+fn sync_by_the_writer_covers_a_pending_sync_of_the_syncer() {
     for seed in 0..50 {
         let mut rig = Rig::new(LogConfig {
             flush_messages: 5,

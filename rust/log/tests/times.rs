@@ -134,7 +134,7 @@ fn segments_are_searched_in_memory_and_in_files() {
 }
 
 #[test]
-fn what_a_reader_may_not_see_is_not_found() {
+fn time_lookup_ignores_records_above_the_high_watermark() {
     let mut rig = Rig::new(LogConfig::default());
     rig.append(&mut batch(100, &["a"])).unwrap();
     rig.drain();

@@ -122,7 +122,7 @@ fn compacted_topics_are_not_deleted_from() {
 }
 
 #[test]
-fn readers_keep_what_they_hold_of_a_deleted_segment() {
+fn readers_finish_on_a_deleted_segment() {
     let mut rig = filled(limited(-1, 0));
     let slice = |rig: &Rig| {
         let location = rig.log.locate(0, Isolation::HighWatermark).unwrap();
@@ -228,7 +228,7 @@ fn truncation_waits_for_the_writer_and_blocks_appends() {
 }
 
 #[test]
-fn a_truncation_that_is_not_wanted_any_more_lets_appends_through() {
+fn abandoned_truncation_lets_appends_through() {
     let mut rig = filled(small());
     rig.append(&mut batch(1, &["queued"])).unwrap();
     let busy = rig.log.begin_truncation(5, rig.now_ms, i64::MAX);

@@ -198,7 +198,7 @@ fn attribute_errors(before: &BatchHeader, attributes: i16) -> Vec<ErrorCode> {
 
 proptest! {
     #[test]
-    fn what_clients_build_is_taken_as_it_is(
+    fn batches_of_real_clients_are_accepted_unchanged(
         records in records(),
         codec in codec(),
         producer_id in prop_oneof![Just(-1), 0..i64::MAX],

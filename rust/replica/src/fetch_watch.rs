@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_between_reading_and_waiting_is_not_lost() {
+    fn change_between_reading_and_waiting_is_not_lost() {
         let watch = session();
         watch.take_marks();
         assert_eq!(watch.note(4, WOKEN_BY_BYTES, false), None, "nobody waits");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_that_is_to_be_answered_is_so_even_if_it_does_not_wait_yet() {
+    fn change_that_must_be_answered_counts_before_the_wait() {
         let asked = Change {
             wakes: true,
             must_answer: true,

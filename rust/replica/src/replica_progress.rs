@@ -273,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn alone_the_gate_decides() {
+    fn lone_leaders_high_watermark_is_its_durable_end() {
         assert_eq!(high_watermark(1, 42, &[1], &[]), Some(42));
         assert_eq!(high_watermark(1, 42, &[], &[]), Some(42));
     }
 
     #[test]
-    fn the_slowest_member_of_the_isr_decides_and_others_do_not_count() {
+    fn high_watermark_is_the_slowest_isr_members_offset() {
         let followers = [at(2, 30), at(3, 10)];
         assert_eq!(high_watermark(1, 42, &[1, 2], &followers), Some(30));
         assert_eq!(high_watermark(1, 42, &[1, 2, 3], &followers), Some(10));
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_member_holds_it() {
+    fn unknown_isr_member_holds_the_high_watermark() {
         assert_eq!(high_watermark(1, 42, &[1, 2], &[]), None);
         assert_eq!(high_watermark(1, 42, &[1, 2], &[at(2, -1)]), None);
     }
 
     #[test]
-    fn who_has_everything_is_never_behind() {
+    fn follower_with_all_records_is_never_behind() {
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 10, 10, 7, 100);
         assert!(!follower.is_behind(10, 1_000_000, 500));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_up_with_a_growing_log_is_not_behind() {
+    fn follower_that_keeps_up_is_not_behind() {
         let mut follower = Follower::new(2, 0);
         for turn in 1..100 {
             // It always has everything up to its last fetch, and never everything.
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_back_is_behind_after_a_while() {
+    fn follower_that_falls_back_is_behind_after_the_lag_time() {
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 10, 10, 7, 100);
         follower.fetches(1, 11, 50, 7, 200);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_one_is_behind_once_there_is_something_to_fetch() {
+    fn silent_follower_is_behind_once_records_exist() {
         let follower = Follower::new(2, 1_000);
         assert!(
             !follower.is_behind(5, 1_500, 500),
@@ -352,7 +352,7 @@ mod tests {
     /// Single fetches, and fetches of a session that names the partition only at the times in
     /// `named`, say the same.
     #[test]
-    fn a_session_says_of_what_it_does_not_name_what_single_fetches_say() {
+    fn session_fetch_counts_for_unnamed_partitions() {
         let fetches = [(1, 100), (1, 300), (2, 450), (2, 700), (2, 720), (1, 900)];
         for named in 0..1 << fetches.len() {
             let session = Arc::new(SessionFetches::default());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_ends_that_a_session_counts_as_caught_up() {
+    fn append_ends_caught_up_by_session() {
         let session = Arc::new(SessionFetches::default());
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 10, 10, 7, 100);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_session_is_not_counted_with_it() {
+    fn follower_outside_the_session_is_not_counted_with_it() {
         let session = Arc::new(SessionFetches::default());
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 10, 10, 7, 100);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn reaching_is_told_once_until_asked_again() {
+    fn catching_up_is_reported_once_until_asked_again() {
         let mut follower = at(2, 9);
         assert!(!follower.tells_of_reaching(10));
         follower.fetches(1, 10, 10, 7, 0);

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_serves_its_own_rack_and_those_that_have_nobody() {
+    fn leader_serves_its_rack_and_racks_without_replicas() {
         let all = [at(2, 10, 0), at(3, 10, 0), at(4, 10, 0), at(5, 10, 0)];
         assert_eq!(chosen("a", &all), None);
         assert_eq!(chosen("d", &all), None);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_it_is_the_one_that_has_most() {
+    fn replica_with_the_longest_log_is_selected() {
         assert_eq!(chosen("b", &[at(2, 11, 0), at(3, 10, 9)]), Some(2));
         assert_eq!(chosen("b", &[at(2, 10, 9), at(3, 10, 5)]), Some(2));
         assert_eq!(chosen("b", &[at(2, 10, 5), at(3, 10, 5)]), Some(3));

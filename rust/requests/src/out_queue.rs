@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_given_up_while_more_waits() {
+    fn sent_bytes_are_released_while_more_waits() {
         let mut queue = OutQueue::default();
         for round in 0..100u8 {
             queue.memory().extend_from_slice(&[round; 10_000]);

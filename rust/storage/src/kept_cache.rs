@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_others_and_what_is_no_file_are_left_alone() {
+    fn foreign_files_and_folders_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let named = |digit: &str| {
             dir.path()
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_goes_with_its_directory_unless_that_is_the_brokers_own() {
+    fn arena_of_a_missing_directory_is_removed_unless_it_is_our_own() {
         let dir = tempfile::tempdir().unwrap();
         let log_dir = dir.path().join("gone/logs");
         let path = left_of(dir.path(), &log_dir);

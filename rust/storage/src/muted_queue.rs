@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_park_takes_no_more_than_its_share_of_receive_memory() {
+    fn muted_queue_takes_only_its_share_of_receive_memory() {
         let park = MutedQueue::new(FRAME * 2 * 3 * 2, 2);
         let add = |token, bytes| park.add(place(token), bytes, 5, || true);
         for token in 0..3 {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_longest_are_woken_first_and_no_more_than_there_is_room_for() {
+    fn longest_waiting_connections_are_woken_first_as_room_permits() {
         let park = MutedQueue::new(usize::MAX, 1);
         for token in 0..5 {
             park.add(place(token), FRAME, 0, || true);

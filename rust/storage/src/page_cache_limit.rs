@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_what_others_do_not_need_is_room() {
+    fn page_cache_may_use_half_of_the_free_memory() {
         let room = |limit_mib: u64, available_mib: u64| {
             let mut limits = memory_limits();
             limits.limit_bytes = limit_mib << 20;

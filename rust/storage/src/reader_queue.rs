@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_asked_for_as_long_as_there_may_be_more() {
+    fn queue_asks_for_threads_up_to_its_bound() {
         let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         assert!(queue.push(job()).unwrap());
         assert!(queue.push(job()).unwrap());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_threads_go_and_others_come_in_their_place() {
+    fn idle_threads_end_and_are_replaced_on_demand() {
         let queue = new_queue(Kind::Close, 1, 1);
         for _ in 0..3 {
             assert!(queue.push(job()).unwrap(), "there is none");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_stuck_when_each_of_its_threads_stands_still() {
+    fn queue_is_stalled_when_all_its_threads_are() {
         let queue = new_queue(Kind::Fetch(0), 2, IDLE_MS);
         let desks = [queue.enter().unwrap(), queue.enter().unwrap()];
         assert!(queue.enter().is_none());

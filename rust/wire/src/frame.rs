@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_counts_what_is_sent_from_elsewhere() {
+    fn frame_length_counts_bytes_sent_from_files() {
         let mut out = vec![9];
         let start = begin(&mut out);
         out.extend([1, 2, 3]);

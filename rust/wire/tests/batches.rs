@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_built_reads_back(records in prop::collection::vec(record(), 1..40)) {
+    fn built_batch_reads_back(records in prop::collection::vec(record(), 1..40)) {
         let batch = build(&records);
         let header = BatchHeader::parse(&batch).unwrap();
         prop_assert_eq!(&header.to_bytes()[..], &batch[..HEADER_LEN]);

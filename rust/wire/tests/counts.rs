@@ -38,7 +38,7 @@ fn decode_all(bytes: &[u8]) {
 }
 
 #[test]
-fn no_count_is_believed_before_its_bytes_are_there() {
+fn no_count_allocates_before_its_bytes_arrived() {
     // Counts of every width at every place of otherwise plausible bytes.
     let lies: [&[u8]; 5] = [
         &[0x7f, 0xff, 0xff, 0xff],

@@ -98,7 +98,7 @@ async def test_changes_at_the_same_time_all_count(running: Running) -> None:
     assert {found[name].value for name in names} == {"1001"}
 
 
-async def test_options_of_a_topic_that_goes_meanwhile(running: Running) -> None:
+async def test_option_change_of_a_topic_deleted_meanwhile_fails(running: Running) -> None:
     """In either order, a later topic of that name inherits nothing."""
     codes: list[ErrorCode] = []
 
@@ -354,7 +354,7 @@ async def test_behind_a_listeners_prefix_the_plain_name_is_a_synonym(running: Ru
     assert (await entries(running, ALL_BROKERS))[name].synonyms == synonyms[1:3]
 
 
-async def test_what_is_set_for_all_brokers_is_shown_of_each(running: Running) -> None:
+async def test_defaults_of_all_brokers_are_shown_for_each(running: Running) -> None:
     name = "background.threads"
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "12")) is ErrorCode.NONE
     found = (await entries(running, BROKER))[name]

@@ -150,7 +150,7 @@ def test_refused_growth(spec: PartitionsSpec, code: ErrorCode) -> None:
     assert refused.value.code is code
 
 
-def test_kafkas_own_metadata_log_is_no_topic() -> None:
+def test_cluster_metadata_log_cannot_be_created_as_a_topic() -> None:
     with pytest.raises(ApiError, match="internal topic __cluster_metadata") as caught:
         check_new_topic(TopicSpec("__cluster_metadata"))
     assert caught.value.code is ErrorCode.INVALID_REQUEST

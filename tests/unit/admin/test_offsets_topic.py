@@ -27,7 +27,7 @@ def offsets_topic(replicas: Replicas, **leaders: int) -> ClusterOffsetsTopic:
     return ClusterOffsetsTopic(metadata, replicas, service)
 
 
-def test_what_is_led_counts_from_the_epoch_in_which_it_began() -> None:
+def test_led_partitions_name_the_epoch_in_which_leading_began() -> None:
     """The image has the next epoch before the plane: appends must not fail in between."""
     replicas = Replicas(ME)
     replicas.hosted = {
@@ -40,7 +40,7 @@ def test_what_is_led_counts_from_the_epoch_in_which_it_began() -> None:
     assert list(topic.assigned_partitions()) == [0, 1, 3]
 
 
-def test_a_failed_directory_ends_it() -> None:
+def test_failed_directory_ends_leading_of_its_offsets_partitions() -> None:
     replicas = Replicas(ME)
     replicas.hosted = {(OFFSETS_TOPIC, 0): Hosted(ID, 9, True, 5)}
     replicas.log_dir_failed([(OFFSETS_TOPIC, 0)])
@@ -61,7 +61,7 @@ def test_a_failed_directory_ends_it() -> None:
         ("z:2181", 2, 2, 2),
     ],
 )
-async def test_a_cluster_creates_it_with_the_replicas_configured_or_not_at_all(
+async def test_offsets_topic_is_created_only_with_enough_brokers(
     zookeeper: str | None, given: int | None, brokers: int, replicas: int | None
 ) -> None:
     """KIP-115; ``replicas`` None: it is not created."""

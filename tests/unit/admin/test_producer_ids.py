@@ -66,7 +66,7 @@ async def test_brokers_and_tasks_never_share_an_id(store: EmbeddedStore) -> None
     assert len(set(given)) == len(given) == 5600
 
 
-async def test_a_node_without_a_block_is_the_error_of_its_request_alone(
+async def test_malformed_block_znode_fails_the_request_and_stays(
     store: EmbeddedStore,
 ) -> None:
     """Clients must retry: no id is handed out until the znode is repaired."""
@@ -82,7 +82,7 @@ async def test_a_node_without_a_block_is_the_error_of_its_request_alone(
     assert await ids_of(1, store).next() == 1000
 
 
-async def test_they_can_run_out(store: EmbeddedStore) -> None:
+async def test_producer_ids_can_run_out(store: EmbeddedStore) -> None:
     session = store.session()
     last = znodes.ProducerIdBlock(1, PRODUCER_ID_MAX - BLOCK_SIZE, PRODUCER_ID_MAX - 1)
     await session.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_ids(last))

@@ -76,7 +76,7 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
     await store.close()
 
 
-async def test_the_answer_waits_for_all_live_replicas(leader: Leader) -> None:
+async def test_delete_records_waits_for_all_live_replicas(leader: Leader) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5), (1, 7))
         await trio.testing.wait_all_tasks_blocked()
@@ -88,7 +88,7 @@ async def test_the_answer_waits_for_all_live_replicas(leader: Leader) -> None:
     assert leader.shown == [(ErrorCode.NONE, 5), (ErrorCode.NONE, 7)]
 
 
-async def test_one_that_dies_is_not_waited_for(leader: Leader) -> None:
+async def test_delete_records_does_not_wait_for_a_replica_that_dies(leader: Leader) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5))
         await trio.testing.wait_all_tasks_blocked()
@@ -99,7 +99,7 @@ async def test_one_that_dies_is_not_waited_for(leader: Leader) -> None:
     assert leader.shown == [(ErrorCode.NONE, 5)]
 
 
-async def test_who_leads_no_more_says_so(leader: Leader) -> None:
+async def test_delete_records_fails_when_the_leader_changes_meanwhile(leader: Leader) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5))
         await trio.testing.wait_all_tasks_blocked()
@@ -107,7 +107,7 @@ async def test_who_leads_no_more_says_so(leader: Leader) -> None:
     assert leader.shown == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
-async def test_replicas_that_do_not_follow_in_time(
+async def test_delete_records_times_out_when_replicas_do_not_follow(
     leader: Leader, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
@@ -122,7 +122,9 @@ async def test_replicas_that_do_not_follow_in_time(
     assert leader.shown[-1] == (ErrorCode.NONE, 6)
 
 
-async def test_what_waits_is_bounded(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_record_deletions_are_bounded(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_deletion, "AWAITED_MAX", 2)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5))
@@ -138,7 +140,7 @@ async def test_what_waits_is_bounded(leader: Leader, monkeypatch: pytest.MonkeyP
     assert leader.shown[2:] == [(ErrorCode.NONE, 5)]
 
 
-async def test_a_host_leaves_as_much_free_as_it_takes(
+async def test_one_host_cannot_take_all_waiting_record_deletions(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_deletion, "AWAITED_MAX", 4)
@@ -160,7 +162,7 @@ async def test_a_host_leaves_as_much_free_as_it_takes(
     assert not leader.deletion._awaited
 
 
-async def test_only_what_changed_is_looked_at(
+async def test_record_deletion_checks_only_changed_partitions(
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -187,7 +189,7 @@ async def test_only_what_changed_is_looked_at(
         leader.follow(1, {2: 5, 3: 5})
 
 
-async def test_a_topic_that_goes_is_not_waited_for(leader: Leader) -> None:
+async def test_delete_records_does_not_wait_for_a_deleted_topic(leader: Leader) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.delete, (0, 5), (1, 5))
         await trio.testing.wait_all_tasks_blocked()

@@ -96,7 +96,7 @@ async def test_a_former_controller_adds_no_partitions(place: Place) -> None:
     assert await place.found() == enlarged
 
 
-async def test_a_later_topic_of_the_name_is_not_deleted(place: Place) -> None:
+async def test_deletion_spares_a_later_topic_of_the_same_name(place: Place) -> None:
     """The first one was deleted before the request arrived; the second has its version."""
     await place.put(place.term)
     await place.replace()

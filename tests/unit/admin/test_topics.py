@@ -33,7 +33,7 @@ async def test_a_created_topic_is_served_when_the_answer_comes(running: Running)
     assert running.service.topic("none") is None
 
 
-async def test_one_bad_topic_does_not_spoil_the_others(running: Running) -> None:
+async def test_create_topics_refuses_bad_topics_and_creates_the_others(running: Running) -> None:
     results = await running.create(
         TopicSpec("good"), TopicSpec("bad/name"), TopicSpec("twice"), TopicSpec("twice")
     )
@@ -227,7 +227,7 @@ async def test_a_replica_that_cannot_be_deleted_is_not_waited_for(running: Runni
     assert enlarged.error is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_names_that_nobody_has_by_asking_for_them(running: Running) -> None:
+async def test_internal_and_illegal_names_are_not_auto_created(running: Running) -> None:
     names = ["__cluster_metadata", "__consumer_offsets", "a b", "new"]
     errors = await running.service.auto_create_topics(names)
     assert errors == {
@@ -253,7 +253,9 @@ async def test_a_partition_that_never_had_a_leader_is_shown_with_its_replicas(
     assert (second.leader, second.replicas) == (1, (1,))
 
 
-async def test_a_former_controller_says_so(running: Running) -> None:
+async def test_topic_changes_of_a_former_controller_fail_with_not_controller(
+    running: Running,
+) -> None:
     """The request was under way when another broker was elected."""
     await running.created("t")
     assert isinstance(running.service, Administration)

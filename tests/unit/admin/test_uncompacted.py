@@ -45,7 +45,9 @@ async def alter(running: Running, operation: int, name: str, value: str | None) 
     await running.service.incremental_alter_configs([(T, items)], validate_only=False)
 
 
-async def test_who_creates_such_topics_is_told_once(tmp_path: Path, output: io.StringIO) -> None:
+async def test_creating_compacted_topics_logs_one_notice(
+    tmp_path: Path, output: io.StringIO
+) -> None:
     async with running_broker(tmp_path) as running:
         compact = {"cleanup.policy": "compact"}
         await running.create(TopicSpec("b", 1, configs=compact), TopicSpec("plain", 1))
@@ -58,7 +60,7 @@ async def test_who_creates_such_topics_is_told_once(tmp_path: Path, output: io.S
         assert told(output) == []
 
 
-async def test_what_the_default_asks_for_counts_at_automatic_creation(
+async def test_auto_created_topic_with_a_compacting_default_logs_a_notice(
     tmp_path: Path, output: io.StringIO
 ) -> None:
     async with running_broker(tmp_path, "log.cleanup.policy=compact") as running:
@@ -67,7 +69,9 @@ async def test_what_the_default_asks_for_counts_at_automatic_creation(
         assert told(output) == [["a"]]
 
 
-async def test_who_alters_the_policy_is_told(tmp_path: Path, output: io.StringIO) -> None:
+async def test_setting_a_compacting_policy_logs_a_notice(
+    tmp_path: Path, output: io.StringIO
+) -> None:
     async with running_broker(tmp_path) as running:
         await running.created("t")
         await alter(running, OP_SET, "cleanup.policy", "compact")
@@ -80,7 +84,7 @@ async def test_who_alters_the_policy_is_told(tmp_path: Path, output: io.StringIO
         assert told(output) == [["t"]]
 
 
-async def test_who_alters_the_default_at_run_time_is_told(
+async def test_setting_a_compacting_default_logs_a_notice_once(
     tmp_path: Path, output: io.StringIO
 ) -> None:
     brokers = ConfigResource(RESOURCE_BROKER, "")
@@ -93,7 +97,9 @@ async def test_who_alters_the_default_at_run_time_is_told(
             output.truncate()
 
 
-async def test_a_start_names_some_of_them_in_one_line(tmp_path: Path, output: io.StringIO) -> None:
+async def test_start_names_some_uncompacted_topics_in_one_line(
+    tmp_path: Path, output: io.StringIO
+) -> None:
     compact = {"cleanup.policy": "compact"}
     names = [f"t{number:02}" for number in range(SHOWN_MAX + 3)]
     async with running_broker(tmp_path) as running:

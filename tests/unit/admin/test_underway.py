@@ -104,7 +104,7 @@ def retentions(running: Running) -> list[int]:
         (alter, lambda running: retentions(running) == [77, 77]),
     ],
 )
-async def test_what_was_begun_is_completed_when_the_client_goes(
+async def test_begun_change_completes_after_its_client_has_gone(
     running: Running, monkeypatch: pytest.MonkeyPatch, ask: Ask, is_done: Callable[[Running], bool]
 ) -> None:
     async with slow_writes(running, monkeypatch) as come, trio.open_nursery() as nursery:
@@ -115,7 +115,7 @@ async def test_what_was_begun_is_completed_when_the_client_goes(
         await running.plane.wait_until(lambda: is_done(running))
 
 
-async def test_options_are_changed_in_the_next_session(
+async def test_option_change_is_retried_in_the_next_session(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the first try succeeded: the change is idempotent."""
@@ -158,7 +158,9 @@ async def leave_behind(changes: Underway, change: Change) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_those_that_nobody_waits_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_without_a_waiting_client_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(underway, "UNWAITED_MAX", 1)
     changes = Underway()
     left, cut, later = Change(), Change(), Change()
@@ -174,7 +176,7 @@ async def test_those_that_nobody_waits_for_are_bounded(monkeypatch: pytest.Monke
     assert later.is_done, "there is room again"
 
 
-async def test_who_waits_gets_the_result_or_the_error() -> None:
+async def test_waiting_client_gets_the_result_or_the_error() -> None:
     change = Change()
     change.release.set()
     assert await Underway().finish(change) == "done"
@@ -186,7 +188,7 @@ async def test_who_waits_gets_the_result_or_the_error() -> None:
         await Underway().finish(fail)
 
 
-async def test_one_that_the_store_holds_up_ends_soon_after_its_client(
+async def test_change_stuck_in_the_store_ends_soon_after_its_client(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """A later retry would overwrite other changes."""

@@ -33,7 +33,7 @@ def test_a_snapshot_that_kafka_wrote() -> None:
     assert encode_values([value.data], 1, 0x1A1FC6063EE) == theirs
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_batches_read_back() -> None:
     many = VALUES * RECORDS_PER_BATCH_MAX
     data = encode_control(6, 3, b"header", 5) + encode_values(many, 7, 5)
     assert read(data) == [Value(7 + i, value) for i, value in enumerate(many)]
@@ -79,7 +79,7 @@ def test_counts_are_checked_before_they_are_believed() -> None:
         read(sealed(data))
 
 
-def test_what_kraft_never_writes() -> None:
+def test_batches_that_kraft_never_writes_are_refused() -> None:
     data = bytearray(encode_values(VALUES, 0, 5))
     data[22] = 1
     with pytest.raises(BatchError, match="compressed"):

@@ -36,13 +36,13 @@ def names(log_dir: Path) -> set[str]:
     return set(state.by_name())
 
 
-def test_no_metadata(tmp_path: Path) -> None:
+def test_directory_without_metadata_gives_none(tmp_path: Path) -> None:
     assert read_kraft([tmp_path]) is None
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot())  # as kafka-storage format leaves it
     assert read_kraft([tmp_path]) is None
 
 
-def test_an_export_that_no_kafka_has_read(tmp_path: Path) -> None:
+def test_bootstrap_checkpoint_of_an_export_is_read(tmp_path: Path) -> None:
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot(("t", A)))
     assert names(tmp_path) == {"t"}
 
@@ -58,7 +58,7 @@ def test_the_newest_snapshot_and_what_follows_it(folder: Path) -> None:
     assert names(folder.parent) == {"u"}
 
 
-def test_a_torn_end_is_no_damage_but_a_hole_is(folder: Path) -> None:
+def test_torn_end_is_accepted_and_a_gap_is_damage(folder: Path) -> None:
     first = encode_values(records(snapshot(("t", A))), 0, 5)
     torn = encode_values([REMOVE_A], 3, 5)[:-1]
     (folder / f"{0:020}.log").write_bytes(first + torn)
@@ -88,7 +88,7 @@ def test_damage_names_the_file_and_a_way_out(folder: Path) -> None:
     ("content", "epoch"),
     [("0\n2\n0 0\n5 17\n", 5), ("0\n0\n", None), ("garbage", None), ("0\n1\nx y\n", None)],
 )
-def test_leader_epochs(tmp_path: Path, content: str, epoch: int | None) -> None:
+def test_leader_epochs_of_folders_are_read(tmp_path: Path, content: str, epoch: int | None) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text(content)
     found = [FoundPartition("t", 0, A, str(tmp_path)), FoundPartition("t", 1, A, str(tmp_path))]

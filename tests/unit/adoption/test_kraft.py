@@ -29,7 +29,7 @@ def state(values: list[bytes]) -> KraftMetadata:
     return found
 
 
-def test_what_we_export_reads_back() -> None:
+def test_exported_metadata_reads_back() -> None:
     found = state(records())
     assert {t.name: (t.topic_id, t.partitions) for t in found.topics.values()} == {
         "t": (A, {0: KraftPartition((1,), (1,), 4), 1: KraftPartition((1,), (1,), 5)}),

@@ -16,7 +16,7 @@ def known(name: str = "t", *replicas: tuple[int, ...], isr: int = 1) -> KraftMet
     return KraftMetadata({A: KraftTopic(name, A, partitions)}, {name: {"retention.ms": "5"}}, 0)
 
 
-def test_folders_alone() -> None:
+def test_topics_are_planned_from_folders_alone() -> None:
     found = [folder("t", 1), folder("t", 0, None), folder("__cluster_metadata", 0, None)]
     plan = make_plan(1, found, {("t", 1): 4}, None, 99)
     assert plan.topics == [("t", A, [-1, 4], KEEP_EVERYTHING, False)]
@@ -56,7 +56,7 @@ def test_metadata_gives_options_and_epochs() -> None:
         ([folder("t", 0), folder("t", 1)], known("t", (1,)), "does not know partition 1"),
     ],
 )
-def test_what_is_not_whole_is_left(
+def test_incomplete_topics_are_not_adopted(
     found: list[FoundPartition], kraft: KraftMetadata | None, why: str
 ) -> None:
     plan = make_plan(1, found, {}, kraft, 99)

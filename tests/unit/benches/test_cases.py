@@ -47,7 +47,7 @@ def test_a_large_topic_grows_in_steps() -> None:
     assert topics.steps(1_000, 4_000) == [2_000, 3_000, 4_000]
 
 
-def test_rounds_add_up_as_one() -> None:
+def test_added_rounds_give_total_rates_and_the_worst_latency() -> None:
     rows = [{"cpu_s": 0.2, "rss_mb": 1.0}, {"cpu_s": 0.4, "rss_mb": 2.0}]
     loads = [load(1.0, megabytes=100, seconds=1), load(3.0, megabytes=300, seconds=3)]
     found = read_cases._added(list(zip(loads, rows, strict=True)))
@@ -73,7 +73,7 @@ def test_lag_grows_within_its_pair_and_the_worst_reading_counts() -> None:
     assert set(lag_case.SCENARIO.shown) <= set(found)
 
 
-def test_two_readings_are_one_row_and_the_device_is_measured(tmp_path: Path) -> None:
+def test_old_data_case_reports_both_readings_in_one_row(tmp_path: Path) -> None:
     rows = [{"cpu_s_per_gb": 0.3, "rss_mb": 9.0}, {"cpu_s_per_gb": 0.2, "rss_mb": 8.0}]
     loads = [load(5.0, megabytes=3_000, seconds=3), load(2.0, megabytes=3_000, seconds=1)]
     found = old_cases.figures(loads[0], loads[1], rows, [3_000.0, 1.0])
@@ -93,7 +93,7 @@ JAVA = (
 )
 
 
-def test_the_last_line_of_java_counts() -> None:
+def test_result_of_a_java_tool_is_its_last_line() -> None:
     assert produce_cases.parse_java(JAVA) == {
         "records": 1_000_000,
         "records_per_s": 697350.069735,
@@ -106,12 +106,12 @@ def test_the_last_line_of_java_counts() -> None:
         produce_cases.parse_java("org.apache.kafka.common.errors.TimeoutException\n")
 
 
-def test_a_probe_is_read() -> None:
+def test_probe_output_is_parsed() -> None:
     text = '{"mode": "probe", "partitions": 3, "produced_ns": 1, "led_ns": 2, "read_ns": 4}\n'
     assert loadgen.parse_served(text) == loadgen.Served(3, 1, 2, 4)
 
 
-def test_files_say_how_much_and_when(tmp_path: Path) -> None:
+def test_segment_files_give_written_bytes_and_the_last_write_time(tmp_path: Path) -> None:
     assert loadgen.segment_bytes(tmp_path / "absent") == (0, 0.0)
     (tmp_path / "0.log").write_bytes(b"12345")
     (tmp_path / "5.log").write_bytes(b"67")
@@ -121,7 +121,7 @@ def test_files_say_how_much_and_when(tmp_path: Path) -> None:
     assert abs(time.time() - written) < 60
 
 
-def test_waiting_ends_with_the_last_write_not_with_the_look() -> None:
+def test_wait_until_written_returns_the_time_of_the_last_write() -> None:
     broker = brokers.Pyrklog(Path("unused"))
     sizes = iter([3, 7, 10])
     long_ago = time.time() - 100
@@ -129,7 +129,7 @@ def test_waiting_ends_with_the_last_write_not_with_the_look() -> None:
     assert time.monotonic() - done == pytest.approx(100, abs=5)
 
 
-def test_a_partition_is_where_its_folder_is(tmp_path: Path) -> None:
+def test_partition_is_found_in_the_directory_with_its_folder(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     broker = brokers.Kafka(tmp_path, (one, other))
     assert broker.partition_folder("t", 0) == one / "t-0"
@@ -138,7 +138,7 @@ def test_a_partition_is_where_its_folder_is(tmp_path: Path) -> None:
     assert broker.settings()["log.dirs"] == f"{one},{other}"
 
 
-def test_what_outlived_a_killed_broker_goes_with_it(tmp_path: Path) -> None:
+def test_removing_a_killed_broker_removes_its_arena_and_marker(tmp_path: Path) -> None:
     broker = brokers.Pyrklog(tmp_path / "data")
     arena = tmp_path / "pyrklog-0.arena"
     arena.write_bytes(b"blocks")
@@ -160,7 +160,7 @@ def lines() -> list[report.Line]:
     ]
 
 
-def test_a_curve_has_the_points_that_were_measured() -> None:
+def test_curve_has_the_measured_points() -> None:
     sweep = next(one for one in plot_sweeps.SWEEPS if one.axis == "partitions")
     assert plot_sweeps.points(sweep, lines()) == {
         "kafka": [(1, 77.0), (6, 171.0)],
@@ -169,7 +169,7 @@ def test_a_curve_has_the_points_that_were_measured() -> None:
     }
 
 
-def test_every_curve_is_of_cases_that_there_are() -> None:
+def test_every_curve_names_existing_cases() -> None:
     for sweep in plot_sweeps.SWEEPS:
         for case in sweep.cases:
             assert sweep.metric in cases.SHOWN[case], (sweep.title, case)
@@ -177,7 +177,7 @@ def test_every_curve_is_of_cases_that_there_are() -> None:
         assert {name for bar in bars for name in bar[1:]} <= set(cases.SHOWN[case])
 
 
-def test_curves_are_a_picture_and_nothing_is_none(tmp_path: Path) -> None:
+def test_plot_is_a_png_and_without_data_no_file(tmp_path: Path) -> None:
     assert plot_sweeps.draw(tmp_path / "s.png", lines(), "test")
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
     assert not plot_sweeps.draw(tmp_path / "none.png", lines()[:1], "test")
@@ -199,7 +199,7 @@ def bench(line: str) -> against_kafka.Bench:
     return against_kafka.Bench(against_kafka.parse(line.split()), Console(quiet=True))
 
 
-def test_floors_do_what_they_can_and_long_scenarios_run_once() -> None:
+def test_floor_runs_only_its_cases_and_long_scenarios_run_once() -> None:
     full = bench("--floor")
     assert {case.name for case in full.shared("floor")} >= {"produce1k", "produce16k-4", "fresh"}
     assert all(case.floor for case in full.shared("floor"))
@@ -211,7 +211,7 @@ def test_floors_do_what_they_can_and_long_scenarios_run_once() -> None:
     assert bench("--only lag").shared("kafka") == []
 
 
-def test_quick_is_a_choice_and_only_is_another() -> None:
+def test_only_overrides_the_choice_of_quick() -> None:
     quick = [case.name for case in bench("--quick").shared("kafka")]
     assert "produce16k" in quick
     assert "records10" not in quick
@@ -220,13 +220,13 @@ def test_quick_is_a_choice_and_only_is_another() -> None:
     ]
 
 
-def test_the_progress_bar_counts_what_will_be_done() -> None:
+def test_progress_bar_counts_the_steps_to_do() -> None:
     assert bench("--only lag --pairs 3").steps() == 2 * 3
     assert bench("--only produce16k --brokers kafka,floor").steps() == 3 * (2 + 2)
     assert bench("--only idle,recovery --pairs 1").steps() == 2 * (1 + 1 + 1)
 
 
-def test_too_little_space_is_said_before(tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_the_run(tmp_path: Path) -> None:
     fits = bench(f"--only idle --out {tmp_path}")
     fits.check_space()
     too_much = bench(f"--only recovery --recovery-gb 1000000 --out {tmp_path}")

@@ -39,7 +39,9 @@ def test_no_figure_has_two_goals() -> None:
         ("produce16k", "p50_ms", Figures(1, 1.0), ""),
     ],
 )
-def test_a_verdict(case: str, metric: str, figures: Figures, expected: str) -> None:
+def test_verdict_compares_the_median_with_goal_and_floor(
+    case: str, metric: str, figures: Figures, expected: str
+) -> None:
     assert verdict(case, metric, figures) == expected
 
 

@@ -24,17 +24,17 @@ def test_growth_is_the_median_of_the_pairs_ratios() -> None:
     assert found.high == pytest.approx(2.0)
 
 
-def test_one_pair_says_nothing_about_its_spread() -> None:
+def test_one_pair_has_no_spread() -> None:
     assert growth.of([(2.0, 3.0)]) == growth.Growth(1.5, 1.5, 1.5)
 
 
 @pytest.mark.parametrize("pairs", [[], [(0.0, 1.0)]])
-def test_no_growth_of_nothing(pairs: list[tuple[float, float]]) -> None:
+def test_growth_without_a_base_is_undefined(pairs: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="no growth"):
         growth.of(pairs)
 
 
-def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
+def test_confidence_interval_covers_the_median_at_its_level() -> None:
     """About 95 % of 200 samples of a known distribution must; 85 % would be a bug, 100 % luck."""
     choices = random.Random(1)
     growth_resamples, growth._RESAMPLES = growth._RESAMPLES, 500
@@ -49,7 +49,7 @@ def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
     assert 0.88 <= held / 200 < 1.0
 
 
-def test_growth_without_change_holds_one_and_a_real_one_does_not() -> None:
+def test_interval_contains_one_only_without_real_growth() -> None:
     choices = random.Random(2)
     quiet = [choices.uniform(1, 1.3) for _ in range(10)]
     same = growth.of([(one, choices.uniform(1, 1.3)) for one in quiet])

@@ -44,7 +44,7 @@ def test_a_child_counts_as_its_parent(family: int) -> None:
     assert both.rss_bytes == both.own_rss_bytes + both.shared_bytes
 
 
-def test_what_ended_counts_once_it_was_waited_for() -> None:
+def test_cpu_time_of_an_ended_child_counts_after_the_wait() -> None:
     before = process.usage(os.getpid()).cpu_s
     busy = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", busy], check=True)
@@ -52,19 +52,19 @@ def test_what_ended_counts_once_it_was_waited_for() -> None:
     assert process.usage(os.getpid()).cpu_s - before >= 0.15
 
 
-def test_nobody_there_is_an_error(family: int) -> None:
+def test_usage_of_a_missing_process_raises_file_not_found(family: int) -> None:
     _, child = process.tree(family)
     assert process.tree(child) == [child]
     with pytest.raises(FileNotFoundError):
         process.usage(2**22 + 1)
 
 
-def test_fields_are_whole_numbers_behind_a_name() -> None:
+def test_proc_fields_are_whole_numbers_after_a_name() -> None:
     text = "Name:\tpython\nRssAnon:\t  12 kB\nread_bytes: 4096\nempty:\nno colon 5\n"
     assert process.parse_fields(text) == {"RssAnon": 12, "read_bytes": 4096}
 
 
-def test_waiting_for_a_disk_is_idleness() -> None:
+def test_disk_wait_counts_as_idle_time() -> None:
     hertz = os.sysconf("SC_CLK_TCK")
     before = process.parse_cores(f"cpu  {100 * hertz} 0 0 0 0 0 0 0 0 0\ncpu0 1 2\n")
     after = process.parse_cores(

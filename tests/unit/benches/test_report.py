@@ -27,7 +27,7 @@ def test_stat_is_read_past_a_command_name_with_parentheses() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "77 a S 1 2 3", "77 (a) S 1 2"])
-def test_what_is_no_stat_is_refused(text: str) -> None:
+def test_malformed_stat_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the content of a stat file"):
         process.parse_stat(text, PAGE)
 
@@ -52,7 +52,7 @@ def result_line(**changed: Any) -> str:
     return json.dumps(line | changed)
 
 
-def test_a_load_with_errors_or_losses_is_no_measurement() -> None:
+def test_report_refuses_a_load_with_errors_or_losses() -> None:
     assert loadgen.parse(result_line()).bytes == 10
     with pytest.raises(BenchError, match="NOT_LEADER_OR_FOLLOWER"):
         loadgen.parse(result_line(errors={"NOT_LEADER_OR_FOLLOWER": 3}))
@@ -81,7 +81,7 @@ def test_ratios_are_taken_within_each_pair() -> None:
     assert found["p50_ms"].verdict() == ""
 
 
-def test_a_broker_alone_gives_no_ratio_and_no_verdict() -> None:
+def test_report_of_one_broker_has_no_ratio_and_no_verdict() -> None:
     alone = [result for result in pairs() if result.broker == "kafka"]
     speed = report.lines(alone)[0]
     assert (speed.reference, speed.ours, speed.ratio, speed.verdict()) == (100.0, None, None, "")

@@ -123,7 +123,7 @@ def test_a_topic_id_has_sixteen_bytes(plane: _core.DataPlane, log: LogConfig) ->
         plane.apply_image(delta_of(log, id=bytes(15)))
 
 
-def test_lists_hold_what_they_should(plane: _core.DataPlane, log: LogConfig) -> None:
+def test_wrong_types_in_an_image_are_refused(plane: _core.DataPlane, log: LogConfig) -> None:
     with pytest.raises(AttributeError, match="has no attribute"):
         plane.apply_image(delta_of(log, partitions=[object()]))
     with pytest.raises(TypeError):

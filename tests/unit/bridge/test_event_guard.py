@@ -42,7 +42,7 @@ async def test_a_listener_that_raises_hears_the_next_event(
     assert heard[-1] == "ShutdownDone"
 
 
-async def test_others_have_a_turn_while_events_take_long(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_other_tasks_run_while_events_take_long(tmp_path: Path, monkeypatch: Any) -> None:
     config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
     plane = CorePlane(plane_settings(config, 1, "cluster"))
     monkeypatch.setattr(core_plane, "TURN_SECONDS", 0.0)

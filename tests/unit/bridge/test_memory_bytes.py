@@ -11,7 +11,7 @@ LIMIT_BYTES = 300 * 2**20
 ASK = "from pyrklog.plane.core_plane import memory_bytes; print(memory_bytes())"
 
 
-def test_there_is_no_more_memory_than_the_machine_has() -> None:
+def test_memory_bytes_is_at_most_the_machines() -> None:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 2**26 < memory_bytes() <= machine
 

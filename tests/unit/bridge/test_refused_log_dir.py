@@ -9,7 +9,9 @@ from pyrklog.plane.core_plane import _refused_log_dir
 
 
 @pytest.mark.parametrize("refused", [".", "logs", "logs/.lock", "logs/meta.properties"])
-def test_the_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+def test_refused_file_of_a_log_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     logs = tmp_path / "logs"
     if refused != ".":
         logs.mkdir()

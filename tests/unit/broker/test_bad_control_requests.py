@@ -41,7 +41,7 @@ def stop(topic: str, partition: int) -> wire.StopReplicaRequest:
         (wire.STOP_REPLICA, stop("../../outside", 0)),
     ],
 )
-async def test_it_refuses_them_and_serves_on(
+async def test_broker_refuses_bad_control_requests_and_serves_on(
     tmp_path: Path, api: Api[Any, Any], message: Any
 ) -> None:
     version = api.versions[1]

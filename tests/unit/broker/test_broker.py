@@ -61,7 +61,7 @@ async def test_without_the_store_no_controller_is_named(
         assert running.service.describe_cluster("PLAINTEXT").controller_id == 1
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_topics_and_options_survive_a_restart(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as running:
         created = await running.created("kept", 3, retention_ms="77")
         cluster_id = running.service.describe_cluster("PLAINTEXT").cluster_id
@@ -136,7 +136,7 @@ async def test_log_directories_of_different_brokers(tmp_path: Path) -> None:
         await Broker(config, FakePlane).run()
 
 
-async def test_folders_that_nobody_knows_are_left_alone(tmp_path: Path) -> None:
+async def test_unknown_folders_are_left_alone(tmp_path: Path) -> None:
     """They appeared after the first start, which would have adopted them."""
     stranger = FoundPartition("old", 0, b"o" * 16, str(tmp_path / "logs"))
     async with running_broker(tmp_path):
@@ -204,7 +204,7 @@ async def test_auto_creation_with_too_few_brokers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["session-ends", "silent", "unreachable"])
-async def test_a_store_that_is_away_does_not_hold_those_who_miss_a_topic(
+async def test_metadata_for_a_missing_topic_does_not_wait_for_an_absent_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     async with running_broker(tmp_path) as running:
@@ -231,7 +231,7 @@ async def test_a_store_that_is_away_does_not_hold_those_who_miss_a_topic(
         assert running.plane.resumed[2] == {}
 
 
-async def test_who_misses_a_topic_does_not_wait_for_the_store_once_it_is_there(
+async def test_metadata_does_not_wait_for_the_store_once_the_topic_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_broker(tmp_path) as running:
@@ -309,7 +309,7 @@ async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_added", [True, False])
-async def test_a_log_directory_that_is_merely_added_lacks_nothing(
+async def test_added_log_directory_makes_no_start_unclean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_added: bool
 ) -> None:
     """Like a directory whose last life crashed, it has no mark of a clean shutdown."""
@@ -349,7 +349,7 @@ async def test_a_plane_that_hangs_does_not_hold_up_the_end(
     assert running.exit_code == 1
 
 
-async def test_those_who_wait_for_a_topic_learn_that_it_was_deleted(tmp_path: Path) -> None:
+async def test_waiting_topic_creation_ends_when_the_topic_is_deleted(tmp_path: Path) -> None:
     """Neither its creator nor its enlarger waits for the timeout."""
     async with running_broker(tmp_path) as running:
         await running.created("enlarged")

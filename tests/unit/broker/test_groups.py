@@ -86,7 +86,7 @@ async def test_a_first_consumer_finds_a_coordinator_joins_and_commits(tmp_path: 
         assert fetched.topics[0].partitions[0].committed_offset == -1
 
 
-async def test_a_replication_factor_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:
+async def test_configured_offsets_replication_factor_is_kept(tmp_path: Path) -> None:
     async with running_broker(tmp_path, "offsets.topic.replication.factor=3") as running:
         found = await ask(running, FIND, 2, FindCoordinatorRequest("g"))
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

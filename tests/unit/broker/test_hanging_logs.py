@@ -36,7 +36,7 @@ class Gate:
         self._opened.set()
 
 
-def test_what_does_not_fit_is_dropped_and_counted() -> None:
+def test_log_lines_beyond_the_buffer_are_dropped_and_counted() -> None:
     gate = Gate()
     writer = LineWriter("test", gate.write, lambda count: f"{count} dropped", max_bytes=30)
     writer.put("the first")
@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_dropped_and_counted() -> None:
     assert gate.written[-1] == "later"
 
 
-def test_a_place_that_is_gone_harms_nothing() -> None:
+def test_closed_log_output_harms_nothing() -> None:
     written: list[str] = []
 
     def write(lines: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
 
 
 @pytest.mark.parametrize("format_", ["json", "text"])
-def test_a_full_pipe_holds_up_nobody(
+def test_full_log_pipe_blocks_no_task(
     sink: logs._Sink,
     pipe: tuple[int, io.TextIOWrapper],
     monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +132,7 @@ def _parsed(line: str, format_: str) -> tuple[str, int]:
     return event, int(line.rpartition(f"{name}=")[2].split()[0])
 
 
-def test_a_process_whose_output_nobody_reads_ends() -> None:
+def test_process_ends_although_its_output_is_not_read() -> None:
     """A clean shutdown waits a second for its last lines, not for ever."""
     program = (
         "from pyrklog.base import logs\n"
@@ -158,7 +158,7 @@ def test_the_last_lines_are_there_after_an_end() -> None:
     assert [json.loads(line)["number"] for line in done.stdout.splitlines()] == list(range(2000))
 
 
-def test_a_state_change_log_whose_volume_hangs_holds_up_no_controller(tmp_path: Path) -> None:
+def test_hanging_state_change_log_does_not_block_the_controller(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     os.mkfifo(path)  # opening it to write waits for a reader
     log = StateChangeLog(tmp_path)

@@ -75,7 +75,7 @@ def test_a_reader_that_went_away_harms_nothing(sink: logs._Sink) -> None:
     logs.get_logger("test").info("unheard")
 
 
-def test_the_banner(tmp_path: Path) -> None:
+def test_banner_shows_address_data_and_start_time(tmp_path: Path) -> None:
     text = banner([Endpoint("PLAINTEXT", "127.0.0.1", 9092)], [tmp_path], 0.31)
     assert "127.0.0.1:9092" in text
     assert str(tmp_path) in text
@@ -120,7 +120,7 @@ def test_a_disk_that_is_nearly_full(
         assert "becomes read-only" in fields["fix"]
 
 
-def test_who_holds_a_lock(tmp_path: Path) -> None:
+def test_holder_of_a_lock_is_named(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     path.touch()
     assert lock_holder(path) is None
@@ -136,14 +136,14 @@ def test_who_holds_a_lock(tmp_path: Path) -> None:
         assert lock_holder(path) == f"pid {holder.pid}"
 
 
-def test_who_holds_a_port() -> None:
+def test_holder_of_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert f"pid {os.getpid()}" in (port_holder(port) or "")
     assert port_holder(port) is None
 
 
-def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path: Path) -> None:
+def test_descriptor_closed_during_the_search_hides_no_other(tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     row = "0: 0100007F:2384 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 77 1"
     (tmp_path / "net" / "tcp").write_text(f"sl local_address ...\n{row}\n")

@@ -15,7 +15,7 @@ SESSION_SECONDS = 10
 
 
 @pytest.mark.parametrize("stalls", [1, 3])
-async def test_heartbeats_that_came_during_a_stall_count(
+async def test_heartbeats_received_during_a_stall_keep_members(
     stalls: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with staged() as stage:
@@ -40,7 +40,7 @@ async def test_heartbeats_that_came_during_a_stall_count(
         assert states == {"Empty"}
 
 
-async def test_who_was_silent_before_a_stall_does_not_live_for_ever(
+async def test_silent_member_expires_despite_repeated_stalls(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with staged() as stage:

@@ -75,18 +75,18 @@ def kinds(script: Script, log: dict[int, int] | None = None) -> set[str]:
     return {anomaly.kind for anomaly in check(Evidence(script.ops, final))}
 
 
-def test_a_sound_history_has_none() -> None:
+def test_sound_history_has_no_anomaly() -> None:
     assert kinds(plain()) == set()
 
 
-def test_an_acknowledged_value_that_is_gone() -> None:
+def test_missing_acknowledged_value_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     script.sent(B, 1)
     assert kinds(script, {0: A}) == {"lost"}
 
 
-def test_a_value_that_a_reader_saw_is_gone() -> None:
+def test_missing_value_that_a_reader_saw_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     script.sent(B, NONE, "unknown")
@@ -94,7 +94,7 @@ def test_a_value_that_a_reader_saw_is_gone() -> None:
     assert kinds(script, {0: A}) == {"lost"}
 
 
-def test_a_value_that_nobody_was_told_of_may_be_gone_or_there() -> None:
+def test_unacknowledged_value_may_be_missing_or_present() -> None:
     script = Script()
     script.sent(A, 0)
     script.sent(B, NONE, "unknown")
@@ -109,7 +109,7 @@ def test_an_acknowledgement_without_an_offset() -> None:
     assert kinds(script, {}) == {"lost"}
 
 
-def test_one_value_at_two_offsets() -> None:
+def test_value_at_two_offsets_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     assert kinds(script, {0: A, 1: A}) == {"duplicate"}
@@ -159,13 +159,13 @@ def test_values_of_two_writers_have_no_order() -> None:
     assert kinds(script, {0: B, 1: other}) == set()
 
 
-def test_a_value_that_nobody_sent() -> None:
+def test_value_that_was_never_sent_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, 0)
     assert kinds(script, {0: A, 1: value_of(9, 9)}) == {"phantom"}
 
 
-def test_a_value_whose_sending_failed() -> None:
+def test_value_of_a_failed_send_is_an_anomaly() -> None:
     script = Script()
     script.sent(A, NONE, "fail")
     assert kinds(script, {0: A}) == {"phantom"}
@@ -187,7 +187,7 @@ def test_a_reader_that_does_not_begin_at_the_start() -> None:
     assert kinds(script) == {"skipped"}
 
 
-def test_an_offset_that_nobody_ever_saw_may_be_passed_over() -> None:
+def test_offset_without_any_reader_may_be_skipped() -> None:
     script = Script()
     script.sent(A, 0)
     script.sent(B, 2)
@@ -232,7 +232,7 @@ def test_the_end_goes_back_for_one_client() -> None:
     assert kinds(script) == {"watermark"}
 
 
-def test_another_client_may_be_told_an_earlier_end() -> None:
+def test_another_client_may_see_an_earlier_end() -> None:
     script = plain()
     script.add("another", "latest", "ok", offset=3)
     script.add("watcher", "latest", "unknown")
@@ -245,7 +245,7 @@ def test_a_reader_is_told_that_its_position_is_not_there() -> None:
     assert kinds(script) == {"unreadable"}
 
 
-def test_what_the_group_never_saw() -> None:
+def test_value_that_the_group_never_read_is_an_anomaly() -> None:
     script = Script()
     for offset, value in LOG.items():
         script.sent(value, offset)
@@ -254,7 +254,7 @@ def test_what_the_group_never_saw() -> None:
     assert kinds(script) == {"unconsumed"}
 
 
-def test_a_commit_beyond_what_was_seen() -> None:
+def test_commit_beyond_the_read_records_is_an_anomaly() -> None:
     script = Script()
     for offset, value in LOG.items():
         script.sent(value, offset)
@@ -361,7 +361,7 @@ HISTORIES = st.tuples(st.integers(0, 2**32), st.integers(1, 300))
 
 @given(HISTORIES)
 @settings(max_examples=200, deadline=None)
-def test_no_sound_history_has_an_anomaly(terms: tuple[int, int]) -> None:
+def test_simulated_sound_histories_have_no_anomaly(terms: tuple[int, int]) -> None:
     ops, log = simulate(*terms)
     assert check(Evidence(ops, {0: log})) == []
 
@@ -388,7 +388,7 @@ PLANTED: dict[str, tuple[Callable[[Sequence[Op], dict[int, int]], None], set[str
 @pytest.mark.parametrize("plant", PLANTED)
 @given(terms=HISTORIES)
 @settings(max_examples=50, deadline=None)
-def test_what_is_planted_in_a_sound_history_is_found(plant: str, terms: tuple[int, int]) -> None:
+def test_fault_injected_into_a_sound_history_is_found(plant: str, terms: tuple[int, int]) -> None:
     ops, log = simulate(*terms)
     told = Script()
     # Somebody must have seen the changed records.
@@ -405,7 +405,7 @@ def test_what_is_planted_in_a_sound_history_is_found(plant: str, terms: tuple[in
 # --- beside --------------------------------------------------------------------------------------
 
 
-def test_a_summary_does_not_drown_anybody() -> None:
+def test_summary_shortens_many_anomalies_of_a_kind() -> None:
     final = {0: {offset: value_of(1, 0) for offset in range(3)}}
     found = check(Evidence([], final))
     text = summary([*found * 30])

@@ -25,12 +25,12 @@ def _fail() -> None:
     raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
-def test_one_that_answers_or_fails_is_not_locked_up() -> None:
+def test_client_that_answers_or_fails_is_not_locked_up() -> None:
     assert not is_locked_up(_client(dict), 60)
     assert not is_locked_up(_client(_fail), 60)
 
 
-def test_one_that_does_not_come_back_is() -> None:
+def test_client_that_never_returns_is_locked_up() -> None:
     never = threading.Event()
     assert is_locked_up(_client(never.wait), 0.1)
     never.set()

@@ -66,7 +66,7 @@ def is_silent(source: socket.socket) -> bool:
         source.settimeout(10)
 
 
-def test_who_is_cut_off_hears_nothing_until_it_is_joined(network: Network, peer: Peer) -> None:
+def test_cut_broker_receives_nothing_until_it_is_joined(network: Network, peer: Peer) -> None:
     port = free_port()
     network.gate(UNKNOWN, 3, port, peer.port)
     with (
@@ -93,7 +93,9 @@ def test_who_is_cut_off_hears_nothing_until_it_is_joined(network: Network, peer:
         assert take(one, 4) == b"from"
 
 
-def test_a_new_connection_of_one_that_is_cut_off_says_nothing(network: Network, peer: Peer) -> None:
+def test_new_connection_of_a_cut_broker_stays_silent_until_joined(
+    network: Network, peer: Peer
+) -> None:
     port = free_port()
     network.gate(UNKNOWN, 3, port, peer.port)
     network.cut([(1, 3)])
@@ -105,7 +107,7 @@ def test_a_new_connection_of_one_that_is_cut_off_says_nothing(network: Network, 
         assert take(far, len(request(b"broker-1"))) == request(b"broker-1")
 
 
-def test_connections_of_a_pair_are_ended(network: Network, peer: Peer) -> None:
+def test_reset_ends_the_connections_of_a_pair(network: Network, peer: Peer) -> None:
     port = free_port()
     network.gate(2, ZOOKEEPER, port, peer.port)
     with connect(port) as near, peer.accept() as far:
@@ -129,7 +131,7 @@ def test_a_target_that_is_gone_refuses(network: Network, peer: Peer) -> None:
         near.sendall(b"x")
 
 
-def test_one_that_has_ended_when_there_is_more_to_send_to_it(network: Network, peer: Peer) -> None:
+def test_connection_that_ends_with_data_pending_is_dropped(network: Network, peer: Peer) -> None:
     """Readable and writable in one turn: the read ends the connection before the write."""
     port = free_port()
     network.gate(2, ZOOKEEPER, port, peer.port)

@@ -20,7 +20,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert [make_plan(6, number) for number in range(500)] != MANY
 
 
-def test_every_kind_comes_about() -> None:
+def test_plans_contain_every_kind_of_fault() -> None:
     found = {fault.kind for plan in MANY for lane in plan for fault in lane}
     assert found == KINDS.keys()
 
@@ -43,7 +43,7 @@ def test_a_storm_leaves_one_broker_alone() -> None:
         assert {fault.victim for lane in plan[:2] for fault in lane} == {ANY}
 
 
-def test_all_are_victims_of_nothing_else_than_a_kill() -> None:
+def test_only_kills_hit_all_brokers() -> None:
     kinds = {fault.kind for plan in MANY for fault in plan.brokers if fault.victim == ALL}
     assert kinds == {"kill_all"}
 

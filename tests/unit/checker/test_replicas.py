@@ -14,7 +14,7 @@ THREE = Batch(6, 9, 3, "cc")
 LOG = [ONE, TWO, THREE]
 
 
-def test_equal_logs() -> None:
+def test_equal_logs_have_no_differences() -> None:
     assert differences({1: LOG, 2: LOG, 3: LOG}, is_open=False) == []
     assert differences({1: [], 2: []}, is_open=False) == []
 
@@ -29,7 +29,7 @@ def test_equal_logs() -> None:
         ([], "one is empty"),
     ],
 )
-def test_what_differs_is_shown(other: list[Batch], said: str) -> None:
+def test_differing_batch_is_shown(other: list[Batch], said: str) -> None:
     (text,) = differences({1: LOG, 2: LOG, 3: other}, is_open=False)
     assert text.startswith(f"brokers 1 and 3: {said}")
 
@@ -51,7 +51,7 @@ def test_gaps_and_epochs_that_fall() -> None:
     assert differences({1: falling}, is_open=False) == ["broker 1: epoch 1 at 5 follows 2"]
 
 
-def test_where_producers_begin_another_epoch(tmp_path: Path) -> None:
+def test_new_epochs_of_producers_are_found_in_a_log(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     batches = []
     for offset, (producer, epoch) in enumerate(((7, 0), (8, 3), (7, 0), (7, 1), (8, 3))):

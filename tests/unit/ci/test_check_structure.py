@@ -113,13 +113,15 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_planted_violation_is_found(tmp_path: Path, name: str, text: str, expected: str) -> None:
+def test_violation_in_a_clean_tree_is_found(
+    tmp_path: Path, name: str, text: str, expected: str
+) -> None:
     found = plant(tmp_path, {name: text})
     assert len(found) == 1, found
     assert expected in found[0]
 
 
-def test_pauses_that_say_why_and_those_of_the_helper_are_right(tmp_path: Path) -> None:
+def test_sleeps_with_a_reason_and_in_the_helper_pass(tmp_path: Path) -> None:
     reasoned = "import time\n# As a client that is slow.\ntime.sleep(1)\n"
     helper = "import time\ntime.sleep(1)\n"
     assert plant(tmp_path, {"tests/test_a.py": reasoned, "tests/support/waiting.py": helper}) == []

@@ -26,7 +26,7 @@ def test_each_topic_option_that_acts_is_named() -> None:
     assert acting <= set(re.findall(r"`([\w.]+)` \|", PAGE))
 
 
-def test_an_option_with_a_rule_of_its_own_says_what_is_valid() -> None:
+def test_option_with_its_own_rule_documents_valid_values() -> None:
     options = [*OPTIONS.values(), *(topic.option for topic in TOPIC_OPTIONS)]
     assert [option.name for option in options if option.check and not option.check_allows] == []
 

@@ -42,7 +42,7 @@ def test_rust_imports_lead_to_the_file_that_defines_a_name(tmp_path: Path) -> No
     }
 
 
-def test_a_module_that_uses_what_it_passes_on_imports_it(tmp_path: Path) -> None:
+def test_module_that_uses_a_reexported_type_imports_it(tmp_path: Path) -> None:
     source = write(
         tmp_path,
         {

@@ -17,7 +17,7 @@ PROJECT: dict[str, object] = {
 }
 
 
-def test_own_extras_are_opened_up() -> None:
+def test_own_extras_are_expanded() -> None:
     assert requirements(PROJECT, []) == ["trio>=1"]
     assert requirements(PROJECT, ["demo"]) == ["pandas", "pyspark==4", "trio>=1"]
     assert requirements(PROJECT, ["dev"]) == ["pandas", "pyspark==4", "ruff", "trio>=1"]

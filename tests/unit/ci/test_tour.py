@@ -10,7 +10,7 @@ FILES_OF_A_REQUEST_MAX = 12
 
 
 @pytest.mark.parametrize(("file", "function"), NAMED)
-def test_what_the_tour_names_exists(file: str, function: str) -> None:
+def test_files_and_functions_of_the_tour_exist(file: str, function: str) -> None:
     source = (ROOT / file).read_text()
     assert not function or re.search(rf"\b(?:fn|def) {function}\b", source)
 

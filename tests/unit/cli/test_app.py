@@ -42,7 +42,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_nobody_at_home_is_said_at_once(command: list[str], nobody: str) -> None:
+def test_closed_port_is_reported_at_once(command: list[str], nobody: str) -> None:
     code, out, err = invoke(*command, "-b", nobody)
     assert (code, out) == (3, "")
     assert err.startswith(f"error: no broker reached ({nobody}: Connection refused); fix: start")
@@ -80,7 +80,7 @@ def test_options_that_make_no_sense_are_told(options: list[str], said: str) -> N
     ],
     ids=["HTTP", "TLS", "SSH", "ZooKeeper", "another answer", "nothing"],
 )
-def test_a_server_that_is_no_broker_is_named(answer: bytes, what: str) -> None:
+def test_server_of_another_protocol_is_named(answer: bytes, what: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -107,7 +107,7 @@ def test_a_server_that_is_no_broker_is_named(answer: bytes, what: str) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", ["http://h:1", "https://h", "PLAINTEXT://h:1/x", "tcp://h:1"])
-def test_a_url_is_no_address_of_a_broker(bootstrap: str) -> None:
+def test_url_is_refused_as_broker_address(bootstrap: str) -> None:
     code, _, err = invoke("topic", "list", "-b", bootstrap)
     assert code == 2
     assert err.startswith(f"error: -b takes HOST:PORT of a broker's listener, not {bootstrap!r}; ")
@@ -170,7 +170,7 @@ def test_a_group_without_a_command_shows_its_help(command: list[str]) -> None:
     assert "Commands:" in out
 
 
-def test_every_command_has_help_with_an_example_of_what_it_takes() -> None:
+def test_every_command_has_help_with_an_example() -> None:
     for command in ("serve", "produce", "consume", "topic create", "topic alter", "log dump"):
         code, out, _ = invoke(*command.split(), "--help")
         assert code == 0
@@ -178,7 +178,7 @@ def test_every_command_has_help_with_an_example_of_what_it_takes() -> None:
     assert "Exit codes: 0 ok" in invoke("--help")[1]
 
 
-def test_the_version() -> None:
+def test_version_is_printed() -> None:
     assert invoke("--version")[:2] == (0, f"pyrklog {__version__}\n")
 
 

@@ -71,14 +71,14 @@ def run(fake: FakeCluster, texts: list[str], **changes: bool) -> cluster_electio
     return elect(fake, parse_places(texts), **given)  # type: ignore[arg-type]
 
 
-def test_places() -> None:
+def test_partitions_to_elect_are_parsed() -> None:
     assert parse_places([]) == ElectionTargets({})
     assert parse_places(["a:1", "a:0", "a:1", "b"]) == ElectionTargets({"a": [0, 1], "b": ()})
     assert parse_places(["a:1", "a"]) == ElectionTargets({"a": ()}), "the whole topic is more"
 
 
 @pytest.mark.parametrize("text", ["", ":", ":1", "a:", "a:x", "a:-1", "a:1:2", "a:²"])
-def test_places_that_are_none(text: str) -> None:
+def test_malformed_partitions_to_elect_are_refused(text: str) -> None:
     with pytest.raises(CliError, match="neither TOPIC nor") as caught:
         parse_places([text])
     assert caught.value.code is Exit.USAGE
@@ -94,7 +94,7 @@ def test_all_partitions_are_one_request_without_names(fake: FakeCluster) -> None
     assert done.items == [{"topic": "a", "partition": 0, "old_leader": 2, "new_leader": 1}]
 
 
-def test_those_named_are_asked_for(fake: FakeCluster) -> None:
+def test_named_partitions_are_elected(fake: FakeCluster) -> None:
     fake.answers = {("b", 0): None}
     fake.new_leaders = {("b", 0): 3}
     done = run(fake, ["b", "a:1"], unclean=True)
@@ -102,13 +102,13 @@ def test_those_named_are_asked_for(fake: FakeCluster) -> None:
     assert done.items == [{"topic": "b", "partition": 0, "old_leader": None, "new_leader": 3}]
 
 
-def test_an_election_that_was_not_needed_is_no_error(fake: FakeCluster) -> None:
+def test_unneeded_election_is_no_error(fake: FakeCluster) -> None:
     fake.answers = {("a", 1): KafkaError(KafkaError.ELECTION_NOT_NEEDED)}
     done = run(fake, ["a:1"])
     assert (done.code, done.items, done.errors) == (Exit.OK, [], [])
 
 
-def test_some_fail(fake: FakeCluster) -> None:
+def test_partly_failed_election_is_reported(fake: FakeCluster) -> None:
     unavailable = KafkaError(KafkaError.PREFERRED_LEADER_NOT_AVAILABLE)
     fake.answers = {("a", 0): None, ("a", 1): unavailable, ("b", 0): KafkaException(unavailable)}
     fake.new_leaders = {("a", 0): 1}
@@ -129,14 +129,14 @@ def test_a_cluster_that_does_not_serve_it(fake: FakeCluster) -> None:
     assert caught.value.code is Exit.FAILED
 
 
-def test_another_failure_of_the_whole_request(fake: FakeCluster) -> None:
+def test_failed_election_request_is_reported(fake: FakeCluster) -> None:
     fake.failure = KafkaError(KafkaError._TIMED_OUT)
     with pytest.raises(CliError, match="cannot elect leaders: _TIMED_OUT"):
         run(fake, [])
 
 
 @pytest.mark.parametrize(("text", "why"), [("c", "topic c does not exist"), ("a:9", "partition 9")])
-def test_what_does_not_exist_is_told_before_anything_is_asked(
+def test_missing_partition_is_reported_before_any_request(
     fake: FakeCluster, text: str, why: str
 ) -> None:
     with pytest.raises(CliError, match=why) as caught:
@@ -145,7 +145,7 @@ def test_what_does_not_exist_is_told_before_anything_is_asked(
     assert fake.asked == []
 
 
-def test_a_dry_run_says_what_would_change_and_asks_nothing(fake: FakeCluster) -> None:
+def test_dry_run_shows_the_changes_and_sends_no_election(fake: FakeCluster) -> None:
     assert [(one["topic"], one["new_leader"]) for one in run(fake, [], dry_run=True).items] == [
         ("a", 1),
         ("b", 1),

@@ -80,7 +80,7 @@ def test_brokers_without_zookeeper() -> None:
     )
 
 
-def test_addresses_that_nobody_reaches_are_named_as_the_cause() -> None:
+def test_unreachable_advertised_addresses_are_named_as_the_cause() -> None:
     alone = ClusterState("id", [BrokerState(1, "10.0.0.9", 9092, None, False, "No route")], 1, [])
     (reason,) = examine(alone)
     assert reason.what == (
@@ -104,7 +104,7 @@ def test_the_cause_of_a_silence_is_one_that_concerns_the_topic() -> None:
     assert silent.what == "broker 1 does not answer at h:9092"
 
 
-def test_one_broker_without_topics() -> None:
+def test_lone_broker_without_topics_is_healthy() -> None:
     one = state(brokers=(7,), controller=7)
     assert health_page(one, examine(one)) == "HEALTHY   1 broker · 0 partitions · controller 7\n"
 
@@ -153,7 +153,7 @@ def test_a_broker_without_a_rack_among_others_with_one_is_named() -> None:
     assert is_healthy(examine(partly))
 
 
-def test_leaders_that_are_not_preferred_are_no_illness() -> None:
+def test_non_preferred_leaders_leave_the_cluster_healthy() -> None:
     one = state(*[(2, [1, 2, 3], [1, 2, 3], 2)] * 5)
     reasons = examine(one)
     assert kinds(one) == [("not_preferred", None, [f"t-{index}" for index in range(5)])]
@@ -188,7 +188,7 @@ def test_information_comes_last() -> None:
         ((-1, [4], [4], 1), None),
     ],
 )
-def test_what_is_in_the_way_of_a_restart(
+def test_blockers_of_a_restart_are_listed(
     partition: tuple[int, list[int], list[int], int], reason: str | None
 ) -> None:
     found = blockers(state(partition), 1)
@@ -218,12 +218,12 @@ def test_a_broker_that_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("250ms", 0.25), ("3", 3.0)]
 )
-def test_times(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert cluster._seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 s s", "nan"])
-def test_times_that_are_none(text: str) -> None:
+def test_malformed_durations_are_refused(text: str) -> None:
     with pytest.raises(CliError) as caught:
         cluster._seconds(text)
     assert caught.value.code is Exit.USAGE

@@ -71,7 +71,7 @@ def view(number: int, alive: list[int], controller: int, *epochs: int) -> Broker
         ([view(3, [1, 2, 3], 3, 3), view(2, [1, 2, 3], 3, 3), view(1, [1], 1, 3)], 1),
     ],
 )
-def test_whose_word_counts(views: list[BrokerView], believed: int) -> None:
+def test_newest_view_of_the_cluster_is_believed(views: list[BrokerView], believed: int) -> None:
     assert newest(views).number == believed
 
 
@@ -168,7 +168,7 @@ def settings(*brokers: FakeBroker, timeout_s: float = 5.0) -> Settings:
     return Settings(",".join(f"127.0.0.1:{one.port}" for one in brokers), timeout_s=timeout_s)
 
 
-def test_the_broker_that_is_named_need_not_be_the_one_that_is_believed(
+def test_view_of_another_broker_can_be_newer_than_the_named_ones(
     new_broker: Callable[[], FakeBroker],
 ) -> None:
     one, two, cut_off = new_broker(), new_broker(), new_broker()
@@ -184,14 +184,16 @@ def test_the_broker_that_is_named_need_not_be_the_one_that_is_believed(
     assert [broker.rack for broker in state.brokers] == ["r1", "r2"]
 
 
-def test_a_broker_that_stands_still_is_told_apart(new_broker: Callable[[], FakeBroker]) -> None:
+def test_stalled_broker_is_distinguished_from_a_dead_one(
+    new_broker: Callable[[], FakeBroker],
+) -> None:
     one, paused = new_broker(), new_broker()
     one.told = metadata([(1, one.port), (2, paused.port)], 2, [(2, 5, [1, 2, 3])])
     view, silent = newest_view(settings(paused, one, timeout_s=2.0))
     assert (view.number, silent) == (1, {2: "timed out"})
 
 
-def test_nobody_answers(new_broker: Callable[[], FakeBroker]) -> None:
+def test_cluster_view_fails_when_no_broker_answers(new_broker: Callable[[], FakeBroker]) -> None:
     paused = new_broker()
     with pytest.raises(CliError, match="answers") as caught:
         newest_view(settings(paused, timeout_s=0.2))
@@ -244,7 +246,7 @@ def test_brokers_that_have_lost_zookeeper_are_told(new_broker: Callable[[], Fake
     assert read_state(connection, log_dirs=True).without_store == []
 
 
-def test_a_topic_that_is_gone_meanwhile_has_the_default(
+def test_deleted_topic_has_the_default_minimum(
     new_broker: Callable[[], FakeBroker],
 ) -> None:
     one = new_broker()
@@ -254,7 +256,7 @@ def test_a_topic_that_is_gone_meanwhile_has_the_default(
     assert [part.min_insync for part in state.partitions] == [1]
 
 
-def test_the_option_among_others() -> None:
+def test_min_insync_is_read_among_other_options() -> None:
     several = [{"name": "x", "value": "7"}, {"name": "min.insync.replicas", "value": "2"}]
     assert min_insync(several) == 2
     assert min_insync([{"name": "min.insync.replicas", "value": None}]) == 1

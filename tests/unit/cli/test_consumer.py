@@ -80,7 +80,7 @@ def reader() -> PlainReader:
 @pytest.mark.parametrize(
     "beside", [[], [Message()], [Message(KafkaError._TRANSPORT)], [Message(), Message()]]
 )
-def test_the_end_of_all_brokers_is_told_once_whatever_comes_with_it(
+def test_loss_of_all_brokers_is_reported_once(
     reader: PlainReader, capsys: pytest.CaptureFixture[str], beside: list[Message]
 ) -> None:
     reader._consumer.says_cut_off = True
@@ -91,7 +91,7 @@ def test_the_end_of_all_brokers_is_told_once_whatever_comes_with_it(
 
 
 @pytest.mark.parametrize("answer", [None, KafkaError._PARTITION_EOF])
-def test_it_is_told_again_after_a_return(
+def test_loss_of_all_brokers_is_reported_again_after_a_return(
     reader: PlainReader, capsys: pytest.CaptureFixture[str], answer: int | None
 ) -> None:
     for _ in range(2):

@@ -49,7 +49,7 @@ def test_a_node_that_is_not_there(root: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["kill", "pause", "resume"])
-def test_what_does_not_run_is_left_alone(root: Path, command: str) -> None:
+def test_stopping_a_node_that_does_not_run_changes_nothing(root: Path, command: str) -> None:
     own = processes.identify(os.getpid())
     assert own is not None
     stale = processes.ProcessId(own.pid, own.started_ticks - 1, own.boot_id)
@@ -87,7 +87,9 @@ def test_a_proposed_command_names_the_cluster(root: Path) -> None:
     assert "`pyrklog dev stop --name x` first" in invoke("dev", "start", "--name", "x")[2]
 
 
-def test_what_a_cluster_is_does_not_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starting_an_existing_cluster_with_another_shape_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(root, Node("broker", 1, "a"), Node("broker", 2, "b"))
     other = ["-n", "5", "--racks", "b", "--zk", "3", "--base-port", "2000", "--set", "a=b", "--tmp"]
     code, _, err = invoke("dev", "start", *other)
@@ -131,13 +133,13 @@ def test_without_java_nothing_is_begun(root: Path, monkeypatch: pytest.MonkeyPat
     assert list(root.iterdir()) == []
 
 
-def test_nothing_but_brokers_is_isolated(root: Path) -> None:
+def test_only_brokers_can_be_isolated(root: Path) -> None:
     save(root, Node("broker", 1))
     code, _, err = invoke("dev", "isolate", "zk1")
     assert (code, err) == (2, "error: zookeeper 1 is no broker; fix: pyrklog dev pause zk1\n")
 
 
-def test_a_cluster_whose_network_is_gone_says_how_to_mend_it(root: Path) -> None:
+def test_cluster_without_its_network_process_says_how_to_repair_it(root: Path) -> None:
     save(root, Node("broker", 1, process=processes.identify(os.getpid())))
     code, _, err = invoke("dev", "isolate", "1")
     assert (code, err) == (
@@ -146,7 +148,7 @@ def test_a_cluster_whose_network_is_gone_says_how_to_mend_it(root: Path) -> None
     )
 
 
-def test_purge_of_one_that_does_not_run(root: Path) -> None:
+def test_purge_removes_a_stopped_cluster(root: Path) -> None:
     save(root, Node("broker", 1))
     save(root, Node("broker", 1), name="other")
     assert invoke("dev", "purge") == (0, "default purged\n", "")
@@ -177,7 +179,7 @@ def test_a_cluster_that_is_not_there(command: str) -> None:
     assert err.startswith("error: no broker reached")
 
 
-def test_who_waits_for_health_waits_for_a_broker_too() -> None:
+def test_waiting_for_health_waits_for_a_reachable_broker() -> None:
     code, out, err = invoke("cluster", "health", "-e", "--for", "100ms", "-b", "127.0.0.1:1")
     assert (code, err) == (8, "")
     assert out.startswith("NOT SAFE  no broker reached (127.0.0.1:1: ")

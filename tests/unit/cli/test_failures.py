@@ -47,7 +47,7 @@ def test_an_error_is_one_line() -> None:
     assert CliError(Exit.FAILED, "it broke").line() == "error: it broke"
 
 
-def test_an_error_of_kafka_says_what_it_is_about() -> None:
+def test_kafka_error_names_its_subject() -> None:
     error = cli_error(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS), "topic a")
     assert error.line().startswith("error: topic a: ")
     assert "--if-not-exists" in error.line()
@@ -76,7 +76,7 @@ def test_several_items_end_with_one_code(codes: list[Exit], expected: Exit) -> N
         (OSError(28, "No space left on device"), 1),
     ],
 )
-def test_what_a_command_raises_is_its_exit_code(
+def test_raised_error_decides_the_exit_code(
     raised: BaseException, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @guarded
@@ -108,7 +108,7 @@ def test_a_bug_is_one_line_that_says_so(
         command()
 
 
-def test_an_argument_that_is_no_text_is_the_users_mistake() -> None:
+def test_undecodable_argument_is_a_usage_error() -> None:
     @guarded
     def command(name: str, values: list[str]) -> None:
         assert values == ["a\udcff"]  # a record may have any bytes
@@ -131,7 +131,7 @@ def test_an_argument_that_is_no_text_is_the_users_mistake() -> None:
         (":9095", [("127.0.0.1", 9095)]),
     ],
 )
-def test_bootstrap_addresses(bootstrap: str, expected: list[tuple[str, int]]) -> None:
+def test_bootstrap_addresses_are_parsed(bootstrap: str, expected: list[tuple[str, int]]) -> None:
     assert addresses(bootstrap) == expected
 
 
@@ -179,7 +179,7 @@ def test_a_coordinator_that_loads_is_waited_for() -> None:
         patiently(impatient, _Asked(loading))
 
 
-def test_pairs() -> None:
+def test_key_value_pairs_are_parsed() -> None:
     assert parse_pairs(["a=1", "b=2=3", "c="], "-X") == {"a": "1", "b": "2=3", "c": ""}
     for bad in ("a", "=1"):
         with pytest.raises(CliError, match="-X takes KEY=VALUE"):
@@ -208,7 +208,7 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
         ("group:", "--to group: takes the name of a group"),
     ],
 )
-def test_where_no_offsets_are(target: str, said: str) -> None:
+def test_offset_target_without_offsets_is_refused(target: str, said: str) -> None:
     unasked: Any = None
     with pytest.raises(CliError) as caught:
         _given(unasked, target)

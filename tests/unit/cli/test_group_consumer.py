@@ -36,14 +36,14 @@ def _message(partition: int, offset: int) -> Any:
     return SimpleNamespace(topic=lambda: "t", partition=lambda: partition, offset=lambda: offset)
 
 
-def test_only_what_was_printed_is_committed() -> None:
+def test_only_printed_records_are_committed() -> None:
     reading, consumer = _reading()
     reading.written([_message(0, 4), _message(0, 5), _message(7, 9)])
     reading.close()
     assert consumer.committed == [{("t", 0): 6}, {}]
 
 
-def test_a_commit_that_failed_is_made_up_for() -> None:
+def test_failed_commit_is_retried_at_close() -> None:
     reading, consumer = _reading()
     reading.written([_message(0, 4), _message(1, 8)])
     reading._commit(reading._next, wait=False)
@@ -53,7 +53,7 @@ def test_a_commit_that_failed_is_made_up_for() -> None:
     assert consumer.committed == [{("t", 0): 5, ("t", 1): 9}, {("t", 0): 5, ("t", 1): 10}, {}]
 
 
-def test_a_commit_that_went_well_is_over() -> None:
+def test_successful_commit_is_not_repeated() -> None:
     reading, consumer = _reading()
     reading.written([_message(0, 4)])
     reading._commit(reading._next, wait=False)
@@ -62,7 +62,7 @@ def test_a_commit_that_went_well_is_over() -> None:
     assert consumer.committed == [{("t", 0): 5}, {}]
 
 
-def test_what_another_member_reads_now_is_not_committed() -> None:
+def test_offsets_of_lost_partitions_are_not_committed() -> None:
     reading, consumer = _reading()
     reading.written([_message(0, 4), _message(1, 4)])
     reading._on_lost(None, [_place(0, 0)])
@@ -72,7 +72,7 @@ def test_what_another_member_reads_now_is_not_committed() -> None:
     assert consumer.committed == [{("t", 1): 5}, {}]
 
 
-def test_without_a_broker_nothing_is_tried() -> None:
+def test_close_without_a_broker_commits_nothing() -> None:
     reading, consumer = _reading()
     connection: Any = SimpleNamespace(check_cut_off=lambda: True)
     reading._connection = connection

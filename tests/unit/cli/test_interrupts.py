@@ -31,7 +31,7 @@ def a_process_that_can_be_terminated() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("a_process_that_can_be_terminated")
-def test_sigterm_is_the_same_with_a_name_of_its_own() -> None:
+def test_sigterm_raises_terminated_after_the_call() -> None:
     def call() -> None:
         with held:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -50,12 +50,12 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_outside_of_calls_it_is_raised_at_once() -> None:
+def test_interrupt_outside_of_a_call_is_raised_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), taken_over():
         interrupt()
 
 
-def test_a_call_is_finished_first() -> None:
+def test_interrupt_waits_for_the_end_of_the_call() -> None:
     done: list[int] = []
 
     def call() -> None:
@@ -71,7 +71,7 @@ def test_a_call_is_finished_first() -> None:
     assert done == [1, 2]
 
 
-def test_it_wins_over_the_error_that_it_causes() -> None:
+def test_interrupt_replaces_the_error_that_it_causes() -> None:
     def call() -> None:
         interrupt()
         raise SystemError
@@ -80,26 +80,26 @@ def test_it_wins_over_the_error_that_it_causes() -> None:
         call()
 
 
-def test_the_second_one_ends_the_process() -> None:
+def test_second_interrupt_ends_the_process() -> None:
     with pytest.raises(KeyboardInterrupt), taken_over(), held:
         interrupt()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
 
 
-def test_without_one_all_is_as_before() -> None:
+def test_signal_handlers_are_restored_without_an_interrupt() -> None:
     with taken_over(), held:
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ignored_it_stays_ignored() -> None:
+def test_ignored_sigint_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with taken_over(), held:
         interrupt()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_threads_leave_it_alone() -> None:
+def test_other_threads_leave_signal_handlers_alone() -> None:
     seen: list[object] = []
 
     def run() -> None:
@@ -118,7 +118,7 @@ def test_results_and_errors_come_out_of_the_thread() -> None:
         waited_for(lambda: 1 // 0)
 
 
-def test_ctrl_c_before_there_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_the_command_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_arguments: list[str]) -> None:
         raise KeyboardInterrupt
 
@@ -142,7 +142,9 @@ class _Output:
         interrupt()
 
 
-def test_what_has_been_seen_counts_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_during_output_counts_the_printed_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise a group member would not commit it."""
     output = _Output()
     monkeypatch.setattr(sys, "stdout", output)

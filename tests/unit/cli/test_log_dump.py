@@ -61,7 +61,7 @@ def test_damage_is_located_and_ends_with_8(folder: Path) -> None:
     ]
 
 
-def test_without_verification_nothing_is_amiss(folder: Path) -> None:
+def test_dump_without_verification_reports_no_damage(folder: Path) -> None:
     code, out, err = dump(folder / LOG, "--no-verify", "-o", "wide")
     assert (code, err) == (0, "")
     assert "CRC" in out
@@ -102,7 +102,7 @@ def test_programs_get_every_row_of_every_file_in_one_document(folder: Path) -> N
     ("name", "code", "complaint"),
     [("notes.txt", 2, "is none of ours"), ("missing.log", 4, "does not exist")],
 )
-def test_what_cannot_be_dumped(folder: Path, name: str, code: int, complaint: str) -> None:
+def test_undumpable_paths_are_refused(folder: Path, name: str, code: int, complaint: str) -> None:
     got, _, err = dump(folder / name)
     assert got == code
     assert complaint in err

@@ -34,7 +34,7 @@ def test_a_wide_table_shows_every_column() -> None:
     assert render(LISTING, OutputFormat.WIDE).splitlines()[1] == "a               5  1,2"
 
 
-def test_json_says_what_where_and_when() -> None:
+def test_json_names_kind_cluster_and_time() -> None:
     document = json.loads(render(LISTING, OutputFormat.JSON))
     assert list(document) == ["schema", "cluster_id", "at", "items"]
     assert (document["schema"], document["cluster_id"]) == ("pyrklog.test/1", "cluster")
@@ -77,7 +77,7 @@ def test_yaml_is_in_block_style_with_json_scalars() -> None:
 
 
 @pytest.mark.parametrize("output", list(OutputFormat))
-def test_nothing_to_list_is_no_error(output: OutputFormat) -> None:
+def test_empty_list_is_no_error(output: OutputFormat) -> None:
     empty = Listing("pyrklog.test/1", COLUMNS, [], None)
     text = render(empty, output)
     if output is OutputFormat.JSON:

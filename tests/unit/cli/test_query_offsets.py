@@ -48,27 +48,27 @@ def ask(cluster: Any) -> dict[tuple[str, int], int]:
     return query_offsets(cluster, [FIRST, SECOND], OffsetSpec.latest())
 
 
-def test_what_moves_is_asked_for_again_and_nothing_else() -> None:
+def test_only_partitions_with_retriable_errors_are_asked_again() -> None:
     moving = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE]
     cluster = Cluster(p1=moving)
     assert ask(cluster) == {FIRST: 10, SECOND: 11}
     assert cluster.asked == [[FIRST, SECOND], [SECOND], [SECOND]]
 
 
-def test_another_error_ends_it_at_once() -> None:
+def test_offset_query_fails_at_once_on_other_errors() -> None:
     cluster = Cluster(p1=[ErrorCode.TOPIC_AUTHORIZATION_FAILED])
     with pytest.raises(CliError, match=r"offsets of t \[1\]: TOPIC_AUTHORIZATION_FAILED"):
         ask(cluster)
     assert len(cluster.asked) == 1
 
 
-def test_it_is_given_up_when_the_time_is_over() -> None:
+def test_offset_query_fails_after_its_timeout() -> None:
     cluster = Cluster(timeout_s=0.0, p0=[ErrorCode.LEADER_NOT_AVAILABLE])
     with pytest.raises(CliError, match="LEADER_NOT_AVAILABLE"):
         ask(cluster)
 
 
-def test_nothing_is_asked_for_no_partition() -> None:
+def test_offset_query_for_no_partitions_sends_nothing() -> None:
     cluster: Any = Cluster()
     assert query_offsets(cluster, [], OffsetSpec.latest()) == {}
     assert cluster.asked == []

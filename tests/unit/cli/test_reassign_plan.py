@@ -82,7 +82,7 @@ def test_racks_are_kept_apart() -> None:
     st.sets(st.integers(1, 6), min_size=3),
     st.booleans(),
 )
-def test_every_plan_is_a_plan(
+def test_generated_plans_are_valid(
     found: dict[PartitionKey, tuple[list[int], int]], brokers: set[int], balance: bool
 ) -> None:
     current = {place: tuple(replicas) for place, (replicas, _) in found.items()}
@@ -126,19 +126,19 @@ def test_the_cost_in_words() -> None:
     ("text", "rate"),
     [("50MB/s", 50 * 10**6), ("1000", 1000), ("1.5k", 1500), ("2 Mi", 2 * 2**20), ("3GB", 3 * GB)],
 )
-def test_rates(text: str, rate: int) -> None:
+def test_rates_are_parsed(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "-1", "0", "1i", "10 QB", "9" * 400])
-def test_no_rates(text: str) -> None:
+def test_malformed_rates_are_refused(text: str) -> None:
     with pytest.raises(CliError) as raised:
         parse_rate(text)
     assert raised.value.code is Exit.USAGE
 
 
 @pytest.mark.parametrize("text", ["5", "9999", "1kB/s", "0.009MB"])
-def test_a_rate_at_which_nothing_arrives_is_no_throttle(text: str) -> None:
+def test_throttle_too_low_to_progress_is_refused(text: str) -> None:
     with pytest.raises(CliError, match="too slow") as raised:
         parse_throttle(text)
     assert raised.value.code is Exit.USAGE
@@ -150,7 +150,7 @@ def test_a_throttle_without_a_unit_is_bytes_a_second() -> None:
     assert parse_throttle("5MB") == 5_000_000
 
 
-def test_kafkas_json() -> None:
+def test_plan_is_rendered_as_kafkas_json() -> None:
     plan = {("t", 1): (3, 1), ("a", 0): (2,)}
     assert json.loads(render_plan(plan)) == {
         "version": 1,
@@ -182,7 +182,7 @@ def test_kafkas_json() -> None:
         '{"topic":"t","partition":0,"replicas":[2]}]}',
     ],
 )
-def test_what_is_no_plan_is_said(text: str) -> None:
+def test_malformed_plan_is_refused(text: str) -> None:
     with pytest.raises(CliError, match=r"plan\.json is not what") as raised:
         parse_plan(text, "plan.json")
     assert raised.value.code is Exit.USAGE

@@ -64,7 +64,7 @@ def test_verbs(source: str, expected: bytes) -> None:
         ("%k{hex}|%k{base64}|%k{json}", b"||null"),
     ],
 )
-def test_what_is_not_there(source: str, expected: bytes) -> None:
+def test_missing_record_parts_are_empty(source: str, expected: bytes) -> None:
     assert written(source, BARE) == expected
 
 

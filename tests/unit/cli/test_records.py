@@ -86,7 +86,7 @@ def test_empty_may_mean_null() -> None:
     ]
 
 
-def test_options_add_to_what_a_json_line_says() -> None:
+def test_options_complete_a_json_line() -> None:
     template = InputRecord(b"mine", None, (("h", b"1"),), 4)
     line = json.dumps({"key": "theirs", "value": "v", "headers": [{"key": "x"}], "partition": 1})
     reader = LineReader(template, json_lines=True)

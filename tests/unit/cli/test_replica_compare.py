@@ -103,7 +103,7 @@ def test_batches_of_other_sizes_differ_where_the_first_of_them_begins() -> None:
     assert (found.offset, found.brokers) == (8, [2])
 
 
-def test_of_two_the_one_that_is_not_the_leader_is_named() -> None:
+def test_of_two_replicas_the_follower_is_named() -> None:
     log = log_of([4] * 10)
     other = changed(log, 3, crc=5)
     assert compare({1: log, 2: other}) == compare({2: other, 1: log})

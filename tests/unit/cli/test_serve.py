@@ -42,14 +42,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_options(arguments: list[str], expected: ServeOptions) -> None:
+def test_serve_options_are_parsed(arguments: list[str], expected: ServeOptions) -> None:
     assert parse_fast(arguments) == expected
 
 
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--nope"], ["x"], ["--data"], ["--data", "--check"], ["--check=1"]]
 )
-def test_what_needs_an_explanation_is_left_to_typer(arguments: list[str]) -> None:
+def test_usage_errors_and_help_are_left_to_typer(arguments: list[str]) -> None:
     assert parse_fast(arguments) is None
 
 
@@ -138,7 +138,7 @@ def test_a_variable_that_is_not_set_is_not_the_default(option: str) -> None:
     assert f"fix: for example {option} " in done.stderr
 
 
-def test_what_names_no_zookeeper_is_told_before_anything_starts() -> None:
+def test_malformed_zookeeper_address_is_refused_before_the_start() -> None:
     done = run("serve", "--zookeeper", "here:port/x", "--check")
     assert done.returncode == 78
     assert done.stderr.startswith("error: zookeeper.connect takes HOST:PORT")
@@ -168,7 +168,7 @@ def test_starting_a_broker_loads_no_command_line_library() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--log-level", "loud"], ["--log-format", "xml"]])
-def test_levels_and_formats_of_the_log_that_there_are_not(arguments: list[str]) -> None:
+def test_unknown_log_levels_and_formats_are_refused(arguments: list[str]) -> None:
     done = run("serve", *arguments, "--check")
     assert done.returncode == 78
     assert f"error: {arguments[0]} takes" in done.stderr
@@ -196,7 +196,7 @@ def test_a_zookeeper_that_does_not_answer_is_told_once(tmp_path: Path, is_member
     assert done.returncode == 75
 
 
-def test_a_port_out_of_range_is_told_as_that() -> None:
+def test_port_out_of_range_is_reported() -> None:
     done = run("serve", "--listen", "127.0.0.1:99999", "--check")
     assert done.returncode == 78
     assert "the port of '127.0.0.1:99999' is out of range: 0 to 65535" in done.stderr
@@ -212,7 +212,7 @@ def test_a_level_may_be_in_capitals() -> None:
     assert run("serve", "--log-level", "INFO", "--check").returncode == 0
 
 
-def test_names_that_are_not_utf8_are_printed_all_the_same(
+def test_names_outside_utf8_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert serve._serve(ServeOptions(print_config=True), "a\udcff") == 0

@@ -39,7 +39,7 @@ def test_lines_come_in_the_order_of_time() -> None:
     assert times(rows) == [("a", "01.000"), ("b", "02.000"), ("a", "04.000")]
 
 
-def test_a_clock_that_went_back_does_not_turn_a_log_round() -> None:
+def test_clock_that_went_back_keeps_the_order_within_a_log() -> None:
     rows = merged({"a": led(5, 0, 1) + led(1, 1, 1), "b": led(3, 0, 1, "u") + led(6, 1, 1, "u")})
     assert times(rows) == [("b", "03.000"), ("a", "05.000"), ("a", "01.000"), ("b", "06.000")]
 
@@ -81,7 +81,7 @@ def test_a_span_of_time_has_no_end_of_its_own() -> None:
     ]
 
 
-def test_what_is_no_line_is_told_and_left_out() -> None:
+def test_malformed_lines_are_reported_and_skipped() -> None:
     wrong: list[str] = []
     data = led(1, 0, 1) + b"{\n" + b'{"at": 5, "event": "x"}\n[]\n' + led(2, 1, 1) + b'{"at": "20'
     assert len(parse("a", data, wrong)) == 2

@@ -24,7 +24,7 @@ def taken(image: ClusterImage) -> ImageDelta:
     return delta
 
 
-def test_nothing_new_is_no_delta(image: ClusterImage) -> None:
+def test_unchanged_image_has_no_delta(image: ClusterImage) -> None:
     assert image.take_delta() is None
     image.set_brokers(1, [HERE])
     assert taken(image).version == 1

@@ -55,9 +55,7 @@ class Meddling(CurrentStore):
 
 
 @pytest.mark.parametrize("read", [OPTIONS, znodes.CONFIG_CHANGES])
-async def test_no_broker_option_is_lost_that_is_set_during_a_start(
-    tmp_path: Path, read: str
-) -> None:
+async def test_broker_option_set_during_a_start_is_kept(tmp_path: Path, read: str) -> None:
     store = await open_store(tmp_path)
     session = store.session()
     await create_paths(session, znodes.PERSISTENT_PATHS)

@@ -56,7 +56,7 @@ def test_older_versions_have_no_epochs_and_some_no_ids(version: int) -> None:
         assert [topic.topic_name for topic in decoded.topics] == ["a", "b"]
 
 
-def test_an_answer() -> None:
+def test_alter_partition_answer_round_trips() -> None:
     body = ALTER_PARTITION.encode_response(to_controller.altered_message(RESPONSE), 3)
     message = ALTER_PARTITION.decode_response(body, 3)
     assert to_controller.altered_response(message) == RESPONSE
@@ -66,7 +66,7 @@ def test_an_answer() -> None:
     assert to_controller.altered_response(message) == refused
 
 
-def test_what_a_leaving_broker_hears() -> None:
+def test_controlled_shutdown_answer_round_trips() -> None:
     answer = ControlledShutdownResponse(ErrorCode.NONE, [("t", 0), ("u", 3)])
     body = CONTROLLED_SHUTDOWN.encode_response(to_controller.left_message(answer), 3)
     message = CONTROLLED_SHUTDOWN.decode_response(body, 3)

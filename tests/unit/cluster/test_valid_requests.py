@@ -46,7 +46,7 @@ def stop(name: str, partition: int) -> StopReplicaRequest:
         stop("t", 0),
     ],
 )
-def test_what_is_taken(request_: ControlRequest) -> None:
+def test_valid_control_requests_are_accepted(request_: ControlRequest) -> None:
     assert wrong_with_request(request_) is None
 
 
@@ -67,5 +67,5 @@ def test_what_is_taken(request_: ControlRequest) -> None:
         (stop("t", -2), "no partition -2"),
     ],
 )
-def test_what_is_refused(request_: ControlRequest, why: str) -> None:
+def test_invalid_control_requests_are_refused(request_: ControlRequest, why: str) -> None:
     assert why in (wrong_with_request(request_) or "")

@@ -60,7 +60,7 @@ def test_several_listeners_and_ipv6() -> None:
         ("INSIDE://a:1,OUTSIDE://a:2", "INSIDE://a:1", "lacks the listener OUTSIDE"),
     ],
 )
-def test_mistakes(listeners: str, advertised: str | None, said: str) -> None:
+def test_malformed_listeners_are_refused(listeners: str, advertised: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve(listeners, advertised)
 
@@ -74,7 +74,7 @@ def test_the_inter_broker_listener_must_exist() -> None:
         resolve("INSIDE://a:1", inter_broker="OUTSIDE")
 
 
-def test_only_controller_listeners_are_too_few() -> None:
+def test_listeners_for_controllers_only_are_refused() -> None:
     with pytest.raises(ConfigError, match="no listener for clients"):
         resolve("CONTROLLER://a:1", controllers="CONTROLLER")
 

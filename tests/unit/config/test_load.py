@@ -107,7 +107,7 @@ def test_kafkas_own_file_for_kraft_mode_is_read_unchanged(tmp_path: Path) -> Non
     assert any("CONTROLLER is left out" in notice for notice in config.notices)
 
 
-def test_passwords_are_shown_to_nobody() -> None:
+def test_passwords_are_never_shown() -> None:
     config = load_config(overrides=["pyrklog.zookeeper.digest=me:secret"])
     assert config.string("pyrklog.zookeeper.digest") == "me:secret"
     assert "secret" not in str(config.explain(MEMORY_BYTES))
@@ -182,13 +182,13 @@ def test_foreign_environment_variables_are_mentioned_not_refused() -> None:
     assert "did you mean PYRKLOG_NUM_PARTITIONS" in config.notices[0]
 
 
-def test_a_default_of_compaction_is_mentioned_not_followed() -> None:
+def test_default_of_compaction_is_mentioned_and_not_followed() -> None:
     (told,) = load_config(overrides=["log.cleanup.policy=delete,compact"]).notices
     assert told.startswith("log.cleanup.policy (--set) asks for compaction, which has no effect")
     assert load_config(overrides=["log.cleanup.policy=delete"]).notices == []
 
 
-def test_variables_of_other_commands_are_nobodys_mistake() -> None:
+def test_variables_of_other_commands_cause_no_notice() -> None:
     environ = {"PYRKLOG_BOOTSTRAP": "127.0.0.1:9092", "PYRKLOG_TRACEBACK": "1"}
     assert load_config(environ=environ).notices == load_config(environ={}).notices
 
@@ -232,7 +232,7 @@ def test_send_buffers_are_smaller_where_there_is_little_memory() -> None:
         assert chosen.send_buffer_bytes(2**30) == chosen.send_buffer_bytes(2**33) == given
 
 
-def test_a_retention_of_zero_that_another_option_replaces_is_none() -> None:
+def test_overridden_retention_of_zero_is_accepted() -> None:
     config = load_config(overrides=["log.retention.hours=0", "log.retention.ms=-5"])
     assert config.integer("log.retention.ms") == -5
 
@@ -249,7 +249,7 @@ def test_run_time_changes_stand_over_static_ones() -> None:
     assert config.integer("log.retention.ms") == 1000
 
 
-def test_acls_need_somebody_to_belong_to() -> None:
+def test_zookeeper_acls_need_an_identity() -> None:
     cluster = ["zookeeper.connect=localhost:2181", "zookeeper.set.acl=true"]
     with pytest.raises(ConfigError, match="ZooKeeper knows this broker"):
         load_config(overrides=cluster)
@@ -261,7 +261,7 @@ def test_acls_need_somebody_to_belong_to() -> None:
         assert load_config(overrides=[*cluster, *known]).boolean("zookeeper.set.acl")
 
 
-def test_the_first_consumer_waits_for_others_in_a_cluster_only() -> None:
+def test_initial_rebalance_delay_defaults_to_zero_on_a_lone_broker() -> None:
     name = "group.initial.rebalance.delay.ms"
     cluster = {"zookeeper.connect": "z:2181"}
     alone = load_config()
@@ -275,7 +275,7 @@ def test_the_first_consumer_waits_for_others_in_a_cluster_only() -> None:
         assert load_config(flags=flags, overrides=[f"{name}=7"]).integer(name) == 7
 
 
-def test_only_the_value_in_force_is_refused(tmp_path: Path) -> None:
+def test_overridden_bad_value_is_accepted(tmp_path: Path) -> None:
     file = write(tmp_path, "authorizer.class.name=kafka.security.Authorizer")
     with pytest.raises(ConfigError, match="line 1"):
         load_config(file=file)

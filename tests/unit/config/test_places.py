@@ -36,7 +36,7 @@ def load(data: Path, *overrides: str) -> BrokerConfig:
 
 @pytest.mark.parametrize("tells", ["c", None])
 @pytest.mark.parametrize("name", ["logs", "other"])
-def test_the_log_directory_of_a_data_directory_is_none_itself(
+def test_log_directory_of_a_data_directory_is_refused_as_data_directory(
     tmp_path: Path, name: str, tells: str | None
 ) -> None:
     store(tmp_path / "meta", tells)
@@ -51,7 +51,7 @@ def test_the_log_directory_of_a_data_directory_is_none_itself(
     assert load(tmp_path).log_dirs == [tmp_path / "logs"]
 
 
-def test_a_second_store_that_was_made_is_told(tmp_path: Path) -> None:
+def test_second_metadata_store_is_refused_with_a_hint(tmp_path: Path) -> None:
     store(tmp_path / "meta")
     second = store(tmp_path / "logs-meta")
     log_dir = logs(tmp_path / "logs")
@@ -61,7 +61,7 @@ def test_a_second_store_that_was_made_is_told(tmp_path: Path) -> None:
     assert load(log_dir, f"pyrklog.meta.dir={second}").meta_dir == second
 
 
-def test_log_directories_whose_store_lies_beside_them(tmp_path: Path) -> None:
+def test_log_directories_find_the_store_beside_them(tmp_path: Path) -> None:
     log_dir = logs(tmp_path / "u1")
     beside = store(tmp_path / "u1-meta")
     assert load(log_dir).meta_dir == beside
@@ -71,7 +71,7 @@ def test_log_directories_whose_store_lies_beside_them(tmp_path: Path) -> None:
     assert f"pyrklog.meta.dir={beside}" in refused.value.fix
 
 
-def test_brokers_side_by_side_are_no_mistake(tmp_path: Path) -> None:
+def test_stores_of_brokers_side_by_side_are_accepted(tmp_path: Path) -> None:
     store(tmp_path / "meta", "another")
     log_dir = logs(tmp_path / "kafka")
     assert load(log_dir).meta_dir == tmp_path / "kafka-meta"
@@ -79,7 +79,7 @@ def test_brokers_side_by_side_are_no_mistake(tmp_path: Path) -> None:
     assert load(log_dir).meta_dir == tmp_path / "kafka-meta"
 
 
-def test_an_older_store_is_left_alone_where_the_other_does_not_tell(tmp_path: Path) -> None:
+def test_older_store_is_used_when_the_other_names_no_log_directory(tmp_path: Path) -> None:
     store(tmp_path / "meta", None)
     log_dir = logs(tmp_path / "kafka")
     store(tmp_path / "kafka-meta")
@@ -92,7 +92,7 @@ def test_a_broker_of_a_cluster_has_its_metadata_elsewhere(tmp_path: Path) -> Non
     assert load(log_dir, "zookeeper.connect=z:2181").log_dirs == [log_dir]
 
 
-def test_log_directories_do_not_lie_in_one_another(tmp_path: Path) -> None:
+def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
     outer, inner = tmp_path / "g1", tmp_path / "g1" / "in"
     for both in (f"{outer},{inner}", f"{inner},{outer}"):
         with pytest.raises(ConfigError, match=f"{inner} lies in the log directory {outer}") as no:

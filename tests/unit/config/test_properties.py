@@ -23,7 +23,7 @@ from pyrklog.config.properties import PropertiesError, Property, parse_propertie
         ("a=ü", "a", "ü"),
     ],
 )
-def test_one_property(text: str, key: str, value: str) -> None:
+def test_property_line_is_parsed(text: str, key: str, value: str) -> None:
     assert parse_properties(text) == [Property(key, value, 1)]
 
 

@@ -24,7 +24,7 @@ def test_every_option_is_documented_and_its_default_is_a_value(option: Option) -
         assert option.parse(text) == option.default
 
 
-def test_no_name_stands_twice() -> None:
+def test_option_names_are_unique() -> None:
     assert len(TOPIC_OPTIONS) == len(TOPIC_TABLE)
     assert not OPTIONS.keys() & (JVM_ONLY | WITHOUT_EFFECT)
     assert not JVM_ONLY & WITHOUT_EFFECT
@@ -39,13 +39,13 @@ def test_topic_options_fall_back_to_broker_options() -> None:
     assert {option.name for option in LOG_OPTIONS} <= fallbacks
 
 
-def test_what_the_plane_acts_on_is_listed_as_effective() -> None:
+def test_options_of_the_data_plane_are_listed_as_effective() -> None:
     without = {item.option.name for item in TOPIC_TABLE if not item.option.effective}
     assert "retention.ms" not in without
     assert "preallocate" in without
 
 
-def test_all_topic_options_of_kafka_are_there() -> None:
+def test_all_topic_options_of_kafka_are_known() -> None:
     kafka = """
         cleanup.policy compression.gzip.level compression.lz4.level compression.type
         compression.zstd.level delete.retention.ms file.delete.delay.ms flush.messages flush.ms

@@ -73,7 +73,7 @@ def test_throttled_replicas_are_read() -> None:
     assert throttled.following is None, "all"
 
 
-def test_what_cannot_be_read_falls_back() -> None:
+def test_unreadable_topic_option_falls_back_to_the_default() -> None:
     """A metadata store filled by another program must not stop a topic."""
     defaults = TopicDefaults(broker())
     assert defaults.resolve({"retention.ms": "soon", "no.such": "x"}) == defaults.resolve({})
@@ -108,7 +108,7 @@ def test_wrong_topic_options(options: dict[str, str | None], said: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.8.0", "0.10.2.1", "0.11.0-IV2", "2.8", "3.0-IV1", "3.9.1"])
-def test_versions_of_record_formats_that_there_were(version: str) -> None:
+def test_known_record_format_versions_are_accepted(version: str) -> None:
     check_topic_options(
         {
             "message.format.version": version,
@@ -170,7 +170,7 @@ def test_synonyms_from_all_sources_strongest_first() -> None:
     ]
 
 
-def test_only_what_was_asked_for() -> None:
+def test_describe_returns_only_the_named_options() -> None:
     entries = describe_topic_options(
         {},
         TopicDefaults(broker()),
@@ -198,7 +198,7 @@ def test_log_dirs_are_shown_wherever_they_come_from(given: tuple[str, ...], show
     assert entry(entries, "log.dirs").value == shown
 
 
-def test_the_number_in_use_is_shown_though_nobody_gave_it() -> None:
+def test_broker_id_in_use_is_shown_although_not_configured() -> None:
     entries = describe_broker_options(
         broker(), None, include_synonyms=True, include_documentation=False, node_id=7
     )
@@ -227,7 +227,7 @@ def test_broker_options_say_whether_they_may_change() -> None:
     ("name", "in_force"),
     [("socket.request.max.bytes", 32 * 2**20), ("socket.send.buffer.bytes", 102_400)],
 )
-def test_what_depends_on_the_memory_is_shown_as_it_is_in_force(
+def test_options_that_depend_on_memory_show_the_value_in_force(
     name: str, in_force: int, given: str | None
 ) -> None:
     mib = 2**20

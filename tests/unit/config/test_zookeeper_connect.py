@@ -40,7 +40,7 @@ def test_servers_and_chroot(connect: str, servers: list[tuple[str, int]], chroot
         "user@h:5",
     ],
 )
-def test_what_names_no_server_is_refused_with_the_configuration(connect: str) -> None:
+def test_connect_string_without_a_server_is_refused(connect: str) -> None:
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):
         with pytest.raises(ConfigError, match=option) as raised:
             load_config(overrides=[f"{option}={connect}"])

@@ -150,7 +150,7 @@ async def test_partitions_that_are_added_at_the_same_time_stay(
         await store_writes.write_assignments(session, Term(0, 7), "t", move)
 
 
-async def test_other_replicas_of_a_topic_that_cannot_be_read_any_more_are_not_written(
+async def test_unreadable_topic_is_not_reassigned(
     cluster: Cluster,
 ) -> None:
     session = cluster.sessions[1]

@@ -143,7 +143,7 @@ async def test_a_controller_whose_port_refuses_is_deposed_and_stays_registered(
     assert await session.children(znodes.REFUSED) == []
 
 
-async def test_it_is_deposed_when_it_ends_and_not_as_long_as_it_listens(
+async def test_controller_is_deposed_after_its_port_closes(
     store: EmbeddedStore,
 ) -> None:
     address = await free_address()
@@ -163,7 +163,7 @@ async def test_it_is_deposed_when_it_ends_and_not_as_long_as_it_listens(
     assert [term.epoch for term in terms if term] == [5]
 
 
-async def test_time_outs_are_no_refusals(
+async def test_timeouts_do_not_depose_a_controller(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many: a controller that stands still, or is cut off, does not answer."""
@@ -225,9 +225,7 @@ async def test_one_refusal_of_each_of_two_observers_is_enough(store: EmbeddedSto
 
 @pytest.mark.usefixtures("never_again")
 @pytest.mark.parametrize("is_silent", [False, True])
-async def test_what_was_refused_in_another_term_does_not_count(
-    store: EmbeddedStore, is_silent: bool
-) -> None:
+async def test_refusals_of_another_term_do_not_count(store: EmbeddedStore, is_silent: bool) -> None:
     session = await register(store, CONTROLLER, await free_address())
     earlier = await lead(session)
     observing = store.session()
@@ -241,7 +239,7 @@ async def test_what_was_refused_in_another_term_does_not_count(
         assert await controller(store) == CONTROLLER
 
 
-async def test_the_address_of_another_life_tells_nothing(store: EmbeddedStore) -> None:
+async def test_controller_address_of_another_life_is_not_observed(store: EmbeddedStore) -> None:
     """The present registration belongs to another session than the controller's."""
     first = await register(store, CONTROLLER, await free_address())
     incumbent = await lead(first)
@@ -254,7 +252,7 @@ async def test_the_address_of_another_life_tells_nothing(store: EmbeddedStore) -
         assert await store.session().exists(znodes.refused_path(OTHER)) is None
 
 
-async def test_a_broker_whose_session_has_ended_deposes_nobody(store: EmbeddedStore) -> None:
+async def test_broker_with_an_expired_session_cannot_depose(store: EmbeddedStore) -> None:
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     session = store.session()
@@ -277,7 +275,7 @@ async def test_a_broker_whose_session_has_ended_deposes_nobody(store: EmbeddedSt
     assert await controller(store) == CONTROLLER
 
 
-async def test_a_broker_between_two_sessions_deposes_nobody(store: EmbeddedStore) -> None:
+async def test_broker_between_two_sessions_cannot_depose(store: EmbeddedStore) -> None:
     address = await free_address()
     incumbent = await lead(await register(store, CONTROLLER, address))
     current = CurrentStore(store.session())
@@ -305,7 +303,7 @@ class Meddled(CurrentStore):
         return await super().multis(transactions)
 
 
-async def test_a_controller_that_has_changed_meanwhile_stays(store: EmbeddedStore) -> None:
+async def test_controller_that_changed_meanwhile_is_not_deposed(store: EmbeddedStore) -> None:
     """The new one has the same name and version, but is another controller."""
     first = await register(store, CONTROLLER, await free_address())
     incumbent = await lead(first)
@@ -322,7 +320,7 @@ async def test_a_controller_that_has_changed_meanwhile_stays(store: EmbeddedStor
     assert await depose(challenger(store.session()), incumbent) is None
 
 
-async def test_two_that_refuse_each_other_depose_each_other_ever_more_rarely(
+async def test_mutual_deposals_become_rarer(
     store: EmbeddedStore,
 ) -> None:
     """Both live all the time: by the store's clock, the pauses double."""
@@ -347,7 +345,7 @@ async def test_two_that_refuse_each_other_depose_each_other_ever_more_rarely(
     ), pauses_ms
 
 
-async def test_a_deposal_that_is_proven_right_holds_nobody_back(store: EmbeddedStore) -> None:
+async def test_proven_deposal_does_not_delay_the_next(store: EmbeddedStore) -> None:
     """The second controller dies, too: the third waits for the proof that the first was dead."""
     hour_ms = 3_600_000
     first = await register(store, CONTROLLER, await free_address())
@@ -372,7 +370,7 @@ async def test_a_deposal_that_is_proven_right_holds_nobody_back(store: EmbeddedS
     assert znodes.decode_deposed((await second.get(znodes.DEPOSED)).data).unproven == 1
 
 
-async def test_a_record_that_nobody_can_read_holds_nobody_back(store: EmbeddedStore) -> None:
+async def test_unreadable_deposal_record_delays_nobody(store: EmbeddedStore) -> None:
     incumbent = await lead(await register(store, CONTROLLER, await free_address()))
     session = store.session()
     await session.create(znodes.DEPOSED, b'{"version":1}')
@@ -380,13 +378,13 @@ async def test_a_record_that_nobody_can_read_holds_nobody_back(store: EmbeddedSt
     assert znodes.decode_deposed((await session.get(znodes.DEPOSED)).data).broker == CONTROLLER
 
 
-async def test_a_mark_of_an_earlier_life_is_replaced(store: EmbeddedStore) -> None:
+async def test_refusal_znode_of_an_earlier_life_is_replaced(store: EmbeddedStore) -> None:
     incumbent = await lead(await register(store, CONTROLLER, await free_address()))
     await store.session().create(znodes.refused_path(OTHER), b"", ephemeral=True)
     assert await depose(challenger(store.session()), incumbent) is not None
 
 
-async def test_marks_whose_parent_was_deleted_are_made_all_the_same(store: EmbeddedStore) -> None:
+async def test_refusal_znode_is_created_after_its_parent_was_deleted(store: EmbeddedStore) -> None:
     incumbent = await lead(await register(store, CONTROLLER, await free_address()))
     await store.session().delete(znodes.REFUSED)
     assert await depose(challenger(store.session()), incumbent) is not None
@@ -425,7 +423,7 @@ async def test_a_controller_that_is_silent_to_a_majority_is_deposed(store: Embed
 
 
 @pytest.mark.parametrize("registered", [(OTHER,), (OTHER, THIRD), (OTHER, THIRD, 4, 5)])
-async def test_a_silence_that_no_majority_hears_deposes_nobody(
+async def test_silence_without_a_majority_does_not_depose(
     store: EmbeddedStore, registered: Sequence[int]
 ) -> None:
     """One of two, one of three, two of five: they may be the ones that are cut off."""
@@ -445,7 +443,7 @@ async def test_a_silence_that_no_majority_hears_deposes_nobody(
             nursery.cancel_scope.cancel()
 
 
-async def test_a_controller_that_answers_again_is_not_marked_any_more(
+async def test_refusal_znode_is_removed_when_the_controller_answers(
     store: EmbeddedStore,
 ) -> None:
     goes_on = trio.Event()

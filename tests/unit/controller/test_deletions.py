@@ -26,7 +26,7 @@ def test_a_deletion_waits_for_a_dead_broker_only_with_its_end() -> None:
     assert runner.stop_answered(3) == ["delete nodes t"]
 
 
-def test_a_topic_all_of_whose_brokers_are_away_is_deleted_when_they_are_back() -> None:
+def test_topic_of_absent_brokers_is_deleted_when_they_return() -> None:
     runner = Runner()
     runner.start(live(1, 2))
     created(runner, (1,))

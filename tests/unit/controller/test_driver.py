@@ -88,7 +88,9 @@ async def test_the_first_broker_is_elected(cluster: Cluster, nursery: trio.Nurse
     assert cluster.brokers.told == ["metadata brokers 1"]
 
 
-async def test_the_second_follows_and_takes_over(cluster: Cluster, nursery: trio.Nursery) -> None:
+async def test_second_broker_takes_over_when_the_controller_ends(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
     first = await cluster.register(1)
     await cluster.register(2)
     drivers = {b: cluster.driver(b) for b in (1, 2)}
@@ -160,7 +162,7 @@ async def test_a_lost_connection_is_no_reason_to_resign(
     assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"1"
 
 
-async def test_what_an_earlier_term_of_the_session_left_is_no_controller(
+async def test_controller_znode_of_an_earlier_term_is_replaced(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     session = await cluster.register(1)
@@ -223,9 +225,7 @@ async def led_by_one(cluster: Cluster) -> None:
         await session.create(znodes.state_path("t", index), znodes.encode_state(leadership))
 
 
-async def test_what_it_was_told_before_is_enough_for_the_first_elections(
-    cluster: Cluster, nursery: trio.Nursery
-) -> None:
+async def test_first_elections_use_cached_states(cluster: Cluster, nursery: trio.Nursery) -> None:
     """Leaders are elected before any state is read; the states are compared afterwards."""
     await led_by_one(cluster)
     store = Slow(cluster.sessions[2])
@@ -245,9 +245,7 @@ async def test_what_it_was_told_before_is_enough_for_the_first_elections(
     assert numbers == sorted(set(numbers)), "what is told behind would be taken for late"
 
 
-async def test_memories_that_have_become_wrong_are_refused(
-    cluster: Cluster, nursery: trio.Nursery
-) -> None:
+async def test_outdated_cached_states_are_refused(cluster: Cluster, nursery: trio.Nursery) -> None:
     """Partition 0 has another ISR by now; partition 1 was not led by broker 1."""
     await led_by_one(cluster)
     session = cluster.sessions[2]
@@ -265,7 +263,7 @@ async def test_memories_that_have_become_wrong_are_refused(
     assert (second["leader"], second["isr"]) == (2, [2])
 
 
-async def test_a_topic_of_the_same_name_is_not_the_one_that_is_remembered(
+async def test_cached_state_of_a_recreated_topic_is_not_used(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     """Its states may have the same versions as the old one's."""
@@ -304,7 +302,9 @@ async def test_a_topic_from_its_znode_to_its_leaders(
     await cluster.brokers.wait_told("lead t-0:1@0 new")
 
 
-async def test_a_broker_comes_and_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
+async def test_leaders_move_when_a_broker_comes_and_goes(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
     await cluster.register(1)
     await nursery.start(cluster.driver(1).run)
     second = await cluster.register(2)
@@ -440,7 +440,9 @@ async def test_an_answer_of_a_broker_s_earlier_life_does_not_end_a_deletion(
     assert await session.exists(znodes.topic_path("t")) is None
 
 
-async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nursery) -> None:
+async def test_controller_resigns_when_its_znode_is_deleted(
+    cluster: Cluster, nursery: trio.Nursery
+) -> None:
     """Deleting /controller requests a new election."""
     session = await cluster.register(1)
     driver = cluster.driver(1)
@@ -452,7 +454,7 @@ async def test_it_resigns_when_its_znode_goes(cluster: Cluster, nursery: trio.Nu
     assert (await session.get(znodes.CONTROLLER_EPOCH)).data == b"2"
 
 
-async def test_what_a_crash_left_half_done_is_finished(
+async def test_topic_creation_interrupted_by_a_crash_is_finished(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     """Some parents of the states exist already: the rest is written one by one."""

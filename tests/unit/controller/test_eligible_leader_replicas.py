@@ -61,18 +61,18 @@ def led(
         "no replica any more",
     ],
 )
-def test_who_is_eligible(
+def test_replicas_that_leave_below_the_minimum_become_eligible(
     before: Leadership, after: Leadership, minimum: int, eligible: tuple[int, ...]
 ) -> None:
     assert eligible_after(before, after, ALL, minimum) == eligible
 
 
-def test_who_may_lack_records_is_not() -> None:
+def test_untrusted_replica_is_not_eligible() -> None:
     assert eligible_after(led(ALL), led((1,)), ALL, 2, untrusted={3}) == (2,)
     assert eligible_after(led((1,), (2, 3)), led((1,)), ALL, 2, untrusted={2}) == (3,)
 
 
-def test_who_takes_the_place_of_unclean_replicas() -> None:
+def test_eligible_replica_replaces_unclean_members() -> None:
     def left(current: Leadership, *gone: int, whole: int) -> tuple[int, tuple[int, ...]] | None:
         found = after_unclean_starts(current, gone, [whole], EPOCH)
         return None if found is None else (found.leader, found.isr)
@@ -107,7 +107,7 @@ def ask(runner: Runner, *isr: int) -> IsrChangeResult:
     return results[0]
 
 
-def test_leaders_are_told_of_those_that_leave_and_of_their_end() -> None:
+def test_leader_learns_of_eligible_replicas_and_their_end() -> None:
     runner = started(1, 2, 3)
     assert ask(runner, 1).eligible == (2, 3)
     assert runner.leadership("t", 0) == "leader 1 epoch 0 isr 1 eligible 2,3"
@@ -119,7 +119,7 @@ def test_leaders_are_told_of_those_that_leave_and_of_their_end() -> None:
     assert request.topics[0].partitions[0].eligible == (2,)
 
 
-def test_one_dies_after_the_other_and_the_last_but_one_comes_back() -> None:
+def test_eligible_replica_leads_after_all_died_one_by_one() -> None:
     runner = started(1, 2, 3)
     living(runner, 1, 2)
     assert runner.leadership("t", 0) == "leader 1 epoch 1 isr 1,2"
@@ -143,7 +143,7 @@ def test_an_eligible_replica_that_lives_leads_at_once() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 1 isr 2 eligible 1"
 
 
-def test_a_suspect_is_the_last_of_those_that_are_eligible() -> None:
+def test_suspect_is_the_last_eligible_choice() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
     runner.run(runner.controller.suspect(2))
@@ -160,7 +160,7 @@ def test_a_suspect_in_sync_goes_before_one_that_is_eligible() -> None:
     assert runner.leadership("t", 0).startswith("leader 1 ")
 
 
-def test_where_nobody_eligible_lives_an_unclean_election_ends_it() -> None:
+def test_unclean_election_without_live_eligible_replicas_clears_them() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
     ask(runner, 1)
@@ -173,7 +173,7 @@ def test_where_nobody_eligible_lives_an_unclean_election_ends_it() -> None:
     assert runner.leadership("t", 0) == "leader -1 epoch 3 isr 3 recovering"
 
 
-def test_an_administrator_s_election_is_clean_where_it_can_be() -> None:
+def test_requested_unclean_election_prefers_an_eligible_replica() -> None:
     def elected(*brokers: int) -> Leadership | None:
         candidates = Candidates(
             assignment=ALL, live=brokers, current=led((1,), (3,)), controller_epoch=EPOCH
@@ -206,7 +206,7 @@ def test_the_last_in_sync_comes_back_unclean_and_an_eligible_one_lives() -> None
     assert runner.leadership("t", 0) == "leader 2 epoch 2 isr 2"
 
 
-def test_an_eligible_replica_that_comes_back_unclean_is_one_no_more() -> None:
+def test_unclean_start_ends_eligibility() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
@@ -216,7 +216,7 @@ def test_an_eligible_replica_that_comes_back_unclean_is_one_no_more() -> None:
     )
 
 
-def test_of_the_last_and_an_eligible_one_the_one_with_more_leads() -> None:
+def test_longest_log_leads_among_unclean_last_and_eligible() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
     ask(runner, 1)
@@ -228,7 +228,7 @@ def test_of_the_last_and_an_eligible_one_the_one_with_more_leads() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 3 isr 2"
 
 
-def test_the_next_controller_reads_them() -> None:
+def test_next_controller_reads_eligible_replicas() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
     ask(runner, 1)
@@ -247,7 +247,7 @@ def test_a_replica_whose_directory_fails_is_not_eligible() -> None:
     assert runner.leadership("t", 0) == "leader 1 epoch 1 isr 1"
 
 
-def test_a_lower_minimum_gives_them_up_before_anybody_goes_by_it() -> None:
+def test_lower_minimum_clears_eligible_replicas_before_the_leader_uses_it() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
     assert runner.run(runner.controller.options_changed()) == []
@@ -263,7 +263,7 @@ def test_a_lower_minimum_gives_them_up_before_anybody_goes_by_it() -> None:
     )
 
 
-def test_a_minimum_that_was_lowered_while_nobody_led() -> None:
+def test_minimum_lowered_without_a_leader_counts_after_the_election() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
     following = runner.successor()
@@ -272,7 +272,7 @@ def test_a_minimum_that_was_lowered_while_nobody_led() -> None:
     assert following.leadership("t", 0) == "leader 1 epoch 1 isr 1"
 
 
-def test_a_minimum_that_is_lowered_while_nobody_leads_takes_nobody_s_place() -> None:
+def test_minimum_lowered_without_a_leader_keeps_eligible_replicas() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1, 2)
     ask(runner, 1)
@@ -284,7 +284,7 @@ def test_a_minimum_that_is_lowered_while_nobody_leads_takes_nobody_s_place() -> 
     assert runner.leadership("t", 0) == "leader 2 epoch 2 isr 2", "it has everything"
 
 
-def test_who_left_under_a_minimum_of_one_is_not_eligible_under_a_higher_one() -> None:
+def test_replica_that_left_at_minimum_one_is_not_eligible_later() -> None:
     runner = started(1, 2, 3, minimum=1)
     ask(runner, 1)
     runner.minimums = {"t": 3}
@@ -306,7 +306,7 @@ def test_a_replica_that_is_taken_away_is_not_eligible() -> None:
     assert runner.leadership("t", 0).endswith("isr 1 eligible 4")
 
 
-def test_a_state_that_somebody_else_wrote_is_decided_on_anew() -> None:
+def test_foreign_state_write_is_decided_on_again() -> None:
     runner = started(1, 2, 3)
     leadership, version = runner.states[T0]
     runner.states[T0] = (leadership._replace(isr=(1, 3)), version + 1)

@@ -58,7 +58,7 @@ async def modified(session: EmbeddedSession, path: str) -> int:
     return stat.mzxid
 
 
-async def test_they_come_and_go_with_the_state(session: EmbeddedSession) -> None:
+async def test_eligible_znode_is_written_with_the_state(session: EmbeddedSession) -> None:
     assert await write(session, ALL, -1) == 0
     assert await write(session, ALONE, 0) == 1
     assert await content(session) == b'{"version":1,"partition_epoch":1,"eligible":[2]}'
@@ -73,7 +73,7 @@ async def test_they_come_and_go_with_the_state(session: EmbeddedSession) -> None
     assert await found(session) == ()
 
 
-async def test_nothing_is_written_where_the_state_is_another_by_now(
+async def test_eligible_znode_is_not_written_over_a_changed_state(
     session: EmbeddedSession,
 ) -> None:
     await write(session, ALL, -1)
@@ -90,7 +90,7 @@ async def test_a_controller_of_the_past_writes_nothing(session: EmbeddedSession)
     assert await content(session) is None
 
 
-async def test_they_are_void_when_somebody_else_has_written_the_state(
+async def test_eligible_znode_is_void_after_a_foreign_state_write(
     session: EmbeddedSession,
 ) -> None:
     await write(session, ALL, -1)
@@ -101,14 +101,14 @@ async def test_they_are_void_when_somebody_else_has_written_the_state(
     assert await found(session) == (2,)
 
 
-async def test_what_cannot_be_read_makes_nobody_eligible(session: EmbeddedSession) -> None:
+async def test_unreadable_eligible_znode_makes_nobody_eligible(session: EmbeddedSession) -> None:
     await write(session, ALL, -1)
     await write(session, ALONE, 0)
     await session.set(PATH, b"{}")
     assert await found(session) == ()
 
 
-async def test_one_that_is_missing_keeps_no_state_from_being_written(
+async def test_missing_eligible_znode_does_not_prevent_a_state_write(
     session: EmbeddedSession,
 ) -> None:
     await write(session, ALL, -1)
@@ -118,7 +118,7 @@ async def test_one_that_is_missing_keeps_no_state_from_being_written(
     assert await found(session) == ()
 
 
-async def test_they_go_with_their_topic(session: EmbeddedSession) -> None:
+async def test_eligible_znodes_are_deleted_with_their_topic(session: EmbeddedSession) -> None:
     await write(session, ALL, -1)
     await write(session, ALONE, 0)
     await delete_topics(session, TERM, ["t"])
@@ -126,7 +126,7 @@ async def test_they_go_with_their_topic(session: EmbeddedSession) -> None:
     assert await session.exists(znodes.topic_path("t")) is None
 
 
-async def test_a_topic_of_the_same_name_inherits_none(session: EmbeddedSession) -> None:
+async def test_recreated_topic_inherits_no_eligible_replicas(session: EmbeddedSession) -> None:
     """Somebody removes a topic's znodes by hand, but only Kafka's."""
     await write(session, ALL, -1)
     await write(session, ALONE, 0)

@@ -57,12 +57,12 @@ def test_each_rule_for_leaders_and_isrs_is_kept(wrong: str) -> None:
         leadership(LEADER_NONE, isr=(), epoch=6, eligible=(1, 3), unclean=(3,)),
     ],
 )
-def test_what_may_follow(after: Leadership) -> None:
+def test_valid_leaderships_pass(after: Leadership) -> None:
     check_leadership(KEY, REPLICAS, GOOD, after)
     check_leadership(KEY, REPLICAS, None, after)
 
 
-def test_what_somebody_else_wrote_may_stay_as_it_is() -> None:
+def test_foreign_violations_may_stay_but_not_grow() -> None:
     for wrong in BROKEN.values():
         check_leadership(KEY, REPLICAS, wrong, wrong)
     with pytest.raises(InvariantError, match="broker 5 is in sync"):

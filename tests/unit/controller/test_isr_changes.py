@@ -59,7 +59,7 @@ def test_a_member_leaves_and_comes_back() -> None:
     assert results[0].partition_epoch == 2
 
 
-def test_what_is_written_already_is_a_success() -> None:
+def test_isr_change_that_is_already_written_succeeds() -> None:
     runner = started(1, 2, 3)
     ask(runner, change(1, 2))
     # A retry after a lost answer, with an old partition epoch.
@@ -86,7 +86,7 @@ def test_what_is_written_already_is_a_success() -> None:
         (change(1, (2, 99)), ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_what_is_refused(wrong: IsrChange, error: ErrorCode) -> None:
+def test_invalid_isr_changes_are_refused(wrong: IsrChange, error: ErrorCode) -> None:
     runner = started(1, 2, 3, 4)
     before = runner.leadership("t", 0)
     results, lines = ask(runner, wrong)
@@ -101,7 +101,7 @@ def test_a_dead_broker_may_not_join() -> None:
     assert results[0].error is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_one_that_somebody_else_has_written_is_read_again() -> None:
+def test_state_written_by_another_is_read_again() -> None:
     runner = started(1, 2, 3)
     leadership, version = runner.states[("t", 0)]
     runner.states[("t", 0)] = (leadership._replace(isr=(1, 3)), version + 1)
@@ -112,7 +112,7 @@ def test_one_that_somebody_else_has_written_is_read_again() -> None:
     assert results[0].error is ErrorCode.NONE
 
 
-def test_a_broker_that_leaves_hands_over() -> None:
+def test_controlled_shutdown_moves_leaders() -> None:
     runner = started(1, 2, 3)
     remaining: list[TopicPartition] = []
     lines = runner.run(runner.controller.shut_down(1, remaining))
@@ -128,7 +128,7 @@ def test_a_broker_that_leaves_hands_over() -> None:
     assert not any("stop" in line for line in lines)
 
 
-def test_what_nobody_else_can_lead_remains() -> None:
+def test_partition_without_another_candidate_remains_at_shutdown() -> None:
     runner = started(1, 2, 3)
     ask(runner, change(1))
     remaining: list[TopicPartition] = []
@@ -148,7 +148,7 @@ def test_a_broker_that_came_back_is_not_about_to_end() -> None:
     assert results[0].isr == (2, 3, 1)
 
 
-def test_the_last_in_sync_hands_over_to_one_that_is_eligible() -> None:
+def test_last_in_sync_replica_hands_over_to_an_eligible_one() -> None:
     runner = Runner()
     runner.minimums = {"t": 2}
     runner.states = {("t", 0): (Leadership(1, 4, (1,), EPOCH, eligible=(2, 3)), 9)}
@@ -171,7 +171,7 @@ def test_many_partitions_are_handed_over_in_pieces(monkeypatch: pytest.MonkeyPat
     assert kinds == ["write", "write", "1", "write", "write", "1", "write", "1"]
 
 
-def test_new_partitions_are_not_led_by_brokers_that_are_about_to_go() -> None:
+def test_new_partitions_are_not_led_by_brokers_shutting_down() -> None:
     runner = Runner()
     runner.start(live(1, 2, 3))
     runner.run(runner.controller.shut_down(1, []))

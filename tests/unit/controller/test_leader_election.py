@@ -52,7 +52,7 @@ def test_unclean_is_the_last_resort() -> None:
     assert elected == Leadership(3, 6, (3,), 9)
 
 
-def test_preferred_is_the_head_or_nobody() -> None:
+def test_preferred_election_takes_the_first_replica_or_none() -> None:
     assert preferred_election(candidates({1, 2}, leader=2)) == Leadership(1, 6, (1, 2, 3), 9)
     assert preferred_election(candidates({2})) is None
     assert preferred_election(candidates({1, 2}, isr=(2,))) is None

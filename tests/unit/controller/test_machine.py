@@ -64,7 +64,7 @@ def test_a_crash_between_topic_and_states_is_made_good() -> None:
     ]
 
 
-def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
+def test_takeover_elects_for_leaders_that_died() -> None:
     runner = Runner()
     runner.states = {
         ("t", 0): (Leadership(3, 4, (3, 2), EPOCH - 1), 9),
@@ -81,7 +81,7 @@ def test_taking_over_elects_for_leaders_that_died_meanwhile() -> None:
     ]
 
 
-def test_taking_over_without_any_member_waits_for_either() -> None:
+def test_takeover_without_a_live_member_waits_for_one() -> None:
     """Both sessions have ended: nobody leads, and either may."""
     runner = Runner()
     runner.states = {
@@ -206,7 +206,7 @@ def test_the_last_member_of_an_isr_stays_and_leads_again() -> None:
     ]
 
 
-def test_a_partition_whose_brokers_go_at_once_is_led_again() -> None:
+def test_partition_is_led_again_after_its_brokers_died_together() -> None:
     runner = Runner()
     runner.start(live(1, 2, 3))
     created(runner, t=[(3, 1), (2, 3)])
@@ -280,7 +280,7 @@ def fullness(runner: Runner, broker: int) -> set[bool]:
     return {is_full for _, is_full in metadata_told(runner, broker)}
 
 
-def test_what_names_every_topic_is_marked() -> None:
+def test_update_metadata_with_every_topic_is_marked_full() -> None:
     runner = Runner()
     runner.start(live(1, 2))
     assert fullness(runner, 1) == {True}
@@ -292,7 +292,7 @@ def test_what_names_every_topic_is_marked() -> None:
     assert fullness(runner, 2) == {True}
 
 
-def test_messages_are_numbered_in_the_order_of_their_decisions() -> None:
+def test_update_metadata_requests_are_numbered_in_order() -> None:
     runner = Runner()
     runner.start(live(1, 2))
     numbers = [number for number, _ in metadata_told(runner, 1)]
@@ -305,7 +305,7 @@ def test_messages_are_numbered_in_the_order_of_their_decisions() -> None:
     assert numbers[0] > 0
 
 
-def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
+def test_elections_from_cached_states_send_only_their_changes() -> None:
     runner = Runner()
     info = PartitionInfo(0, 1, 3, 5, (3, 1), 4, (3, 1), (), (), (), False, 0)
     topics = {"t": assignment((3, 1))}
@@ -315,7 +315,7 @@ def test_elections_by_memory_name_what_they_change_and_nothing_else() -> None:
     assert fullness(runner, 1) == {False}
 
 
-def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
+def test_update_metadata_names_topics_without_a_leader() -> None:
     """A broker that misses it in the image would take it for deleted."""
     runner = Runner()
     runner.start(live(1), {"unled": assignment((9,)), "marked": assignment((9,))}, ["marked"])
@@ -326,7 +326,7 @@ def test_a_topic_without_a_leader_is_named_all_the_same() -> None:
     assert shown == {"unled": [(-1, (9,))], "marked": [(LEADER_BEING_DELETED, (9,))]}
 
 
-def test_nothing_is_full_as_long_as_a_topic_cannot_be_read() -> None:
+def test_update_metadata_is_not_full_while_a_topic_is_unreadable() -> None:
     runner = Runner()
     snapshot = Snapshot({}, {}, [], ["bad"])
     runner.run(runner.controller.start(live(1), snapshot))
@@ -365,7 +365,7 @@ def test_a_failed_log_directory_takes_its_replicas_offline() -> None:
     assert runner.lead_answered(2, ErrorCode.KAFKA_STORAGE_ERROR) == [], "it is known"
 
 
-def test_a_failure_of_a_replica_that_was_dropped_meanwhile_changes_nothing() -> None:
+def test_directory_failure_of_a_dropped_replica_changes_nothing() -> None:
     runner = Runner()
     runner.start(live(1, 2, 3), {"t": assignment((1, 2))})
     results: dict[TopicPartition, Refusal] = {}
@@ -389,7 +389,7 @@ def test_on_a_single_node_the_partition_is_without_a_leader() -> None:
     assert runner.leadership("t", 0) == "leader -1 epoch 1 isr 1"
 
 
-def test_answers_that_change_nothing() -> None:
+def test_leader_and_isr_answers_without_failures_change_nothing() -> None:
     runner = Runner()
     runner.start(live(1))
     created(runner, t=[(1,)])
@@ -456,7 +456,7 @@ def test_a_broker_dies_while_it_deletes() -> None:
     assert runner.stop_answered(2) == ["delete nodes t"]
 
 
-def test_a_broker_begins_anew_while_another_deletes() -> None:
+def test_deletion_survives_a_broker_restart() -> None:
     """The simulation's seed 783: its replica waited for the other's for ever."""
     runner = Runner()
     runner.start(live(1, 2))

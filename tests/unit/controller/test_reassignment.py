@@ -129,7 +129,7 @@ def test_from_1_2_3_to_4_5_6_step_by_step() -> None:
     assert runner.run(runner.controller.brokers_changed(live(*OLD, *NEW))) == []
 
 
-def test_what_the_store_does_not_take_does_not_begin() -> None:
+def test_reassignment_that_the_store_refuses_does_not_begin() -> None:
     runner = cluster()
     runner.too_large.add("t")
     results: dict[TopicPartition, Refusal] = {}
@@ -138,7 +138,7 @@ def test_what_the_store_does_not_take_does_not_begin() -> None:
     assert runner.controller.reassignments.list(None) == {}
 
 
-def test_everybody_learns_of_each_step_before_its_orders() -> None:
+def test_brokers_learn_of_each_step_before_its_control_requests() -> None:
     runner = cluster((1,), brokers=(1, 2))
     lines = move(runner, {T0: (2,)}) + in_sync(runner, 1, 2)
     shown = [line.replace(" brokers 1,2", "") for line in lines]
@@ -272,7 +272,7 @@ def crash_and_go_on(actions: int) -> bool:
     return True
 
 
-def test_the_next_controller_ends_what_this_one_began_wherever_it_crashed() -> None:
+def test_next_controller_finishes_a_reassignment_after_a_crash_at_any_write() -> None:
     crashes = 0
     while crash_and_go_on(crashes):
         crashes += 1
@@ -380,7 +380,7 @@ def test_a_cancellation_may_not_lose_what_was_acknowledged() -> None:
         (("u", 0), (1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_reassignments_are_refused(
     key: TopicPartition, targets: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
     assert refused(cluster(), {key: targets}) is error
@@ -465,7 +465,7 @@ def test_a_partition_that_never_had_a_leader_is_given_to_others() -> None:
     ]
 
 
-def test_somebody_elses_state_is_read_and_written_anew() -> None:
+def test_foreign_state_write_is_read_and_retried() -> None:
     runner = cluster((1, 2))
     runner.states[T0] = (Leadership(2, 8, (2,), EPOCH - 1), 11)
     lines = without_metadata(move(runner, {T0: (3,)}))
@@ -495,7 +495,7 @@ def test_the_mark_of_a_topic_that_moves_outlives_the_controller() -> None:
     assert second.stop_answered(1) == ["delete nodes t"]
 
 
-def test_a_topic_that_vanishes_meanwhile_moves_no_more() -> None:
+def test_reassignment_of_a_vanished_topic_ends() -> None:
     runner = cluster()
     del runner.topics["t"]
     lines, results = alter(runner, {T0: NEW})
@@ -558,7 +558,7 @@ def test_the_next_controller_finds_the_znode() -> None:
     [((1,), 2), ((1,), 3), (None, 3)],
     ids=["nobody in sync lives", "no replica lives", "nobody ever led"],
 )
-def test_another_order_waits_for_no_leader(isr: tuple[int, ...] | None, lives: int) -> None:
+def test_reordering_replicas_needs_no_leader(isr: tuple[int, ...] | None, lives: int) -> None:
     """Nothing moves, so no later event would lead back to it, and the znode would stay."""
     runner = Runner()
     if isr is not None:
@@ -585,7 +585,7 @@ def test_another_order_waits_for_no_leader(isr: tuple[int, ...] | None, lives: i
         (((4, 1, 2), (4,), (2,)), (1, 2), ((1, 2), (), ())),
     ],
 )
-def test_assignments(
+def test_target_assignments_are_merged_with_current_replicas(
     current: tuple[tuple[int, ...], ...], targets: tuple[int, ...], wanted: tuple[object, ...]
 ) -> None:
     found = PartitionAssignment(*current).towards(targets)

@@ -18,7 +18,7 @@ from tests.unit.controller.test_reassignment import (
 )
 
 
-def test_another_leads_before_one_that_was_added_in_vain_goes() -> None:
+def test_added_leader_is_replaced_before_it_is_removed() -> None:
     runner = led_by_an_added_one()
     move(runner, {T0: (5, 4)})
     assert runner.states[T0][0].leader == 2
@@ -61,7 +61,7 @@ def crash_while_it_is_replaced(actions: int, targets: tuple[int, ...] | None) ->
 
 
 @pytest.mark.parametrize("targets", [None, (5, 4), (2, 5)])
-def test_nobody_leads_who_is_no_replica_wherever_a_controller_crashes(
+def test_every_leader_is_a_replica_after_a_crash_at_any_write(
     targets: tuple[int, ...] | None,
 ) -> None:
     """Kafka writes the znode while removed replicas are still in the ISR."""
@@ -87,7 +87,7 @@ def fail_log_dir(runner: Runner, broker: int) -> None:
 
 
 @pytest.mark.parametrize("dead", [(), (1,), (2,), (1, 4), (2, 3), (3, 4)])
-def test_it_is_cancelled_as_long_as_one_old_replica_lives_and_is_in_sync(
+def test_reassignment_is_cancelled_while_one_old_replica_is_in_sync(
     dead: tuple[int, ...],
 ) -> None:
     runner = half_way()
@@ -102,7 +102,7 @@ def test_it_is_cancelled_as_long_as_one_old_replica_lives_and_is_in_sync(
 
 
 @pytest.mark.parametrize("dead", [(1, 2), (1, 2, 4)])
-def test_it_is_not_cancelled_when_no_old_replica_lives(dead: tuple[int, ...]) -> None:
+def test_cancelling_is_refused_without_a_live_old_replica(dead: tuple[int, ...]) -> None:
     runner = half_way()
     alive = [broker for broker in (1, 2, 3, 4) if broker not in dead]
     runner.run(runner.controller.brokers_changed(live(*alive)))
@@ -117,7 +117,7 @@ def test_it_is_not_cancelled_when_no_old_replica_lives(dead: tuple[int, ...]) ->
     assert znode(runner) == ((1, 2), (), ())
 
 
-def test_it_is_not_cancelled_when_the_old_replicas_directories_have_failed() -> None:
+def test_cancelling_is_refused_when_old_replicas_directories_failed() -> None:
     runner = half_way()
     fail_log_dir(runner, 1)
     fail_log_dir(runner, 2)
@@ -135,7 +135,7 @@ class Contended(dict[TopicPartition, tuple[Leadership, int]]):
         return self[key]
 
 
-def test_who_is_in_sync_and_dead_does_not_count_for_a_cancellation() -> None:
+def test_dead_in_sync_replica_does_not_allow_cancelling() -> None:
     """The old replicas are still in the ISR: their death could not be written."""
     runner = half_way()
     runner.states = Contended(runner.states)
@@ -164,14 +164,14 @@ def crash_while_an_eligible_one_goes(actions: int) -> bool:
     return has_crashed
 
 
-def test_an_eligible_one_is_deleted_when_it_is_eligible_no_more() -> None:
+def test_added_eligible_replica_is_deleted_after_its_eligibility() -> None:
     crashes = 0
     while crash_while_an_eligible_one_goes(crashes):
         crashes += 1
     assert crashes > 5
 
 
-def test_who_is_marked_as_unclean_is_not_whom_a_cancellation_leaves_everything_to() -> None:
+def test_cancelling_is_refused_when_old_replicas_are_unclean() -> None:
     runner = an_added_one_is_eligible()
     runner.run(runner.controller.brokers_changed(live(4)))
     unclean = {broker: item._replace(is_unclean=True) for broker, item in live(1, 2).items()}

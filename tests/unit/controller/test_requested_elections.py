@@ -31,7 +31,7 @@ def runner_with(*leaderships: tuple[tuple[int, ...], int, tuple[int, ...]]) -> R
     return runner
 
 
-def test_preferred() -> None:
+def test_preferred_leaders_are_elected_on_request() -> None:
     runner = runner_with(
         ((1, 2), 2, (1, 2)),
         ((1, 2), 1, (1, 2)),
@@ -55,7 +55,7 @@ def test_preferred() -> None:
     )
 
 
-def test_all_partitions() -> None:
+def test_election_without_names_covers_all_partitions() -> None:
     runner = runner_with(((1, 2), 2, (1, 2)), ((2, 1), 2, (1, 2)))
     assert elect(runner, PREFERRED, None) == (
         ["write t-0 leader 1 epoch 4 isr 1,2"],
@@ -63,7 +63,7 @@ def test_all_partitions() -> None:
     )
 
 
-def test_unclean_whatever_the_topics_option_says() -> None:
+def test_requested_unclean_election_overrides_the_topic_option() -> None:
     runner = runner_with(((9, 2, 3), -1, (9,)), ((1, 2), 1, (1,)), ((9, 8), -1, (9,)))
     assert elect(runner, UNCLEAN, None) == (
         ["failed t-2", "write t-0 leader 2 epoch 4 isr 2 recovering"],
@@ -75,7 +75,7 @@ def test_unclean_whatever_the_topics_option_says() -> None:
     )
 
 
-def test_an_unclean_election_prefers_who_is_in_sync() -> None:
+def test_unclean_election_prefers_an_in_sync_replica() -> None:
     runner = runner_with(((9, 2, 3), -1, (9,)))
     runner.states[("t", 0)] = (Leadership(-1, 4, (9, 3), EPOCH), 6)
     lines, results = elect(runner, UNCLEAN, [("t", 0)])
@@ -98,7 +98,7 @@ def test_a_topic_that_is_being_deleted_has_no_elections(kind: ElectionKind) -> N
         (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_a_partition_that_never_had_a_leader_gets_none(
+def test_preferred_election_skips_a_partition_without_a_first_leader(
     kind: ElectionKind, error: ErrorCode
 ) -> None:
     runner = Runner()
@@ -106,7 +106,7 @@ def test_a_partition_that_never_had_a_leader_gets_none(
     assert elect(runner, kind, [("t", 0)]) == ([], {("t", 0): (error, -1)})
 
 
-def test_the_legacy_znode_goes_whatever_came_of_it() -> None:
+def test_legacy_election_znode_is_deleted_after_any_outcome() -> None:
     runner = runner_with(((1, 2), 2, (1, 2)))
     elections = runner.controller.elections
     lines = runner.run(elections.asked_by_znode([("t", 0), ("t", 7)]))

@@ -124,9 +124,7 @@ async def test_the_number_of_partitions_says_nothing_of_the_round_trips_of_a_del
     assert await descendants_of(session, [znodes.BROKER_TOPICS]) == []
 
 
-async def test_a_topic_whose_id_another_has_is_set_aside(
-    cluster: Cluster, nursery: trio.Nursery
-) -> None:
+async def test_topic_with_a_used_id_is_set_aside(cluster: Cluster, nursery: trio.Nursery) -> None:
     await cluster.register(1)
     await cluster.create_topic("a", (1,))
     await cluster.create_topic("no name", (1,))

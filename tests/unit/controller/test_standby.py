@@ -64,7 +64,7 @@ async def until(driver: ControllerDriver, condition: Callable[[], bool]) -> None
         await driver.changes.wait_until(condition)
 
 
-async def test_who_is_deposed_steps_down_and_is_fenced(
+async def test_deposed_controller_steps_down_and_is_fenced(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     """Its session continues, and it follows the new controller."""
@@ -89,7 +89,7 @@ async def test_who_is_deposed_steps_down_and_is_fenced(
     await cluster.brokers.wait_told("lead t-0:1@0 new")
 
 
-async def test_what_the_deposed_one_led_moves_before_it_is_suspected_by_its_port(
+async def test_leaders_of_a_deposed_controller_move_at_once(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     """From the new controller's memory. These controllers have no observers."""
@@ -157,7 +157,7 @@ async def led_and_failed(
     return store
 
 
-async def test_a_term_that_fails_takes_nobody_else_s_place_away(
+async def test_failed_term_does_not_delete_another_controllers_znode(
     cluster: Cluster, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await led_and_failed(cluster, nursery, monkeypatch)
@@ -165,7 +165,7 @@ async def test_a_term_that_fails_takes_nobody_else_s_place_away(
     assert znodes.decode_controller(node.data) == 2
 
 
-async def test_an_own_znode_of_before_is_deleted_at_its_own_epoch_only(
+async def test_own_controller_znode_is_deleted_only_at_its_epoch(
     cluster: Cluster, nursery: trio.Nursery
 ) -> None:
     """/controller has version 0 in each term: the epoch tells them apart."""

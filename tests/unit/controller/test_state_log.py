@@ -4,7 +4,7 @@ from pathlib import Path
 from pyrklog.controller.state_log import LogPiece, StateChangeLog
 
 
-def test_what_was_written_is_read_in_pieces(tmp_path: Path) -> None:
+def test_state_log_is_read_in_pieces(tmp_path: Path) -> None:
     log = StateChangeLog(tmp_path)
     assert log.read(older=False, position=0, max_bytes=100) == LogPiece(0, b"")
     log.write("one", {"topic": "t", "partition": 1})

@@ -30,7 +30,7 @@ def test_leaderships_move_and_the_suspect_leaves_the_isr_and_hears_of_it() -> No
     assert runner.run(runner.controller.suspect(2)) == []
 
 
-def test_nothing_happens_where_no_other_replica_is_in_sync() -> None:
+def test_suspicion_changes_nothing_without_another_in_sync_replica() -> None:
     """Not even if the topic allows an unclean election."""
     runner = started(("t", (2, 3), 2, (2,)), ("u", (2,), 2, (2,)), unclean={"t", "u"})
     assert runner.run(runner.controller.suspect(2)) == []
@@ -71,20 +71,20 @@ def test_preferred_elections_wait_until_it_is_trusted() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 3,2"
 
 
-def test_another_life_of_the_broker_is_not_suspected() -> None:
+def test_new_registration_of_a_suspect_is_not_suspected() -> None:
     runner = started(("t", (2, 3), 2, (2, 3)))
     runner.run(runner.controller.suspect(2))
     runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)}))
     assert runner.controller.state.suspects == set()
 
 
-def test_a_broker_that_is_gone_is_no_suspect() -> None:
+def test_dead_broker_is_not_suspected() -> None:
     runner = started(("t", (2, 3), 2, (2, 3)))
     runner.run(runner.controller.brokers_changed(live(1, 3)))
     assert runner.run(runner.controller.suspect(2)) == []
 
 
-def test_what_is_being_deleted_stays_as_it_is() -> None:
+def test_suspicion_does_not_change_a_topic_being_deleted() -> None:
     runner = started(("t", (2, 3), 2, (2, 3)))
     runner.controller.state.to_delete.add("t")
     assert runner.run(runner.controller.suspect(2)) == []

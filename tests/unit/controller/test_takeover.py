@@ -43,9 +43,7 @@ NOW_MS = 1_000_000
         (0, 2, False),
     ],
 )
-def test_two_refusals_of_one_or_one_of_each_of_two(
-    refusals: int, others: int, expected: bool
-) -> None:
+def test_deposal_needs_two_refusals_in_all(refusals: int, others: int, expected: bool) -> None:
     evidence = Evidence(refusals, others, NOW_MS, None)
     assert evidence.is_suspected is expected
     assert evidence.wait_ms(TIMEOUT_MS) == (0 if expected else None)
@@ -64,9 +62,7 @@ def test_two_refusals_of_one_or_one_of_each_of_two(
         (2, 5, True),
     ],
 )
-def test_silence_counts_where_a_majority_hears_it(
-    others: int, registered: int, expected: bool
-) -> None:
+def test_deposal_for_silence_needs_a_majority(others: int, registered: int, expected: bool) -> None:
     evidence = Evidence(0, 0, NOW_MS, None, Silence(others, registered))
     assert evidence.is_suspected is expected
     # Its own refusal counts as a sign, but is not enough alone.
@@ -91,7 +87,7 @@ def test_silence_counts_where_a_majority_hears_it(
         (-5_000, 1, False, 6_000),
     ],
 )
-def test_deposals_that_proved_wrong_hold_back_the_next(
+def test_unproven_deposals_delay_the_next(
     ago_ms: int, unproven: int, is_proven: bool, expected_ms: int
 ) -> None:
     last = LastDeposal(NOW_MS - ago_ms, unproven, is_proven)
@@ -99,7 +95,7 @@ def test_deposals_that_proved_wrong_hold_back_the_next(
     assert Evidence(1, 0, NOW_MS, last).wait_ms(TIMEOUT_MS) is None
 
 
-def test_a_row_of_deposals_is_counted_until_one_is_proven() -> None:
+def test_unproven_deposals_are_counted_until_one_is_proven() -> None:
     def following(last: LastDeposal | None) -> int:
         return Evidence(2, 0, NOW_MS, last).unproven
 
@@ -109,7 +105,7 @@ def test_a_row_of_deposals_is_counted_until_one_is_proven() -> None:
     assert following(LastDeposal(0, 8, is_proven=True)) == 1
 
 
-def test_another_term_of_the_same_broker_is_another_controller() -> None:
+def test_proof_names_one_term_of_a_controller() -> None:
     """/controller has version 0 in each term, so its version does not help."""
     stat = Stat(0, 7, 7, 100, 0, 0)
     incumbent = Incumbent(1, stat)
@@ -205,7 +201,7 @@ async def test_a_later_term_of_the_same_broker_is_not_replaced(scene: Scene) -> 
     assert await scene.content() == before
 
 
-async def test_nobody_is_elected_where_nobody_leads_any_more(scene: Scene) -> None:
+async def test_deposing_without_a_controller_writes_nothing(scene: Scene) -> None:
     """That is the ordinary election's task."""
     await scene.first.delete(znodes.CONTROLLER)
     before = await scene.content()
@@ -214,7 +210,7 @@ async def test_nobody_is_elected_where_nobody_leads_any_more(scene: Scene) -> No
     assert await scene.content() == before
 
 
-async def test_a_broker_without_a_session_deposes_nobody(scene: Scene) -> None:
+async def test_broker_without_a_session_cannot_depose(scene: Scene) -> None:
     await scene.second.expire()
     before = await scene.content()
     with pytest.raises(SessionExpiredError):
@@ -222,9 +218,7 @@ async def test_a_broker_without_a_session_deposes_nobody(scene: Scene) -> None:
     assert await scene.content() == before
 
 
-async def test_of_two_that_depose_the_same_controller_one_succeeds(
-    scene: Scene, store: EmbeddedStore
-) -> None:
+async def test_one_of_two_concurrent_deposals_succeeds(scene: Scene, store: EmbeddedStore) -> None:
     third = store.session()
     await third.create(znodes.refused_path(3), b"", ephemeral=True)
     await scene.depose()

@@ -117,7 +117,7 @@ async def go_on(session: EmbeddedSession) -> list[str]:
     return created
 
 
-async def test_wherever_it_crashes_a_topic_stands_with_its_mark_or_not_at_all(
+async def test_topic_and_deletion_mark_go_together_after_a_crash_at_any_write(
     session: EmbeddedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_writes, "OPERATIONS_PER_TRANSACTION_MAX", 4)

@@ -86,7 +86,7 @@ def broker_leaves(controller: Controller, partitions: int) -> Steps:
 
 
 @pytest.mark.parametrize("procedure", [started, broker_gone, broker_leaves])
-def test_no_turn_is_long(procedure: Callable[[Controller, int], Steps]) -> None:
+def test_controller_procedures_yield_often(procedure: Callable[[Controller, int], Steps]) -> None:
     for partitions in (5_000, 20_000):
         counted = turns(procedure(Controller(1, 7), partitions))
         bound = CALLS_A_PARTITION * PARTITIONS_A_TURN + SEARCH_CALLS_A_PARTITION * partitions

@@ -34,7 +34,7 @@ def started(brokers: Mapping[int, LiveBroker], leader: int, isr: tuple[int, ...]
     return runner
 
 
-def test_what_becomes_of_members() -> None:
+def test_unclean_members_leave_the_isr_or_are_marked() -> None:
     def after(
         leader: int, isr: tuple[int, ...], *came: int, whole: tuple[int, ...] = ()
     ) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
@@ -51,7 +51,7 @@ def test_what_becomes_of_members() -> None:
     assert after(1, (1, 2), 3, whole=(1,)) is None
 
 
-def test_the_one_with_the_most_is_that_of_the_latest_epoch() -> None:
+def test_longest_log_is_chosen_by_epoch_then_offset() -> None:
     def chosen(**ends: tuple[int, int]) -> int | None:
         current = Leadership(-1, 7, (3, 1), 6, eligible=(2,), unclean=(1, 2, 3))
         known = {int(name[1:]): LogEnd(7, *end) for name, end in ends.items()}
@@ -90,7 +90,7 @@ def test_the_first_that_is_back_after_a_power_cut_does_not_lead() -> None:
     assert runner.leadership("t", 0) == "leader 3 epoch 7 isr 3"
 
 
-def test_where_all_are_unclean_the_one_with_the_most_leads() -> None:
+def test_among_all_unclean_replicas_the_longest_log_leads() -> None:
     runner = started(unclean(1), 1, (1, 2, 3))
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     assert runner.leadership("t", 0) == "leader -1 epoch 6 isr 1,2,3 unclean 1,2,3"
@@ -104,7 +104,7 @@ def test_where_all_are_unclean_the_one_with_the_most_leads() -> None:
     assert runner.wait_over() == []
 
 
-def test_one_that_never_comes_is_waited_for_as_long_as_too_few_are_unclean() -> None:
+def test_absent_unclean_replica_is_awaited_below_the_minimum() -> None:
     for minimum, epoch in ((1, 7), (2, 7), (3, 6)):
         runner = started(unclean(1), 1, (1, 2, 3))
         runner.minimums = {"t": minimum}
@@ -118,13 +118,13 @@ def test_one_that_never_comes_is_waited_for_as_long_as_too_few_are_unclean() -> 
         assert state.eligible == ((3,) if minimum == 2 else ()), minimum
 
 
-def test_one_of_two_is_not_most_of_them() -> None:
+def test_one_of_two_unclean_replicas_is_no_majority() -> None:
     runner = started(unclean(1), 2, (1, 2))
     runner.ends_answered(1, 3, 95)
     assert runner.wait_over() == []
 
 
-def test_an_earlier_wait_says_nothing_of_who_came_since() -> None:
+def test_earlier_wait_does_not_end_the_wait_for_later_replicas() -> None:
     runner = started(unclean(1), 1, (1, 2, 3, 4))
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     first, second = runner.waits
@@ -133,7 +133,7 @@ def test_an_earlier_wait_says_nothing_of_who_came_since() -> None:
     assert runner.run(runner.controller.unclean_wait_over(second)) != []
 
 
-def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
+def test_log_end_of_an_earlier_epoch_or_life_is_ignored() -> None:
     runner = started(unclean(1), 1, (1, 2))
     early = LeaderAndIsrResponse(ErrorCode.NONE, {}, {("t", 0): LogEnd(5, 9, 999)})
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2)}))
@@ -148,7 +148,7 @@ def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
     assert runner.leadership("t", 0) == "leader 1 epoch 8 isr 1"
 
 
-def test_who_told_before_a_suspect_left_is_waited_for_again() -> None:
+def test_log_ends_are_asked_again_after_a_suspect_left() -> None:
     runner = started(unclean(1), 1, (1, 2, 3))
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     runner.ends_answered(1, 3, 90)
@@ -160,14 +160,14 @@ def test_who_told_before_a_suspect_left_is_waited_for_again() -> None:
     assert runner.leadership("t", 0) == "leader 3 epoch 8 isr 3"
 
 
-def test_one_that_does_not_answer_is_not_waited_for_longer_than_the_others() -> None:
+def test_silent_unclean_replica_is_not_awaited_longer() -> None:
     runner = started(unclean(1, 2), 1, (1, 2))
     runner.ends_answered(2, 3, 90)
     runner.wait_over()
     assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 2"
 
 
-def test_marks_outlive_the_controller() -> None:
+def test_unclean_marks_outlive_the_controller() -> None:
     runner = started(unclean(1), 1, (1, 2))
     runner.ends_answered(1, 3, 90)
     following = runner.successor()
@@ -178,7 +178,7 @@ def test_marks_outlive_the_controller() -> None:
     assert following.leadership("t", 0) == "leader 1 epoch 7 isr 1"
 
 
-def test_elections_by_memory_pass_by_who_is_marked() -> None:
+def test_elections_from_cached_states_skip_unclean_replicas() -> None:
     runner = started(unclean(1), 1, (1, 2, 3))
     request = runner.last(1, UpdateMetadataRequest)
     assert isinstance(request, UpdateMetadataRequest)
@@ -198,7 +198,7 @@ def test_a_topic_that_allows_it_does_not_wait() -> None:
     assert runner.leadership("t", 0) == "leader 1 epoch 6 isr 1 recovering"
 
 
-def test_no_other_election_takes_one_that_is_marked() -> None:
+def test_no_election_chooses_an_unclean_replica() -> None:
     runner = started(unclean(1), 2, (1, 2, 3))
     assert runner.run(runner.controller.elect_preferred([("t", 0)])) == ["failed t-0"]
     candidates = Candidates(
@@ -212,7 +212,7 @@ def test_no_other_election_takes_one_that_is_marked() -> None:
         assert election(candidates) is None
 
 
-def test_brokers_that_go_at_once_leave_nobody_out() -> None:
+def test_isr_keeps_all_members_that_die_together() -> None:
     runner = started(live(1, 2, 3), 1, (1, 2, 3))
     runner.run(runner.controller.brokers_changed({}))
     assert runner.leadership("t", 0) == "leader -1 epoch 5 isr 1,2,3"
@@ -220,7 +220,7 @@ def test_brokers_that_go_at_once_leave_nobody_out() -> None:
     assert runner.leadership("t", 0) == "leader 2 epoch 6 isr 2"
 
 
-def test_brokers_that_go_at_once_leave_in_one_write_who_is_eligible_then() -> None:
+def test_members_that_die_together_become_eligible_in_one_write() -> None:
     runner = started(live(1, 2, 3), 1, (1, 2, 3))
     runner.minimums = {"t": 2}
     lines = runner.run(runner.controller.brokers_changed(live(1)))
@@ -228,7 +228,7 @@ def test_brokers_that_go_at_once_leave_in_one_write_who_is_eligible_then() -> No
     assert written == ["write t-0 leader 1 epoch 5 isr 1 eligible 2,3"]
 
 
-def test_a_leader_that_came_back_before_anybody_noticed_is_replaced() -> None:
+def test_unclean_leader_that_restarted_unnoticed_is_replaced() -> None:
     runner = started(live(1, 2, 3), 1, (1, 2, 3))
     runner.run(runner.controller.brokers_changed({**live(2, 3), **unclean(1)}))
     assert runner.leadership("t", 0) == "leader 2 epoch 5 isr 2,3"
@@ -259,7 +259,7 @@ def test_the_only_member_leads_on_in_a_new_epoch() -> None:
     assert runner.leadership("t", 0) == "leader 1 epoch 4 isr 1", "it has everything"
 
 
-def test_what_is_being_deleted_is_left_alone() -> None:
+def test_topic_being_deleted_gets_no_unclean_marks() -> None:
     runner = Runner()
     runner.states = {("t", 0): (Leadership(1, 4, (1, 2), EPOCH), 9)}
     lines = runner.start({**live(1), **unclean(2)}, {"t": assignment((1, 2))}, ["t"])

@@ -17,7 +17,7 @@ def flight(hour: str, delay: int | None, carrier: str = "AA") -> Flight:
     return Flight(f"2013-03-01T{hour}:00:00Z", carrier, 1, "JFK", "LAX", 2475, delay, None)
 
 
-def test_statistics_count_what_never_left_but_do_not_average_it() -> None:
+def test_cancelled_flights_are_counted_but_not_averaged() -> None:
     groups = delays.compute([flight("10", 20), flight("10", -4), flight("10", None)])
     found = groups["AA", "2013-03-01T10:00:00Z"]
     assert found == Delays(3, 2, 1, 16, 20)
@@ -61,7 +61,7 @@ def test_records_of_the_result_topic_are_read_with_and_without_nulls() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 50])
-def test_pieces_are_everything_in_order_and_never_share_an_hour(count: int) -> None:
+def test_pieces_keep_the_order_and_never_split_an_hour(count: int) -> None:
     hours = [f"{hour:02}" for hour in (1, 1, 1, 2, 3, 3, 4, 4, 4, 4, 9)]
     year = [flight(hour, 0) for hour in hours]
     cut = list(flights.pieces(year, count))
@@ -104,7 +104,7 @@ def test_the_chart_is_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("months", ["0", "13", "5-4", "March", "1-13"])
-def test_months_that_are_none_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_months_are_refused(months: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--months", months])
     assert repr(months) in capsys.readouterr().err

@@ -40,7 +40,9 @@ def test_a_new_cluster_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     ("count", "changes"),
     [(0, {}), (51, {}), (3, {"zookeepers": 2}), (3, {"base_port": 80})],
 )
-def test_what_no_cluster_can_be(tmp_path: Path, count: int, changes: dict[str, object]) -> None:
+def test_impossible_cluster_shapes_are_refused(
+    tmp_path: Path, count: int, changes: dict[str, object]
+) -> None:
     with pytest.raises(DevError) as caught:
         make(tmp_path, count, **changes)
     assert caught.value.problem is Problem.USAGE
@@ -83,7 +85,7 @@ def test_as_many_replicas_as_brokers_can_hold(
     assert f"min.insync.replicas={in_sync}" in lines
 
 
-def test_what_was_changed_by_hand_in_a_brokers_file_stays(tmp_path: Path) -> None:
+def test_manual_changes_of_a_broker_file_stay(tmp_path: Path) -> None:
     place, cluster = make(tmp_path)
     node = cluster.node("1")
     brokers.write_files(place, cluster, node)
@@ -106,7 +108,7 @@ def test_several_zookeepers_know_each_other(tmp_path: Path) -> None:
     ]
 
 
-def test_when_a_broker_is_ready() -> None:
+def test_broker_is_ready_after_its_ready_line() -> None:
     assert not brokers.is_ready("")
     assert not brokers.is_ready('{"event": "listening", "of": "ready"}\n')
     assert not brokers.is_ready('{"event": "ready"')
@@ -121,7 +123,7 @@ def test_the_cluster_id_is_read_where_brokers_note_it(tmp_path: Path) -> None:
     assert brokers.cluster_id(tmp_path) == "abc"
 
 
-def test_the_end_of_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_lines_of_logs_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
     with pytest.raises(DevError, match="there is no log") as caught:
         print_logs([("1", one)], 1, False)

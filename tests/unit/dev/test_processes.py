@@ -52,7 +52,7 @@ def test_a_daemon_has_a_session_of_its_own_and_its_output_in_a_file(
     assert Path(f"/proc/{daemon.process.pid}/cwd").resolve() == tmp_path.resolve()
 
 
-def test_it_is_paused_goes_on_and_ends(start: object) -> None:
+def test_daemon_is_paused_resumed_and_ended(start: object) -> None:
     process = start().process  # type: ignore[operator]
     assert processes.is_running(process)
     assert not processes.is_paused(process)
@@ -79,7 +79,7 @@ def test_a_process_has_ended_when_its_last_thread_has(start: object) -> None:
         assert daemon.exit_code() == -signal.SIGKILL
 
 
-def test_one_that_does_not_listen_is_killed(start: object) -> None:
+def test_daemon_that_ignores_the_signal_is_killed(start: object) -> None:
     daemon = start(STUBBORN)  # type: ignore[operator]
     until_up(daemon)
     assert not processes.end(daemon.process, 0.2)
@@ -101,7 +101,7 @@ def test_a_pid_that_is_another_process_now_is_left_alone(start: object, field: s
     assert processes.is_running(daemon.process)
 
 
-def test_nobody_has_the_pid(tmp_path: Path) -> None:
+def test_unused_pid_identifies_no_process(tmp_path: Path) -> None:
     assert processes.identify(2**22 + 1) is None
     gone = ProcessId(2**22 + 1, 1, "x")
     assert not processes.is_running(gone)
@@ -140,7 +140,7 @@ print("up", *found, flush=True)
 """
 
 
-def test_its_children_are_known_whichever_thread_has_started_them(start: object) -> None:
+def test_children_of_every_thread_are_known(start: object) -> None:
     parent = start([sys.executable, "-S", "-c", PARENT])  # type: ignore[operator]
     until_up(parent)
     found = processes.children(parent.process)
@@ -167,7 +167,9 @@ def test_a_large_log_is_put_aside_at_the_next_start(
     assert (tmp_path / "log.1").read_text() == "old\nup\n"
 
 
-def test_what_daemons_inherit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_daemon_environment_has_absolute_paths_and_no_broker_options(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     given = {"PYTHONPATH": "python:/x", "PYRKLOG_BROKER_ID": "7", "HOME": "/h"}
     assert processes.daemon_environment(given) == {

@@ -29,7 +29,7 @@ def saved(root: Path, one: Cluster) -> Place:
     return place
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_state_is_loaded(tmp_path: Path) -> None:
     one = cluster()
     one.nodes[0].process = ProcessId(7, 99, "boot")
     place = saved(tmp_path, one)
@@ -74,13 +74,13 @@ def test_a_damaged_file_is_told_and_kept(tmp_path: Path, content: bytes) -> None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "-n", "a b", "x" * 65, "a\n"])
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+def test_illegal_cluster_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DevError) as caught:
         Place(tmp_path, name)
     assert caught.value.problem is Problem.USAGE
 
 
-def test_the_root_is_xdgs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_root_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/x")
     assert dev_root({}) == Path("/home/x/.local/share/pyrklog/dev")
     assert dev_root({"XDG_DATA_HOME": ""}) == Path("/home/x/.local/share/pyrklog/dev")
@@ -113,7 +113,7 @@ def test_the_state_of_a_node_is_that_of_its_very_process(tmp_path: Path) -> None
     daemon.exit_code()
 
 
-def test_a_paused_process_is_shown_as_that(tmp_path: Path) -> None:
+def test_paused_node_is_shown_as_paused(tmp_path: Path) -> None:
     one = cluster()
     daemon = Daemon(
         [sys.executable, "-S", "-c", "import time; time.sleep(600)"],
@@ -141,7 +141,7 @@ def test_commands_that_change_something_wait_for_one_another(tmp_path: Path) -> 
     os.close(descriptor)
 
 
-def test_the_tables(tmp_path: Path) -> None:
+def test_cluster_tables_show_nodes_and_states(tmp_path: Path) -> None:
     from pyrklog.cli.dev_tables import listing, started_listing
 
     one = cluster()

@@ -50,7 +50,7 @@ async def test_a_silent_member_is_taken_out(autojump_clock: trio.testing.MockClo
         assert rig.coordinator.manager.describe_group("g").state == "Empty"
 
 
-async def test_an_id_that_does_not_come_back_holds_nobody_up(
+async def test_unused_member_id_does_not_block_the_rebalance(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
@@ -143,7 +143,9 @@ async def test_another_broker_takes_over_without_a_rebalance(
             nursery.cancel_scope.cancel()
 
 
-async def test_while_it_loads_nobody_is_judged(autojump_clock: trio.testing.MockClock) -> None:
+async def test_loading_coordinator_expires_no_member(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     async with running(FakeTopic(1, {})) as rig:
         assert (await rig.join()).error is ErrorCode.NOT_COORDINATOR
         assert rig.coordinator.manager.list_groups([], []) == (NONE, [])
@@ -179,7 +181,7 @@ async def test_a_failing_read_is_tried_again(autojump_clock: trio.testing.MockCl
         assert await rig.commit(1) is NONE
 
 
-async def test_leadership_lost_while_loading_is_no_leadership(
+async def test_partition_lost_during_its_load_is_not_served(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(FakeTopic(1, {})) as rig:
@@ -210,7 +212,7 @@ async def joining_while(rig: Rig, moves: Callable[[], None]) -> ErrorCode:
     return result
 
 
-async def test_who_waits_for_a_coordinator_that_resigns_is_told(
+async def test_waiting_join_gets_not_coordinator_when_the_coordinator_resigns(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
@@ -219,7 +221,7 @@ async def test_who_waits_for_a_coordinator_that_resigns_is_told(
         assert len(rig.coordinator._timers) == 0
 
 
-async def test_what_somebody_else_may_have_led_in_between_is_read_anew(
+async def test_partition_with_a_gap_in_leadership_is_loaded_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running() as rig:
@@ -390,7 +392,7 @@ async def test_offsets_of_a_topic_that_is_deleted_during_a_load_are_forgotten(
             assert rig.committed() == 7
 
 
-async def test_a_deletion_says_nothing_of_what_another_broker_leads_since(
+async def test_topic_deletion_skips_partitions_led_elsewhere(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(FakeTopic(1, {0: 0})) as rig:

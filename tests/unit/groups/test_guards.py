@@ -62,7 +62,7 @@ async def is_aside(rig: Rig) -> None:
     assert await rig.commit(9, group=GOOD) in (NONE, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-async def test_a_timer(
+async def test_failing_timer_sets_only_its_group_aside(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -78,7 +78,7 @@ async def test_a_timer(
 
 
 @pytest.mark.parametrize("event", ["join", "sync", "heartbeat", "commit", "leave", "delete"])
-async def test_a_request(
+async def test_failing_request_sets_only_its_group_aside(
     event: str, break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -101,7 +101,7 @@ async def _leave(rig: Rig, me: JoinResult) -> Any:
     return await rig.coordinator.leave(BAD, []).wait()
 
 
-async def test_who_waits_is_told(
+async def test_waiting_requests_of_a_group_set_aside_fail(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -122,7 +122,7 @@ async def test_who_waits_is_told(
         assert rig.coordinator._pending == {}
 
 
-async def test_an_append_that_is_over(
+async def test_failing_append_outcome_sets_only_its_group_aside(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     """Commits of both groups share a batch."""
@@ -145,7 +145,7 @@ async def test_an_append_that_is_over(
         await is_aside(rig)
 
 
-async def test_an_append_of_a_group_that_is_here_anew(
+async def test_failing_append_outcome_spares_a_reloaded_group(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     """The failure belongs to the state before another broker led in between."""
@@ -179,7 +179,7 @@ async def _over() -> AppendResult:
 
 
 @pytest.mark.parametrize("when", ["handed on", "awaited"])
-async def test_an_append_that_raises(
+async def test_raising_append_fails_its_commits(
     when: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -199,7 +199,7 @@ async def test_an_append_that_raises(
         assert rig.committed() == 2
 
 
-async def test_commits_that_cannot_be_handed_on(
+async def test_commits_that_cannot_be_appended_fail(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Those that the data plane would answer."""
@@ -217,7 +217,7 @@ async def test_commits_that_cannot_be_handed_on(
         await is_aside(rig)
 
 
-async def test_an_expiry(
+async def test_failing_expiry_sets_only_its_group_aside(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     settings = GroupSettings(initial_rebalance_delay_ms=0, retention_ms=1000)
@@ -230,7 +230,7 @@ async def test_an_expiry(
         await is_aside(rig)
 
 
-async def test_a_deletion_of_topics(
+async def test_failing_topic_deletion_sets_only_its_group_aside(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -243,7 +243,7 @@ async def test_a_deletion_of_topics(
 
 
 @pytest.mark.parametrize("event", ["restore", "loaded"])
-async def test_a_load(
+async def test_failing_load_sets_only_its_group_aside(
     event: str,
     break_group: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -295,7 +295,7 @@ async def test_a_read_of_the_log_is_tried_again(
         assert await rig.commit(1, group=groups[1]) is NONE
 
 
-async def test_an_unload(
+async def test_failing_unload_sets_only_its_group_aside(
     break_group: Callable[[str], None], autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
@@ -308,7 +308,7 @@ async def test_an_unload(
         assert (await rig.join(group=GOOD)).error is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_look_at_the_leadership(
+async def test_failing_leadership_check_is_retried(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(FakeTopic(2, {0: 0}), AT_ONCE) as rig:

@@ -90,7 +90,7 @@ def keep_instance(group: Group) -> None:
     group.members.ids_by_instance["i2"] = last(group).member_id
 
 
-def await_sync_of_nobody(group: Group) -> None:
+def await_sync_of_a_missing_member(group: Group) -> None:
     group.pending_syncs.add("nobody")
 
 
@@ -130,7 +130,7 @@ BROKEN: dict[Callable[[Group], None], str] = {
     be_pending: "is pending as well",
     lose_instance: "instance id i1 does not name member",
     keep_instance: "an instance id has no member",
-    await_sync_of_nobody: "it awaits a SyncGroup of a client that is not a member",
+    await_sync_of_a_missing_member: "it awaits a SyncGroup of a client that is not a member",
     await_sync_too_early: "it awaits SyncGroups",
     park_join_in_completing: "the JoinGroup of",
     park_sync_in_stable: "the SyncGroup of",
@@ -180,7 +180,7 @@ def test_a_member_that_went_and_is_still_awaited() -> None:
         check(group)
 
 
-def test_what_changes_nothing_is_not_checked() -> None:
+def test_unchanged_group_is_not_checked() -> None:
     group = stable_group()
     lose_leader(group)
     check(group)

@@ -26,7 +26,7 @@ def test_a_dynamic_member_is_asked_to_come_back_with_its_id() -> None:
     assert play.joined(token).leader == "app-1"
 
 
-def test_an_id_that_nobody_was_given_is_unknown() -> None:
+def test_unknown_member_id_is_refused() -> None:
     play = Play()
     play.stable()
     assert play.joined(play.join("app-77")).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -98,7 +98,7 @@ def test_without_delay_the_group_begins_at_once() -> None:
     assert play.timers[(Timer.INITIAL_DELAY, "")] == play.now_ms
 
 
-def test_who_is_late_is_left_behind_and_another_one_leads() -> None:
+def test_late_member_is_removed_and_another_leads() -> None:
     play = Play()
     [leader, second, third] = play.stable(3)
     play.join(second, protocols=STICKY_FIRST)
@@ -119,7 +119,7 @@ def test_a_vanished_member_never_hangs_the_rebalance() -> None:
     assert play.joined(token).generation == 2
 
 
-def test_a_new_member_whose_client_has_gone_is_forgotten_in_the_end() -> None:
+def test_new_member_with_a_vanished_client_expires() -> None:
     play = Play()
     [first] = play.stable()
     token = play.join(client="gone")
@@ -209,7 +209,7 @@ def test_members_vote_for_a_protocol_that_all_know(
     ("protocol_type", "protocols"),
     [("connect", RANGE_FIRST), ("consumer", STICKY), ("consumer", ()), ("", RANGE_FIRST)],
 )
-def test_who_shares_no_protocol_is_refused(
+def test_member_without_a_common_protocol_is_refused(
     protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     play = Play()
@@ -238,7 +238,7 @@ def test_a_name_given_twice_counts_once() -> None:
     assert (shown.member_id, shown.metadata) == (member_id, b"1")
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_full_group_refuses_new_members() -> None:
     play = Play(GroupSettings(members_max=2))
     first, second = play.stable(2)
     assert play.joined(play.join()).error is ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -106,7 +106,7 @@ async def test_few_offsets_are_fetched_at_once() -> None:
         assert len(_answer(_begin(_handlers(rig, 100), "g"))["g"][1]) == 20
 
 
-async def test_no_more_offsets_are_gathered_than_a_request_may_name() -> None:
+async def test_gathered_offsets_are_bounded_by_the_request_limit() -> None:
     async with running(FakeTopic(1, {0: 0})) as rig:
         for name in ("one", "two"):
             await _commit(rig, name, _offsets(MANY))
@@ -179,7 +179,7 @@ async def test_topics_that_are_deleted_one_after_the_other_are_forgotten_togethe
             assert list(found) == [("kept", 0)]
 
 
-async def test_a_deletion_that_waits_is_told_to_groups_that_move_meanwhile(
+async def test_waiting_topic_deletion_reaches_groups_loaded_meanwhile(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(FakeTopic(1, {0: 0})) as rig:

@@ -166,7 +166,7 @@ def test_an_assignment_that_finds_no_room_is_not_taken() -> None:
     assert manager.memory_pool.used_bytes == before_bytes + 2 * 1000 - RESERVE_BYTES
 
 
-def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() -> None:
+def test_loaded_groups_count_until_their_partition_unloads() -> None:
     manager = _manager()
     member = MemberValue("m", None, "c", "/h", 10_000, 10_000, bytes(MAX_BYTES), b"")
     value = GroupValue("consumer", 3, "range", "m", 0, [member])
@@ -185,7 +185,7 @@ def test_what_the_log_says_is_taken_in_and_a_partition_takes_its_part_along() ->
     assert manager.memory_pool.used_bytes == 0
 
 
-def test_a_group_that_is_set_aside_counts_no_more() -> None:
+def test_group_set_aside_releases_its_memory() -> None:
     manager = _manager()
     manager.join(_request("g", "0"), 1, 0)
     assert manager.memory_pool.used_bytes > METADATA_BYTES
@@ -193,7 +193,7 @@ def test_a_group_that_is_set_aside_counts_no_more() -> None:
     assert manager.memory_pool.used_bytes == 0
 
 
-def test_no_host_takes_what_others_need() -> None:
+def test_one_host_cannot_take_all_group_memory() -> None:
     manager = _manager()
     counts = [len(_fill(manager, f"/{number}")) for number in range(3)]
     assert counts[0] > counts[1] > counts[2] > 0
@@ -204,7 +204,7 @@ def test_no_host_takes_what_others_need() -> None:
     assert manager.memory_pool.used_bytes == manager.memory_pool.of_host("/0") == 0
 
 
-def test_a_running_group_keeps_what_its_assignment_took_while_others_fill_the_memory() -> None:
+def test_running_group_keeps_its_reserve_in_full_memory() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     given = {"c-0": bytes(30_000)}
@@ -221,7 +221,7 @@ def test_a_running_group_keeps_what_its_assignment_took_while_others_fill_the_me
     assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
-def test_what_a_member_leaves_is_there_for_the_others() -> None:
+def test_memory_of_a_leaving_member_is_free_for_others() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     manager.join(_request("g", "1", client_host="/1"), 2, 0)
@@ -236,7 +236,7 @@ def test_what_a_member_leaves_is_there_for_the_others() -> None:
     assert manager.memory_pool.used_bytes <= MAX_BYTES
 
 
-def test_metadata_may_come_to_name_what_a_member_owns_however_full_the_memory_is() -> None:
+def test_member_metadata_may_grow_by_its_assignment_in_full_memory() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     given = {"c-0": bytes(10_000)}
@@ -305,7 +305,7 @@ def test_groups_that_commits_found_count_for_the_hosts_that_commit() -> None:
     assert manager.commit(request, 9, 0).group is not None
 
 
-def test_nothing_is_left_of_a_group_whose_first_commit_is_refused() -> None:
+def test_group_with_a_refused_first_commit_leaves_no_memory() -> None:
     manager = _manager()
     offset = Offset(1, metadata="x" * 10_000)
     manager.commit(CommitRequest("g", -1, "", None, {("t", 0): offset}), 1, 0)
@@ -313,7 +313,7 @@ def test_nothing_is_left_of_a_group_whose_first_commit_is_refused() -> None:
     assert manager.memory_pool.used_bytes == 0
 
 
-def test_groups_of_the_log_that_nobody_answers_for_leave_room_for_members() -> None:
+def test_loaded_groups_without_members_leave_room_for_members() -> None:
     manager = _manager()
     manager.unload(0)
     manager.begin_load(0, 1)
@@ -334,7 +334,7 @@ def _with_groups_of_the_log() -> GroupManager:
     return manager
 
 
-def test_groups_of_the_log_that_nobody_answers_for_take_no_room_at_all() -> None:
+def test_loaded_groups_without_members_take_no_room_of_hosts() -> None:
     manager = _with_groups_of_the_log()
     alone = _manager()
     assert [len(_fill(manager, host)) for host in ("/1", "/2")] == [
@@ -342,7 +342,7 @@ def test_groups_of_the_log_that_nobody_answers_for_take_no_room_at_all() -> None
     ]
 
 
-def test_a_group_of_the_log_counts_for_the_host_of_the_first_member_that_comes() -> None:
+def test_loaded_group_counts_for_the_host_of_its_first_member() -> None:
     manager = _with_groups_of_the_log()
     said = [("range", _subscription(range(3)))]
     request = _request("simple-0", "0", client_host="/1", protocols=said)
@@ -358,7 +358,7 @@ def test_a_group_of_the_log_counts_for_the_host_of_the_first_member_that_comes()
     assert manager.memory_pool.of_host("/1") == manager.memory_pool.of_host("/2") == 0
 
 
-def test_who_comes_to_a_group_of_the_log_needs_room_for_it_too() -> None:
+def test_first_member_of_a_loaded_group_needs_room_for_the_group() -> None:
     manager = _with_groups_of_the_log()
     rest = MEMBER_BYTES + PROTOCOL_BYTES + RESERVE_BYTES + len("range" + "c" * 2 + "consumer")
     request = _request("simple-0", "0", client_host="/1")
@@ -415,7 +415,7 @@ def test_hosts_that_have_left_are_not_remembered() -> None:
     assert memory.used_bytes == 0
 
 
-def test_a_new_member_brings_room_for_as_much_as_the_others_have() -> None:
+def test_new_member_reserves_as_much_as_the_others_hold() -> None:
     manager = _manager()
     _join(manager, _request("g", "0"))
     given = {"c-0": bytes(30_000)}
@@ -428,7 +428,7 @@ def test_a_new_member_brings_room_for_as_much_as_the_others_have() -> None:
     assert manager.join(newcomer._replace(client_host="/1"), 2, 0).effects
 
 
-def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
+def test_loaded_group_has_its_reserve_in_full_memory() -> None:
     manager = _manager()
     members = [
         MemberValue(name, None, "c", "/h", 10_000, 10_000, bytes(10), bytes(taken))
@@ -449,7 +449,7 @@ def test_a_loaded_group_has_its_reserve_however_full_the_memory_is() -> None:
     assert _join(manager, _request("a", "0", member_id="a", protocols=said)) is ErrorCode.NONE
 
 
-def test_who_is_not_in_is_told_so_however_full_the_memory_is() -> None:
+def test_unknown_member_is_refused_as_unknown_in_full_memory() -> None:
     manager = _manager()
     _fill_to_the_end(manager)
     ghost = _request("0-0", "0", member_id="ghost", protocols=[("range", bytes(METADATA_BYTES))])
@@ -482,7 +482,7 @@ def _subscription(topics: range) -> bytes:
     return bytes(2) + len(topics).to_bytes(4, "big") + strings
 
 
-def test_a_subscription_to_too_many_topics_is_to_any() -> None:
+def test_subscription_to_too_many_topics_counts_as_all_topics() -> None:
     assert subscribed_topics(_subscription(range(TOPICS_MAX))) is not None
     assert subscribed_topics(_subscription(range(TOPICS_MAX + 1))) is None
     parts = [_subscription(range(TOPICS_MAX)), _subscription(range(TOPICS_MAX, TOPICS_MAX + 1))]

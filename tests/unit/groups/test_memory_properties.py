@@ -121,7 +121,7 @@ class LittleMemory(RuleBasedStateMachine):
             self.running.pop(group, None)
 
     @rule()
-    def others_take_what_is_free(self) -> None:
+    def others_take_free_memory(self) -> None:
         free = self.manager.memory_pool.max_bytes - self.manager.memory_pool.used_bytes
         for number in range(4):
             if free >= 4:
@@ -143,7 +143,7 @@ class LittleMemory(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(group=GROUPS, data=st.data(), twice=st.booleans(), leaves=st.booleans())
-    def a_rebalance_that_others_use(
+    def a_rebalance_while_others_fill_the_memory(
         self, group: str, data: st.DataObject, twice: bool, leaves: bool
     ) -> None:
         machine = self._machine(group)
@@ -154,10 +154,10 @@ class LittleMemory(RuleBasedStateMachine):
             self.all_join_again(group, 0, promised=True)
         if leaves:
             self.one_leaves(group, data)
-        self.others_take_what_is_free()
+        self.others_take_free_memory()
         self.all_join_again(group, None, promised=True)
         self.the_rebalance_is_over(group)
-        self.the_leader_assigns_what_there_was(group, data)
+        self.the_leader_repeats_the_assignment(group, data)
 
     @rule(group=GROUPS, hosts=st.lists(HOSTS, max_size=3), size=SIZES)
     def all_but_one_are_replaced(self, group: str, hosts: list[str], size: int) -> None:
@@ -197,7 +197,7 @@ class LittleMemory(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(group=GROUPS, data=st.data())
-    def the_leader_assigns_what_there_was(self, group: str, data: st.DataObject) -> None:
+    def the_leader_repeats_the_assignment(self, group: str, data: st.DataObject) -> None:
         """To the present members, in one lump: they inherit what others left."""
         total = sum(self.running.get(group, {}).values())
         machine = self._machine(group)

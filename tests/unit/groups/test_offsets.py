@@ -47,7 +47,7 @@ def at_state(play: Play, state: str) -> str:
         ("Stable", NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_may_commit_when(
+def test_commit_rights_depend_on_the_group_state(
     state: str, member: ErrorCode, old_generation: ErrorCode, administrator: ErrorCode
 ) -> None:
     play = Play()
@@ -59,7 +59,7 @@ def test_who_may_commit_when(
     assert play.commit_error({T0: 4}, "ghost", generation=now) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_renews_the_session() -> None:
     play = Play()
     [me] = play.stable()
     before = play.timers[(Timer.SESSION, me)]
@@ -68,7 +68,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
     assert play.timers[(Timer.SESSION, me)] == before + 5_000
 
 
-def test_everything_that_was_committed_survives() -> None:
+def test_committed_offsets_survive_a_reload() -> None:
     play = Play()
     value = Offset(5, leader_epoch=3, metadata="note", commit_ms=play.now_ms)
     play.commit({T0: value, T1: 7})
@@ -90,7 +90,7 @@ def test_an_offset_counts_when_it_is_safe() -> None:
     assert play.machine.fetch_offsets([T0], require_stable=True)[T0].offset == 2
 
 
-def test_the_later_record_wins_whatever_order_the_answers_come_in() -> None:
+def test_later_commit_wins_in_any_order_of_answers() -> None:
     play = Play(auto_append=False)
     play.commit({T0: 1})
     play.commit({T0: 2})
@@ -205,7 +205,7 @@ def test_an_empty_groups_offsets_expire_since_it_became_empty() -> None:
     assert play.reloaded().committed() == {}
 
 
-def test_after_a_fail_over_it_still_counts_since_then() -> None:
+def test_expiry_counts_from_emptying_after_a_fail_over() -> None:
     play = Play()
     [me] = play.stable()
     play.commit({T0: 1}, me, generation=1)
@@ -243,7 +243,7 @@ def test_nothing_expires_during_a_rebalance() -> None:
     assert play.committed() == {U0: 1}
 
 
-def test_what_is_being_committed_does_not_expire() -> None:
+def test_pending_commit_does_not_expire() -> None:
     play = Play()
     play.commit({T0: 1})
     play.auto_append = False
@@ -289,7 +289,7 @@ def test_tombstones_that_are_lost_are_no_harm() -> None:
     assert again.state_name == "Dead"
 
 
-def test_somebody_who_is_about_to_join_keeps_the_group() -> None:
+def test_pending_member_keeps_the_group() -> None:
     play = Play()
     given = play.joined(play.join(v4=True)).member_id
     expire(play, play.now_ms)

@@ -59,7 +59,7 @@ from pyrklog.protocol.group_records import (
         ("\N{PILE OF POO}", 1_772_556),
     ],
 )
-def test_java_hashes(text: str, value: int) -> None:
+def test_group_hashes_are_javas(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
@@ -165,7 +165,7 @@ def test_large_ones_and_transactions_stay_alone() -> None:
 
 
 @pytest.mark.parametrize(("message_max", "shared"), [(1_048_588, 3), (150, 2), (100, 1), (0, 1)])
-def test_what_fits_alone_does_not_fail_for_its_company(message_max: int, shared: int) -> None:
+def test_append_that_fits_alone_is_not_batched_too_large(message_max: int, shared: int) -> None:
     queue = [_queued(20), _queued(20), _queued(20)]
     batches = make_batches(queue, shared_bytes_max(message_max))
     assert isinstance(batches[0], AppendBatch)
@@ -173,7 +173,7 @@ def test_what_fits_alone_does_not_fail_for_its_company(message_max: int, shared:
 
 
 @given(sizes=st.lists(st.integers(0, 40_000), max_size=30))
-def test_no_append_is_lost_and_no_batch_too_large(sizes: list[int]) -> None:
+def test_batching_loses_no_append_and_keeps_the_batch_bound(sizes: list[int]) -> None:
     queue = [_queued(size) for size in sizes]
     batches = _batches(queue)
     assert [item for batch in batches for item in batch.appends] == queue
@@ -198,7 +198,7 @@ def test_no_append_is_lost_and_no_batch_too_large(sizes: list[int]) -> None:
         ("0000 00000001 0001ff", None),
     ],
 )
-def test_subscriptions(metadata: str, topics: set[str] | None) -> None:
+def test_subscribed_topics_are_read(metadata: str, topics: set[str] | None) -> None:
     assert subscribed_topics(bytes.fromhex(metadata)) == topics
 
 
@@ -240,7 +240,7 @@ def _committed(group: LoadedGroup) -> dict[int, int]:
     return {partition: value.offset for (_, partition), value in group.offsets.items()}
 
 
-def test_later_records_count() -> None:
+def test_later_group_records_win() -> None:
     groups, _ = _load(
         _batch(_offset(0, "g", 1), _offset(1, "g", 2), _offset(2, "h", 3), _group(3, "g", 4)),
         _batch(_offset(4, "h", None), _offset(5, "g", 7, partition=1), _group(6, "g", 5)),
@@ -277,7 +277,7 @@ def test_a_plain_commit_within_a_transaction_is_the_newer_one() -> None:
     assert _committed(groups["g"]) == {0: 2}
 
 
-def test_what_cannot_be_read_is_skipped_and_told() -> None:
+def test_unreadable_group_records_are_skipped_and_logged() -> None:
     good = _offset(9, "g", 5)
     groups, loader = _load(
         _batch(InternalRecord(0, None, b"x")),

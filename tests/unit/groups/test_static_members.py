@@ -63,7 +63,7 @@ def test_the_old_id_is_fenced_everywhere() -> None:
     assert play.heartbeat(old, instance="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_with_the_old_id_is_fenced_at_once() -> None:
+def test_waiting_request_with_the_old_id_is_fenced_at_once() -> None:
     play = Play()
     leader, old = static_group(play)
     play.join(leader, instance="a")
@@ -75,7 +75,7 @@ def test_who_waits_with_the_old_id_is_fenced_at_once() -> None:
 
 
 @pytest.mark.parametrize("syncs", [True, False])
-def test_who_comes_back_before_it_has_synced_still_has_to(syncs: bool) -> None:
+def test_static_member_that_returns_before_its_sync_must_sync(syncs: bool) -> None:
     play = Play()
     leader, follower = static_group(play)
     play.join(leader, instance="a")

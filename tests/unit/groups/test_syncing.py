@@ -37,7 +37,7 @@ def test_the_answer_waits_until_the_assignment_is_safe() -> None:
     assert play.synced(token).error is NONE
 
 
-def test_who_was_forgotten_gets_nothing() -> None:
+def test_member_without_an_assignment_gets_an_empty_one() -> None:
     play = Play()
     leader, follower = completing(play)
     play.sync(leader, {leader: b"1", "stranger": b"9"})
@@ -175,7 +175,7 @@ def test_the_last_one_leaves_an_empty_generation() -> None:
     assert other.machine.group.protocol_type == "consumer"
 
 
-def test_description() -> None:
+def test_group_description_shows_state_and_members() -> None:
     play = Play()
     leader, follower = completing(play)
     shown = play.machine.describe()

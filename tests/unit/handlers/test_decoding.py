@@ -37,7 +37,7 @@ class Requests:
         self.decoded.append(number)
 
 
-async def test_no_more_are_decoded_than_there_is_room_for(autojump_clock: object) -> None:
+async def test_decoding_waits_for_memory(autojump_clock: object) -> None:
     requests = Requests()
     async with trio.open_nursery() as nursery:
         for number in range(10):
@@ -53,7 +53,7 @@ async def test_no_more_are_decoded_than_there_is_room_for(autojump_clock: object
     assert requests.decoding._held_bytes == 0
 
 
-async def test_one_that_is_larger_than_the_room_goes_alone(autojump_clock: object) -> None:
+async def test_request_larger_than_the_memory_is_decoded_alone(autojump_clock: object) -> None:
     requests = Requests()
     async with trio.open_nursery() as nursery:
         for number in range(2):
@@ -64,7 +64,7 @@ async def test_one_that_is_larger_than_the_room_goes_alone(autojump_clock: objec
     assert len(requests.decoded) == 2
 
 
-async def test_others_have_a_turn_between_any_two(autojump_clock: object) -> None:
+async def test_other_tasks_run_between_two_decodings(autojump_clock: object) -> None:
     """A hundred requests handed over together do not block the loop."""
     order: list[str] = []
     requests = Requests()
@@ -88,7 +88,7 @@ async def test_others_have_a_turn_between_any_two(autojump_clock: object) -> Non
     assert order.count("decode") == 20
 
 
-async def test_who_finds_no_room_in_time_has_no_answer(autojump_clock: object) -> None:
+async def test_request_without_memory_in_time_is_dropped(autojump_clock: object) -> None:
     requests = Requests()
     async with trio.open_nursery() as nursery:
         for number in range(4):
@@ -99,7 +99,7 @@ async def test_who_finds_no_room_in_time_has_no_answer(autojump_clock: object) -
     assert requests.decoding._held_bytes == 0
 
 
-async def test_what_cannot_be_read_holds_nothing() -> None:
+async def test_malformed_request_releases_its_memory() -> None:
     def fail() -> None:
         raise DecodeError("planted")
 

@@ -37,7 +37,7 @@ REQUESTS = [
 ]
 
 
-def test_the_routes_are_what_the_wire_advertises() -> None:
+def test_routes_match_the_advertised_apis() -> None:
     advertised = {
         row.key: (row.name, row.min_version, row.max_version, row.flexible_since)
         for row in core_plane.api_table()
@@ -66,7 +66,7 @@ def test_any_request_can_be_answered_with_an_error(
 
 
 @pytest.mark.parametrize("api", [find_api(12), find_api(9)], ids=lambda api: api.name)
-async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]) -> None:
+async def test_api_that_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]) -> None:
     handlers = make_handlers(FakeService())
     for version in range(api.versions[0], api.versions[1] + 1):
         body = api.encode_request(_smallest(api), version)
@@ -78,7 +78,7 @@ async def test_what_never_waits_is_answered_at_once_and_alike(api: Api[Any, Any]
             handlers.begin(FakeRequest(api.key, version, body + b"\0"))
 
 
-def test_what_another_broker_may_name_is_bounded_too() -> None:
+def test_requests_of_other_brokers_have_bounded_element_counts() -> None:
     """Any client can claim to be a broker: three bytes a topic would make millions of objects."""
     handlers = make_handlers(FakeService(), memory_bytes=1 << 20)
 
@@ -96,7 +96,7 @@ def _smallest(api: Api[Any, Any]) -> Any:
     return HeartbeatRequest("g", 1, "m") if api.key == 12 else OffsetFetchRequest("g")
 
 
-def test_what_may_wait_is_not_answered_at_once() -> None:
+def test_api_that_may_wait_is_not_answered_at_once() -> None:
     handlers = make_handlers(FakeService())
     api = find_api(19)
     request = FakeRequest(19, 7, api.encode_request(CreateTopicsRequest([]), 7))
@@ -152,7 +152,7 @@ class Interrupted(FakeService):
     ],
     ids=lambda message: type(message).__name__,
 )
-async def test_who_asks_while_a_session_ends_may_ask_again(message: Any) -> None:
+async def test_request_during_a_session_end_gets_not_controller(message: Any) -> None:
     """The request is fine, and clients retry NOT_CONTROLLER."""
     (api,) = (api for api, _ in REQUESTS if api.request is type(message) and api.versions[1] == _)
     version = api.versions[1]
@@ -172,7 +172,7 @@ class NoTopic:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
-async def test_who_looks_for_a_coordinator_then_looks_again(version: int) -> None:
+async def test_find_coordinator_during_a_session_end_gets_not_available(version: int) -> None:
     api = find_api(10)
     message = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
     request = FakeRequest(10, version, api.encode_request(message, version))

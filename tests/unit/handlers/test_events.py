@@ -81,7 +81,7 @@ def commit_request() -> Any:
     ],
 )
 @pytest.mark.parametrize("is_loaded", [True, False])
-async def test_a_commit_that_fails_half_way_is_not_run_again(
+async def test_commit_that_raises_in_the_fast_path_is_not_rerun(
     error: Exception, code: ErrorCode, is_loaded: bool
 ) -> None:
     handlers = Broken({"commit_as_member": error})
@@ -95,7 +95,7 @@ async def test_a_commit_that_fails_half_way_is_not_run_again(
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
-async def test_a_heartbeat_that_fails_half_way_is_not_run_again(is_loaded: bool) -> None:
+async def test_heartbeat_that_raises_in_the_fast_path_is_not_rerun(is_loaded: bool) -> None:
     handlers = Broken({"heartbeat": RuntimeError("half of it has happened")})
     async with trio.open_nursery() as nursery:
         plane = FakePlane()
@@ -105,7 +105,7 @@ async def test_a_heartbeat_that_fails_half_way_is_not_run_again(is_loaded: bool)
     assert list(plane.replies) == [5]
 
 
-async def test_a_commit_that_the_fast_path_leaves_is_run_the_other_way_once() -> None:
+async def test_commit_declined_by_the_fast_path_runs_in_the_general_path_once() -> None:
     handlers: Any = Broken({})
     handlers.commit_as_member = lambda commit: False
     async with trio.open_nursery() as nursery:
@@ -115,7 +115,7 @@ async def test_a_commit_that_the_fast_path_leaves_is_run_the_other_way_once() ->
     assert list(plane.replies) == [5]
 
 
-async def test_what_raises_in_an_event_does_not_end_the_broker() -> None:
+async def test_exception_in_an_event_handler_does_not_end_the_broker() -> None:
     failure = RuntimeError("a bug")
     handlers = Broken(dict.fromkeys(("begin", "heartbeat", "error_reply"), failure))
     async with trio.open_nursery() as nursery:

@@ -214,7 +214,7 @@ async def test_a_commit_may_bring_its_own_time_to_live(
         assert int.from_bytes(record.value[-8:], "big") == rig.coordinator.now_ms() + 60_000
 
 
-async def test_commits_to_what_does_not_exist_fail_one_by_one(
+async def test_commits_to_missing_partitions_fail_one_by_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running(settings=AT_ONCE) as rig:

@@ -46,7 +46,7 @@ async def test_each_partition_gets_its_answer() -> None:
     ]
 
 
-async def test_what_moves_is_listed() -> None:
+async def test_ongoing_reassignments_are_listed() -> None:
     moving = {
         ("t", 0): PartitionAssignment((3, 1, 2), (3,), (2,)),
         ("u", 5): PartitionAssignment((1, 2), (), (2,)),
@@ -103,7 +103,7 @@ async def test_leaders_are_elected(version: int) -> None:
     assert fake.options("wait_for_leaders") == {"timeout_ms": 60_000}
 
 
-async def test_of_all_partitions_only_those_are_told_that_needed_a_leader() -> None:
+async def test_election_for_all_partitions_omits_those_that_needed_none() -> None:
     results = {
         ("t", 0): Elected(Refusal(ErrorCode.NONE), 3),
         ("t", 1): Elected(Refusal(ErrorCode.ELECTION_NOT_NEEDED)),
@@ -120,7 +120,7 @@ async def test_of_all_partitions_only_those_are_told_that_needed_a_leader() -> N
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_another_broker_elects(named: bool) -> None:
+async def test_election_at_another_broker_fails_with_not_controller(named: bool) -> None:
     """Only the partitions carry the error: with a top-level one, Java's client gives up."""
     request = ElectLeadersRequest(topic_partitions=[ElectedTopic("t", [0, 1])] if named else None)
     fake = FakeService(topics=[TopicInfo("t", b"i" * 16, 2, False)])

@@ -149,7 +149,7 @@ async def test_commits_that_wait_for_replication_keep_no_heartbeat_out(
 
 
 @pytest.mark.parametrize(("key", "version", "make", "limit", "code"), ADMINISTRATION)
-async def test_what_waits_for_an_absent_store_keeps_no_heartbeat_out_and_ends(
+async def test_requests_that_wait_for_the_store_let_heartbeats_through_and_time_out(
     key: int,
     version: int,
     make: Callable[[int], Any],
@@ -175,7 +175,7 @@ async def test_what_waits_for_an_absent_store_keeps_no_heartbeat_out_and_ends(
 
 
 @pytest.mark.parametrize("key", [COMMIT, JOIN, CREATE_TOPICS])
-async def test_what_waits_ends_with_its_connection(
+async def test_waiting_request_ends_with_its_connection(
     key: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with staged(None if key != CREATE_TOPICS else AbsentStore()) as stage:
@@ -203,7 +203,7 @@ async def test_what_waits_ends_with_its_connection(
         assert sorted(stage.plane.closed) == numbers
 
 
-async def test_a_client_that_sends_and_leaves_has_time_for_what_it_asked(
+async def test_request_of_a_client_that_leaves_still_has_time_to_finish(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     done = []
@@ -222,7 +222,7 @@ async def test_a_client_that_sends_and_leaves_has_time_for_what_it_asked(
         assert trio.current_time() == pytest.approx(PLACE_SECONDS)
 
 
-async def test_the_memory_of_what_waits_is_bounded(
+async def test_memory_of_waiting_requests_is_bounded(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with staged(AbsentStore()) as stage:

@@ -104,7 +104,7 @@ async def test_operations_are_left_out_unless_asked_for() -> None:
     assert response.cluster_authorized_operations == -(2**31)
 
 
-async def test_a_controller_that_is_not_live_is_not_named() -> None:
+async def test_dead_controller_is_not_named() -> None:
     brokers = [ClusterBroker(1, "a", 9092, None)]
     fake = FakeService(describe_cluster=ClusterDescription("id", 7, brokers))
     response = await ask(fake, CLUSTER, 1, DescribeClusterRequest())
@@ -144,7 +144,7 @@ async def test_other_producers_are_refused_for_good(
     assert fake.calls == []
 
 
-async def test_a_store_that_is_away_is_said_to_the_producer() -> None:
+async def test_producer_gets_a_retriable_error_when_the_store_is_away() -> None:
     fake = FakeService(next_producer_id=ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     response = await ask(fake, PRODUCER_ID, 4, InitProducerIdRequest())
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -64,7 +64,7 @@ async def ask(key: int, version: int, message: Any, client_id: str | None) -> in
         (PRODUCER_ID, 4, InitProducerIdRequest("tx")),
     ],
 )
-async def test_a_client_is_told_of_once_an_hour(
+async def test_transactional_client_is_logged_once_an_hour(
     clock: Clock, log: Log, key: int, version: int, message: Any
 ) -> None:
     for _ in range(3):
@@ -77,7 +77,7 @@ async def test_a_client_is_told_of_once_an_hour(
     assert log.told == [("a", "tx"), ("", "tx"), ("a", "tx")]
 
 
-async def test_any_number_of_clients_fills_neither_memory_nor_log(clock: Clock, log: Log) -> None:
+async def test_transactional_clients_fill_neither_memory_nor_log(clock: Clock, log: Log) -> None:
     for number in range(transactions.CLIENTS_MAX + 50):
         await ask(PRODUCER_ID, 4, InitProducerIdRequest("t" * 5000), f"{number}" + "c" * 5000)
     assert len(log.told) == transactions.CLIENTS_MAX

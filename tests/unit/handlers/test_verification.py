@@ -37,7 +37,7 @@ async def test_a_replica_that_is_not_there_has_no_digest() -> None:
 
 
 @pytest.mark.parametrize(("start", "max_bytes"), [(-1, 1), (0, 0), (0, -1)])
-async def test_a_range_that_means_nothing_is_refused(start: int, max_bytes: int) -> None:
+async def test_impossible_offset_range_is_refused(start: int, max_bytes: int) -> None:
     fake = FakeService()
     answer = await ask(fake, DIGEST, 0, ReplicaDigestRequest("t", 0, start, 5, max_bytes))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -55,7 +55,7 @@ async def test_a_piece_of_the_state_change_log() -> None:
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_broker_says_what_it_sees_of_another() -> None:
+async def test_observe_broker_returns_the_outcome_of_a_look() -> None:
     fake = FakeService(observe=Outcome.SILENT)
     answer = await ask(fake, OBSERVE, 0, ObserveBrokerRequest(3, 250))
     assert answer == ObserveBrokerResponse(outcome=Outcome.SILENT)

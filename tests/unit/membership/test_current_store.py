@@ -19,7 +19,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
     await store.close()
 
 
-async def test_what_is_asked_between_sessions_waits_for_the_next(opened: EmbeddedStore) -> None:
+async def test_call_between_sessions_waits_for_the_next_session(opened: EmbeddedStore) -> None:
     first, second = opened.session(), opened.session()
     store = CurrentStore(first)
     await store.create("/a", b"1")
@@ -52,7 +52,7 @@ class Ending:
         raise SessionExpiredError(path)
 
 
-async def test_a_read_whose_session_ends_is_made_again_in_the_next(opened: EmbeddedStore) -> None:
+async def test_read_is_retried_in_the_next_session(opened: EmbeddedStore) -> None:
     alive = opened.session()
     await alive.create("/a", b"1")
     store = CurrentStore(Ending())  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ async def test_a_read_whose_session_ends_is_made_again_in_the_next(opened: Embed
     assert found == [b"1"]
 
 
-async def test_a_watch_and_a_write_do_not_go_over_to_the_next(opened: EmbeddedStore) -> None:
+async def test_watch_and_write_fail_when_their_session_ends(opened: EmbeddedStore) -> None:
     seen: list[WatchEvent] = []
     store = CurrentStore(Ending())  # type: ignore[arg-type]
     with pytest.raises(SessionExpiredError):
@@ -82,7 +82,9 @@ async def test_a_watch_and_a_write_do_not_go_over_to_the_next(opened: EmbeddedSt
         await store.create("/b")
 
 
-async def test_the_end_of_a_session_is_heard_and_closing_ends_it(opened: EmbeddedStore) -> None:
+async def test_wait_expired_returns_at_the_end_of_a_session_or_on_close(
+    opened: EmbeddedStore,
+) -> None:
     session = opened.session()
     store = CurrentStore(session)
     async with trio.open_nursery() as nursery:

@@ -15,34 +15,34 @@ def whole(last: list[str] | None, *used: str, **now: DirectoryPast) -> bool:
     return has_all(life, list(now), list(now.values()), used)
 
 
-def test_what_was_closed_in_order_or_has_its_block_cache_is_whole() -> None:
+def test_cleanly_closed_or_cached_directories_are_whole() -> None:
     assert whole(None, a=CLEAN, b=CACHED)
     assert whole(["a", "b"], "a", "b", a=CLEAN, b=CACHED)
     assert not whole(["a"], "a", a=EARLIER)
 
 
-def test_a_directory_that_is_merely_added_lacks_nothing() -> None:
+def test_added_directory_lacks_no_records() -> None:
     assert whole(["a"], "a", a=CLEAN, b=CRASHED)
     assert whole(["a"], "a", a=CLEAN, b=EARLIER), "used once, and empty since"
     assert not whole(["a"], "a", a=CRASHED, b=CRASHED), "the other one does lack something"
 
 
 @pytest.mark.parametrize("used", [(), ("b",)])
-def test_a_directory_of_the_last_life_counts_though_it_is_empty(used: tuple[str, ...]) -> None:
+def test_empty_directory_of_the_last_life_counts(used: tuple[str, ...]) -> None:
     """It crashed, or an empty disk replaces a lost one."""
     assert not whole(["a", "b"], "a", *used, a=CLEAN, b=CRASHED)
 
 
-def test_one_with_partitions_counts_wherever_it_comes_from() -> None:
+def test_added_directory_with_partitions_counts() -> None:
     assert not whole(["a"], "a", "b", a=CLEAN, b=CRASHED)
 
 
-def test_one_in_the_place_of_another_counts() -> None:
+def test_directory_that_replaces_another_counts() -> None:
     assert not whole(["a", "lost"], "a", a=CLEAN, b=CRASHED)
     assert whole(["a", "lost"], "a", a=CLEAN)
 
 
-def test_where_the_last_life_did_not_tell_every_directory_counts() -> None:
+def test_without_a_list_of_the_last_life_every_directory_counts() -> None:
     assert not whole(None, "a", a=CLEAN, b=CRASHED)
 
 

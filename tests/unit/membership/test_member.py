@@ -116,7 +116,7 @@ async def test_a_broker_registers_and_its_epoch_is_the_transaction(cluster: Clus
         assert cluster.starts == 1
 
 
-async def test_after_a_session_everything_of_it_begins_anew(cluster: Cluster) -> None:
+async def test_parts_start_again_after_the_session_expired(cluster: Cluster) -> None:
     member = await cluster.member()
     async with cluster.belonging(member):
         for life in (2, 3):
@@ -128,7 +128,7 @@ async def test_after_a_session_everything_of_it_begins_anew(cluster: Cluster) ->
         assert cluster.epochs == sorted(set(cluster.epochs))
 
 
-async def test_a_first_session_that_has_ended_is_followed_by_a_second(cluster: Cluster) -> None:
+async def test_member_opens_a_second_session_when_the_first_has_expired(cluster: Cluster) -> None:
     member = await cluster.member()
     await cluster.sessions[-1].expire()
     with trio.fail_after(60):
@@ -156,7 +156,7 @@ async def test_a_store_that_cannot_be_reached_is_tried_until_it_can(
     ids=lambda failure: type(failure).__name__,
 )
 @pytest.mark.parametrize("where", ["connect", "read"])
-async def test_whatever_fails_in_a_later_session_is_tried_again(
+async def test_failures_in_a_later_session_are_retried(
     cluster: Cluster,
     autojump_clock: trio.testing.MockClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,7 +200,7 @@ async def test_a_store_of_another_cluster_is_not_entered(cluster: Cluster) -> No
             await trio.sleep_forever()
 
 
-async def test_an_earlier_life_is_waited_for(cluster: Cluster) -> None:
+async def test_registration_waits_for_the_session_of_an_earlier_life(cluster: Cluster) -> None:
     earlier = cluster.opened.session()
     await earlier.multi([Create(PATH, b"", ephemeral=True)])
     member = await cluster.member(wait_seconds=30.0)
@@ -214,7 +214,7 @@ async def test_an_earlier_life_is_waited_for(cluster: Cluster) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_another_broker_of_the_same_number_keeps_it(cluster: Cluster) -> None:
+async def test_registration_fails_while_another_broker_holds_the_number(cluster: Cluster) -> None:
     other = cluster.opened.session()
     await other.multi([Create(PATH, b"", ephemeral=True)])
     member = await cluster.member(wait_seconds=0.05)
@@ -226,7 +226,9 @@ async def test_another_broker_of_the_same_number_keeps_it(cluster: Cluster) -> N
     assert await cluster.opened.session().exists(PATH) is not None
 
 
-async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: Cluster) -> None:
+async def test_part_that_sees_the_session_end_first_does_not_end_the_broker(
+    cluster: Cluster,
+) -> None:
     member = await cluster.member()
 
     seen = trio.Event()
@@ -251,7 +253,7 @@ async def test_a_part_that_sees_the_end_first_does_not_end_the_broker(cluster: C
         nursery.cancel_scope.cancel()
 
 
-async def test_a_part_that_fails_begins_again(
+async def test_failing_part_is_restarted(
     cluster: Cluster, autojump_clock: trio.testing.MockClock
 ) -> None:
     member = await cluster.member()
@@ -307,7 +309,7 @@ async def test_a_store_that_does_not_let_it_register_again_is_asked_again(
 # --- what its logs have --------------------------------------------------------------------------
 
 
-async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> None:
+async def test_broker_with_whole_logs_registers_without_an_unclean_mark(cluster: Cluster) -> None:
     """The question is about the epoch of its last registration."""
     await create_paths(cluster.opened.session(), znodes.OWN_PATHS)
     asked: list[LastLife] = []
@@ -327,7 +329,7 @@ async def test_a_broker_whose_logs_are_whole_is_trusted(cluster: Cluster) -> Non
     assert await cluster.opened.session().exists(znodes.unclean_path(3)) is None
 
 
-async def test_a_broker_that_may_lack_records_says_so_in_its_registration(
+async def test_broker_that_may_lack_records_registers_an_unclean_mark(
     cluster: Cluster,
 ) -> None:
     session = cluster.opened.session()
@@ -345,7 +347,7 @@ async def test_a_broker_that_may_lack_records_says_so_in_its_registration(
         await member.store.close()
 
 
-async def test_a_process_is_asked_once(cluster: Cluster) -> None:
+async def test_wholeness_of_the_logs_is_checked_once_in_a_process(cluster: Cluster) -> None:
     """In later sessions it has what it appended itself."""
     session = cluster.opened.session()
     await create_paths(session, znodes.OWN_PATHS)
@@ -369,7 +371,7 @@ class Forgetful(CurrentStore):
         return outcomes
 
 
-async def test_a_registration_whose_answer_was_lost_is_ones_own(cluster: Cluster) -> None:
+async def test_registration_with_a_lost_answer_is_recognised(cluster: Cluster) -> None:
     member = await cluster.member(wait_seconds=0)
     member.store = Forgetful(await cluster.connect())
     async with cluster.belonging(member):

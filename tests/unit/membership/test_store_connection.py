@@ -6,9 +6,7 @@ from pyrklog.config.load import load_config
 from pyrklog.membership.store_connection import _address
 
 
-def test_files_are_found_from_any_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tls_files_are_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog does not run in the broker's start directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -26,7 +24,7 @@ def test_files_are_found_from_any_directory(
     assert tls.certificate == tls.key == str(tmp_path / "home/own.pem")
 
 
-def test_without_files_there_are_none() -> None:
+def test_tls_without_files_uses_no_certificates() -> None:
     config = load_config(
         overrides=["zookeeper.connect=localhost:2181", "zookeeper.ssl.client.enable=true"]
     )

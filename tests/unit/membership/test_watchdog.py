@@ -89,36 +89,38 @@ def watch(told: str) -> int:
     return subprocess.run(command, input=told, text=True, timeout=60, check=False).returncode
 
 
-def test_the_session_of_a_broker_that_is_gone_ends(serving: Callable[..., Server]) -> None:
+def test_watchdog_ends_the_session_of_a_dead_broker(serving: Callable[..., Server]) -> None:
     server = serving(10_000)
     assert watch(session(server.port)) == watchdog.EXIT_ENDED
     assert server.greetings == [(SESSION_ID, PASSWORD)]
     assert server.closed == [-11]
 
 
-def test_the_last_session_counts(serving: Callable[..., Server]) -> None:
+def test_watchdog_ends_the_last_session_it_was_told(serving: Callable[..., Server]) -> None:
     first, second = serving(10_000), serving(10_000)
     assert watch(session(first.port) + session(second.port)) == watchdog.EXIT_ENDED
     assert (first.greetings, second.closed) == ([], [-11])
 
 
-def test_an_orderly_end_is_the_broker_s_own_business(serving: Callable[..., Server]) -> None:
+def test_watchdog_leaves_the_session_alone_after_an_orderly_end(
+    serving: Callable[..., Server],
+) -> None:
     server = serving(10_000)
     assert watch(session(server.port) + "end\n") == watchdog.EXIT_ENDED
     assert server.greetings == []
 
 
-def test_a_broker_that_had_no_session_yet() -> None:
+def test_watchdog_ends_without_a_session() -> None:
     assert watch("") == watchdog.EXIT_ENDED
 
 
-def test_a_session_that_has_ended_already(serving: Callable[..., Server]) -> None:
+def test_watchdog_accepts_a_session_that_has_already_ended(serving: Callable[..., Server]) -> None:
     server = serving(0)
     assert watch(session(server.port)) == watchdog.EXIT_ENDED
     assert (len(server.greetings), server.closed) == (1, [])
 
 
-def test_another_server_is_asked_where_one_is_dead_or_hangs_up(
+def test_watchdog_tries_the_next_server(
     serving: Callable[..., Server],
 ) -> None:
     server = serving(10_000, hangs_up=2)
@@ -126,5 +128,5 @@ def test_another_server_is_asked_where_one_is_dead_or_hangs_up(
     assert server.closed == [-11]
 
 
-def test_it_gives_up_when_the_session_must_have_expired() -> None:
+def test_watchdog_gives_up_after_the_session_timeout() -> None:
     assert watch(session(free_port(), timeout_ms=1)) == watchdog.EXIT_NOT_ENDED

@@ -74,7 +74,7 @@ async def test_zxids_never_repeat_though_only_ephemerals_were_made(tmp_path: Pat
     assert (len(zxids), len(sessions)) == (3, 3)
 
 
-async def test_a_second_broker_is_told_who_holds_the_directory(store: EmbeddedStore) -> None:
+async def test_second_broker_learns_which_process_holds_the_directory(store: EmbeddedStore) -> None:
     # fcntl locks belong to a process, so the second holder must be another process.
     program = (
         "import sys, pathlib\n"
@@ -122,7 +122,7 @@ async def test_a_foreign_database_is_refused_untouched(tmp_path: Path) -> None:
     assert _database_file(tmp_path).read_bytes() == before
 
 
-async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+async def test_file_other_than_a_database_is_refused(tmp_path: Path) -> None:
     _database_file(tmp_path).write_bytes(b"not sqlite at all" * 100)
     with pytest.raises(StartError, match="cannot be read") as refused:
         await open_store(tmp_path)

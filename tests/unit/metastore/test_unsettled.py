@@ -12,7 +12,7 @@ def node(data: bytes, version: int = 0, owner: int = 0) -> Node:
     return Node(data, Stat(version, 1, 2, owner, 0, 0))
 
 
-def test_what_is_looked_at() -> None:
+def test_lost_transaction_is_settled_by_looking_at_the_nodes_it_created_or_deleted() -> None:
     operations: list[Operation] = [
         Check("/c", 1),
         Create("/a", b""),
@@ -52,14 +52,14 @@ REGISTRATION: list[Operation] = [Create("/ids/1", b"", True), Set("/ids/1", b"{}
         ([Create("/a"), Delete("/a")], {"/a": None}, True),
     ],
 )
-def test_whether_it_happened(
+def test_lost_transaction_is_done_when_its_nodes_show_it(
     operations: list[Operation], found: dict[str, Node | None], is_done: bool
 ) -> None:
     results = results_if_done(operations, found, SESSION)
     assert (results is not None) == is_done
 
 
-def test_its_results() -> None:
+def test_settled_transaction_has_the_results_of_its_nodes() -> None:
     registered = node(b"{}", 1, SESSION)
     operations = [Check("/epoch", 5), *REGISTRATION]
     results = results_if_done(operations, {"/ids/1": registered}, SESSION)

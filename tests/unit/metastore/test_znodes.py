@@ -17,7 +17,7 @@ from pyrklog.metastore.znodes import (
 TOPIC_ID = bytes(range(16))
 
 
-def test_paths() -> None:
+def test_znode_paths_are_kafkas() -> None:
     assert znodes.state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
     assert znodes.topic_config_path("t") == "/config/topics/t"
     assert znodes.broker_config_path(znodes.DEFAULT_ENTITY) == "/config/brokers/<default>"
@@ -60,7 +60,7 @@ def test_a_topic_as_kafka_writes_it() -> None:
     assert znodes.decode_topic("/brokers/topics/t", data) == topic
 
 
-def test_a_topic_of_before_topic_ids() -> None:
+def test_topic_znode_without_topic_id_is_read() -> None:
     old = b'{"version":1,"partitions":{"0":[1]}}'
     assert znodes.decode_topic("/t", old) == TopicAssignment(bytes(16), {0: (1,)}, {}, {})
 
@@ -75,7 +75,7 @@ def test_a_partition_state_as_kafka_writes_it() -> None:
     assert znodes.decode_state("/s", znodes.encode_state(recovering)) == recovering
 
 
-def test_the_controller() -> None:
+def test_controller_znode_has_kafkas_content() -> None:
     data = znodes.encode_controller(3, 17)
     assert json.loads(data) == {
         "version": 2,
@@ -97,7 +97,7 @@ def test_options_and_their_announcements() -> None:
     assert znodes.decode_config_change("/c", change) == "topics/t"
 
 
-def test_small_nodes() -> None:
+def test_producer_id_block_znode_has_kafkas_content() -> None:
     block = ProducerIdBlock(1, 1000, 1999)
     data = znodes.encode_producer_ids(block)
     assert json.loads(data) == {
@@ -115,7 +115,7 @@ def test_small_nodes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"brokerid":"x"}', b"\xff"])
-def test_content_that_is_not_kafkas_names_its_node(data: bytes) -> None:
+def test_malformed_znode_error_names_the_znode(data: bytes) -> None:
     for decode in (
         lambda: znodes.decode_broker("/x", data),
         lambda: znodes.decode_topic("/x", data),
@@ -132,7 +132,7 @@ def test_content_that_is_not_kafkas_names_its_node(data: bytes) -> None:
             decode()
 
 
-def test_our_own_nodes_of_deposals() -> None:
+def test_deposal_znodes_round_trip() -> None:
     assert znodes.refused_path(3) == "/pyrklog/refused/3"
     for refused in (znodes.Refused(77, False), znodes.Refused(77, True)):
         assert znodes.decode_refused("/r", znodes.encode_refused(refused)) == refused
@@ -153,7 +153,7 @@ def test_our_own_nodes_of_deposals() -> None:
 
 
 @pytest.mark.parametrize("data", [b'{"config":[]}', b'{"config":{"a":1}}'])
-def test_options_that_are_no_texts(data: bytes) -> None:
+def test_options_other_than_strings_are_refused(data: bytes) -> None:
     with pytest.raises(ZnodeError, match="no configuration"):
         znodes.decode_config("/c", data)
 
@@ -172,13 +172,13 @@ def test_options_that_are_no_texts(data: bytes) -> None:
         '"partitions":{"0":[1,2]},"removing_replicas":{"0":[2,1]}',
     ],
 )
-def test_a_topic_that_makes_no_sense_is_none(rest: str) -> None:
+def test_topic_znode_with_contradictions_is_refused(rest: str) -> None:
     with pytest.raises(ZnodeError, match=r"^/t is no topic"):
         znodes.decode_topic("/t", f'{{"version":3,{rest}}}'.encode())
 
 
 @pytest.mark.parametrize("isr", ['"12"', '["1"]', "[1,1]", "[-1]"])
-def test_a_state_whose_isr_makes_no_sense_is_none(isr: str) -> None:
+def test_state_znode_with_an_impossible_isr_is_refused(isr: str) -> None:
     data = f'{{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":{isr}}}'
     with pytest.raises(ZnodeError, match=r"^/s is no partition state"):
         znodes.decode_state("/s", data.encode())
@@ -194,7 +194,7 @@ def test_a_state_whose_isr_makes_no_sense_is_none(isr: str) -> None:
         {"leader_recovery_state": 7},
     ],
 )
-def test_a_state_that_no_message_can_carry_is_none(changed: dict[str, object]) -> None:
+def test_state_znode_beyond_message_bounds_is_refused(changed: dict[str, object]) -> None:
     state = {"leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1], "version": 1}
     with pytest.raises(ZnodeError, match=r"^/s is no partition state"):
         znodes.decode_state("/s", json.dumps(state | changed).encode())
@@ -211,19 +211,19 @@ def test_a_state_that_no_message_can_carry_is_none(changed: dict[str, object]) -
         {"rack": "\ud800"},
     ],
 )
-def test_a_registration_that_no_message_can_carry_is_none(changed: dict[str, object]) -> None:
+def test_registration_znode_beyond_message_bounds_is_refused(changed: dict[str, object]) -> None:
     broker = {"endpoints": ["PLAINTEXT://here:9092"], "rack": None, "timestamp": "1"}
     with pytest.raises(ZnodeError, match=r"^/b is no broker registration"):
         znodes.decode_broker("/b", json.dumps(broker | changed).encode())
 
 
 @pytest.mark.parametrize("partition", ["-1", str(2**31), "9" * 5000])
-def test_a_partition_that_no_message_can_carry_is_none(partition: str) -> None:
+def test_partition_number_beyond_message_bounds_is_refused(partition: str) -> None:
     with pytest.raises(ZnodeError, match=r"^/t is no topic"):
         znodes.decode_topic("/t", f'{{"version":3,"partitions":{{"{partition}":[1]}}}}'.encode())
 
 
-def test_a_node_that_is_nested_without_end_is_no_json() -> None:
+def test_endlessly_nested_json_is_refused() -> None:
     with pytest.raises(ZnodeError, match="/t holds no JSON"):
         znodes.decode_topic("/t", b'{"partitions":' + b"[" * 500_000)
 

@@ -64,7 +64,7 @@ async def witness(
     await opened.close()
 
 
-async def test_nobody_answers() -> None:
+async def test_connect_fails_when_no_server_answers() -> None:
     nowhere = ZooKeeperAddress(f"127.0.0.1:{free_port()}", 10_000, 300)
     with trio.fail_after(PATIENCE_S), pytest.raises(TemporaryError, match="No ZooKeeper answers"):
         await connect(nowhere)
@@ -102,7 +102,7 @@ async def test_a_session_outlives_its_connection(
     assert stat.ephemeral_owner == session.session_id
 
 
-async def test_a_session_outlives_connections_on_which_nobody_answers(
+async def test_session_outlives_silent_connections(
     witness: ZooKeeperSession, pipe: FlakyPipe, chroot: str
 ) -> None:
     """A starting ZooKeeper may accept connections and be silent."""
@@ -119,7 +119,7 @@ async def test_a_session_outlives_connections_on_which_nobody_answers(
     await session.close()
 
 
-async def test_a_write_whose_answer_is_lost_happens_once(
+async def test_write_with_a_lost_answer_happens_once(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
     await session.create("/n", b"0")
@@ -160,7 +160,7 @@ async def test_no_two_brokers_get_the_same_number(
     assert len(set(numbers)) == 2
 
 
-async def test_a_lost_refusal_is_a_refusal(
+async def test_write_with_a_lost_refusal_is_refused(
     session: ZooKeeperSession, witness: ZooKeeperSession, pipe: FlakyPipe
 ) -> None:
     await witness.create("/n", b"theirs")
@@ -199,7 +199,7 @@ def _is_gone_within(port: int, path: str, seconds: float) -> bool:
         client.close()
 
 
-async def test_a_loop_that_stands_still_loses_its_session(
+async def test_stalled_event_loop_loses_its_session(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> None:
     """Another broker must become controller; kazoo's thread alone would keep the
@@ -213,7 +213,7 @@ async def test_a_loop_that_stands_still_loses_its_session(
     await session.close()
 
 
-async def test_a_loop_that_goes_on_in_time_keeps_its_session(
+async def test_event_loop_that_resumes_in_time_keeps_its_session(
     zookeeper_server: ZooKeeperServer, chroot: str
 ) -> None:
     port = zookeeper_server.port

@@ -74,7 +74,7 @@ async def answer_to(channels: PeerChannels, broker: int, request: ControlRequest
         await done.wait()
 
 
-async def test_orders_go_to_the_listener_of_the_brokers_and_to_oneself_without_one() -> None:
+async def test_control_requests_go_to_the_broker_listener_or_locally() -> None:
     own, obedient = Own(), Obedient()
     peer = FakePeer(with_probes(obedient.answer))
     async with peer.listening(), running(own) as channels:

@@ -61,7 +61,7 @@ async def test_tagged_fields_of_the_header_are_skipped() -> None:
         await sender.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_request_to_a_closed_port_is_refused() -> None:
     sender = connection(await free_address())
     with pytest.raises(PeerRefusedError, match="refuses connections"):
         await call(sender, b"")
@@ -100,7 +100,7 @@ async def test_a_host_refuses_when_all_of_its_addresses_do(
     assert isinstance(raised.value, PeerRefusedError) is is_refused
 
 
-async def test_its_address_is_not_known() -> None:
+async def test_request_without_an_address_fails_as_unreachable() -> None:
     with pytest.raises(PeerError, match="not known"):
         await call(connection(None), b"")
 
@@ -122,7 +122,7 @@ async def lying_tags(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("bad", [close, another_id, no_header, lying_tags])
-async def test_after_a_bad_answer_it_connects_anew(bad: Answer) -> None:
+async def test_bad_answer_makes_the_connection_reconnect(bad: Answer) -> None:
     answers = [bad, echoing]
 
     async def answer(frame: bytes) -> bytes | None:
@@ -139,7 +139,7 @@ async def test_after_a_bad_answer_it_connects_anew(bad: Answer) -> None:
 
 
 @pytest.mark.parametrize("length", [-1, ANSWER_BYTES_MAX + 1])
-async def test_a_length_that_cannot_be_is_refused_before_it_is_waited_for(length: int) -> None:
+async def test_impossible_frame_length_is_refused_at_once(length: int) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some(1000)
         await stream.send_all(struct.pack(">i", length))
@@ -153,7 +153,7 @@ async def test_a_length_that_cannot_be_is_refused_before_it_is_waited_for(length
         nursery.cancel_scope.cancel()
 
 
-async def test_an_answer_that_does_not_come_is_given_up() -> None:
+async def test_request_times_out_without_an_answer() -> None:
     async def answer(frame: bytes) -> bytes:
         if frame.endswith(b"slow"):
             await trio.sleep_forever()
@@ -193,7 +193,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next_one() -> None:
 @pytest.mark.parametrize(
     "address", [("a..b", 9092), ("x" * 70, 9092), ("a\0b", 9092), ("", 70_000)]
 )
-async def test_an_address_that_is_none_is_an_unreachable_broker(address: Address) -> None:
+async def test_malformed_address_is_an_unreachable_broker(address: Address) -> None:
     """A broker may advertise anything; others must survive connecting to it."""
     with pytest.raises(PeerError):
         await call(connection(address), b"")

@@ -102,7 +102,7 @@ async def listening(code: ErrorCode) -> AsyncIterator[tuple[Controller, Address]
         yield controller, peer.address
 
 
-async def test_without_a_controller_nobody_is_asked(bench: Bench) -> None:
+async def test_request_without_a_controller_is_not_sent(bench: Bench) -> None:
     with pytest.raises(PeerError, match="no controller is known"):
         await bench.link.alter_partitions(NOTHING)
     bench.controller_id = 7
@@ -110,7 +110,7 @@ async def test_without_a_controller_nobody_is_asked(bench: Bench) -> None:
         await bench.link.shut_down(5)
 
 
-async def test_oneself_is_asked_without_a_connection(bench: Bench) -> None:
+async def test_own_controller_is_asked_without_a_connection(bench: Bench) -> None:
     bench.controller_id = ME
     assert (await bench.link.alter_partitions(NOTHING)).error is ErrorCode.NONE
     assert (await bench.link.shut_down(5)).remaining == [("t", 5)]
@@ -134,7 +134,7 @@ async def test_a_new_controller_is_asked_at_its_own_address(bench: Bench) -> Non
             assert (second.asked, third.asked, bench.own.asked) == (1, 2, 0)
 
 
-async def test_producer_ids_come_from_oneself_or_over_the_wire(bench: Bench) -> None:
+async def test_producer_ids_come_locally_or_over_the_wire(bench: Bench) -> None:
     bench.controller_id = ME
     own = await bench.link.allocate_producer_ids(5)
     assert own.block == ProducerIdBlock(ME, 3000, 3999)

@@ -68,7 +68,7 @@ async def test_a_body_is_made_once_for_all_brokers(made: list[int], partitions: 
     assert made == [partitions // PARTITIONS_A_TURN + 1]
 
 
-async def test_messages_that_differ_are_made_apart(made: list[int]) -> None:
+async def test_different_metadata_requests_have_different_bodies(made: list[int]) -> None:
     bodies = MetadataBodies()
     first = request(topics(100))
     others = [
@@ -86,7 +86,7 @@ async def test_messages_that_differ_are_made_apart(made: list[int]) -> None:
     assert len(made) == 6, "the oldest is forgotten"
 
 
-async def test_what_no_message_can_carry_is_said_each_time() -> None:
+async def test_unencodable_metadata_fails_each_time() -> None:
     bodies = MetadataBodies()
     bad = request([*topics(100), topics(100)[0]._replace(topic="\ud800")])
     for _ in range(2):
@@ -95,7 +95,7 @@ async def test_what_no_message_can_carry_is_said_each_time() -> None:
     assert await bodies.body_of(request(topics(100)))
 
 
-async def test_others_have_turns_meanwhile() -> None:
+async def test_other_tasks_run_while_a_body_is_encoded() -> None:
     turns = itertools.count()
     is_made = False
 

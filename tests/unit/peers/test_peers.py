@@ -80,7 +80,7 @@ async def bench(tmp_path: Path) -> Bench:
     return Bench(metadata, plane, Failing())
 
 
-async def test_a_partition_that_cannot_be_asked_for_holds_up_no_other(
+async def test_isr_change_that_cannot_be_sent_holds_up_no_other(
     bench: Bench, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -153,13 +153,13 @@ async def test_a_plane_that_cannot_name_laggards_is_asked_again(
     assert bench.controller.written == [(GOOD, (1,))]
 
 
-async def test_leaving_fails_and_the_logs_are_closed_all_the_same(
+async def test_failed_controlled_shutdown_does_not_prevent_closing_logs(
     bench: Bench, autojump_clock: trio.testing.MockClock
 ) -> None:
     await bench.peers.leave(1)
 
 
-async def test_leaving_goes_on_as_long_as_others_take_over(
+async def test_controlled_shutdown_goes_on_while_partitions_are_handed_over(
     bench: Bench, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A controller hands over 20 partitions, one each second, and then stands still."""

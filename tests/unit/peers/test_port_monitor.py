@@ -62,7 +62,7 @@ async def test_a_process_that_ends_is_suspected_and_trusted_again_when_it_is_bac
         await told.wait(SUSPECTED, TRUSTED, SUSPECTED)
 
 
-async def test_a_broker_that_ends_connections_and_takes_new_ones_is_no_suspect() -> None:
+async def test_broker_that_ends_connections_but_accepts_new_ones_is_not_suspected() -> None:
     enough = trio.Event()
 
     class Restless(FakePeer):
@@ -177,7 +177,7 @@ async def test_a_broker_that_answers_is_asked_on_and_on(
         assert (told.said, others.asked_at, watcher.is_silent) == ([], [], False)
 
 
-async def test_a_silence_that_others_hear_makes_a_suspect_within_a_second(
+async def test_silence_heard_by_a_witness_makes_a_suspect_within_a_second(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker, others = Broker(monkeypatch), Others(True)
@@ -198,7 +198,7 @@ async def test_a_silence_that_others_hear_makes_a_suspect_within_a_second(
         assert trio.current_time() - stopped < 0.7
 
 
-async def test_a_broker_that_is_cut_off_is_silent_although_no_question_goes_out(
+async def test_cut_off_broker_is_silent_although_no_question_goes_out(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker, others = Broker(monkeypatch), Others(False)
@@ -211,7 +211,7 @@ async def test_a_broker_that_is_cut_off_is_silent_although_no_question_goes_out(
         await told.wait(SUSPECTED)
 
 
-async def test_a_silence_that_nobody_else_hears_makes_no_suspect(
+async def test_silence_heard_by_one_observer_makes_no_suspect(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker, others = Broker(monkeypatch), Others(False)
@@ -222,7 +222,7 @@ async def test_a_silence_that_nobody_else_hears_makes_no_suspect(
         assert (told.said, watcher.is_silent) == ([], True)
 
 
-async def test_an_answer_that_comes_while_others_are_asked_ends_the_doubt(
+async def test_answer_during_the_witness_round_ends_the_suspicion(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker, others = Broker(monkeypatch), Others(True)
@@ -235,7 +235,7 @@ async def test_an_answer_that_comes_while_others_are_asked_ends_the_doubt(
         assert told.said == []
 
 
-async def test_without_others_silence_is_a_sign_only(
+async def test_silence_without_witnesses_makes_no_suspect(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     broker = Broker(monkeypatch)
@@ -251,7 +251,7 @@ async def test_without_others_silence_is_a_sign_only(
         assert (watcher.is_silent, told.said) == (False, [])
 
 
-async def test_an_observer_that_stood_still_itself_has_heard_nothing(
+async def test_stalled_observer_suspects_nobody(
     monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock
 ) -> None:
     """Its clock jumps by half a minute during a question; the unread answer comes after

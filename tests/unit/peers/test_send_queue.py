@@ -78,7 +78,7 @@ class Controller:
 
 
 @pytest.mark.parametrize("failures", [0, 2])
-async def test_all_is_delivered_in_order_whatever_fails_in_between(failures: int) -> None:
+async def test_requests_are_delivered_in_order_despite_failures(failures: int) -> None:
     broker = Obedient(failures)
     peer = FakePeer(broker.answer)
     async with peer.listening(), trio.open_nursery() as nursery:
@@ -96,7 +96,7 @@ async def test_all_is_delivered_in_order_whatever_fails_in_between(failures: int
     assert peer.connections == 1 + failures
 
 
-async def test_a_broker_that_comes_later_gets_what_was_meant_for_it() -> None:
+async def test_late_broker_gets_its_queued_requests() -> None:
     broker = Obedient()
     peer = FakePeer(broker.answer)
     controller = Controller(await free_address())
@@ -131,7 +131,7 @@ def metadata(*names: str) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(1, 1, 1, topics, [], number=1, is_full=True)
 
 
-async def test_what_no_message_can_carry_is_left_out_and_the_rest_is_told() -> None:
+async def test_request_part_beyond_message_bounds_is_left_out() -> None:
     broker = Told()
     peer = FakePeer(broker.answer)
     async with peer.listening(), trio.open_nursery() as nursery:

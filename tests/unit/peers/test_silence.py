@@ -11,7 +11,7 @@ from pyrklog.peers.silence import (
 )
 
 
-def test_a_question_waits_from_its_first_asking_to_its_answer() -> None:
+def test_silence_counts_from_the_first_question_to_its_answer() -> None:
     silence = Silence()
     assert (silence.is_waiting, silence.seconds(7.0)) == (False, 0.0)
     silence.asked(10.0)
@@ -22,7 +22,7 @@ def test_a_question_waits_from_its_first_asking_to_its_answer() -> None:
     assert (silence.is_waiting, silence.seconds(13.0)) == (False, 0.0)
 
 
-def test_what_has_ended_is_no_silence() -> None:
+def test_ended_probe_is_no_silence() -> None:
     silence = Silence()
     silence.asked(10.0)
     silence.ended()
@@ -39,7 +39,7 @@ def test_what_has_ended_is_no_silence() -> None:
         (100.0, LIMIT_MAX_SECONDS),
     ],
 )
-def test_slow_answers_make_patient_for_a_minute(took: float, limit: float) -> None:
+def test_slow_answer_raises_the_limit_for_a_minute(took: float, limit: float) -> None:
     silence = Silence()
     silence.asked(1000.0 - took)
     silence.answered(1000.0)
@@ -48,7 +48,7 @@ def test_slow_answers_make_patient_for_a_minute(took: float, limit: float) -> No
     assert silence.limit(1060.0) == LIMIT_MIN_SECONDS
 
 
-def test_the_longest_delay_counts_whatever_came_behind_it() -> None:
+def test_limit_follows_the_longest_recent_delay() -> None:
     silence = Silence()
     for begin, took in ((100.0, 0.01), (101.0, 0.2), (102.0, 0.01), (112.0, 0.01)):
         silence.asked(begin)
@@ -56,14 +56,14 @@ def test_the_longest_delay_counts_whatever_came_behind_it() -> None:
     assert silence.limit(113.0) == pytest.approx(DELAYS_IN_LIMIT * 0.2)
 
 
-def test_a_broker_that_is_back_from_a_silence_is_not_taken_for_a_slow_one() -> None:
+def test_answer_after_a_silence_does_not_raise_the_limit() -> None:
     silence = Silence()
     silence.asked(100.0)
     silence.answered(104.0, is_back=True)
     assert silence.limit(104.0) == LIMIT_MIN_SECONDS
 
 
-def test_an_observer_that_came_late_itself_begins_anew() -> None:
+def test_late_observer_starts_measuring_again() -> None:
     silence = Silence()
     silence.asked(100.0)
     silence.woke(100.05, 100.06)
@@ -73,14 +73,14 @@ def test_an_observer_that_came_late_itself_begins_anew() -> None:
     assert silence.limit(108.2) == pytest.approx(DELAYS_IN_LIMIT * OWN_DELAY_COUNTED_SECONDS)
 
 
-def test_an_observer_that_is_late_now_and_then_is_more_patient() -> None:
+def test_occasionally_late_observer_has_a_higher_limit() -> None:
     silence = Silence()
     silence.woke(100.0, 100.2)
     assert not silence.is_waiting
     assert silence.limit(101.0) == pytest.approx(DELAYS_IN_LIMIT * 0.2)
 
 
-def test_what_the_observer_itself_has_worked_makes_nobody_patient() -> None:
+def test_own_work_of_the_observer_does_not_raise_the_limit() -> None:
     silence = Silence()
     silence.asked(100.0, 7.0)
     silence.woke(100.05, 100.3, slept=7.0, worked=7.24)

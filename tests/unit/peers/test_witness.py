@@ -58,7 +58,7 @@ async def test_a_broker_that_takes_connections_and_answers_nothing_is_silent() -
         assert await look(peer.address) is SILENT
 
 
-async def test_what_is_refused_closed_or_not_known_says_nothing() -> None:
+async def test_refused_closed_or_unknown_address_is_an_unknown_outcome() -> None:
     assert await look(await free_address()) is UNKNOWN
     assert await look(None) is UNKNOWN
     assert await Witness(1, list, LISTENER).look(2, 5) is UNKNOWN
@@ -67,7 +67,7 @@ async def test_what_is_refused_closed_or_not_known_says_nothing() -> None:
         assert await look(peer.address, 20) is UNKNOWN
 
 
-async def test_several_who_ask_share_one_look() -> None:
+async def test_concurrent_looks_share_one_probe() -> None:
     peer = FakePeer(no_answer)
     outcomes: list[Outcome] = []
     async with peer.listening():
@@ -84,7 +84,7 @@ async def test_several_who_ask_share_one_look() -> None:
     assert peer.connections == 1
 
 
-async def test_a_time_that_makes_no_sense_is_bounded(
+async def test_absurd_observation_time_is_bounded(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def connect(_host: str, _port: int) -> trio.SocketStream:
@@ -98,7 +98,7 @@ async def test_a_time_that_makes_no_sense_is_bounded(
     assert await one.look(2, -5) is SILENT
 
 
-async def test_a_witness_that_stood_still_itself_has_heard_nothing(
+async def test_stalled_witness_reports_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock
 ) -> None:
     async def connect(_host: str, _port: int) -> trio.SocketStream:
@@ -154,7 +154,9 @@ def test_a_majority_is_more_than_half_of_the_registered(
         ([ANSWERED], False),
     ],
 )
-def test_one_answer_outweighs_all_silence(outcomes: Sequence[Outcome], expected: bool) -> None:
+def test_one_answered_witness_prevents_agreement(
+    outcomes: Sequence[Outcome], expected: bool
+) -> None:
     assert is_agreed(outcomes) is expected
 
 
@@ -204,27 +206,27 @@ async def agree(one: Witnesses) -> bool:
         return await one.agree(2, 20)
 
 
-async def test_up_to_three_who_answer_are_asked_and_never_the_silent_one() -> None:
+async def test_up_to_three_answering_brokers_are_asked() -> None:
     async with witnesses(6, SILENT, SILENT, UNKNOWN, ANSWERED) as (one, asked):
         assert await agree(one)
         assert [len(item.requests) for item in asked] == [1, 1, 1, 0]
         assert asked[0].requests == [ObserveBrokerRequest(2, 20_000)]
 
 
-async def test_nobody_is_asked_from_a_minority() -> None:
+async def test_broker_in_a_minority_asks_no_witness() -> None:
     async with witnesses(7, SILENT) as (one, asked):
         assert not await agree(one)
         assert asked[0].requests == []
 
 
 @pytest.mark.parametrize("outcome", [UNKNOWN, ANSWERED, 77])
-async def test_what_is_no_silence_is_no_agreement(outcome: int) -> None:
+async def test_outcome_other_than_silence_is_no_agreement(outcome: int) -> None:
     async with witnesses(3, outcome) as (one, asked):
         assert not await agree(one)
         assert len(asked[0].requests) == 1
 
 
-async def test_a_witness_that_closes_or_keeps_silent_says_nothing() -> None:
+async def test_witness_that_does_not_answer_gives_no_agreement() -> None:
     for answer in (nothing, no_answer):
         peer = FakePeer(answer)
         async with peer.listening():

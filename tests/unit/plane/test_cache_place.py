@@ -8,14 +8,14 @@ from pyrklog.plane import cache_place
 from pyrklog.plane.cache_place import CachePlace, in_container
 
 
-def test_a_directory_that_is_named_is_taken_also_in_a_container(
+def test_named_cache_directory_is_used_in_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_place, "in_container", lambda: True)
     assert cache_place.cache_place(str(tmp_path), -1) == CachePlace(tmp_path, None)
 
 
-def test_a_container_has_none_of_its_own_accord(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_has_no_block_cache_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_place, "in_container", lambda: True)
     directory, reason = cache_place.cache_place(None, -1)
     assert directory is None
@@ -23,19 +23,21 @@ def test_a_container_has_none_of_its_own_accord(monkeypatch: pytest.MonkeyPatch)
     assert "pyrklog.cache.dir" in reason
 
 
-def test_elsewhere_it_is_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_block_cache_is_in_shared_memory_by_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(cache_place, "in_container", lambda: False)
     monkeypatch.setattr(cache_place, "SHARED_MEMORY", tmp_path)
     assert cache_place.cache_place(None, -1) == CachePlace(tmp_path, None)
 
 
-def test_what_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_cache_directory_gives_a_reason(tmp_path: Path) -> None:
     directory, reason = cache_place.cache_place(str(tmp_path / "none"), -1)
     assert directory is None
     assert reason == f"{tmp_path / 'none'} is not a directory"
 
 
-def test_switched_off_it_is_nowhere_and_nothing_is_said(tmp_path: Path) -> None:
+def test_disabled_block_cache_gives_no_reason(tmp_path: Path) -> None:
     assert cache_place.cache_place(str(tmp_path), 0) == CachePlace(None, None)
 
 

@@ -137,7 +137,7 @@ def test_a_field_that_an_older_version_lacks_reads_as_its_default() -> None:
     assert INIT_PRODUCER_ID.decode_request(body, 2) == InitProducerIdRequest("t", 5)
 
 
-def test_null_is_refused_in_versions_that_have_none() -> None:
+def test_null_is_refused_in_versions_without_null() -> None:
     by_id = DeleteTopicsResponse(responses=[DeletableTopicResult(None)])
     assert DELETE_TOPICS.encode_response(by_id, 6)
     with pytest.raises(EncodeError, match="null"):

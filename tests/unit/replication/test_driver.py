@@ -133,7 +133,7 @@ async def test_a_topics_options_are_there_before_it_is_led(bench: Bench) -> None
     assert bench.plane.topics["t"].log.retention_ms == 5
 
 
-async def test_one_slow_log_does_not_hold_up_the_next_order(bench: Bench) -> None:
+async def test_slow_log_does_not_hold_up_the_next_control_request(bench: Bench) -> None:
     bench.plane.hold_tickets()
     slow = bench.post(LeaderAndIsrRequest(1, 1, -1, [topic("slow", 0)]))
     assert await bench.metadata_of(topic("other", 0, topic_id=b"2" * 16)) is ErrorCode.NONE
@@ -143,7 +143,7 @@ async def test_one_slow_log_does_not_hold_up_the_next_order(bench: Bench) -> Non
     assert isinstance(await bench.answer(slow), LeaderAndIsrResponse)
 
 
-async def test_answers_of_the_plane_are_the_brokers_answers(bench: Bench) -> None:
+async def test_errors_of_the_data_plane_are_answered(bench: Bench) -> None:
     bench.plane.failing[("t", 1)] = ErrorCode.KAFKA_STORAGE_ERROR
     response = await bench.lead(topic("t", 0, 0))
     assert response == LeaderAndIsrResponse(
@@ -205,7 +205,7 @@ async def test_a_partition_that_has_moved_away_is_closed_and_kept(bench: Bench) 
     assert bench.driver.replicas.is_serving(("t", 1))
 
 
-async def test_what_is_not_there_has_stopped(bench: Bench) -> None:
+async def test_stop_replica_of_a_missing_partition_succeeds(bench: Bench) -> None:
     bench.plane.failing[("t", 0)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = await bench.ask(StopReplicaRequest(1, 1, -1, [StopReplica("t", 0, -2, True)]))
     assert response == StopReplicaResponse(ErrorCode.NONE, {("t", 0): ErrorCode.NONE})
@@ -236,7 +236,7 @@ def deleted(bench: Bench) -> list[tuple[str, int]]:
     return found
 
 
-async def test_a_full_message_ends_the_topics_that_it_does_not_name(
+async def test_full_update_metadata_deletes_topics_it_does_not_name(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     await bench.metadata_of(topic("t", 0, 0), topic("kept", 0, topic_id=OTHER_ID))
@@ -245,7 +245,7 @@ async def test_a_full_message_ends_the_topics_that_it_does_not_name(
     assert deleted == [("t", 0), ("t", 1)]
 
 
-async def test_a_message_that_is_not_full_ends_nothing(
+async def test_partial_update_metadata_deletes_nothing(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     await bench.metadata_of(topic("t", 0))
@@ -264,7 +264,7 @@ async def test_a_topic_that_is_named_without_partitions_stays(
 
 
 @pytest.mark.parametrize("leader", [None, -2])
-async def test_another_topic_of_the_name_that_nobody_leads_does_not_keep_it(
+async def test_full_update_with_another_topic_id_deletes_the_old_topic(
     bench: Bench, deleted: list[tuple[str, int]], leader: int | None
 ) -> None:
     await bench.metadata_of(topic("t", 0))
@@ -278,7 +278,7 @@ async def test_another_topic_of_the_name_that_nobody_leads_does_not_keep_it(
     assert deleted == [("t", 0)]
 
 
-async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
+async def test_recreated_topic_is_deleted_before_it_is_created(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     """Its options are the new topic's."""
@@ -293,7 +293,7 @@ async def test_a_topic_that_was_made_anew_meanwhile_is_deleted_first(
     assert bench.plane.topics["t"].log.retention_ms == 5
 
 
-async def test_a_full_message_that_is_late_ends_nothing(
+async def test_late_full_update_metadata_deletes_nothing(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     """The repeated request does not know the topic created in between."""
@@ -306,7 +306,7 @@ async def test_a_full_message_that_is_late_ends_nothing(
     assert deleted == [("t", 0)]
 
 
-async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench: Bench) -> None:
+async def test_late_update_metadata_changes_neither_leaders_nor_brokers(bench: Bench) -> None:
     old = numbered(1, topic("t", 0))
     await bench.ask(old)
     later = [*BROKERS, BrokerImage(2, None, [("PLAINTEXT", "there", 9092)])]
@@ -321,7 +321,7 @@ async def test_a_message_that_is_late_changes_neither_leaders_nor_brokers(bench:
     assert bench.metadata.image.brokers == later
 
 
-async def test_a_broker_that_registers_anew_counts_anew(bench: Bench) -> None:
+async def test_message_numbers_start_again_at_a_new_registration(bench: Bench) -> None:
     """A store restored from a copy repeats epochs."""
     await bench.ask(numbered(9, topic("t", 0)))
     bench.driver.registered(8)
@@ -330,7 +330,7 @@ async def test_a_broker_that_registers_anew_counts_anew(bench: Bench) -> None:
     assert told.leader == 2
 
 
-async def test_every_controller_counts_its_messages_anew(bench: Bench) -> None:
+async def test_message_numbers_start_again_with_each_controller(bench: Bench) -> None:
     await bench.ask(full(3, topic("t", 0)))
     await bench.ask(full(1, epoch=2))
     assert "t" not in bench.plane.topics
@@ -338,7 +338,7 @@ async def test_every_controller_counts_its_messages_anew(bench: Bench) -> None:
     assert "t" not in bench.plane.topics, "of the controller before"
 
 
-async def test_a_late_order_does_not_bring_a_deleted_topic_back(
+async def test_late_leader_and_isr_does_not_revive_a_deleted_topic(
     bench: Bench, deleted: list[tuple[str, int]]
 ) -> None:
     await bench.metadata_of(topic("t", 0))
@@ -364,7 +364,7 @@ async def test_partitions_may_be_deleted_one_after_another(
     assert set(deleted) == {("t", 0), ("t", 1)}
 
 
-async def test_what_is_remembered_for_elections_goes_with_the_topic(bench: Bench) -> None:
+async def test_remembered_leaders_are_dropped_with_their_topic(bench: Bench) -> None:
     cluster_of_several = load_config(overrides=["zookeeper.connect=host:2181"])
     bench.metadata._told = Metadata(1, cluster_of_several, bench.session, bench.plane)._told
     await bench.metadata_of(topic("t", 0), topic("kept", 0, topic_id=OTHER_ID))

@@ -18,7 +18,7 @@ def maximal(state: InSyncReplicas) -> list[int]:
     return list(state.maximal)
 
 
-def test_a_replica_that_is_to_join_counts_at_once_and_is_a_member_later() -> None:
+def test_joining_replica_counts_for_the_high_watermark_at_once() -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal == Proposal((1, 2, 3), 3, 5)
@@ -28,7 +28,7 @@ def test_a_replica_that_is_to_join_counts_at_once_and_is_a_member_later() -> Non
     assert state.is_settled
 
 
-def test_a_replica_that_is_to_leave_counts_until_it_has_left() -> None:
+def test_leaving_replica_counts_until_the_controller_has_written() -> None:
     state = replicas((1, 2, 3))
     proposal = state.behind([2])
     assert proposal == Proposal((1, 3), 3, 5)
@@ -37,7 +37,7 @@ def test_a_replica_that_is_to_leave_counts_until_it_has_left() -> None:
     assert maximal(state) == [1, 3]
 
 
-def test_one_change_at_a_time() -> None:
+def test_only_one_isr_change_is_pending() -> None:
     state = replicas((1, 2))
     assert state.behind([2]) is not None
     assert state.caught_up([3]) is None
@@ -56,7 +56,7 @@ def test_the_leader_never_leaves() -> None:
 
 
 @pytest.mark.parametrize("error", sorted(RESET))
-def test_what_is_not_done_now_may_be_asked_for_again(error: ErrorCode) -> None:
+def test_refused_proposal_can_be_repeated(error: ErrorCode) -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -66,7 +66,7 @@ def test_what_is_not_done_now_may_be_asked_for_again(error: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("error", sorted(GIVEN_UP))
-def test_what_is_given_up_counts_until_the_controller_has_spoken(error: ErrorCode) -> None:
+def test_abandoned_proposal_counts_until_the_next_leader_and_isr(error: ErrorCode) -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -78,7 +78,7 @@ def test_what_is_given_up_counts_until_the_controller_has_spoken(error: ErrorCod
     assert state.behind([2]) == Proposal((1,), 3, 7)
 
 
-def test_any_other_failure_is_tried_again() -> None:
+def test_other_errors_repeat_the_proposal() -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -86,7 +86,7 @@ def test_any_other_failure_is_tried_again() -> None:
     assert state.pending == proposal
 
 
-def test_an_answer_that_was_overtaken_changes_nothing() -> None:
+def test_answer_overtaken_by_a_newer_state_changes_nothing() -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -97,7 +97,7 @@ def test_an_answer_that_was_overtaken_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("answer", [Committed((1,), 2, 9), Committed((1,), 3, 4)])
-def test_an_answer_of_an_older_state_is_not_taken(answer: Committed) -> None:
+def test_answer_with_an_older_state_is_ignored(answer: Committed) -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -105,7 +105,7 @@ def test_an_answer_of_an_older_state_is_not_taken(answer: Committed) -> None:
     assert maximal(state) == [1, 2, 3]
 
 
-def test_an_equal_epoch_says_that_nothing_was_to_be_done() -> None:
+def test_answer_with_an_equal_epoch_settles_the_proposal() -> None:
     state = replicas()
     proposal = state.caught_up([3])
     assert proposal is not None
@@ -116,7 +116,7 @@ def test_an_equal_epoch_says_that_nothing_was_to_be_done() -> None:
 @pytest.mark.parametrize(
     "old", [Committed((1,), 3, 5), Committed((1,), 3, 4), Committed((1,), 2, 9)]
 )
-def test_an_order_that_is_no_news_changes_nothing(old: Committed) -> None:
+def test_older_leader_and_isr_changes_nothing(old: Committed) -> None:
     state = replicas()
     assert not state.told(old)
     assert state.committed.isr == (1, 2)
@@ -154,7 +154,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_the_high_watermark_waits_for_every_member_that_the_controller_has_written(
+def test_members_always_include_the_written_isr(
     steps: list[tuple[str, int]],
 ) -> None:
     """Any replica elected from the written ISR has all that the leader has shown in its epoch."""

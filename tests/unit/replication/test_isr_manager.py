@@ -75,7 +75,7 @@ def written(*isr: int, partition_epoch: int = 9, leader_epoch: int = 5) -> IsrCh
     return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, partition_epoch)
 
 
-def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
+def test_caught_up_follower_is_proposed_and_counts_at_once() -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     assert bench.proposed == 1
@@ -89,7 +89,7 @@ def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
     assert not bench.keeper.proposals
 
 
-def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
+def test_reregistered_member_does_not_block_other_changes() -> None:
     """A member's epoch is not reported after it has joined."""
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
@@ -99,7 +99,7 @@ def test_a_member_that_has_registered_anew_is_in_nobody_s_way() -> None:
     assert change.isr == [(ME, 100), (OTHER, -1), (THIRD, 88)]
 
 
-def test_who_is_not_known_to_live_is_asked_for_later_all_the_same() -> None:
+def test_unknown_follower_is_proposed_at_the_next_laggard_check() -> None:
     """The controller knows better: its lists of live brokers may arrive out of order."""
     bench = Bench()
     bench.live.discard(OTHER)
@@ -109,7 +109,7 @@ def test_who_is_not_known_to_live_is_asked_for_later_all_the_same() -> None:
     assert bench.keeper.proposals[KEY].isr == (ME, OTHER)
 
 
-def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
+def test_follower_that_has_fallen_back_is_not_proposed() -> None:
     bench = Bench()
     bench.plane.refuses_isrs = True
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
@@ -120,7 +120,7 @@ def test_one_that_has_fallen_back_meanwhile_is_not_asked_for() -> None:
     assert bench.told() == ((ME, OTHER), (ME,))
 
 
-def test_who_falls_behind_counts_until_it_is_written() -> None:
+def test_lagging_follower_counts_until_its_removal_is_written() -> None:
     bench = Bench((ME, OTHER, THIRD))
     bench.plane.lagging = [LaggingFollowers("t", 0, 5, [THIRD]), LaggingFollowers("x", 0, 1, [2])]
     bench.keeper.look_for_laggards(1000)
@@ -132,7 +132,7 @@ def test_who_falls_behind_counts_until_it_is_written() -> None:
     assert bench.told() == ((ME, OTHER), (ME, OTHER))
 
 
-def test_one_change_at_a_time() -> None:
+def test_only_one_change_of_a_partition_is_sent() -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     asked = bench.keeper.proposals
@@ -140,7 +140,7 @@ def test_one_change_at_a_time() -> None:
     assert bench.keeper.proposals == asked
 
 
-def test_news_of_another_epoch_or_partition_mean_nothing() -> None:
+def test_events_of_other_epochs_or_partitions_are_ignored() -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 4, OTHER, 77)
     bench.keeper.caught_up(("u", 0), 5, OTHER, 77)
@@ -149,7 +149,7 @@ def test_news_of_another_epoch_or_partition_mean_nothing() -> None:
     assert not bench.keeper.proposals
 
 
-def test_one_that_is_not_known_to_live_waits_for_that() -> None:
+def test_unknown_follower_is_not_proposed_at_once() -> None:
     bench = Bench()
     bench.live = {ME}
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
@@ -170,7 +170,9 @@ def test_one_that_is_not_known_to_live_waits_for_that() -> None:
         (ErrorCode.FENCED_LEADER_EPOCH, (ME, OTHER), False),
     ],
 )
-def test_a_refusal(error: ErrorCode, members: tuple[int, ...], is_asked_again: bool) -> None:
+def test_refused_change_is_dropped(
+    error: ErrorCode, members: tuple[int, ...], is_asked_again: bool
+) -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     bench.told()
@@ -192,7 +194,7 @@ def test_an_error_that_may_pass_is_asked_again() -> None:
     assert bench.keeper.proposals == asked
 
 
-def test_an_answer_that_a_new_epoch_has_overtaken_means_nothing() -> None:
+def test_answer_from_before_a_new_epoch_is_ignored() -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     asked = bench.keeper.proposals
@@ -204,7 +206,7 @@ def test_an_answer_that_a_new_epoch_has_overtaken_means_nothing() -> None:
     assert bench.told() == ((ME, THIRD, OTHER), (ME, THIRD))
 
 
-def test_what_is_led_no_more_is_forgotten() -> None:
+def test_partition_without_leadership_is_forgotten() -> None:
     bench = Bench()
     bench.keeper.caught_up(KEY, 5, OTHER, 77)
     asked = bench.keeper.proposals
@@ -215,7 +217,7 @@ def test_what_is_led_no_more_is_forgotten() -> None:
     assert not bench.keeper.proposals
 
 
-def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> None:
+def test_high_watermark_is_held_while_others_are_eligible() -> None:
     bench = Bench((ME, OTHER))
     bench.plane.lagging = [LaggingFollowers("t", 0, 5, [OTHER])]
     bench.keeper.look_for_laggards(1000)
@@ -231,7 +233,7 @@ def test_the_high_watermark_stands_still_as_long_as_others_are_eligible() -> Non
     assert not bench.plane.held[KEY]
 
 
-def test_whom_others_have_joined_is_recovered_also_when_it_is_alone_again() -> None:
+def test_leader_stays_recovered_after_its_isr_shrinks_again() -> None:
     """Otherwise no leaving replica would be eligible: a later election could lose records."""
     bench = Bench()
     bench.lead((ME,), 6, 9, recovery_state=1)
@@ -246,7 +248,7 @@ def test_whom_others_have_joined_is_recovered_also_when_it_is_alone_again() -> N
     ]
 
 
-def test_a_leader_that_is_told_of_its_recovery_says_so_no_more() -> None:
+def test_recovered_leader_does_not_report_recovery_again() -> None:
     bench = Bench((ME, OTHER))
     bench.lead((ME,), 6, 9, recovery_state=1)
     bench.lead((ME, OTHER), 7, 10)

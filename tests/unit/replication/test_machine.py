@@ -77,7 +77,7 @@ def hosting() -> Replicas:
     return replicas
 
 
-def test_becoming_leader() -> None:
+def test_new_leader_serves_after_its_log_is_open() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info(is_new=True))
     assert decision.lead == [LeaderSpec("t", 0, 0, (ME, OTHER), (ME, OTHER), True)]
@@ -87,7 +87,7 @@ def test_becoming_leader() -> None:
     assert replicas.is_serving(KEY)
 
 
-def test_an_answer_that_a_later_order_has_overtaken() -> None:
+def test_outcome_overtaken_by_a_later_epoch_keeps_the_partition() -> None:
     replicas = Replicas(ME)
     first = told(replicas, info(leader_epoch=5)).lead
     told(replicas, info(leader_epoch=6))
@@ -95,7 +95,7 @@ def test_an_answer_that_a_later_order_has_overtaken() -> None:
     assert KEY in replicas.hosted
 
 
-def test_another_broker_leads_now() -> None:
+def test_leader_becomes_follower_when_another_broker_leads() -> None:
     replicas = hosting()
     decision = told(replicas, info(OTHER, 6))
     assert decision.lead == []
@@ -152,7 +152,7 @@ def test_orders_for_an_earlier_life_are_refused() -> None:
     assert told(replicas, info(leader_epoch=7), broker_epoch=11).error is ErrorCode.NONE
 
 
-def test_a_partition_of_other_brokers_or_of_another_topic() -> None:
+def test_partition_of_other_brokers_or_topics_is_refused() -> None:
     replicas = hosting()
     stranger = told(replicas, info(OTHER, 9, partition=3, replicas=(OTHER,)))
     assert stranger.errors == {("t", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -160,7 +160,7 @@ def test_a_partition_of_other_brokers_or_of_another_topic() -> None:
     assert renamed.errors == {KEY: ErrorCode.INCONSISTENT_TOPIC_ID}
 
 
-def test_a_log_that_does_not_open() -> None:
+def test_partition_whose_log_fails_to_open_is_offline() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info(), info(partition=1))
     replicas.done(decision.lead, [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE])
@@ -171,14 +171,14 @@ def test_a_log_that_does_not_open() -> None:
     assert again.errors == {KEY: ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-def test_an_order_that_failed_otherwise_may_come_again() -> None:
+def test_control_request_that_failed_can_be_repeated() -> None:
     replicas = Replicas(ME)
     decision = told(replicas, info())
     replicas.done(decision.lead, [ErrorCode.UNKNOWN_SERVER_ERROR])
     assert len(told(replicas, info()).lead) == 1
 
 
-def test_an_answer_that_was_overtaken_counts_for_nothing() -> None:
+def test_outcome_overtaken_by_a_new_leader_is_ignored() -> None:
     replicas = Replicas(ME)
     first = told(replicas, info())
     second = told(replicas, info(OTHER, 1))
@@ -197,7 +197,7 @@ def test_a_log_directory_fails_under_a_served_partition() -> None:
     }
 
 
-def test_stopping() -> None:
+def test_stopped_partition_is_closed_or_deleted() -> None:
     for epoch in (5, 6, EPOCH_NONE, EPOCH_DURING_DELETE):
         replicas = hosting()
         decision = stop(replicas, epoch, delete=True)
@@ -208,12 +208,12 @@ def test_stopping() -> None:
     assert replicas.is_serving(KEY)
 
 
-def test_stopping_what_was_never_hosted() -> None:
+def test_stop_replica_of_an_unhosted_partition_succeeds() -> None:
     """A folder may exist all the same: the plane is asked to delete it."""
     assert stop(Replicas(ME), 3, delete=True).stop == [("t", 0, True)]
 
 
-def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None:
+def test_late_leader_and_isr_does_not_revive_a_stopped_partition() -> None:
     """The simulation's seed 12: it would lead an empty log in a past epoch."""
     replicas = hosting()
     stop(replicas, 7)
@@ -230,7 +230,7 @@ def test_what_was_stopped_does_not_come_back_by_an_order_that_was_late() -> None
     assert again.errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
 
 
-def test_a_deletion_of_a_topic_that_is_gone_leaves_the_next_one_of_its_name() -> None:
+def test_deletion_of_an_old_topic_spares_the_next_of_its_name() -> None:
     """The request was repeated over another connection and obeyed; then the first one arrived."""
     replicas = hosting()
     gone = stop(replicas, EPOCH_DURING_DELETE, delete=True, topic_id=b"u" * 16)
@@ -243,7 +243,7 @@ def test_a_deletion_of_a_topic_that_is_gone_leaves_the_next_one_of_its_name() ->
         assert not replicas.is_serving(KEY)
 
 
-def test_what_was_stopped_is_forgotten_when_its_orders_are_refused_anyway() -> None:
+def test_stopped_partition_is_forgotten_after_a_new_controller_or_registration() -> None:
     replicas = hosting()
     stop(replicas, 7)
     assert len(told(replicas, info(leader_epoch=6), controller_epoch=2).lead) == 1
@@ -253,7 +253,7 @@ def test_what_was_stopped_is_forgotten_when_its_orders_are_refused_anyway() -> N
     assert len(again.lead) == 1
 
 
-def test_a_deletion_is_remembered_with_the_epoch_that_was_led_in() -> None:
+def test_deletion_remembers_the_leader_epoch() -> None:
     replicas = hosting()
     stop(replicas, EPOCH_DURING_DELETE, delete=True)
     assert told(replicas, info(leader_epoch=5)).errors == {KEY: ErrorCode.STALE_CONTROLLER_EPOCH}
@@ -266,7 +266,7 @@ def stray(replicas: Replicas, now: PartitionInfo, topic_id: bytes = TOPIC_ID) ->
     return bool(found)
 
 
-def test_what_has_moved_away_while_this_broker_was_gone_is_led_no_more() -> None:
+def test_partition_reassigned_during_an_absence_is_no_longer_led() -> None:
     """The simulation's seed 82: nobody else tells a broker whose session had expired meanwhile."""
     elsewhere = (3, 4)
     replicas = hosting()
@@ -280,7 +280,7 @@ def test_what_has_moved_away_while_this_broker_was_gone_is_led_no_more() -> None
     assert len(told(replicas, info(leader_epoch=10)).lead) == 1
 
 
-def test_waiting_for_a_partition_ends_when_it_serves_or_cannot() -> None:
+def test_wait_for_a_partition_ends_when_it_serves_or_fails() -> None:
     replicas = Replicas(ME)
     assert not replicas.is_settled(KEY), "the controller has not said anything yet"
     decision = told(replicas, info())

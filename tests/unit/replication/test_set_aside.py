@@ -63,7 +63,7 @@ def metadata(brokers: list[BrokerImage], *topics: TopicPartitions) -> UpdateMeta
     return UpdateMetadataRequest(1, 1, -1, topics, brokers)
 
 
-async def test_a_broker_without_a_port_does_not_end_those_who_are_told_of_it(bench: Bench) -> None:
+async def test_broker_without_a_port_in_metadata_is_set_aside(bench: Bench) -> None:
     await bench.metadata_of(topic("t", 0))
     told = metadata([*BROKERS, NO_PORT], topic("u", 0, topic_id=OTHER_ID))
     await bench.ask(told)
@@ -81,7 +81,7 @@ async def test_the_first_message_may_be_the_bad_one(bench: Bench) -> None:
     assert bench.plane.deltas[-1].brokers == BROKERS
 
 
-async def test_of_two_topics_with_one_id_the_later_is_set_aside(bench: Bench) -> None:
+async def test_later_topic_with_a_used_id_is_set_aside(bench: Bench) -> None:
     await bench.metadata_of(topic("t", 0))
     same_id, third = topic("same-id", 0), topic("third", 0, topic_id=OTHER_ID)
     assert await bench.metadata_of(same_id, third) is ErrorCode.NONE
@@ -138,7 +138,7 @@ async def test_a_partition_with_which_the_plane_fails_is_answered_alone(bench: B
     assert set(response.errors.values()) == {ErrorCode.NONE}
 
 
-async def test_an_order_that_fails_may_come_again(bench: Bench, failing: Failing) -> None:
+async def test_failed_control_request_can_be_repeated(bench: Bench, failing: Failing) -> None:
     failing.failures.append(RuntimeError("a bug"))
     order = LeaderAndIsrRequest(1, 1, -1, [topic("t", 0)])
     failed = LeaderAndIsrResponse(ErrorCode.UNKNOWN_SERVER_ERROR, {})

@@ -43,7 +43,7 @@ def compare(image: ClusterImage, log_dir: Path, *, known: bool) -> frozenset[str
     return compare_folders(1, found, image, [], [log_dir], {log_dir} if known else set())
 
 
-def test_folders_that_never_held_a_record_are_no_loss(
+def test_missing_folders_without_records_are_made_anew(
     image: ClusterImage, output: io.StringIO, tmp_path: Path
 ) -> None:
     (tmp_path / HIGH_WATERMARKS).write_text("0\n2\nt 0 7\nt 1 0\n")
@@ -53,7 +53,7 @@ def test_folders_that_never_held_a_record_are_no_loss(
     assert lines["partition_folders_made"]["count"] == 2
 
 
-def test_folders_that_held_records_are(
+def test_missing_folders_with_records_are_reported(
     image: ClusterImage, output: io.StringIO, tmp_path: Path
 ) -> None:
     (tmp_path / HIGH_WATERMARKS).write_text("0\n3\nt 0 7\nt 1 0\nt 2 5\n")
@@ -66,7 +66,7 @@ def test_folders_that_held_records_are(
 
 
 @pytest.mark.parametrize("content", [None, "0\n1\nt 1\n", "0\n0\n"])
-def test_a_directory_that_cannot_tell_is_taken_for_a_loss(
+def test_missing_folders_without_a_checkpoint_are_reported(
     image: ClusterImage, output: io.StringIO, tmp_path: Path, content: str | None
 ) -> None:
     """The directory replaces a lost one, or its notes are damaged or missing."""

@@ -29,14 +29,14 @@ def _metadata(*brokers: object) -> Any:
     )
 
 
-async def test_a_broker_that_hears_nothing_says_so(
+async def test_start_that_waits_for_metadata_is_reported(
     configured: list[str], autojump_clock: trio.testing.MockClock
 ) -> None:
     await tell_slow_start(trio.Event(), _metadata(), lambda: 3)
     assert configured == ["load", "configured", "waiting_for_controller"]
 
 
-async def test_a_broker_that_waits_for_its_logs_writes_what_there_is(
+async def test_start_that_waits_for_logs_reports_progress(
     configured: list[str], autojump_clock: trio.testing.MockClock
 ) -> None:
     await tell_slow_start(trio.Event(), _metadata(1), lambda: 3)

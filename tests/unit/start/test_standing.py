@@ -23,7 +23,7 @@ def check(log_dirs: list[Path], zookeeper: str | None) -> None:
     check_standing(log_dirs, log_dirs[0].parent / "meta", zookeeper)
 
 
-def test_what_is_new_may_become_either(log_dirs: list[Path]) -> None:
+def test_new_directories_fit_a_lone_broker_and_a_member(log_dirs: list[Path]) -> None:
     for paths in (log_dirs, [log_dirs[0] / "none"]):
         check(paths, None)
         check(paths, ZOOKEEPER)
@@ -31,7 +31,7 @@ def test_what_is_new_may_become_either(log_dirs: list[Path]) -> None:
     assert [list(path.iterdir()) for path in log_dirs] == [[], []]
 
 
-def test_a_members_directories_are_refused_to_one_that_is_alone(log_dirs: list[Path]) -> None:
+def test_lone_broker_refuses_directories_of_a_member(log_dirs: list[Path]) -> None:
     note_standing(log_dirs, ZOOKEEPER)
     check(log_dirs, ZOOKEEPER)
     assert is_member(log_dirs)
@@ -46,7 +46,7 @@ def test_a_members_directories_are_refused_to_one_that_is_alone(log_dirs: list[P
 
 
 @pytest.mark.parametrize(("before", "after"), [(ZOOKEEPER, None), (None, ZOOKEEPER)])
-def test_a_directory_that_comes_with_others_is_known(
+def test_note_in_any_log_directory_counts(
     log_dirs: list[Path], before: str | None, after: str | None
 ) -> None:
     """The first log directory decides where the metadata directory is."""
@@ -66,7 +66,7 @@ def test_a_cluster_may_move_to_another_address(log_dirs: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"null", b"nonsense", b"\xff\xfe{"])
-def test_a_note_that_says_nothing_is_one_all_the_same(log_dirs: list[Path], content: bytes) -> None:
+def test_empty_note_counts_as_a_members(log_dirs: list[Path], content: bytes) -> None:
     (log_dirs[0] / NOTE).write_bytes(content)
     with pytest.raises(ConfigError):
         check(log_dirs, None)
@@ -76,7 +76,7 @@ def test_a_note_that_says_nothing_is_one_all_the_same(log_dirs: list[Path], cont
         check(log_dirs, None)
 
 
-def test_directories_of_one_that_is_alone_are_refused_to_a_member(log_dirs: list[Path]) -> None:
+def test_member_refuses_directories_of_a_lone_broker(log_dirs: list[Path]) -> None:
     note_standing(log_dirs, None)
     check(log_dirs, None)
     assert not is_member(log_dirs)
@@ -86,7 +86,7 @@ def test_directories_of_one_that_is_alone_are_refused_to_a_member(log_dirs: list
     check(log_dirs, ZOOKEEPER)
 
 
-def test_a_store_without_notes_is_that_of_one_that_is_alone(log_dirs: list[Path]) -> None:
+def test_store_without_notes_belongs_to_a_lone_broker(log_dirs: list[Path]) -> None:
     store = log_dirs[0].parent / "meta" / DATABASE_NAME
     store.parent.mkdir()
     store.touch()

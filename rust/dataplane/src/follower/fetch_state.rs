@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_is_whole_and_says_who_asks() {
+    fn first_fetch_is_full_and_names_the_replica() {
         let mut session = Session::default();
         let request = asked(
             &mut session,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn later_ones_name_what_has_changed() {
+    fn later_fetches_name_changed_partitions() {
         let mut session = Session::default();
         asked(
             &mut session,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_session_every_request_is_whole() {
+    fn fetch_without_a_session_is_full() {
         let mut session = Session::default();
         for _ in 0..2 {
             let request = asked(&mut session, &[((A, 0), at(1))]);

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_waits_until_something_is_to_be_asked_for_again_at_the_longest() {
+    fn fetch_waits_at_most_until_a_delayed_partition_is_due() {
         let wanted = |later_ms| Wanted {
             later_ms,
             ..Wanted::default()

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_where_wakes_come_from_all_sides_or_from_here() {
+    fn consumer_stays_when_wakes_come_from_many_threads_or_its_own() {
         let balancer = balancer(&[0.1, 0.1, 0.1]);
         let mut course = Affinity::default();
         for wake in 0..100 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_follows_to_a_busy_thread_or_right_after_a_move() {
+    fn consumer_does_not_move_to_a_busy_thread_or_right_after_a_move() {
         let mut course = Affinity::default();
         for _ in 0..100 {
             balancer(&[0.1, 0.2]).woken(&mut course, 1, 0);
@@ -245,20 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_thread_gives_away_what_evens_it_out_best() {
+    fn busy_thread_gives_away_the_connection_that_balances_best() {
         let given = relieved(&[0.9, 0.5, 0.1], &[0.1, 0.45, 0.3, 0.05]);
         assert_eq!(given, [None, Some(2), None, None]);
     }
 
     #[test]
-    fn what_is_many_small_things_is_given_away_one_by_one() {
+    fn small_connections_are_given_away_one_by_one() {
         let mut given = relieved(&[0.9, 0.0], &[0.02; 45]);
         given.retain(Option::is_some);
         assert_eq!(given, [Some(1)]);
     }
 
     #[test]
-    fn who_could_not_move_sits_a_round_out() {
+    fn connection_that_could_not_move_skips_a_round() {
         let balancer = balancer(&[0.9, 0.0]);
         let mut courses = [spent(0.4), spent(0.3)];
         let marks = |courses: &[Affinity; 2]| courses.map(|course| course.to);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_that_helps_nobody() {
+    fn no_connection_moves_without_a_gain() {
         assert_eq!(
             relieved(&[0.45, 0.0], &[0.2, 0.25]),
             [None, None],

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_must_not_wait_passes_on_the_files_it_lets_go() {
+    fn network_thread_passes_closed_files_to_another_thread() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let open = || RealDisk.open(&path, OpenMode::Create).unwrap();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_around_the_page_cache_is_seen_by_those_who_read_through_it() {
+    fn direct_writes_are_seen_through_the_page_cache() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let file = RealDisk.open(&path, OpenMode::Create).unwrap();
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_descriptor_is_passed_on_like_the_first() {
+    fn second_descriptor_is_closed_by_another_thread_like_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("segment");
         let open = || RealDisk.open(&path, OpenMode::Create).unwrap();

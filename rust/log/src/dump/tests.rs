@@ -318,7 +318,7 @@ fn batches_that_compaction_emptied_are_fine() {
 }
 
 #[test]
-fn files_that_are_none_of_ours() {
+fn unknown_files_are_refused() {
     let open = |name: &str| {
         let file = MemDisk::file(Vec::new());
         dump(Path::new(name), file, Beside::default(), PLAIN).map(|_| ())
@@ -343,7 +343,7 @@ fn files_that_are_none_of_ours() {
 }
 
 #[test]
-fn real_files_are_opened_with_what_lies_beside_them() {
+fn real_files_are_opened_with_their_neighbours() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("00000000000000000100.log");
     let index = dir.path().join("00000000000000000100.index");

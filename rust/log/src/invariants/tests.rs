@@ -160,7 +160,7 @@ fn epochs_producers_and_snapshots_that_lie_elsewhere() {
 }
 
 #[test]
-fn a_log_that_is_poisoned_is_not_looked_at() {
+fn poisoned_log_is_not_checked() {
     let mut log = log();
     log.log_start = 3;
     log.poison("a write failed");

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_piece_is_asked_for_with_the_next_and_the_oldest_that_was_left_gives_way() {
+    fn oldest_abandoned_piece_is_given_up_first() {
         let (mut passing, mut given_up) = (Passing::default(), Vec::new());
         for number in 0..99 {
             assert_eq!(pass(&mut passing, 1, number, &mut given_up), Some(2));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_readers_keep_theirs_until_they_stop_and_others_go_another_way() {
+    fn slow_readers_keep_their_pieces_until_they_stop() {
         let (mut passing, mut given_up) = (Passing::default(), Vec::new());
         let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {
             passing.enter(at, &nobody(), false, PASSING_MAX, given_up)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_in_the_midst_of_a_piece_passes_from_the_next_one_on() {
+    fn reader_that_starts_inside_a_piece_passes_from_the_next() {
         let (mut passing, mut given_up) = (Passing::default(), Vec::new());
         let midst = read(1, PIECE_BYTES / 2);
         let enter = |passing: &mut Passing, at: Read, given_up: &mut GivenUp| {

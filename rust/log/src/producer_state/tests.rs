@@ -228,7 +228,7 @@ fn coordinators_have_epochs_but_no_sequences() {
 }
 
 #[test]
-fn replicas_take_what_the_leader_has() {
+fn replicas_accept_batches_of_the_leader_unchecked() {
     let mut log = Offsets::default();
     for batch in [data(5, 9, 1), data(5, 3, 1), data(4, 0, 1), data(4, 0, 1)] {
         assert_eq!(log.append(&batch, Origin::Replication), Ok(Check::New));

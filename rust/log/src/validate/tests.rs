@@ -98,7 +98,7 @@ fn good_batches_of_every_codec_are_taken_as_they_are() {
 }
 
 #[test]
-fn data_without_a_whole_batch() {
+fn data_without_a_whole_batch_is_refused() {
     let batch = builder().build();
     for len in [0, 1, 11, 12, 16, 17, 60, batch.len() - 1] {
         assert_eq!(
@@ -110,7 +110,7 @@ fn data_without_a_whole_batch() {
 }
 
 #[test]
-fn lengths_and_formats_that_cannot_be() {
+fn impossible_lengths_and_formats_are_refused() {
     let batch = builder().build();
     for length in [i32::MIN, -1, 0, 13] {
         let bad = patched(batch.clone(), LENGTH, &length.to_be_bytes());
@@ -130,7 +130,7 @@ fn lengths_and_formats_that_cannot_be() {
 }
 
 #[test]
-fn one_batch_a_partition() {
+fn more_than_one_batch_for_a_partition_is_refused() {
     let batch = builder().build();
     let two = [batch.clone(), batch.clone()].concat();
     assert_eq!(code(&two), ErrorCode::INVALID_RECORD);
@@ -220,7 +220,7 @@ fn every_flipped_bit_under_the_checksum_is_found() {
 }
 
 #[test]
-fn codecs_that_do_not_exist() {
+fn unknown_codecs_are_refused() {
     for codec in [5, 6, 7_i16] {
         let bad = patched(builder().build(), ATTRIBUTES, &codec.to_be_bytes());
         assert_eq!(code(&bad), ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);

@@ -79,7 +79,7 @@ fn a_reader_goes_through_a_file_in_large_steps() {
 }
 
 #[test]
-fn where_a_full_window_ends_its_reader_goes_on_and_where_the_file_ended_it_does_not() {
+fn reader_goes_on_after_a_full_window_but_not_after_the_file_end() {
     let (_, env, segment) = rig();
     let look = |position: u64| env.windows().look(segment.id(), position);
     read(&env, &segment, 4096 + 10);
@@ -94,7 +94,7 @@ fn where_a_full_window_ends_its_reader_goes_on_and_where_the_file_ended_it_does_
 }
 
 #[test]
-fn those_close_behind_another_reader_need_no_disk_and_those_far_behind_do() {
+fn readers_close_behind_another_need_no_disk() {
     let (_, env, segment) = rig();
     let step = WINDOW_BYTES as u64;
     for at in 0..WINDOWS as u64 {
@@ -131,7 +131,7 @@ fn memory_is_bounded_and_shared_in_small_pieces_by_many() {
 }
 
 #[test]
-fn what_nobody_comes_for_is_forgotten() {
+fn unused_windows_are_dropped() {
     let (_, env, segment) = rig();
     read(&env, &segment, 0);
     env.forget_idle_reads();
@@ -158,7 +158,7 @@ fn a_file_that_is_cut_is_read_anew() {
 }
 
 #[test]
-fn what_is_read_ahead_is_what_comes_next_and_only_while_there_is_memory() {
+fn read_ahead_covers_the_next_windows_while_memory_lasts() {
     let (disk, env, first) = rig();
     let windows = env.windows();
     let mebibytes =
@@ -195,7 +195,7 @@ fn what_is_read_ahead_is_what_comes_next_and_only_while_there_is_memory() {
 }
 
 #[test]
-fn a_reader_that_has_to_wait_has_more_read_ahead_and_what_nobody_wants_ends_that() {
+fn read_ahead_grows_when_a_reader_waits_and_ends_when_unused() {
     let (_, env, segment) = rig();
     let windows = env.windows();
     let depth = || AHEAD_MIN + windows.inner.lock().deeper;
@@ -212,7 +212,7 @@ fn a_reader_that_has_to_wait_has_more_read_ahead_and_what_nobody_wants_ends_that
 
 /// Readers of the same bytes share one read of the disk.
 #[test]
-fn who_asks_for_what_is_being_read_waits_for_it() {
+fn reader_waits_for_a_window_that_another_loads() {
     let (_, env, segment) = rig();
     std::thread::scope(|scope| {
         for _ in 0..8 {

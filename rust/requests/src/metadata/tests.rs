@@ -165,7 +165,7 @@ fn missing_and_illegal_names_get_their_errors() {
 }
 
 #[test]
-fn what_may_be_created_is_planned_and_told_afterwards() {
+fn creatable_topics_are_planned_and_answered_afterwards() {
     let image = image(vec![topic("a", 1, 1)]);
     let mut asked = request(Some(&["a", "new", "no good", "new", "taken"]));
     let missing = MetadataPlan::TopicsMissing(vec!["new".into(), "taken".into()]);

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sends_again_is_forgotten() {
+    fn old_refusals_are_forgotten() {
         let room = Arc::default();
         let mut refused = RefusedBatches::default();
         fill(&mut refused, &room, "t", 2 * ENTRIES_MAX);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_late_does_not_hide_what_is_behind() {
+    fn late_refusal_keeps_the_earlier_one_known() {
         let room = Arc::default();
         let mut refused = RefusedBatches::default();
         let batch = |sequence| ProducerBatch::of(&info(sequence)).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_topic_is_called_is_not_remembered() {
+    fn refusal_of_an_overlong_topic_name_is_not_remembered() {
         let mut refused = RefusedBatches::default();
         let name = "t".repeat(NAME_BYTES_MAX);
         fill(&mut refused, &Arc::default(), &name, 1);

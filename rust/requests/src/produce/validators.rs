@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_counted_until_it_is_dropped() {
+    fn waiting_validations_are_bounded_and_counted_until_dropped() {
         let validators = validators(100);
         validators.submit("t", work(1, 1000)).unwrap();
         assert!(validators.submit("t", work(2, 1)).is_err());

@@ -123,12 +123,12 @@ fn run(walk: Walk) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_not_damaged_is_delivered() {
+fn undamaged_batches_are_delivered() {
     assert_eq!(run(walk), Ok(()));
 }
 
 #[test]
-fn planted_bugs_are_found() {
+fn injected_bugs_are_found() {
     let bugs: [(&str, Walk); 3] = [
         ("damage ends the read", |span, bytes| {
             let mut read = walk(span, bytes);

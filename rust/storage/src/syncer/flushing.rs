@@ -74,7 +74,7 @@ mod tests {
     use crate::syncer_queue::ShortestFlush;
 
     #[test]
-    fn nothing_grows_older_than_flush_ms_between_two_looks() {
+    fn wait_between_checks_keeps_flush_ms() {
         for shortest_ms in [1, 2, 7, 10, 100, 499, 500, 60_000] {
             for until_ms in (0..shortest_ms + 2).chain([i64::MAX]) {
                 let wait_ms = wait_ms(shortest_ms, until_ms);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_flush_ms_is_told_and_a_topic_that_goes_takes_its_own_along() {
+    fn shortest_flush_ms_follows_new_and_deleted_topics() {
         let shortest = ShortestFlush::default();
         assert!(!shortest.is_any());
         assert!(shortest.lower(100) && !shortest.lower(100) && !shortest.lower(i64::MAX));

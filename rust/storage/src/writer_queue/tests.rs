@@ -55,7 +55,7 @@ fn whole(numbers: impl Iterator<Item = usize>) -> Vec<(usize, bool)> {
 }
 
 #[test]
-fn what_is_due_comes_in_order_and_in_shares() {
+fn due_partitions_come_in_order_and_in_shares() {
     let queue = WriterQueue::new(1, LONG_MS);
     (0..SHARE + 3).for_each(|number| queue.push(number));
     assert_eq!(taken(&queue, false).0, Vec::from_iter(0..SHARE));
@@ -64,7 +64,7 @@ fn what_is_due_comes_in_order_and_in_shares() {
 }
 
 #[test]
-fn nothing_of_later_is_due_before_its_time_but_all_that_was_there_when_somebody_hurries() {
+fn hurry_makes_all_waiting_partitions_due() {
     let queue = WriterQueue::new(1, LONG_MS);
     (0..3).for_each(|number| queue.push_later(number));
     assert_eq!(taken(&queue, false).1, []);
@@ -80,7 +80,7 @@ fn nothing_of_later_is_due_before_its_time_but_all_that_was_there_when_somebody_
 }
 
 #[test]
-fn the_oldest_goes_while_room_is_short() {
+fn oldest_partitions_are_due_while_memory_is_short() {
     let queue = WriterQueue::new(1, LONG_MS);
     (0..SHARE + 2).for_each(|number| queue.push_later(number));
     let (_, later) = taken(&queue, true);
@@ -93,14 +93,14 @@ fn the_oldest_goes_while_room_is_short() {
 }
 
 #[test]
-fn a_time_that_has_come_is_due_to_the_end_even_while_room_is_short() {
+fn partition_due_by_time_is_written_to_its_end() {
     let queue = WriterQueue::new(1, 0);
     queue.push_later(1);
     assert_eq!(taken(&queue, true).1, [(1, true)]);
 }
 
 #[test]
-fn few_wait_less_and_many_longer() {
+fn flush_delay_grows_with_the_number_of_partitions() {
     let queue: WriterQueue<usize> = WriterQueue::new(1, 500);
     assert_eq!(queue.wait_ms(1), 100);
     assert_eq!(queue.wait_ms(FEW + 1), 500);
@@ -110,7 +110,7 @@ fn few_wait_less_and_many_longer() {
 
 /// Without further appends, waiting for more is pointless.
 #[test]
-fn what_waits_is_due_once_nothing_has_come_for_a_while() {
+fn partition_is_due_once_appends_pause() {
     let queue = WriterQueue::new(1, LONG_MS);
     (0..FEW + 1).for_each(|number| queue.push_later(number));
     let a_while_passes = || queue.inner.lock().seen_ms -= LONG_MS;
@@ -128,7 +128,7 @@ fn what_waits_is_due_once_nothing_has_come_for_a_while() {
 }
 
 #[test]
-fn the_others_help_with_what_is_more_than_a_share() {
+fn other_writers_help_beyond_one_share() {
     let queue = WriterQueue::new(3, LONG_MS);
     let done = AtomicUsize::new(0);
     let helped = AtomicUsize::new(0);
@@ -167,7 +167,7 @@ fn the_others_help_with_what_is_more_than_a_share() {
 
 /// During a slow turn of the first writer even little work goes to another.
 #[test]
-fn nothing_waits_for_a_slow_turn_of_the_first() {
+fn second_writer_takes_over_from_a_slow_first() {
     for call in ["push", "press", "hurry"] {
         let queue = WriterQueue::new(2, LONG_MS);
         queue.push(0);
@@ -199,7 +199,7 @@ fn nothing_waits_for_a_slow_turn_of_the_first() {
 }
 
 #[test]
-fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
+fn finish_hands_out_all_and_names_the_last_writer() {
     let queue = WriterQueue::new(2, LONG_MS);
     queue.push_later(1);
     queue.push(2);
@@ -218,7 +218,7 @@ fn at_the_end_all_is_taken_and_the_last_to_leave_is_told() {
 }
 
 #[test]
-fn a_job_that_takes_too_long_stands_still_in_any_writer() {
+fn overlong_job_counts_as_stalled_in_any_writer() {
     let queue: WriterQueue<usize> = WriterQueue::new(2, LONG_MS);
     let (now_ms, late_ms) = (mono_ms(), mono_ms() + 2 * HANG_MS);
     queue.jobs[1].begin();

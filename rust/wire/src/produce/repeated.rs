@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_batch_of_a_partition_counts_also_in_another_entry_of_its_topic() {
+    fn last_batch_of_a_repeated_partition_counts_across_topic_entries() {
         let part = |index: i32, data: &str| (index, data.to_owned());
         let found = merged(&[
             ("a", vec![part(0, "old"), part(1, "one"), part(0, "newer")]),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn long_requests_lose_what_short_ones_lose_and_no_more() {
+    fn sorted_and_quadratic_merging_agree() {
         for count in [1, 2, 31, 32, 33, 500] {
             for repeated in [false, true] {
                 // Neither sorted nor in order.

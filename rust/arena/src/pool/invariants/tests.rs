@@ -72,7 +72,7 @@ fn broken(damage: impl FnOnce(&mut Pool)) -> String {
 }
 
 #[test]
-fn chunks_that_are_lost_or_in_two_places() {
+fn lost_and_doubled_chunks_are_found() {
     let told = broken(|pool| {
         pool.free.pop_front();
     });
@@ -87,7 +87,7 @@ fn chunks_that_are_lost_or_in_two_places() {
 }
 
 #[test]
-fn chunks_that_are_not_what_they_seem() {
+fn wrongly_typed_chunks_are_found() {
     let told = broken(|pool| pool.tenants[4].transient_blocks = 0);
     assert_eq!(told, "0 chunks are transient, 1 are counted");
     let told = broken(|pool| pool.tenants[5].order = None);
@@ -106,7 +106,7 @@ fn chunks_that_are_not_what_they_seem() {
 }
 
 #[test]
-fn slots_that_are_lost_or_have_two_owners() {
+fn lost_and_doubled_slots_are_found() {
     let told = |damage: &dyn Fn(&Arena)| {
         let arena = arena();
         arena.slot(&name(0)).unwrap();
@@ -122,7 +122,7 @@ fn slots_that_are_lost_or_have_two_owners() {
 
 /// Its content can be read and marked written; nothing is carved or given back.
 #[test]
-fn an_arena_that_breaks_one_keeps_what_it_holds() {
+fn broken_arena_keeps_its_bytes_and_takes_no_more() {
     let arena = arena();
     let segment = arena.segment(arena.slot(&name(0)).unwrap(), 0);
     let mut rate = Rate::default();

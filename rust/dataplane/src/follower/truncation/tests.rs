@@ -155,7 +155,7 @@ fn image() -> ImageDelta {
 }
 
 #[test]
-fn a_cut_that_is_asked_for_twice_takes_nothing_that_came_in_between() {
+fn repeated_truncation_keeps_records_appended_in_between() {
     // With two, the log end is as at first, but in another epoch.
     for records in 0..=3 {
         let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn a_cut_that_is_asked_for_twice_takes_nothing_that_came_in_between() {
 }
 
 #[test]
-fn a_cut_of_an_older_epoch_is_not_made() {
+fn truncation_of_an_older_epoch_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
     let follower = Follower::start(dir.path());
     (0..3).for_each(|_| follower.append(0));
@@ -186,7 +186,7 @@ fn a_cut_of_an_older_epoch_is_not_made() {
 /// Checkpoint rows are gathered and then written: rows gathered before a cut must not be written
 /// after the cut's own.
 #[test]
-fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
+fn truncation_overwrites_recovery_points_gathered_before() {
     let dir = tempfile::tempdir().unwrap();
     let follower = Follower::start(dir.path());
     (0..3).for_each(|_| follower.append(0));
@@ -216,7 +216,7 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
 /// another disk. Cut to its end, the replica copied only what came after; its row of the log start
 /// stayed, and the next start removed what had been copied.
 #[test]
-fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
+fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
     let outside = Cut::Outside { start: 0, end: 1 };
     for cut in [DIVERGING, outside] {
         let folder = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
 /// The story (seed 70008593 of the simulation): the row stayed, the log grew past it with records
 /// that no other replica had, and the next start took those for committed.
 #[test]
-fn a_cut_below_the_high_watermark_lowers_its_row() {
+fn truncation_below_the_high_watermark_lowers_its_row() {
     let folder = tempfile::tempdir().unwrap();
     let follower = Follower::start(folder.path());
     (0..3).for_each(|_| follower.append(0));
@@ -283,7 +283,7 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
 /// The same after a loss of power that took unsynced records (seed 90003952: a kill soon after left
 /// the row). The interval is a minute here.
 #[test]
-fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
+fn checkpoint_row_beyond_an_opened_logs_end_is_lowered() {
     let folder = tempfile::tempdir().unwrap();
     let follower = Follower::start(folder.path());
     (0..3).for_each(|_| follower.append(0));

@@ -174,7 +174,7 @@ fn send_by(way: Way, sink: &Sink, out: &mut OutQueue) -> Stop {
 }
 
 #[test]
-fn whenever_a_sender_stops_nothing_is_kept_back() {
+fn stopping_sender_keeps_no_bytes_back() {
     let disk = StallingDisk::new(Arc::new(MemDisk::default()));
     let sources = [cold_log(&disk), real_file(), other_file()];
     // Two parts of a queue, with or without memory between, before and behind them.
@@ -227,7 +227,7 @@ fn whenever_a_sender_stops_nothing_is_kept_back() {
 }
 
 #[test]
-fn while_a_reader_waits_for_the_disk_nothing_is_kept_back() {
+fn sender_waiting_for_the_disk_keeps_no_bytes_back() {
     for way in [Way::Copy, Way::Bulk] {
         let disk = StallingDisk::new(Arc::new(MemDisk::default()));
         let bytes = cold_log(&disk);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_files_only_some_keep_a_second_descriptor() {
+    fn second_descriptors_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let probe = tempfile::tempfile_in(dir.path()).unwrap();
         if Direct::default().of(probe.as_fd()).is_none() {

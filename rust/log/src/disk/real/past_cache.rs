@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_reads_stays_as_ever() {
+    fn ordinary_reads_stay_in_the_page_cache() {
         let (file, content) = cold_file();
         assert_eq!(read_all(|buffer, at| file.read_at(buffer, at)), content);
         assert_eq!(resident_pages(&file), LEN / 4096);
     }
 
     #[test]
-    fn nothing_of_a_whole_file_stays_in_the_page_cache() {
+    fn reading_past_the_cache_leaves_no_page() {
         let left = || {
             let (file, content) = cold_file();
             let apart = Apart::default();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_of_whole_pages_which_the_end_of_the_file_cuts_short() {
+    fn reading_past_the_cache_leaves_no_partial_last_page() {
         let left = || {
             let (file, content) = cold_file();
             file.set_len(LEN as u64 - 100).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_on_systems_that_have_to_be_told() {
+    fn reading_and_dropping_leaves_no_page() {
         let left = || {
             let (file, content) = cold_file();
             let apart = reopen(&file).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_stays() {
+    fn pages_cached_before_stay_in_the_page_cache() {
         type Read = fn(&File, &mut [u8], u64) -> io::Result<usize>;
         let both: [Read; 2] = [
             |file, buffer, at| read(file, &Apart::default(), buffer, at),

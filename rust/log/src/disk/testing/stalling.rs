@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_watched_threads_do_is_noted() {
+    fn calls_of_watched_threads_are_noted() {
         let disk = StallingDisk::new(Arc::new(MemDisk::default()));
         disk.watch_threads("net");
         let as_thread = |name: &str| {

@@ -27,7 +27,7 @@ fn forgotten(
 
 /// As after a roll and a kill, or an orderly restart, with five batches in flight.
 #[test]
-fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
+fn retry_of_a_batch_missing_in_the_snapshot_is_recognised() {
     let mut log = Offsets::default();
     for sequence in [0, 2, 4, 6] {
         log.push(&data(0, sequence, 2));
@@ -69,7 +69,7 @@ fn what_a_snapshot_left_out_is_known_to_be_a_repetition() {
 /// The first batch was refused and the second one, in flight, accepted: an unknown producer may
 /// start anywhere.
 #[test]
-fn what_was_never_written_is_no_repetition() {
+fn unwritten_batch_is_not_taken_for_a_retry() {
     let mut log = Offsets::default();
     log.push(&data(0, 5, 2));
     log.push(&data(0, 7, 2));
@@ -111,7 +111,7 @@ fn what_was_never_written_is_no_repetition() {
 }
 
 #[test]
-fn repetitions_are_known_where_sequences_wrap() {
+fn retries_are_recognised_where_sequences_wrap() {
     let mut log = Offsets::default();
     log.push(&data(0, i32::MAX - 3, 2));
     log.push(&data(0, i32::MAX - 1, 4));
@@ -131,7 +131,7 @@ fn repetitions_are_known_where_sequences_wrap() {
 
 /// After more records than there are sequences, one half of them back is a future one.
 #[test]
-fn what_lies_half_of_all_sequences_back_is_no_repetition() {
+fn batch_half_of_all_sequences_back_is_not_taken_for_a_retry() {
     let mut log = Offsets::default();
     for round in 0..3 {
         let mut batch = data(0, round << 29, 1);

@@ -130,7 +130,7 @@ fn broken(damage: impl FnOnce(&mut PartitionState)) -> String {
 }
 
 #[test]
-fn roles_that_cannot_be() {
+fn impossible_roles_are_found() {
     assert_eq!(broken(|state| state.log = None), "it has no log");
     let told = broken(|state| state.leader = Some(2));
     assert_eq!(told, "it leads and follows broker Some(2)");
@@ -145,7 +145,7 @@ fn roles_that_cannot_be() {
 }
 
 #[test]
-fn replicas_that_cannot_be_in_sync() {
+fn impossible_in_sync_sets_are_found() {
     let told = broken(|state| state.isr = vec![2]);
     assert_eq!(told, "it leads and is not in sync: [2]");
     let told = "[1, 3] are in sync, [1, 2] are waited for";
@@ -157,7 +157,7 @@ fn replicas_that_cannot_be_in_sync() {
 }
 
 #[test]
-fn waiters_that_wait_for_what_is_not_to_come() {
+fn waiters_that_can_never_wake_are_found() {
     type Damage = fn(&mut PartitionState);
     let damages: [(Damage, &str); 4] = [
         (
@@ -196,7 +196,7 @@ fn waiters_that_wait_for_what_is_not_to_come() {
 /// Uses a bug planted in the log.
 #[test]
 #[cfg(feature = "sim")]
-fn what_is_broken_in_the_log_is_found() {
+fn broken_log_invariants_are_found() {
     let told = broken(|state| state.log.as_mut().unwrap().force_high_watermark(2));
     assert_eq!(told, "the high watermark is behind the durable end");
 }
@@ -213,7 +213,7 @@ fn a_decision_that_contradicts_itself_changes_nothing() {
 
 /// The controller makes the targets the replicas first, and takes the others out of the ISR next.
 #[test]
-fn a_leader_goes_on_while_a_broker_is_in_sync_that_is_a_replica_no_longer() {
+fn leader_tolerates_an_in_sync_broker_that_is_no_longer_a_replica() {
     let partition = led();
     let mut outbox = Outbox::new(1);
     {
@@ -232,7 +232,7 @@ fn serves(state: &mut PartitionGuard<'_, Failures>) -> Result<(), ErrorCode> {
 }
 
 #[test]
-fn a_partition_that_breaks_one_is_taken_out_of_service_and_told_once() {
+fn broken_partition_goes_offline_and_is_reported_once() {
     let partition = led();
     let mut outbox = Outbox::new(1);
     partition.lock().epoch_start = 7;
@@ -258,7 +258,7 @@ fn a_partition_that_breaks_one_is_taken_out_of_service_and_told_once() {
 }
 
 #[test]
-fn it_acknowledges_nothing_from_the_moment_on_in_which_it_is_broken() {
+fn broken_partition_acknowledges_nothing() {
     let partition = led();
     let mut outbox = Outbox::new(1);
     let mut state = partition.lock();
@@ -275,7 +275,7 @@ fn it_acknowledges_nothing_from_the_moment_on_in_which_it_is_broken() {
 }
 
 #[test]
-fn one_that_is_only_looked_at_is_not_checked() {
+fn reading_a_partition_checks_no_invariants() {
     let partition = led();
     partition.state.lock().epoch_start = 7;
     assert_eq!(partition.lock().role, Role::Leader);

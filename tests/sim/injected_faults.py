@@ -1,4 +1,4 @@
-"""Planted bugs, which the simulation has to find: mistakes that others made, in the real code.
+"""Injected bugs, which the simulation has to find: mistakes that others made, in the real code.
 
 Bugs of the data plane are switches of the extension (``rust/base/src/injected_faults.rs``). Bugs of
 the control plane replace a function during a run.
@@ -55,7 +55,7 @@ SWITCHES = (
 """Optional parts of a seed's settings."""
 
 
-class Planted(NamedTuple):
+class Injected(NamedTuple):
     data_plane: tuple[str, ...] = ()
     control_plane: Callable[[], AbstractContextManager[object]] = nullcontext
     needs: tuple[str, ...] = ()
@@ -299,42 +299,46 @@ def the_switch_is_remembered() -> Iterator[None]:
 
 
 BUGS = {
-    "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
-    "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
-    "high watermark above the gate": Planted(("high_watermark_above_gate",)),
-    "ISR write without the version check": Planted((), isr_write_without_version),
-    "election from a stale cache without compare-and-set": Planted((), election_from_stale_cache),
-    "an old controller's LeaderAndIsr is accepted": Planted((), old_controller_is_obeyed),
-    "data of a diverging reply is appended": Planted(("append_diverging",)),
-    "acks=all answered by the leader alone": Planted(("ack_below_min_isr",)),
-    "a restarted unclean replica is kept in the ISR": Planted(
+    "truncation to the high watermark": Injected(("truncate_to_high_watermark",)),
+    "ISR expansion before the epoch start": Injected(("join_before_epoch_start",)),
+    "high watermark above the gate": Injected(("high_watermark_above_gate",)),
+    "ISR write without the version check": Injected((), isr_write_without_version),
+    "election from a stale cache without compare-and-set": Injected((), election_from_stale_cache),
+    "an old controller's LeaderAndIsr is accepted": Injected((), old_controller_is_obeyed),
+    "data of a diverging reply is appended": Injected(("append_diverging",)),
+    "acks=all answered by the leader alone": Injected(("ack_below_min_isr",)),
+    "a restarted unclean replica is kept in the ISR": Injected(
         (), unclean_replica_stays, ("loses_power",)
     ),
-    "the reassignment's znode is written before its last step": Planted(
+    "the reassignment's znode is written before its last step": Injected(
         (), reassignment_is_written_too_early, needs=("moves",)
     ),
-    "a time-out is taken for a refusal": Planted((), time_out_is_refusal),
-    "silence to the controller alone makes a suspect": Planted((), silence_on_one_word),
-    "a suspicion elects who is not in sync": Planted((), suspicion_is_unclean),
-    "those who refuse each other depose each other": Planted((), deposals_without_pause),
-    "a suspicion ends a registration": Planted((), suspicion_ends_registration),
-    "nobody outside the ISR is eligible": Planted((), nobody_is_eligible, ("loses_power",)),
-    "a batch that is too large is not split": Planted((), batches_are_not_split),
-    "an unclean replica is eligible": Planted((), unclean_replica_stays_eligible, ("loses_power",)),
-    "the first of those that lost power leads": Planted((), the_first_leads, needs=("cuts_power",)),
-    "a lower minimum moves the high watermark at once": Planted(
+    "a time-out is taken for a refusal": Injected((), time_out_is_refusal),
+    "silence to the controller alone makes a suspect": Injected((), silence_on_one_word),
+    "a suspicion elects who is not in sync": Injected((), suspicion_is_unclean),
+    "those who refuse each other depose each other": Injected((), deposals_without_pause),
+    "a suspicion ends a registration": Injected((), suspicion_ends_registration),
+    "nobody outside the ISR is eligible": Injected((), nobody_is_eligible, ("loses_power",)),
+    "a batch that is too large is not split": Injected((), batches_are_not_split),
+    "an unclean replica is eligible": Injected(
+        (), unclean_replica_stays_eligible, ("loses_power",)
+    ),
+    "the first of those that lost power leads": Injected(
+        (), the_first_leads, needs=("cuts_power",)
+    ),
+    "a lower minimum moves the high watermark at once": Injected(
         ("move_while_held",), needs=("changes_minimum",)
     ),
-    "the switch for unclean elections is remembered": Planted(
+    "the switch for unclean elections is remembered": Injected(
         (), the_switch_is_remembered, needs=("allows_unclean",)
     ),
-    "a follower tells what its volume has in hand": Planted(
+    "a follower tells what its volume has in hand": Injected(
         ("ask_while_writing",), needs=("hangs",)
     ),
-    "a directory is marked clean over what is not written": Planted(
+    "a directory is marked clean over what is not written": Injected(
         ("close_over_unwritten",), needs=("loses_power", "caches")
     ),
-    "a whole image is taken for a part": Planted(
+    "a whole image is taken for a part": Injected(
         (), whole_image_is_taken_for_a_part, needs=("makes_topics",)
     ),
 }
