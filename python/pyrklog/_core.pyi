@@ -29,6 +29,7 @@ __all__ = [
     "Notice",
     "OffsetCommit",
     "OffsetTable",
+    "PartitionFailed",
     "PartitionsDone",
     "PlaneClosedError",
     "RecordsDeleted",
