@@ -29,6 +29,7 @@ __all__ = [
     "Notice",
     "OffsetCommit",
     "OffsetTable",
+    "PartitionFailed",
     "PartitionsDone",
     "PlaneClosedError",
     "RecordsDeleted",
@@ -275,6 +276,13 @@ class LogDirFailed:
     partitions: list[tuple[str, int]]
 
 @final
+class PartitionFailed:
+    __match_args__ = ("topic", "partition", "reason")
+    topic: str
+    partition: int
+    reason: str
+
+@final
 class Notice:
     __match_args__ = ("event", "fields", "level")
     event: str
@@ -297,6 +305,7 @@ Event = (
     | FollowerCaughtUp
     | FollowerLogStart
     | LogDirFailed
+    | PartitionFailed
     | Notice
 )
 

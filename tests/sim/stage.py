@@ -116,6 +116,12 @@ class Stage(Caller):
         mark: int = life.sim.partition(TOPIC, 0)[2][1]
         return mark
 
+    def break_invariant(self, broker: int) -> None:
+        """The leader epoch of the broker's replica falls."""
+        life = self.world.brokers[broker].life
+        assert life is not None
+        life.touch(lambda: life.sim.break_invariant(TOPIC, 0))
+
     def epochs(self, broker: int) -> list[int]:
         return [batch.epoch for batch in self.world.checker.replicas[broker, 0].batches]
 

@@ -194,3 +194,58 @@ def test_ignoring_the_leader_epoch_resets_a_consumer() -> None:
             "accept_any_leader_epoch",
             "out_of_range_in_doubt",
         )
+
+
+def a_leader_breaks_an_invariant(stage: Stage) -> None:
+    """A goes offline with this partition alone: B leads until A has been started again."""
+    assert stage.produce(A) == NONE
+    stage.until("B's high watermark", lambda: stage.mark(B) == 1)
+    stage.break_invariant(A)
+    assert stage.produce(A) == ErrorCode.KAFKA_STORAGE_ERROR
+    stage.until("B leads", lambda: stage.role(B) == ("Leader", 1))
+    stage.until("B alone in sync", lambda: stage.state().isr == (B,))
+    assert stage.produce(B) == NONE
+    stage.wait(CHECKPOINT_SECONDS)
+    assert stage.state().isr == (B,)
+    assert stage.role(A)[0] == "Offline"
+    restart(stage, A)
+
+
+def a_follower_breaks_an_invariant(stage: Stage) -> None:
+    stage.break_invariant(B)
+    stage.until("A alone in sync", lambda: stage.state().isr == (A,))
+    assert stage.produce(A) == NONE
+    restart(stage, B)
+
+
+def the_only_member_breaks_an_invariant(stage: Stage) -> None:
+    """Nobody leads until A is back: B lacks what A has acknowledged."""
+    stage.cut(A, B)
+    stage.until("A alone in sync", lambda: stage.state().isr == (A,))
+    assert stage.produce(A) == NONE
+    stage.break_invariant(A)
+    stage.until("no leader", lambda: stage.state().leader == -1)
+    stage.heal()
+    stage.wait(CHECKPOINT_SECONDS)
+    assert (stage.state().leader, stage.state().isr) == (-1, (A,))
+    restart(stage, A)
+    stage.until("A leads", lambda: stage.role(A)[0] == "Leader")
+    assert stage.mark(A) == 1
+
+
+def restart(stage: Stage, broker: int) -> None:
+    stage.world.kill(broker)
+    stage.end_session(broker)
+    stage.world.start(broker)
+
+
+def test_another_replica_leads_when_a_leader_breaks_an_invariant() -> None:
+    tell(a_leader_breaks_an_invariant)
+
+
+def test_a_follower_that_breaks_an_invariant_leaves_the_isr() -> None:
+    tell(a_follower_breaks_an_invariant)
+
+
+def test_nobody_leads_when_the_only_member_breaks_an_invariant() -> None:
+    tell(the_only_member_breaks_an_invariant)

@@ -27,6 +27,8 @@ def check_leadership(
     after: Leadership,
 ) -> None:
     """Raises :class:`InvariantError` where ``after`` must not follow ``before``."""
+    if _is_usual(replicas, after) and (before is None or before.leader_epoch < after.leader_epoch):
+        return
     breaches = set(_of_leadership(replicas, after))
     if before is not None:
         if breaches:
@@ -44,6 +46,22 @@ def check_assignment(
         breaches -= set(_of_assignment(before))
     if breaches:
         raise _error(key, breaches, before, after)
+
+
+def _is_usual(replicas: Sequence[int], leadership: Leadership) -> bool:
+    """Whether it breaks no rule and has neither eligible nor unclean replicas.
+
+    The failure of one broker changes thousands of these.
+    """
+    leader, _, isr, _, _, eligible, unclean = leadership
+    members = set(isr)
+    return (
+        (leader in members or leader == LEADER_NONE)
+        and members.issubset(replicas)
+        and len(members) == len(isr)
+        and not eligible
+        and not unclean
+    )
 
 
 def _of_leadership(replicas: Sequence[int], leadership: Leadership) -> Iterator[Breach]:

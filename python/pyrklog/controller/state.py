@@ -165,7 +165,7 @@ class ControllerState:
         self.unreadable: set[str] = set()
         """Existing topics without a readable assignment."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
-        """Replicas on failed log directories, by broker."""
+        """Replicas that answer KAFKA_STORAGE_ERROR, by broker."""
         self.to_delete: set[str] = set()
         self.deletion_blocked: set[str] = set()
         """Also marked for deletion, but served until their reassignment is over."""

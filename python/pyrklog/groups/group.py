@@ -96,7 +96,7 @@ class Group:
     def add_pending_id(self, member_id: str, host: str) -> None:
         self.pending_ids[member_id] = host
         self.memory.change(PENDING_BYTES + text_bytes(member_id), host)
-        self.members.touched_ids.append(member_id)
+        self.members.touched_ids.add(member_id)
 
     def remove_pending_id(self, member_id: str) -> bool:
         """False if the group did not wait for it."""

@@ -26,7 +26,7 @@ class Members(dict[str, Member]):
         self.ids_by_instance: dict[str, str] = {}
         self.protocol_counts: Counter[str] = Counter()
         """How many members support each protocol."""
-        self.touched_ids: list[str] = []
+        self.touched_ids: set[str] = set()
         """Ids of members changed since the last check (:mod:`.invariants`)."""
         self._settled_reserve_bytes = 0
         """Each member's reserve after the last assignment."""
@@ -53,7 +53,7 @@ class Members(dict[str, Member]):
         self._count_protocols(member, 1)
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.touched_ids.append(member.member_id)
+        self.touched_ids.add(member.member_id)
 
     def remove(self, member: Member) -> None:
         """Requires that no request is parked. The oldest of the others follows a leader. The
@@ -69,7 +69,7 @@ class Members(dict[str, Member]):
             del self.ids_by_instance[member.instance_id]
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self), None)
-        self.touched_ids.append(member.member_id)
+        self.touched_ids.add(member.member_id)
 
     def rename(self, member: Member, member_id: str) -> None:
         assert member.instance_id is not None
@@ -81,7 +81,7 @@ class Members(dict[str, Member]):
         member.member_id = member_id
         self[member_id] = member
         self.ids_by_instance[member.instance_id] = member_id
-        self.touched_ids += (old_id, member_id)
+        self.touched_ids.update((old_id, member_id))
 
     def update_member(
         self,
@@ -99,14 +99,14 @@ class Members(dict[str, Member]):
         self._count_protocols(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        self.touched_ids.append(member.member_id)
+        self.touched_ids.add(member.member_id)
 
     def park_join(self, member: Member, token: int) -> int | None:
         """Returns the token of a replaced JoinGroup."""
         replaced = member.awaiting_join
         member.awaiting_join = token
         self.awaiting_count += replaced is None
-        self.touched_ids.append(member.member_id)
+        self.touched_ids.add(member.member_id)
         return replaced
 
     def take_join(self, member: Member) -> int | None:
@@ -115,14 +115,14 @@ class Members(dict[str, Member]):
         if token is not None:
             member.awaiting_join = None
             self.awaiting_count -= 1
-            self.touched_ids.append(member.member_id)
+            self.touched_ids.add(member.member_id)
         return token
 
     def park_sync(self, member: Member, token: int) -> int | None:
         """Returns the token of a replaced SyncGroup."""
         replaced = member.awaiting_sync
         member.awaiting_sync = token
-        self.touched_ids.append(member.member_id)
+        self.touched_ids.add(member.member_id)
         return replaced
 
     def take_sync(self, member: Member) -> int | None:
@@ -130,7 +130,7 @@ class Members(dict[str, Member]):
         token = member.awaiting_sync
         if token is not None:
             member.awaiting_sync = None
-            self.touched_ids.append(member.member_id)
+            self.touched_ids.add(member.member_id)
         return token
 
     def elect_joined_leader(self) -> bool:

@@ -64,6 +64,8 @@ class EventHandler:
         self._nursery = nursery
         self._waiting = WaitingRequests(plane, nursery)
         self._early: deque[Callable[[], None]] = deque()
+        self._announces = False
+        """An announcement of failed partitions is due."""
 
     def on_request(self, request: Request) -> None:
         self._when_loaded(self._begin, request)
@@ -111,11 +113,20 @@ class EventHandler:
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
         log.error("log_dir_failed", path=path, reason=reason, partitions=len(partitions))
-        self._act(lambda: self._replication.log_dir_failed(partitions))
+        self._fail(partitions)
         self._log_dirs_left -= 1
         if self._log_dirs_left <= 0:
             self._on_all_log_dirs_failed()
-        self._nursery.start_soon(self._announce_failure)
+
+    def on_partition_failed(self, topic: str, partition: int, reason: str) -> None:
+        log.error("partition_offline", topic=topic, partition=partition, reason=reason)
+        self._fail([(topic, partition)])
+
+    def _fail(self, partitions: Sequence[tuple[str, int]]) -> None:
+        self._act(lambda: self._replication.partitions_failed(partitions))
+        if not self._announces:
+            self._announces = True
+            self._nursery.start_soon(self._announce_failure)
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
         self._act(partial(plane_log.log, level, event, fields))
@@ -251,6 +262,7 @@ class EventHandler:
 
     async def _announce_failure(self) -> None:
         """The controller checks this broker's replicas when it sees this node."""
+        self._announces = False  # later failures need another node
         data = znodes.encode_log_dir_event(self._node_id)
         try:
             await self._store.create(znodes.LOG_DIR_EVENT_PREFIX, data, sequence=True)

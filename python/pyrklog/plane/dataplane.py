@@ -200,6 +200,9 @@ class PlaneListener(Protocol):
     ) -> None:
         """A log directory failed; its partitions are offline."""
 
+    def on_partition_failed(self, topic: str, partition: int, reason: str) -> None:
+        """A partition broke an invariant; it is offline until the next start."""
+
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
         """A message for the operator."""
 

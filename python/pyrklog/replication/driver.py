@@ -255,8 +255,8 @@ class ReplicationDriver:
 
         nursery.start_soon(carry_out)
 
-    def log_dir_failed(self, partitions: Sequence[TopicPartition]) -> None:
-        self.replicas.log_dir_failed(partitions)
+    def partitions_failed(self, partitions: Sequence[TopicPartition]) -> None:
+        self.replicas.partitions_failed(partitions)
         if self.isrs is not None:
             for key in partitions:
                 self.isrs.leads_no_more(key)

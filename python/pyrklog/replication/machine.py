@@ -68,7 +68,7 @@ class Replicas:
         self.controller_epoch = 0
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.failed: set[TopicPartition] = set()
-        """On failed log directories."""
+        """Offline here until the next start: on failed log directories, or broken themselves."""
         self._stopped: dict[tuple[bytes, int], int] = {}
         """(topic id, partition) -> leader epoch, of replicas stopped in this controller's term.
 
@@ -261,7 +261,7 @@ class Replicas:
         if len(self._stopped) > STOPPED_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    def log_dir_failed(self, partitions: Iterable[TopicPartition]) -> None:
+    def partitions_failed(self, partitions: Iterable[TopicPartition]) -> None:
         for key in partitions:
             self.failed.add(key)
             known = self.hosted.get(key)
@@ -269,7 +269,7 @@ class Replicas:
                 known.serving_since = None
 
     def is_settled(self, key: TopicPartition) -> bool:
-        """Whether it serves or follows, or its log directory has failed."""
+        """Whether it serves or follows, or has failed."""
         known = self.hosted.get(key)
         return key in self.failed or (
             known is not None and (not known.leads or known.serving_since is not None)

@@ -155,6 +155,13 @@ class FakePlane:
             lambda listener: listener.on_log_dir_failed(path, "Input/output error", partitions)
         )
 
+    def fail_partition(self, topic: str, index: int, reason: str) -> None:
+        self.failing[topic, index] = ErrorCode.KAFKA_STORAGE_ERROR
+        self.led.pop((topic, index), None)
+        self._inject.send_nowait(
+            lambda listener: listener.on_partition_failed(topic, index, reason)
+        )
+
     def notice(self, event: str, fields: Mapping[str, str], level: str = "info") -> None:
         self._inject.send_nowait(lambda listener: listener.on_notice(event, fields, level))
 

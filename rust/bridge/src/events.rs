@@ -109,6 +109,14 @@ pub struct LogDirFailed {
     partitions: Vec<(String, i32)>,
 }
 
+/// `Event::PartitionFailed`.
+#[pyclass(frozen, get_all, module = "pyrklog._core")]
+pub struct PartitionFailed {
+    topic: String,
+    partition: i32,
+    reason: String,
+}
+
 /// `Event::Notice`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct Notice {
@@ -142,6 +150,7 @@ match_args! {
     FollowerCaughtUp: "topic" "partition" "leader_epoch" "broker" "broker_epoch";
     FollowerLogStart: "topic" "partition";
     LogDirFailed: "path" "reason" "partitions";
+    PartitionFailed: "topic" "partition" "reason";
     Notice: "event" "fields" "level";
 }
 
@@ -162,6 +171,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<FollowerCaughtUp>(),
         py.get_type::<FollowerLogStart>(),
         py.get_type::<LogDirFailed>(),
+        py.get_type::<PartitionFailed>(),
         py.get_type::<Notice>(),
     ];
     let first = py.get_type::<Request>().into_any();
@@ -213,6 +223,12 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             path: text(&path),
             reason,
             partitions,
+        }
+        .into_py_any(py),
+        Event::PartitionFailed(failed) => PartitionFailed {
+            topic: failed.topic,
+            partition: failed.partition,
+            reason: failed.reason,
         }
         .into_py_any(py),
         Event::Notice {

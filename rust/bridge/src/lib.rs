@@ -38,8 +38,8 @@ mod _core {
     #[pymodule_export]
     use crate::events::{
         ClientGone, FollowerCaughtUp, FollowerLogStart, InternalAppended, LogDirFailed,
-        LogDirsDescribed, Notice, PartitionsDone, RecordsDeleted, Request, Session, ShutdownDone,
-        TopicsMissing,
+        LogDirsDescribed, Notice, PartitionFailed, PartitionsDone, RecordsDeleted, Request,
+        Session, ShutdownDone, TopicsMissing,
     };
     #[pymodule_export]
     use crate::internal::InternalReadDone;

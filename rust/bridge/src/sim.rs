@@ -71,6 +71,11 @@ impl SimPlane {
         DataPlane::from(self.0.plane())
     }
 
+    /// `DataPlane::break_invariant`.
+    fn break_invariant(&self, topic: &str, partition: i32) {
+        self.0.plane().break_invariant(topic, partition);
+    }
+
     fn connect(&mut self) -> u64 {
         self.0.clients.connect()
     }

@@ -198,6 +198,15 @@ pub struct CaughtUp {
     pub broker_epoch: i64,
 }
 
+/// A partition that is offline because it broke an invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedPartition {
+    pub topic: String,
+    pub partition: i32,
+    /// The invariant, one sentence.
+    pub reason: String,
+}
+
 /// A partition's in-sync followers that have fallen behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {

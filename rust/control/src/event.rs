@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::api::{CaughtUp, TicketOutcome};
+use crate::api::{CaughtUp, FailedPartition, TicketOutcome};
 use crate::control_request::{ControlRequest, Session};
 use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;
@@ -55,6 +55,8 @@ pub enum Event {
         /// (topic, partition) that are now offline.
         partitions: Vec<(String, i32)>,
     },
+    /// A partition broke an invariant; it is offline and answers KAFKA_STORAGE_ERROR.
+    PartitionFailed(FailedPartition),
     /// A structured log line for the operator.
     Notice {
         /// Event name, snake_case.

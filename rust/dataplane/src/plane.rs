@@ -180,10 +180,20 @@ impl DataPlane {
     }
 
     /// Breaks an invariant of a hosted partition: its leader epoch falls.
-    #[cfg(feature = "testing")]
+    #[cfg(any(feature = "testing", feature = "sim"))]
     pub fn break_invariant(&self, topic: &str, partition: i32) {
         if let Some(partition) = self.network.registry.partition(topic, partition) {
             partition.lock().leader_epoch -= 1;
+        }
+    }
+
+    /// The same, in its log.
+    #[cfg(feature = "testing")]
+    pub fn break_log_invariant(&self, topic: &str, partition: i32) {
+        if let Some(partition) = self.network.registry.partition(topic, partition)
+            && let Some(log) = &mut partition.lock().log
+        {
+            log.break_invariant();
         }
     }
 

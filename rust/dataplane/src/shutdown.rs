@@ -86,7 +86,14 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     for partition in held.partitions_in(dir) {
         let mut state = partition.lock();
         state.role = Role::Stopped;
-        if let Some(log) = &mut state.log {
+        let has_failed = state.has_failed();
+        let Some(log) = &mut state.log else { continue };
+        if has_failed {
+            // The next start recovers this log, and only it.
+            log.write_rest()
+                .map_err(|error| format!("writing {partition}: {error}"))?;
+            dir.env().leave_open(&partition.topic.name, partition.index);
+        } else {
             log.close_cleanly()
                 .map_err(|error| format!("closing {partition}: {error}"))?;
             logs.push(Arc::clone(partition));

@@ -211,13 +211,13 @@ pub fn close_again(replicas: &Arc<ReplicaManager>, dir: &LogDirState) {
     replicas.loader.submit(closing.map(close_one));
 }
 
-/// Writes what is still in memory, then closes the log in order.
+/// Writes what is still in memory, then closes the log in order. A log that is out of service is
+/// only written; the next opening recovers it.
 fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Result<()> {
     loop {
         let state = partition.lock();
-        let is_busy = |log: &Log| log.has_unwritten() || log.is_retiring();
-        // The writers take nothing of a partition that broke an invariant.
-        if state.has_failed() || !state.log.as_ref().is_some_and(is_busy) {
+        let is_busy = |log: &Log| log.writes() && (log.has_unwritten() || log.is_retiring());
+        if !state.log.as_ref().is_some_and(is_busy) {
             break;
         }
         let dir = &partition.dir;
@@ -230,25 +230,24 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
         }
         await_writers(&replicas.logs, DRAIN_LOOK);
     }
+    let has_failed = partition.lock().has_failed();
     let (dir, mut log) = (&partition.dir, take_log(partition));
-    match log.as_mut().map_or(Ok(()), Log::close_cleanly) {
-        // All records are in the files: the next opening recovers the log, and only it.
-        Err(error) if may_pass(&error) => {
-            dir.env().leave_open(&partition.topic.name, partition.index);
-            dir.closing_logs.closed(partition);
-            Err(error)
-        }
-        Err(error) => {
-            dir.closing_logs.failed(partition);
-            Err(error)
-        }
-        Ok(()) => {
-            if let Some(log) = &log {
-                dir.files
-                    .closed(&partition.topic.name, partition.index, log);
-            }
-            dir.closing_logs.closed(partition);
-            Ok(())
-        }
+    let closed = match &mut log {
+        Some(log) if has_failed => log.write_rest(),
+        Some(log) => log.close_cleanly(),
+        None => Ok(()),
+    };
+    if has_failed || closed.as_ref().is_err_and(may_pass) {
+        // The next opening recovers the log, and only it.
+        dir.env().leave_open(&partition.topic.name, partition.index);
     }
+    match &closed {
+        Err(error) if !may_pass(error) => dir.closing_logs.failed(partition),
+        _ => dir.closing_logs.closed(partition),
+    }
+    if let (Some(log), false, Ok(())) = (&log, has_failed, &closed) {
+        dir.files
+            .closed(&partition.topic.name, partition.index, log);
+    }
+    closed
 }

@@ -3,10 +3,24 @@
 
 mod harness;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use harness::*;
-use pyrklog_dataplane::api::LeaderSpec;
+use pyrklog_dataplane::api::{Event, LeaderSpec, PlaneConfig};
+use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
+
+/// The broken invariant that the control plane is told of t-0.
+fn broken(test: &mut TestPlane) -> String {
+    let is_it = |event: &Event| matches!(event, Event::PartitionFailed(_));
+    let Event::PartitionFailed(failed) = test.wait_for("the broken invariant", is_it) else {
+        unreachable!()
+    };
+    assert_eq!((&failed.topic[..], failed.partition), ("t", 0));
+    failed.reason
+}
 
 #[test]
 fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
@@ -38,10 +52,7 @@ fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     let (_, answer) = waiting.receive(key::PRODUCE, PRODUCE_VERSION);
     let told = produced(&answer, PRODUCE_VERSION).0;
     assert_eq!(told, ErrorCode::KAFKA_STORAGE_ERROR);
-    let notice = test.wait_for_notice("partition_offline");
-    let text = |name: &str| &notice.iter().find(|(key, _)| *key == name).unwrap().1;
-    assert_eq!((&text("topic")[..], &text("partition")[..]), ("t", "0"));
-    let reason = text("reason");
+    let reason = broken(&mut test);
     assert!(
         reason.contains("the leader epoch fell from 1 to 0"),
         "{reason}"
@@ -54,7 +65,7 @@ fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     assert_eq!(found.error, ErrorCode::KAFKA_STORAGE_ERROR);
     let second = client.produce("t", 1, &batch(&[b"after"]));
     assert_eq!(second, (ErrorCode::NONE, 1), "the others go on");
-    assert!(!test.shutdown(), "its log was not closed");
+    assert!(test.shutdown(), "its records are in its files");
 
     let mut test = TestPlane::start(dir.path());
     test.create("t", 2);
@@ -62,5 +73,89 @@ fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     for partition in [0, 1] {
         let found = client.fetch_one("t", partition, 1);
         assert_eq!((found.error, found.high_watermark), (ErrorCode::NONE, 2));
+    }
+}
+
+/// A cache whose records are written when something asks for it only.
+fn never_written(dir: &Path) -> PlaneConfig {
+    let mut config = config(vec![dir.join("logs")]);
+    config.cache = cache(&config.log_dirs);
+    config.cache.flush_ms = 3_600_000;
+    config.cache.flush_bytes = usize::MAX;
+    config
+}
+
+/// Two acknowledged records of t-0 and t-1 each, the second one in the cache only.
+fn acknowledged(config: &PlaneConfig) -> TestPlane {
+    let mut test = TestPlane::start_with(config.clone(), Arc::new(RealDisk));
+    test.create("t", 2);
+    let mut client = test.client();
+    for partition in [0, 1] {
+        for offset in 0..2 {
+            let told = client.produce("t", partition, &batch(&[b"acknowledged"]));
+            assert_eq!(told, (ErrorCode::NONE, offset));
+        }
+    }
+    assert!(test.statistic("cache_appended_bytes") > 0);
+    test
+}
+
+fn has_all(config: &PlaneConfig) {
+    let mut test = TestPlane::start_with(config.clone(), Arc::new(RealDisk));
+    assert_eq!(test.lead("t", 2, &topic_config()), [0, 0]);
+    let mut client = test.client();
+    for partition in [0, 1] {
+        let found = client.fetch_one("t", partition, 1);
+        assert_eq!((found.error, found.high_watermark), (ErrorCode::NONE, 2));
+    }
+}
+
+#[test]
+fn an_orderly_end_writes_what_is_in_the_cache_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = never_written(dir.path());
+    let mut test = acknowledged(&config);
+    test.plane.break_invariant("t", 0);
+    broken(&mut test);
+    assert!(test.shutdown(), "the directory is clean");
+    remove_arenas(dir.path());
+    has_all(&config);
+}
+
+#[test]
+fn the_writer_writes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = never_written(dir.path());
+    config.cache.flush_ms = 1_000;
+    let mut test = acknowledged(&config);
+    test.plane.break_invariant("t", 0);
+    broken(&mut test);
+    eventually("the writes", || {
+        (test.statistic("unwritten_bytes") == 0).then_some(())
+    });
+    drop(test); // as by a kill
+    remove_arenas(dir.path());
+    has_all(&config);
+}
+
+#[test]
+fn a_log_whose_own_offsets_contradict_each_other_stays_in_the_cache_until_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = never_written(dir.path());
+    let mut test = acknowledged(&config);
+    test.plane.break_log_invariant("t", 0);
+    let reason = broken(&mut test);
+    assert!(reason.contains("the log start is behind"), "{reason}");
+    assert!(!test.shutdown(), "its records are in the cache alone");
+    has_all(&config);
+}
+
+/// The machine goes down.
+fn remove_arenas(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "arena") {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 }

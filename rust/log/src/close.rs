@@ -16,6 +16,20 @@ impl Log {
     /// # Errors
     /// A disk error, or the log is poisoned. The directory must not be marked clean then.
     pub fn close_cleanly(&mut self) -> io::Result<()> {
+        self.write_rest()?;
+        if let Some(reason) = self.poisoned() {
+            return Err(io::Error::other(reason.to_owned()));
+        }
+        self.truncating = true;
+        self.finish_files()
+    }
+
+    /// Writes what was appended and not written, also to a sealed log. Does I/O, as
+    /// [`Log::close_cleanly`] does.
+    ///
+    /// # Errors
+    /// A disk error, or the log writes nothing any more and some records are not in the files.
+    pub fn write_rest(&mut self) -> io::Result<()> {
         while let Some(mut job) = self.take_writes() {
             let result = job.execute();
             let failed = result
@@ -27,13 +41,17 @@ impl Log {
                 return Err(error);
             }
         }
-        if let Some(reason) = self.poisoned() {
+        if self.has_unwritten() {
+            let reason = self
+                .poisoned()
+                .unwrap_or("some records are not written yet");
             return Err(io::Error::other(reason.to_owned()));
         }
-        if self.has_unwritten() {
-            return Err(io::Error::other("some records are not written yet"));
-        }
-        self.truncating = true;
+        Ok(())
+    }
+
+    /// Index entries and the producer state, behind the last record.
+    fn finish_files(&mut self) -> io::Result<()> {
         if self.active.size > 0 {
             self.active.indexes.add_largest(true);
             let ActiveSegment {

@@ -1,7 +1,8 @@
 //! What is true of a log whenever its owner lets go of its lock.
 //!
 //! [`Log::check_invariants`] says so. Its owner calls it after each transition, in one place, and
-//! takes a log that fails it out of service: [`Log::poison`].
+//! takes a log that fails it out of service: [`Log::poison`]. A log that passes while its owner's own
+//! invariants are broken is sealed ([`Log::seal`]).
 
 use std::sync::Arc;
 
@@ -38,11 +39,17 @@ impl Log {
         self.check_offsets()?;
         self.check_active()?;
         self.check_newest()?;
-        let is_reshaped = std::mem::take(&mut self.is_reshaped);
-        if is_reshaped || cfg!(debug_assertions) && self.is_small() {
+        if self.is_reshaped || cfg!(debug_assertions) && self.is_small() {
             self.check_entries()?;
+            self.is_reshaped = false;
         }
         Ok(())
+    }
+
+    /// Breaks an invariant: the log start moves behind the log end.
+    #[cfg(feature = "testing")]
+    pub fn break_invariant(&mut self) {
+        self.log_start = self.end.offset + 1;
     }
 
     /// Offsets that a reader of an error message wants to see.

@@ -72,6 +72,8 @@ pub struct Log {
     /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).
     pub(crate) retiring: Arc<AtomicUsize>,
     pub(crate) poison: Option<String>,
+    /// It is poisoned, but what was appended is still written.
+    pub(crate) is_sealed: bool,
     pub(crate) jitter_seed: u64,
 }
 
@@ -158,6 +160,20 @@ impl Log {
     /// Makes the log refuse everything from now on.
     pub fn poison(&mut self, reason: impl Into<String>) {
         self.poison.get_or_insert(reason.into());
+        self.is_sealed = false;
+    }
+
+    /// The same, but what was appended is still written.
+    pub fn seal(&mut self, reason: impl Into<String>) {
+        if self.poison.is_none() {
+            self.poison = Some(reason.into());
+            self.is_sealed = true;
+        }
+    }
+
+    /// Whether what was appended is written.
+    pub fn writes(&self) -> bool {
+        self.env.poisoned().is_none() && (self.poison.is_none() || self.is_sealed)
     }
 
     /// This broker leads from now on: `epoch` starts at the log end, unless a newer one is known.
@@ -311,7 +327,7 @@ impl Log {
     }
 
     /// Takes the whole tail for the writer. `None` if nothing is queued, a job is under way, or the
-    /// log is poisoned.
+    /// log is poisoned and not sealed.
     pub fn take_writes(&mut self) -> Option<WriteJob> {
         self.take(false)
     }
@@ -322,7 +338,7 @@ impl Log {
     }
 
     fn take(&mut self, may_hold_back: bool) -> Option<WriteJob> {
-        if self.tail.is_empty() || self.in_flight.is_some() || self.poisoned().is_some() {
+        if self.tail.is_empty() || self.in_flight.is_some() || !self.writes() {
             return None;
         }
         let unsynced_records = self.end.offset - self.sync.recovery_point;

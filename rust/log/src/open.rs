@@ -185,6 +185,7 @@ impl Log {
             is_reshaped: true,
             retiring: Arc::default(),
             poison: None,
+            is_sealed: false,
             jitter_seed,
         }
     }

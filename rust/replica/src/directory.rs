@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyrklog_log::Unwritten;
 
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionState};
 
 /// See the module.
 pub trait Directory: Debug + Send + Sync + Sized + 'static {
@@ -25,7 +25,12 @@ pub trait Directory: Debug + Send + Sync + Sized + 'static {
     /// The high watermark of a partition moved.
     fn high_watermark_moved(&self);
 
-    /// A partition is offline because it broke an invariant: tell its waiters and the operator.
-    /// Called with the partition locked.
-    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String);
+    /// A partition is offline because it broke an invariant: fails its waiters and tells the
+    /// control plane. `state` is the partition's, locked.
+    fn partition_failed(
+        &self,
+        partition: &Partition<Self>,
+        state: &mut PartitionState,
+        reason: String,
+    );
 }

@@ -383,9 +383,6 @@ impl PartitionState {
     /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
-        for follower in &mut self.followers {
-            follower.leader_grew();
-        }
         if appended.is_durable && self.release(appended.appended_bytes, outbox) {
             dir.high_watermark_moved();
         }
@@ -393,7 +390,8 @@ impl PartitionState {
 
     /// Reports what of the log is unwritten to the directory.
     pub fn count_unwritten(&mut self, dir: &impl Directory) {
-        let log = self.log.as_ref().filter(|_| !self.has_failed());
+        let is_written = |log: &&Log| !self.has_failed() || log.writes();
+        let log = self.log.as_ref().filter(is_written);
         let now = log.map(Log::unwritten).unwrap_or_default();
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
@@ -416,6 +414,9 @@ impl PartitionState {
             return false;
         };
         let durable_end_offset = log.durable_end_offset();
+        for follower in &mut self.followers {
+            follower.leader_grew(durable_end_offset);
+        }
         let allowed = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,

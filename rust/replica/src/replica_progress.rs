@@ -63,9 +63,9 @@ pub struct Follower {
     pub broker_epoch: i64,
     /// When it was last caught up, by the fetches that named the partition.
     caught_up_ms: i64,
-    /// It was caught up at its last fetch, and nothing was appended since.
+    /// It was caught up at its last fetch, and nothing became durable at the leader since.
     has_all: bool,
-    /// When it last fetched, and the leader's log end offset then.
+    /// When it last fetched, and the leader's durable end offset then.
     fetched_ms: i64,
     leader_end: i64,
     /// Connection of its last fetch (`ClientContext::id`).
@@ -104,7 +104,8 @@ impl Follower {
         }
     }
 
-    /// It fetches `offset` on a connection while the leader's log ends at `leader_end`.
+    /// It fetches `offset` on a connection. The leader shows its followers what lies below its
+    /// durable end offset `leader_end`.
     pub fn fetches(
         &mut self,
         connection: u64,
@@ -163,9 +164,9 @@ impl Follower {
         own.is_some_and(|own| Arc::ptr_eq(own, session))
     }
 
-    /// Something was appended that it lacks.
-    pub fn leader_grew(&mut self) {
-        if self.has_all {
+    /// The leader's durable end offset moved to `leader_end`.
+    pub fn leader_grew(&mut self, leader_end: i64) {
+        if self.has_all && self.log_end_offset < leader_end {
             self.caught_up_ms = self.caught_up_ms();
             self.has_all = false;
         }
@@ -380,7 +381,9 @@ mod tests {
         session.fetches(1, 100);
         session.fetches(1, 600_000);
         assert!(!follower.is_behind(11, 600_400, 500), "idle, and caught up");
-        follower.leader_grew();
+        follower.leader_grew(10);
+        session.fetches(1, 600_000);
+        follower.leader_grew(11);
         session.fetches(1, 601_000);
         assert!(!follower.is_behind(11, 600_500, 500));
         assert!(follower.is_behind(11, 600_501, 500));

@@ -2,19 +2,20 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use pyrklog_log::{DeletedFolder, LogDir, LogEnv, Unwritten};
 
 use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
-use crate::syncer_queue::{FailedPartition, SyncerQueue};
+use crate::syncer_queue::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::directory::Directory;
+use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::{hosted_partitions, partition};
 
 /// Unwritten bytes may take at most this fraction of the volume.
@@ -54,6 +55,17 @@ pub type HostedPartitions = hosted_partitions::HostedPartitions<LogDirState>;
 /// Finds partitions by name.
 pub type Registry = hosted_partitions::Registry<LogDirState>;
 
+/// Is told of partitions that broke an invariant: fails their waiters, and tells the control plane,
+/// which tells the controller.
+///
+/// It runs on the thread that found out, with the partition locked, so it waits for no disk, and no
+/// thread that holds a lock which it takes may take a partition's.
+pub trait FailureListener: std::fmt::Debug + Send + Sync {
+    /// `state` is the partition's, locked. It is offline until the next start of the broker, which
+    /// recovers its log.
+    fn partition_failed(&self, partition: &Partition, state: &mut PartitionState, reason: String);
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct LogDirState {
@@ -88,6 +100,7 @@ pub struct LogDirState {
     /// Held while checkpoint rows are gathered and written, lowered, or removed: stale rows must
     /// not overwrite newer ones.
     pub checkpoints: Mutex<()>,
+    failure_listener: OnceLock<Weak<dyn FailureListener>>,
 }
 
 impl LogDirState {
@@ -126,7 +139,13 @@ impl LogDirState {
             #[cfg(feature = "sim")]
             under_way: Mutex::default(),
             checkpoints: Mutex::default(),
+            failure_listener: OnceLock::new(),
         })
+    }
+
+    /// Sets the listener, once.
+    pub fn set_failure_listener(&self, listener: Weak<dyn FailureListener>) {
+        let _first_stays = self.failure_listener.set(listener);
     }
 
     /// The directory's path.
@@ -280,12 +299,10 @@ impl Directory for LogDirState {
         self.syncer.high_watermark_moved();
     }
 
-    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String) {
-        self.syncer.partition_failed(FailedPartition {
-            topic: Arc::clone(topic),
-            index,
-            reason,
-        });
+    fn partition_failed(&self, partition: &Partition, state: &mut PartitionState, reason: String) {
+        if let Some(listener) = self.failure_listener.get().and_then(Weak::upgrade) {
+            listener.partition_failed(partition, state, reason);
+        }
     }
 }
 

@@ -8,22 +8,21 @@ use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::internal_read::InternalReadJob;
-use crate::log_dir::{LogDirState, Partition, Registry};
+use crate::log_dir::{FailureListener, LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
 use crate::reader_queue::Kind;
-use crate::syncer_queue::FailedPartition;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_base::unguessable::Unguessable;
-use pyrklog_control::api::{Event, PlaneConfig};
+use pyrklog_control::api::{Event, FailedPartition, PlaneConfig};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::outbox::{Delivery, Outbox};
 use pyrklog_control::statistics::Statistics;
 use pyrklog_control::tickets::Tickets;
-use pyrklog_replica::partition::Role;
+use pyrklog_replica::partition::{PartitionState, Role};
 
 /// See the module.
 #[derive(Debug)]
@@ -88,10 +87,10 @@ impl LogManager {
         dirs: LogDirs,
         events: Arc<EventQueue>,
         network: Arc<dyn NetworkThreads>,
-    ) -> LogManager {
+    ) -> Arc<LogManager> {
         let keys = dirs.usable.iter();
         let keys = keys.map(|dir| LogDirKey::of_log_dir(dir.path())).collect();
-        LogManager {
+        let logs = Arc::new(LogManager {
             events,
             tickets: Tickets::default(),
             registry: Arc::default(),
@@ -112,7 +111,12 @@ impl LogManager {
             #[cfg(feature = "sim")]
             is_simulated: AtomicBool::new(false),
             config,
+        });
+        for dir in &logs.dirs {
+            let listener: Weak<LogManager> = Arc::downgrade(&logs);
+            dir.set_failure_listener(listener);
         }
+        logs
     }
 
     /// Sets the listener, once.
@@ -178,26 +182,6 @@ impl LogManager {
         });
     }
 
-    /// Tells the waiters and the operator of a partition that broke an invariant. It is offline
-    /// until the next start of the broker, which recovers its log.
-    pub fn fail_partition(&self, failed: FailedPartition) {
-        let partition = self.registry.partition(&failed.topic, failed.index);
-        if let Some(partition) = partition.filter(|partition| partition.lock().has_failed()) {
-            let mut outbox = self.outbox();
-            let mut state = partition.lock();
-            state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
-            drop(state);
-            partition.dir.unmute(&mut outbox);
-            outbox.deliver(self);
-        }
-        self.partition_error(
-            &failed.topic,
-            failed.index,
-            "partition_offline",
-            failed.reason,
-        );
-    }
-
     /// Tells the operator about a log directory.
     pub fn dir_notice(
         &self,
@@ -254,6 +238,20 @@ impl LogManager {
     /// Whether a log directory is unusable, so that its contents are unknown.
     pub fn has_failed_dir(&self) -> bool {
         !self.unusable_dirs.is_empty() || self.dirs.iter().any(|dir| dir.has_failed())
+    }
+}
+
+impl FailureListener for LogManager {
+    fn partition_failed(&self, partition: &Partition, state: &mut PartitionState, reason: String) {
+        let mut outbox = self.outbox();
+        state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
+        partition.dir.unmute(&mut outbox);
+        outbox.deliver(self);
+        self.events.push(Event::PartitionFailed(FailedPartition {
+            topic: partition.topic.name.to_string(),
+            partition: partition.index,
+            reason,
+        }));
     }
 }
 

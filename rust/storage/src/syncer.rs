@@ -11,7 +11,7 @@ use pyrklog_log::disk::may_pass;
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::page_cache_limit;
-use crate::syncer_queue::{Deletion, FailedPartition, Inner};
+use crate::syncer_queue::{Deletion, Inner};
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::PlaneConfig;
 
@@ -74,7 +74,6 @@ impl Timer {
 struct Due {
     rolled: Vec<Arc<Partition>>,
     deletions: Vec<Deletion>,
-    failed: Vec<FailedPartition>,
 }
 
 impl Due {
@@ -85,7 +84,6 @@ impl Due {
         Due {
             deletions: deletions.map(|(_, deletion)| deletion).collect(),
             rolled: std::mem::take(&mut inner.rolled),
-            failed: std::mem::take(&mut inner.failed),
         }
     }
 }
@@ -166,9 +164,6 @@ impl Syncer {
     }
 
     fn work(&mut self, due: Due) -> Result<(), String> {
-        for failed in due.failed {
-            self.logs.fail_partition(failed);
-        }
         for partition in due.rolled {
             if self.dir.syncer.is_stopped() {
                 return Ok(()); // The end syncs the whole file system; a kill leaves it to recovery.
@@ -209,7 +204,7 @@ impl Syncer {
                 .map(|(due_ms, _)| due_ms - now.wall_ms)
                 .min();
             let wait_ms = deletion_ms.map_or(timer_ms, |ms| ms.min(timer_ms));
-            let has_work = !inner.rolled.is_empty() || !inner.failed.is_empty();
+            let has_work = !inner.rolled.is_empty();
             if wait_ms <= 0 || inner.is_stopped || has_work {
                 let mut due = Due::take(&mut inner, now.wall_ms);
                 drop(inner);

@@ -1,6 +1,5 @@
 //! The work of a log directory's syncer besides its timers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -15,17 +14,6 @@ pub enum Deletion {
     Folder(DeletedFolder),
 }
 
-/// An offline partition that broke an invariant.
-#[derive(Debug)]
-pub struct FailedPartition {
-    /// Topic name.
-    pub topic: Arc<str>,
-    /// Partition index.
-    pub index: i32,
-    /// For the operator.
-    pub reason: String,
-}
-
 /// What waits, under the lock. No holder of the lock takes a partition's lock.
 #[derive(Debug)]
 pub struct Inner<P> {
@@ -33,8 +21,6 @@ pub struct Inner<P> {
     pub rolled: Vec<P>,
     /// Each with the time (wall clock) at which it is due.
     pub deletions: Vec<(i64, Deletion)>,
-    /// Failed partitions that are still to be reported.
-    pub failed: Vec<FailedPartition>,
     /// The syncer is to end.
     pub is_stopped: bool,
     /// The log start checkpoint is due soon.
@@ -66,7 +52,6 @@ impl<P> Default for SyncerQueue<P> {
             inner: Mutex::new(Inner {
                 rolled: Vec::new(),
                 deletions: Vec::new(),
-                failed: Vec::new(),
                 is_stopped: false,
                 log_start_soon: false,
                 flush_soon: false,
@@ -101,11 +86,6 @@ impl<P> SyncerQueue<P> {
     /// Queues files to be removed at `due_ms` (wall clock).
     pub fn delete_later(&self, due_ms: i64, deletion: Deletion) {
         self.change(|inner| inner.deletions.push((due_ms, deletion)));
-    }
-
-    /// A partition failed: its waiters and the operator are to be told.
-    pub fn partition_failed(&self, failed: FailedPartition) {
-        self.change(|inner| inner.failed.push(failed));
     }
 
     /// A high watermark moved: its checkpoint is due at the next interval.

@@ -43,7 +43,7 @@ def test_led_partitions_name_the_epoch_in_which_leading_began() -> None:
 def test_failed_directory_ends_leading_of_its_offsets_partitions() -> None:
     replicas = Replicas(ME)
     replicas.hosted = {(OFFSETS_TOPIC, 0): Hosted(ID, 9, True, 5)}
-    replicas.log_dir_failed([(OFFSETS_TOPIC, 0)])
+    replicas.partitions_failed([(OFFSETS_TOPIC, 0)])
     assert offsets_topic(replicas, p0=ME).led_partitions() == {}
 
 

@@ -298,6 +298,19 @@ async def test_a_log_directory_fails_and_others_serve_on(tmp_path: Path) -> None
     assert running.exit_code == 0
 
 
+async def test_a_partition_fails_and_the_others_of_its_directory_serve_on(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as running:
+        plane = running.plane
+        await running.created("t", 2)
+        plane.fail_partition("t", 0, "its leader epoch fell")
+        with trio.fail_after(10):
+            await plane.wait_until(lambda: plane.partition("t", 0).leader == -1)
+        assert plane.partition("t", 0).offline == (1,)
+        assert plane.partition("t", 1).leader == 1
+        await running.created("after")
+    assert running.exit_code == 0
+
+
 async def test_the_last_log_directory_fails(tmp_path: Path) -> None:
     """The broker exits with the code for disks."""
     async with running_broker(tmp_path) as running:

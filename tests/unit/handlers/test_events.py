@@ -128,6 +128,7 @@ async def test_exception_in_an_event_handler_does_not_end_the_broker() -> None:
         events.on_topics_missing(6, ["t"], commit_request().session)
         events.on_follower_caught_up("t", 0, 1, 2, 3)
         events.on_log_dir_failed("/a", "Input/output error", [("t", 0)])
+        events.on_partition_failed("t", 1, "its leader epoch fell")
         await trio.testing.wait_all_tasks_blocked()
         assert plane.resumed == {6: {"t": ErrorCode.UNKNOWN_SERVER_ERROR}}
         assert len(events._waiting) == 0

@@ -189,7 +189,7 @@ def test_outcome_overtaken_by_a_new_leader_is_ignored() -> None:
 
 def test_a_log_directory_fails_under_a_served_partition() -> None:
     replicas = hosting()
-    replicas.log_dir_failed([KEY, ("elsewhere", 0)])
+    replicas.partitions_failed([KEY, ("elsewhere", 0)])
     assert not replicas.is_serving(KEY)
     assert told(replicas, info(leader_epoch=6)).errors == {KEY: ErrorCode.KAFKA_STORAGE_ERROR}
     assert stop(replicas, EPOCH_DURING_DELETE, delete=True).errors == {
@@ -289,5 +289,5 @@ def test_wait_for_a_partition_ends_when_it_serves_or_fails() -> None:
     assert replicas.is_settled(KEY)
     told(replicas, info(leader=OTHER, leader_epoch=1))
     assert replicas.is_settled(KEY), "another broker leads"
-    replicas.log_dir_failed([KEY])
+    replicas.partitions_failed([KEY])
     assert replicas.is_settled(KEY), "nothing more will come"

@@ -37,7 +37,7 @@ impl Network {
         )?;
         let events = Arc::new(EventQueue::new()?);
         let network = Arc::clone(&inboxes) as Arc<dyn NetworkThreads>;
-        let logs = Arc::new(LogManager::new(config, dirs, events, network));
+        let logs = LogManager::new(config, dirs, events, network);
         let mailboxes = Mailboxes {
             fetches: Arc::clone(&inboxes) as Arc<_>,
             look_ups: Arc::clone(&inboxes) as Arc<_>,

@@ -14,6 +14,7 @@ use crate::log::Log;
 use crate::open::{OpenRequest, OpenState};
 use crate::position::LogPosition;
 use crate::producer_state::Origin;
+use crate::read::Isolation;
 use crate::transaction_index::TransactionIndex;
 
 /// Five segments of one batch each, 0 to 4, in leader epochs 1 and 2; two batches are not written.
@@ -169,4 +170,20 @@ fn poisoned_log_is_not_checked() {
         log.describe_offsets()
             .starts_with("log start 3, last stable 2, ")
     );
+}
+
+#[test]
+fn a_log_that_is_sealed_refuses_everything_and_is_written() {
+    let mut log = log();
+    log.seal("its owner broke an invariant");
+    let mut builder = BatchBuilder::new();
+    builder.append(0, None, Some(b"x"));
+    let mut batch = builder.build();
+    let info = BatchInfo::parse(&batch).unwrap();
+    let refused = log.append(&mut batch, &info, Origin::Client, 2, 0);
+    assert!(refused.is_err() && log.locate(0, Isolation::LogEnd).is_err());
+    assert!(log.close_cleanly().is_err(), "recovery must look at it");
+    assert_eq!((log.written.offset, log.has_unwritten()), (5, false));
+    log.poison("a write failed");
+    assert!(!log.writes());
 }

@@ -43,7 +43,7 @@ impl<D: Directory> Drop for PartitionGuard<'_, D> {
             let partition = self.partition;
             let dir = &*partition.dir;
             self.state.count_unwritten(dir);
-            dir.partition_failed(&partition.topic.name, partition.index, reason);
+            dir.partition_failed(partition, &mut self.state, reason);
         }
     }
 }

@@ -82,11 +82,11 @@ impl PartitionState {
         isr: &[i32],
         is_held: bool,
     ) -> bool {
-        let is_led = self.leader.is_none() && leader_epoch == self.leader_epoch;
-        let is_member = |id: &i32| members.contains(id);
-        if !is_led || !isr.contains(&self.node_id) || !isr.iter().all(is_member) {
+        if self.leader.is_some() || leader_epoch != self.leader_epoch {
             return false;
         }
+        let is_member = |id: &i32| members.contains(id);
+        let are_in_order = isr.contains(&self.node_id) && isr.iter().all(is_member);
         let log = self.log.as_ref();
         let needed = log.map_or(0, |log| self.needed_to_join(log));
         let before = &self.members;
@@ -94,7 +94,7 @@ impl PartitionState {
             .followers
             .iter()
             .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
-        let is_fit = joining.all(|follower| follower.log_end_offset >= needed);
+        let is_fit = are_in_order && joining.all(|follower| follower.log_end_offset >= needed);
         for follower in &mut self.followers {
             follower.ask_again();
         }
@@ -142,7 +142,8 @@ impl PartitionState {
         let (Role::Leader, Some(log)) = (self.role, &self.log) else {
             return Vec::new();
         };
-        let end = log.log_end_offset();
+        // They are not shown more, however long this broker's disk takes.
+        let end = log.durable_end_offset();
         let in_sync = self.followers.iter().filter(|f| self.isr.contains(&f.id));
         in_sync
             .filter(|follower| follower.is_behind(end, now_ms, max_lag_ms))
@@ -163,9 +164,9 @@ impl PartitionState {
     /// [`Change::is_to_renew`] or until the partition leaves the session.
     pub fn follower_fetched(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
         let log = self.log.as_ref()?;
-        let end = log.log_end_offset();
+        let durable_end_offset = log.durable_end_offset();
         let needed = self.needed_to_join(log);
-        let (id, offset) = (fetch.id, fetch.offset.min(end));
+        let (id, offset) = (fetch.id, fetch.offset.min(log.log_end_offset()));
         let follower = self
             .followers
             .iter_mut()
@@ -174,7 +175,13 @@ impl PartitionState {
         let has_moved = log_start_moved || follower.log_end_offset != offset;
         follower.log_start_offset = fetch.log_start_offset;
         let (connection, now_ms) = (fetch.connection, fetch.now_ms);
-        follower.fetches(connection, offset, end, fetch.broker_epoch, now_ms);
+        follower.fetches(
+            connection,
+            offset,
+            durable_end_offset,
+            fetch.broker_epoch,
+            now_ms,
+        );
         let left_another = follower.join_session(fetch.session, now_ms);
         let confirmed_ms = follower.confirmed_ms();
         let is_member = self.members.contains(&id);

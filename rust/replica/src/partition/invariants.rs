@@ -3,7 +3,7 @@
 //!
 //! A partition that breaks one is taken out of service: it is `Offline`, its log refuses
 //! everything, and its files stay for the next start to recover. The broker's other partitions go
-//! on (design.md, section 7).
+//! on (design.md, section 7). What was appended is still written if the log's own invariants hold.
 
 use pyrklog_log::Log;
 use pyrklog_log::invariants::ensure;
@@ -66,7 +66,12 @@ impl PartitionState {
             offsets.as_deref().unwrap_or("no log"),
         );
         if let Some(log) = &mut self.log {
-            log.poison(reason.clone());
+            // Acknowledged records must not stay in memory until somebody restarts the broker. A log
+            // whose own offsets contradict each other might write them to the wrong place.
+            match log.check_invariants() {
+                Ok(()) => log.seal(reason.clone()),
+                Err(_) => log.poison(reason.clone()),
+            }
         }
         if self.role != Role::Stopped {
             self.role = Role::Offline;

@@ -36,8 +36,13 @@ impl Directory for Failures {
 
     fn high_watermark_moved(&self) {}
 
-    fn partition_failed(&self, topic: &Arc<str>, index: i32, reason: String) {
-        self.0.lock().push(format!("{topic}-{index}: {reason}"));
+    fn partition_failed(
+        &self,
+        partition: &Partition<Self>,
+        _: &mut PartitionState,
+        reason: String,
+    ) {
+        self.0.lock().push(format!("{partition}: {reason}"));
     }
 }
 
@@ -206,7 +211,12 @@ fn a_decision_that_contradicts_itself_changes_nothing() {
     let partition = led();
     let mut state = partition.lock();
     assert!(!state.set_leadership(decision(6, &[1, 2], &[2]), 0));
+    assert!(state.followers[0].tells_of_reaching(0));
     assert!(!state.set_isr(5, &[1, 2], &[2], false));
+    assert!(
+        state.followers[0].tells_of_reaching(0),
+        "followers are proposed again"
+    );
     assert!(!state.set_isr(5, &[1], &[1, 2], false));
     assert_eq!((state.leader_epoch, &state.isr[..]), (5, &[1, 2][..]));
 }
@@ -246,7 +256,12 @@ fn broken_partition_goes_offline_and_is_reported_once() {
             !state.is_reached(WaitFor::Durable, 0),
             "nothing is acknowledged"
         );
-        assert_eq!(state.unwritten, Unwritten::default(), "nor counted");
+        let log = state.log.as_ref().unwrap();
+        assert!(log.writes(), "what was appended is written");
+        assert_eq!(
+            (log.unwritten(), log.has_unwritten()),
+            (state.unwritten, true)
+        );
     }
     let told = partition.dir.0.lock();
     let [told] = &told[..] else {
@@ -280,4 +295,33 @@ fn reading_a_partition_checks_no_invariants() {
     partition.state.lock().epoch_start = 7;
     assert_eq!(partition.lock().role, Role::Leader);
     assert!(partition.dir.0.lock().is_empty());
+}
+
+/// Both records wait for the disk, and followers are not shown them before.
+#[test]
+fn a_disk_that_stands_still_removes_no_follower_from_the_isr() {
+    let partition = led();
+    let mut outbox = Outbox::new(1);
+    let mut state = partition.lock();
+    let fetches = |state: &mut PartitionState, now_ms| {
+        state.follower_fetched(FollowerFetch {
+            connection: 1,
+            id: 2,
+            broker_epoch: 9,
+            offset: 0,
+            log_start_offset: 0,
+            session: None,
+            now_ms,
+        });
+    };
+    fetches(&mut state, 59_000);
+    assert!(state.behind(60_000, 30_000).is_empty());
+    let log = state.log.as_mut().unwrap();
+    let mut job = log.take_writes().unwrap();
+    let result = job.execute();
+    log.complete_writes(job, result);
+    state.count_unwritten(&Failures::default());
+    state.release(usize::MAX, &mut outbox);
+    assert!(state.behind(60_000, 30_000).is_empty());
+    assert_eq!(state.behind(90_000, 30_000), [2]);
 }
