@@ -301,7 +301,7 @@ def the_switch_is_remembered() -> Iterator[None]:
 BUGS = {
     "truncation to the high watermark": Planted(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Planted(("join_before_epoch_start",)),
-    "high watermark above the gate": Planted(("high_watermark_above_gate",)),
+    "high watermark above the durable end": Planted(("high_watermark_above_durable_end",)),
     "ISR write without the version check": Planted((), isr_write_without_version),
     "election from a stale cache without compare-and-set": Planted((), election_from_stale_cache),
     "an old controller's LeaderAndIsr is accepted": Planted((), old_controller_is_obeyed),

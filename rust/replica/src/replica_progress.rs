@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_the_gate_decides() {
+    fn alone_the_durable_end_decides() {
         assert_eq!(high_watermark(1, 42, &[1], &[]), Some(42));
         assert_eq!(high_watermark(1, 42, &[], &[]), Some(42));
     }
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(
             high_watermark(1, 20, &[1, 2], &followers),
             Some(20),
-            "never above the gate"
+            "never above the durable end"
         );
     }
 

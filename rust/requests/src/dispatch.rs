@@ -7,7 +7,7 @@ use crate::carry_out::carry_out;
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};
 use crate::handled::{Halt, Handled};
-use crate::outcome::{Close, Hold, Step};
+use crate::outcome::{Close, Dispatched, Hold};
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
 use crate::request::Request;
 use crate::{
@@ -20,17 +20,21 @@ use crate::{
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Handles one frame (without its length prefix).
-pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step, Close> {
+pub fn dispatch(
+    cx: &mut Context,
+    client: &mut Client,
+    frame: &mut [u8],
+) -> Result<Dispatched, Close> {
     let handled = handle(cx, client, frame);
-    let step = carry_out(cx, client, handled);
-    if matches!(step, Ok(Step::Taken)) {
+    let dispatched = carry_out(cx, client, handled);
+    if matches!(dispatched, Ok(Dispatched::Taken)) {
         if cx.heavy.end_request() {
             cx.statistics.heavy_requests.add(1);
         }
         // It waited for a place that it did not need after all.
         control_replies::pass_unused_turn(&cx.services, client);
     }
-    step
+    dispatched
 }
 
 fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {

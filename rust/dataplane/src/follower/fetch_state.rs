@@ -50,13 +50,13 @@ impl Ask {
 }
 
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
     asked: HashMap<Key, Ask>,
 }
 
-impl Session {
+impl FetchSessionHandler {
     /// The leader may have lost the session: the next request is full, and ends the session if
     /// there is one.
     pub fn reset(&mut self) {
@@ -120,7 +120,7 @@ impl Session {
     /// The leader has answered; `id` is the session's id now, 0 for none.
     pub fn answered(&mut self, id: i32) {
         if id == 0 {
-            *self = Session::default();
+            *self = FetchSessionHandler::default();
             return;
         }
         self.id = id;
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    fn asked(session: &mut Session, wanted: &[(Key, Ask)]) -> FetchRequest {
+    fn asked(session: &mut FetchSessionHandler, wanted: &[(Key, Ask)]) -> FetchRequest {
         let mut body = Vec::new();
         session.ask(&wanted.iter().copied().collect(), terms(), 100, &mut body);
         let mut request = FetchRequest::default();
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_first_request_is_whole_and_says_who_asks() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         let request = asked(
             &mut session,
             &[((B, 0), at(7)), ((A, 1), at(8)), ((A, 0), at(9))],
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn later_ones_name_what_has_changed() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         asked(
             &mut session,
             &[((A, 0), at(1)), ((A, 1), at(1)), ((B, 0), at(1))],
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn without_a_session_every_request_is_whole() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         for _ in 0..2 {
             let request = asked(&mut session, &[((A, 0), at(1))]);
             assert_eq!((request.session_id, request.session_epoch), (0, 0));
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_epoch_starts_again_at_one() {
-        let mut session = Session {
+        let mut session = FetchSessionHandler {
             id: 9,
             epoch: i32::MAX,
             asked: HashMap::new(),

@@ -60,7 +60,7 @@ pub struct Connection {
     pub is_listed: bool,
     /// Its answers were held back for one turn, in favour of the fetches that its requests have
     /// woken.
-    pub gave_way: bool,
+    pub is_held_back: bool,
     /// Whether it should move to another thread.
     pub affinity: Affinity,
 }
@@ -85,7 +85,7 @@ impl Connection {
             active_ms: now_ms,
             partial_since_ms: NEVER_MS,
             is_listed: false,
-            gave_way: false,
+            is_held_back: false,
             affinity: Affinity::default(),
         }
     }

@@ -22,7 +22,7 @@ use pyrklog_requests::client::{Client, Peer};
 use pyrklog_requests::context::{Context, borrow_memory};
 use pyrklog_requests::dispatch::dispatch;
 use pyrklog_requests::out_queue::FileRange;
-use pyrklog_requests::outcome::{Close, Hold, Step};
+use pyrklog_requests::outcome::{Close, Dispatched, Hold};
 use pyrklog_requests::{client_timers, control_replies, produce, resume};
 
 /// How often clients that wait for memory are checked.
@@ -299,7 +299,7 @@ fn serve(cx: &mut Context, found: &mut FrameClient) -> Result<(), Close> {
         let Some(frame) = found.frames.front_mut() else {
             break;
         };
-        if dispatch(cx, client, frame)? == Step::Wait {
+        if dispatch(cx, client, frame)? == Dispatched::Waits {
             break;
         }
         found.frames.pop_front();

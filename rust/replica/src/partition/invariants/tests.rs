@@ -267,7 +267,7 @@ fn it_acknowledges_nothing_from_the_moment_on_in_which_it_is_broken() {
     let log = state.log.as_mut().unwrap();
     let mut job = log.take_writes().unwrap();
     let result = job.execute();
-    assert!(log.complete_writes(job, result).gate_moved);
+    assert!(log.complete_writes(job, result).durable_end_moved);
     state.led_since = 6;
     assert!(!state.release(usize::MAX, &mut outbox));
     assert_eq!(state.waiting().0, 1);
