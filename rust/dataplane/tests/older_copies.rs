@@ -102,7 +102,7 @@ fn a_copy_that_is_older_than_what_a_kill_left_is_not_whole() {
     drop(test);
     put_back(dir.path());
     let refused = arena_tools::drain(&dir.path().join("logs")).unwrap_err();
-    assert!(refused.contains("older copy"), "{refused}");
+    assert!(refused.to_string().contains("older copy"), "{refused}");
     for _ in 0..2 {
         let test = start(&config);
         assert!(is_unclean(dir.path()));
