@@ -82,8 +82,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
-            answer_error(arrived, error, out)?;
-            return Ok(Outcome::Replied);
+            return answer_error(arrived, error, out);
         }
     };
     let limit = cx.services.config.fetch_max_bytes;
@@ -450,11 +449,7 @@ fn respond(
 }
 
 /// Fails the whole request, because of its session.
-fn answer_error(
-    request: Request<'_>,
-    error_code: ErrorCode,
-    out: &mut OutQueue,
-) -> Result<(), Close> {
+fn answer_error(request: Request<'_>, error_code: ErrorCode, out: &mut OutQueue) -> Handled {
     let head = FetchResponseHead {
         throttle_ms: 0,
         error_code,
@@ -462,6 +457,5 @@ fn answer_error(
     };
     request.reply(out, |body| {
         FetchResponseWriter::begin(body, request.header.api_version, head, 0).end(&[]);
-        Ok(())
     })
 }

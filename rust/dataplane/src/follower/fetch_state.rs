@@ -91,21 +91,10 @@ impl FetchSessionHandler {
             .iter()
             .map(|((_, index), ask)| partition(*index, *ask, max_bytes))
             .collect();
-        let topics: Vec<FetchTopicToWrite<'_>> = runs(&changed, |(key, _)| key.0)
-            .map(|(id, range)| FetchTopicToWrite {
-                name: "",
-                id,
-                partitions: &partitions[range],
-            })
-            .collect();
         let indexes: Vec<i32> = dropped.iter().map(|(_, index)| *index).collect();
-        let forgotten: Vec<FetchTopicToWrite<'_, i32>> = runs(&dropped, |key| key.0)
-            .map(|(id, range)| FetchTopicToWrite {
-                name: "",
-                id,
-                partitions: &indexes[range],
-            })
-            .collect();
+        let changed: Vec<Key> = changed.iter().map(|(key, _)| *key).collect();
+        let topics = by_topic(&changed, &partitions);
+        let forgotten = by_topic(&dropped, &indexes);
         FetchRequestToWrite {
             session_id: self.id,
             session_epoch: self.epoch,
@@ -148,22 +137,19 @@ fn partition(index: i32, ask: Ask, max_bytes: i32) -> FetchPartition {
     }
 }
 
-/// The topics of a sorted list, each with its range.
-fn runs<T>(
-    sorted: &[T],
-    topic: impl Fn(&T) -> TopicId,
-) -> impl Iterator<Item = (TopicId, std::ops::Range<usize>)> {
-    let mut begin = 0;
-    std::iter::from_fn(move || {
-        let id = topic(sorted.get(begin)?);
-        let len = sorted[begin..]
-            .iter()
-            .take_while(|item| topic(item) == id)
-            .count();
-        let range = begin..begin + len;
-        begin += len;
-        Some((id, range))
-    })
+/// The items of sorted partitions, by topic.
+fn by_topic<'a, T>(sorted: &[Key], mut items: &'a [T]) -> Vec<FetchTopicToWrite<'a, T>> {
+    let topics = sorted.chunk_by(|one, next| one.0 == next.0);
+    let topic = |keys: &[Key]| {
+        let (partitions, rest) = items.split_at(keys.len());
+        items = rest;
+        FetchTopicToWrite {
+            name: "",
+            id: keys[0].0,
+            partitions,
+        }
+    };
+    topics.map(topic).collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,13 @@ struct Followed {
     backoff_ms: i64,
 }
 
+impl Followed {
+    fn pause(&mut self, cluster: &ClusterConfig) {
+        self.backoff_ms = longer(self.backoff_ms, cluster);
+        self.until_ms = mono_ms() + self.backoff_ms;
+    }
+}
+
 /// What there is to ask for.
 #[derive(Debug, Default)]
 pub struct Wanted {
@@ -211,8 +218,7 @@ impl Following {
             Taken::Nothing => {}
             Taken::Progress => followed.backoff_ms = 0,
             Taken::Later(reason) => {
-                followed.backoff_ms = longer(followed.backoff_ms, cluster);
-                followed.until_ms = mono_ms() + followed.backoff_ms;
+                followed.pause(cluster);
                 if let Some(reason) = reason {
                     let (topic, index) = (&partition.topic.name, partition.index);
                     self.services
@@ -227,10 +233,7 @@ impl Following {
             Taken::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
             Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
                 Some((start, end)) => self.cut(answer, Cut::Outside { start, end }),
-                None => {
-                    followed.backoff_ms = longer(followed.backoff_ms, cluster);
-                    followed.until_ms = mono_ms() + followed.backoff_ms;
-                }
+                None => followed.pause(cluster),
             },
         }
         Ok(())
