@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
 use crate::digests::{self, ReplicaDigestDone};
+use crate::event_class::events;
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
@@ -20,25 +21,6 @@ pub struct Session {
     client_id: Option<String>,
     listener: String,
 }
-
-/// Declares classes of events. Their fields are attributes, which `match` statements take by
-/// position.
-macro_rules! events {
-    ($($(#[$doc:meta])+ $class:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
-        $(#[$doc])+
-        #[pyclass(frozen, get_all, module = "pyrklog._core")]
-        pub struct $class { $($field: $type),+ }
-
-        #[pymethods]
-        impl $class {
-            #[classattr]
-            fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-                Ok(PyTuple::new(py, [$(stringify!($field)),+])?.unbind())
-            }
-        }
-    )+};
-}
-pub(crate) use events;
 
 /// (path, error code, total bytes, usable bytes, (topic, partition, size, offset lag) of each).
 type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64)>);

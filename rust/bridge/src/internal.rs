@@ -6,7 +6,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use pyrklog_dataplane::api;
 
-use crate::events::events;
+use crate::event_class::events;
 
 /// Key, value and headers, whose bytes stay Python's.
 pub type Record = (

@@ -132,7 +132,7 @@ impl Threads {
         running.start_readers(network)?;
         for number in 0..network.validators.threads {
             let services = Arc::clone(&network.services);
-            let run = move || validators::run(&services.validators, &*services.mailbox);
+            let run = move || validators::run(&services.validators, &*services.mailboxes.validated);
             let thread = spawn(format!("validator-{number}"), run)?;
             running.readers.push(thread);
         }

@@ -6,7 +6,7 @@ use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use pyrklog_wire::header::RequestHeader;
 
 use crate::context::Context;
-use crate::handled::Handled;
+use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
@@ -34,7 +34,8 @@ pub fn refuse_version(
     };
     let in_cluster = cx.services.config.cluster.is_some();
     let response = ApiVersionsResponse::of_unsupported_version(in_cluster);
-    Request { header, ..request }.reply(out, |body| response.encode(body, 0))
+    Request { header, ..request }.reply(out, |body| response.encode(body, 0))?;
+    Ok(Outcome::Replied)
 }
 
 /// Serves a request.
@@ -42,7 +43,8 @@ pub fn handle(cx: &Context, request: Request<'_>, out: &mut OutQueue) -> Handled
     let version = request.header.api_version;
     let asked = request.decode(ApiVersionsRequest::decode)?;
     let response = answer(&asked, version, cx.services.config.cluster.is_some());
-    request.reply(out, |body| response.encode(body, version))
+    request.reply(out, |body| response.encode(body, version))?;
+    Ok(Outcome::Replied)
 }
 
 /// The list, or INVALID_REQUEST if the client's name or version is malformed (KIP-511). APIs between

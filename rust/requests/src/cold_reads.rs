@@ -12,7 +12,6 @@ use pyrklog_log::{Slice, Wait};
 
 use crate::fetch::read::{PartitionRead, View, read_partition};
 use crate::fetch::sessions::Target;
-use crate::resume::JobDone;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_storage::log_dir::Partition;
@@ -184,14 +183,14 @@ pub struct FetchJob {
     /// How they wait for the disk.
     pub wait: Wait,
     /// Returns the job to its connection.
-    pub mailbox: Arc<dyn Mailbox<JobDone>>,
+    pub mailbox: Arc<dyn Mailbox<Box<FetchJob>>>,
 }
 
 impl Job for FetchJob {
     fn run(mut self: Box<Self>, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
         self.read(worker, buffer);
         let mailbox = Arc::clone(&self.mailbox);
-        mailbox.post(self.ticket.place, JobDone::Fetch(self));
+        mailbox.post(self.ticket.place, self);
     }
 
     fn is_abandoned(&self) -> bool {

@@ -11,7 +11,8 @@ use crate::delayed::Delayed;
 use crate::handled::{Halt, Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::outcome::{Close, Hold};
-use crate::request::{ReplyHeader, Request};
+use crate::reply_header::ReplyHeader;
+use crate::request::Request;
 use pyrklog_base::ids::RequestId;
 use pyrklog_control::api::{ControlRequest, Event};
 use pyrklog_control::heartbeat::Heartbeat;
@@ -74,7 +75,8 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         let waiting = cx.services.channel.waiting_memory();
         let no_room = waiting.commits.is_full_for(client.host);
         if let Some(answer) = offset_commit::refusal(body, api_version, no_room) {
-            return request.reply(out, |reply| reply.extend_from_slice(&answer));
+            request.reply(out, |reply| reply.extend_from_slice(&answer))?;
+            return Ok(Outcome::Replied);
         }
     }
     let id = begin(cx, client, api_key, body.len())?;

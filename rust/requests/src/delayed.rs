@@ -3,7 +3,7 @@
 use crate::fetch::delayed::DelayedFetch;
 use crate::list_offsets::delayed::ListOffsetsWork;
 use crate::produce::validating::Validating;
-use crate::request::ReplyHeader;
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::{NEVER_MS, RequestId};
 
 /// See the module.

@@ -9,7 +9,8 @@ use crate::context::{Context, borrow_memory};
 use crate::handled::{Halt, Handled};
 use crate::outcome::{Close, Dispatched, Hold};
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
-use crate::request::{ReplyHeader, Request};
+use crate::reply_header::ReplyHeader;
+use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
     list_offsets, metadata, offset_for_leader_epoch, produce,

@@ -82,7 +82,8 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         Ok(context) => context,
         Err(error) => {
             cx.fetch_request = request;
-            return answer_error(arrived, error, out);
+            answer_error(arrived, error, out)?;
+            return Ok(Outcome::Replied);
         }
     };
     let limit = cx.services.config.fetch_max_bytes;
@@ -449,7 +450,11 @@ fn respond(
 }
 
 /// Fails the whole request, because of its session.
-fn answer_error(request: Request<'_>, error_code: ErrorCode, out: &mut OutQueue) -> Handled {
+fn answer_error(
+    request: Request<'_>,
+    error_code: ErrorCode,
+    out: &mut OutQueue,
+) -> Result<(), Close> {
     let head = FetchResponseHead {
         throttle_ms: 0,
         error_code,

@@ -28,7 +28,8 @@ use crate::list_offsets::delayed::{
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
-use crate::request::{ReplyHeader, Request};
+use crate::reply_header::ReplyHeader;
+use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
 use pyrklog_replica::partition::DoubtWaiter;
@@ -117,7 +118,7 @@ fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries
         let job = LookUpJob {
             ticket: ticket.clone(),
             queries,
-            mailbox: Arc::clone(&cx.services.mailbox),
+            mailbox: Arc::clone(&cx.services.mailboxes.look_ups),
         };
         if readers.submit(queue, Box::new(job)).is_ok() {
             work.reading.add(&ticket);

@@ -7,7 +7,7 @@ use pyrklog_wire::offset_for_leader_epoch::{
 
 use crate::admission;
 use crate::context::Context;
-use crate::handled::Handled;
+use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::request::Request;
 
@@ -31,7 +31,8 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         throttle_ms: 0,
         topics,
     };
-    request.reply(out, |body| response.encode(body, api_version))
+    request.reply(out, |body| response.encode(body, api_version))?;
+    Ok(Outcome::Replied)
 }
 
 fn answer(cx: &Context, topic: &str, wanted: &EpochPartition) -> EpochPartitionResponse {

@@ -39,7 +39,7 @@ use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
 use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
-use crate::request::ReplyHeader;
+use crate::reply_header::ReplyHeader;
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::muted_queue::Admission;

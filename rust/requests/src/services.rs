@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
+use crate::list_offsets::delayed::LookUpJob;
 use crate::produce::refused_batches::RefusedRoom;
-use crate::produce::validators::Validators;
-use crate::resume::JobDone;
+use crate::produce::validators::{ValidateJob, Validators};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_base::memory_budget::MemoryBudget;
@@ -20,6 +21,17 @@ use pyrklog_control::request_channel::{RequestChannel, Waiting};
 use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::log_manager::LogManager;
+
+/// Ways back to connections, one per kind of job.
+#[derive(Clone, Debug)]
+pub struct Mailboxes {
+    /// Reads of fetches.
+    pub fetches: Arc<dyn Mailbox<Box<FetchJob>>>,
+    /// Look-ups by time.
+    pub look_ups: Arc<dyn Mailbox<Box<LookUpJob>>>,
+    /// Validated produce requests.
+    pub validated: Arc<dyn Mailbox<Box<ValidateJob>>>,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -46,13 +58,13 @@ pub struct Services {
     pub replies: ReplyMemory,
     /// Connections that remember many refused batches.
     pub refused_room: Arc<RefusedRoom>,
-    /// Takes jobs back to their connections.
-    pub mailbox: Arc<dyn Mailbox<JobDone>>,
+    /// Ways back to connections.
+    pub mailboxes: Mailboxes,
 }
 
 impl Services {
     /// For newly opened log directories.
-    pub fn new(logs: Arc<LogManager>, mailbox: Arc<dyn Mailbox<JobDone>>) -> Services {
+    pub fn new(logs: Arc<LogManager>, mailboxes: Mailboxes) -> Services {
         let config = &logs.config;
         let receive_max_bytes = config.receive_buffers_max_bytes;
         let budget = Arc::new(MemoryBudget::new(receive_max_bytes));
@@ -75,7 +87,7 @@ impl Services {
             replies: ReplyMemory::new(receive_max_bytes, config.cluster.is_some()),
             refused_room: Arc::default(),
             budget,
-            mailbox,
+            mailboxes,
             logs,
         }
     }

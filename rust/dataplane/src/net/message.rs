@@ -11,6 +11,9 @@ use pyrklog_base::inbox::Inbox;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
+use pyrklog_requests::cold_reads::FetchJob;
+use pyrklog_requests::list_offsets::delayed::LookUpJob;
+use pyrklog_requests::produce::validators::ValidateJob;
 use pyrklog_requests::resume::JobDone;
 
 #[derive(Debug)]
@@ -67,12 +70,19 @@ impl NetworkThreads for Inboxes {
     }
 }
 
-impl Mailbox<JobDone> for Inboxes {
-    fn post(&self, place: Place, job: JobDone) {
-        let token = place.token;
-        self.0[place.thread].send(Message::Job { token, job });
-    }
+macro_rules! mailbox {
+    ($job:ty, $kind:ident) => {
+        impl Mailbox<Box<$job>> for Inboxes {
+            fn post(&self, place: Place, job: Box<$job>) {
+                let (token, job) = (place.token, JobDone::$kind(job));
+                self.0[place.thread].send(Message::Job { token, job });
+            }
+        }
+    };
 }
+mailbox!(FetchJob, Fetch);
+mailbox!(ValidateJob, Produce);
+mailbox!(LookUpJob, ListOffsets);
 
 impl Mailbox<Box<SendWork>> for Inboxes {
     fn post(&self, place: Place, work: Box<SendWork>) {

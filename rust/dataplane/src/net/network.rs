@@ -11,7 +11,7 @@ use crate::net::message::Inboxes;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::event_queue::EventQueue;
-use pyrklog_requests::services::Services;
+use pyrklog_requests::services::{Mailboxes, Services};
 use pyrklog_storage::log_manager::{LogDirs, LogManager};
 
 #[derive(Debug)]
@@ -38,9 +38,13 @@ impl Network {
         let events = Arc::new(EventQueue::new()?);
         let network = Arc::clone(&inboxes) as Arc<dyn NetworkThreads>;
         let logs = Arc::new(LogManager::new(config, dirs, events, network));
-        let mailbox = Arc::clone(&inboxes) as Arc<_>;
+        let mailboxes = Mailboxes {
+            fetches: Arc::clone(&inboxes) as Arc<_>,
+            look_ups: Arc::clone(&inboxes) as Arc<_>,
+            validated: Arc::clone(&inboxes) as Arc<_>,
+        };
         Ok(Network {
-            services: Arc::new(Services::new(logs, mailbox)),
+            services: Arc::new(Services::new(logs, mailboxes)),
             inboxes,
             limits,
             listeners: Listeners::default(),

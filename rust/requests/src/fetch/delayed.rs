@@ -391,7 +391,7 @@ impl DelayedFetch {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
                     ReadPath::Sendfile => Wait::Blocking,
                 },
-                mailbox: Arc::clone(&services.mailbox),
+                mailbox: Arc::clone(&services.mailboxes.fetches),
             });
             match services.readers.submit(queue, job) {
                 Ok(()) => reading.add(&ticket),

@@ -7,8 +7,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::ListOffsetsPartitionResponse;
 
 use crate::cold_reads::{ReadTicket, Reading};
-use crate::request::ReplyHeader;
-use crate::resume::JobDone;
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::Token;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
@@ -61,14 +60,14 @@ pub struct LookUpJob {
     /// The look-ups.
     pub queries: Vec<Query>,
     /// Returns the job to its connection.
-    pub mailbox: Arc<dyn Mailbox<JobDone>>,
+    pub mailbox: Arc<dyn Mailbox<Box<LookUpJob>>>,
 }
 
 impl Job for LookUpJob {
     fn run(mut self: Box<Self>, worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
         self.look_up(worker);
         let mailbox = Arc::clone(&self.mailbox);
-        mailbox.post(self.ticket.place, JobDone::ListOffsets(self));
+        mailbox.post(self.ticket.place, self);
     }
 
     fn is_abandoned(&self) -> bool {

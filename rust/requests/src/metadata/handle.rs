@@ -9,7 +9,8 @@ use crate::handled::{Handled, Outcome};
 use crate::metadata::{self, MetadataParams};
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
-use crate::request::{ReplyHeader, Request};
+use crate::reply_header::ReplyHeader;
+use crate::request::Request;
 use crate::{admission, control_requests, heavy};
 use pyrklog_control::api::Event;
 

@@ -13,7 +13,7 @@ use pyrklog_wire::produce::{
 };
 
 use crate::produce::refused_batches::ProducerBatch;
-use crate::request::ReplyHeader;
+use crate::reply_header::ReplyHeader;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;

@@ -8,7 +8,7 @@
 
 use pyrklog_wire::{ErrorCode, Reader, Writer};
 
-use crate::handled::Handled;
+use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
@@ -36,7 +36,8 @@ pub fn refuse(request: Request<'_>, out: &mut OutQueue) -> Handled {
         if version >= 1 {
             writer.i32(0);
         }
-    })
+    })?;
+    Ok(Outcome::Replied)
 }
 
 type Topics<'a> = Vec<(&'a str, Vec<i32>)>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::request::ReplyHeader;
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::Place;
 
 /// Minimum wait for this broker's own write, whatever the client's time-out. Kafka does not wait

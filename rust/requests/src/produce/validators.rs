@@ -18,7 +18,6 @@ use parking_lot::{Condvar, Mutex};
 use pyrklog_log::compression::EXPANDED_BYTES_MAX_DEFAULT;
 
 use crate::produce::verdicts::{ToValidate, validate};
-use crate::resume::JobDone;
 use pyrklog_base::clock::Now;
 use pyrklog_base::hash::WordHash;
 use pyrklog_base::mailbox::Mailbox;
@@ -176,7 +175,7 @@ impl Validators {
 }
 
 /// Runs one thread until the end.
-pub fn run(validators: &Validators, mailbox: &dyn Mailbox<JobDone>) {
+pub fn run(validators: &Validators, mailbox: &dyn Mailbox<Box<ValidateJob>>) {
     while let Some(mut job) = validators.take() {
         validators.running.fetch_add(1, Ordering::Relaxed);
         let now_ms = Now::read().wall_ms;
@@ -184,7 +183,7 @@ pub fn run(validators: &Validators, mailbox: &dyn Mailbox<JobDone>) {
         let is_done = validate(&mut job.work, now_ms, &job.is_abandoned);
         validators.running.fetch_sub(1, Ordering::Relaxed);
         if is_done {
-            mailbox.post(place, JobDone::Produce(job));
+            mailbox.post(place, job);
         }
     }
 }
