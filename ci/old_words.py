@@ -23,6 +23,12 @@ NAMES = {
     "roster": "members",
     "asker": "RawClient, FetchClient",
     "taken up": "reattached",
+    "gate moved": "durable_end_moved",
+    "set gate": "set_durable_end",
+    "above gate": "above the durable end",
+    "waits for gate": "waits_for_durable_end",
+    "gate look": "DURABLE_END_POLL",
+    "gave way": "is_held_back",
 }
 # What no sentence begins with or needs: a plain one has a subject.
 PHRASES = {

@@ -318,9 +318,9 @@ class Checker:
             if view is None or view[2] is None or view == replica.view:
                 continue
             replica.view = view
-            start, _, gate, _ = view[2]
-            if replica.extent != (start, gate):
-                replica.extent = (start, gate)
+            start, _, durable_end, _ = view[2]
+            if replica.extent != (start, durable_end):
+                replica.extent = (start, durable_end)
                 self._look_at_log(life, index, replica)
             if view[0] == "Leader":
                 self._look_at_leader(life, index, promises, view)
@@ -381,7 +381,7 @@ class Checker:
         self.by_crc[index][batch.crc] = key
 
     def _look_at_leader(self, life: BrokerLife, index: int, promises: Promises, view: Any) -> None:
-        _, epoch, (_, mark, gate, _), _ = view
+        _, epoch, (_, mark, durable_end, _), _ = view
         if promises.is_cut:
             self._led_after_cut(index, promises, life.broker.id, epoch)
         self._are_counted(index, promises)
@@ -392,8 +392,8 @@ class Checker:
         if mark < before:
             self._violated(f"{name}: high watermark falls from {before} to {mark}")
         promises.marks[life.process.name, epoch] = mark
-        if mark > gate:
-            self._violated(f"{name}: high watermark {mark} is above the gate {gate}")
+        if mark > durable_end:
+            self._violated(f"{name}: high watermark {mark} is above the durable end {durable_end}")
         if mark > before and epoch > promises.unclean_epoch:
             self._show(index, promises, broker, mark)
 

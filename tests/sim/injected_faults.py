@@ -301,7 +301,7 @@ def the_switch_is_remembered() -> Iterator[None]:
 BUGS = {
     "truncation to the high watermark": Injected(("truncate_to_high_watermark",)),
     "ISR expansion before the epoch start": Injected(("join_before_epoch_start",)),
-    "high watermark above the gate": Injected(("high_watermark_above_gate",)),
+    "high watermark above the durable end": Injected(("high_watermark_above_durable_end",)),
     "ISR write without the version check": Injected((), isr_write_without_version),
     "election from a stale cache without compare-and-set": Injected((), election_from_stale_cache),
     "an old controller's LeaderAndIsr is accepted": Injected((), old_controller_is_obeyed),

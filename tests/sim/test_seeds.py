@@ -18,7 +18,7 @@ SEEDS_TO_FIND_MAX = 1_000
 
 # First seeds of searches, close to a find. FIND_FROM_ZERO searches from 0.
 BEGIN_AT = {
-    "high watermark above the gate": 50,
+    "high watermark above the durable end": 50,
     "ISR expansion before the epoch start": 190,
     "ISR write without the version check": 60,
     "those who refuse each other depose each other": 190,

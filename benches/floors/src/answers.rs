@@ -60,7 +60,7 @@ fn answer(out: &mut Vec<u8>, request: &RequestHeader<'_>, body: impl FnOnce(&mut
     } = *request;
     encode_response_header(out, api_key, api_version, correlation_id);
     body(out);
-    frame::end(out, start, 0);
+    frame::end(out, start, 0).expect("a short reply");
 }
 
 /// ApiVersions, for foreign producers: what is spoken here, and InitProducerId without tags.
@@ -270,7 +270,7 @@ pub fn produce(
     if decoded.acks == 0 {
         out.truncate(start);
     } else {
-        frame::end(out, start, 0);
+        frame::end(out, start, 0).expect("a short reply");
     }
     Ok(())
 }
@@ -352,7 +352,7 @@ pub fn fetch(
         .iter()
         .map(|records| records.found.range.len())
         .sum();
-    frame::end(out, start, elsewhere);
+    frame::end(out, start, elsewhere).expect("a short reply");
     Ok(Fetched {
         records,
         asked: followed(&asked, store),

@@ -141,5 +141,5 @@ fn encode(out: &mut Vec<u8>, version: i16, correlation_id: i32, fresh: &[Fresh])
         writer.partition_tail(&FetchPartitionTail::default());
     }
     writer.end(&[]);
-    frame::end(out, start, 0);
+    frame::end(out, start, 0).expect("a short reply");
 }

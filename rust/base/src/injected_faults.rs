@@ -9,7 +9,7 @@ pub enum Fault {
     JoinBeforeEpochStart,
     /// The high watermark passes the durable end offset.
     #[cfg(feature = "sim")]
-    HighWatermarkAboveGate,
+    HighWatermarkAboveDurableEnd,
     /// Records that come with a diverging epoch are sent and appended.
     AppendDiverging,
     /// Neither acks=all nor the high watermark requires `min.insync.replicas`.
@@ -50,7 +50,10 @@ mod planting {
     const NAMES: [(&str, Fault); 11] = [
         ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
         ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
-        ("high_watermark_above_gate", Fault::HighWatermarkAboveGate),
+        (
+            "high_watermark_above_durable_end",
+            Fault::HighWatermarkAboveDurableEnd,
+        ),
         ("append_diverging", Fault::AppendDiverging),
         ("ack_below_min_isr", Fault::AckBelowMinIsr),
         ("answer_for_unknown_epoch", Fault::AnswerForUnknownEpoch),

@@ -50,7 +50,7 @@ pub fn memory_bytes() -> u64 {
 #[pyfunction]
 pub fn drain_arena(py: Python<'_>, log_dir: PathBuf) -> PyResult<(usize, u64)> {
     let drained = py.detach(|| arena_tools::drain(&log_dir));
-    let drained = drained.map_err(PyOSError::new_err)?;
+    let drained = drained.map_err(|error| PyOSError::new_err(error.to_string()))?;
     Ok((drained.partitions, drained.bytes))
 }
 

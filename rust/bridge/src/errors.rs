@@ -11,30 +11,20 @@ use pyrklog_dataplane::{Closed, OpenError};
 use pyrklog_log::config::UnknownOption;
 use pyrklog_log::dump::DumpError;
 
-create_exception!(
-    pyrklog._core,
-    LogDirError,
-    PyOSError,
-    "A log directory cannot be used; the message says which and what to do."
-);
-create_exception!(
-    pyrklog._core,
-    LogDirLockedError,
-    LogDirError,
-    "Another process holds the directory's ``.lock``."
-);
-create_exception!(
-    pyrklog._core,
-    ForeignLogDirError,
-    LogDirError,
-    "``meta.properties`` names another cluster or broker, or a newer format."
-);
-create_exception!(
-    pyrklog._core,
-    PlaneClosedError,
-    PyRuntimeError,
-    "The plane was shut down."
-);
+/// Declares exceptions: name, base and docstring.
+macro_rules! exceptions {
+    ($($name:ident($base:ident): $doc:literal;)+) => {
+        $(create_exception!(pyrklog._core, $name, $base, $doc);)+
+    };
+}
+
+exceptions! {
+    LogDirError(PyOSError): "A log directory cannot be used; the message says which and what to do.";
+    LogDirLockedError(LogDirError): "Another process holds the directory's ``.lock``.";
+    ForeignLogDirError(LogDirError):
+        "``meta.properties`` names another cluster or broker, or a newer format.";
+    PlaneClosedError(PyRuntimeError): "The plane was shut down.";
+}
 
 /// An unknown word for an option.
 pub fn unknown_option(error: UnknownOption) -> PyErr {

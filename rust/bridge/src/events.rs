@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use pyrklog_dataplane::api::{self, Event, TicketOutcome};
 
 use crate::digests::{self, ReplicaDigestDone};
+use crate::event_class::events;
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
@@ -21,137 +22,38 @@ pub struct Session {
     listener: String,
 }
 
-/// `api::ControlRequest`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct Request {
-    id: u64,
-    api_key: i16,
-    api_version: i16,
-    session: Py<Session>,
-    body: Py<PyBytes>,
-}
-
-/// `Event::TopicsMissing`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct TopicsMissing {
-    id: u64,
-    topics: Vec<String>,
-    session: Py<Session>,
-}
-
-/// `Event::ClientGone`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct ClientGone {
-    id: u64,
-}
-
-/// `TicketOutcome::Partitions`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct PartitionsDone {
-    ticket: u64,
-    errors: Vec<i16>,
-}
-
-/// `TicketOutcome::DeleteRecords`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct RecordsDeleted {
-    ticket: u64,
-    results: Vec<(i16, i64)>,
-}
-
 /// (path, error code, total bytes, usable bytes, (topic, partition, size, offset lag) of each).
 type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64)>);
 
-/// `TicketOutcome::LogDirs`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct LogDirsDescribed {
-    ticket: u64,
-    log_dirs: Vec<LogDirUsage>,
-}
-
-/// `TicketOutcome::InternalAppended`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct InternalAppended {
-    ticket: u64,
-    error: i16,
-    base_offset: i64,
-}
-
-/// `TicketOutcome::Shutdown`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct ShutdownDone {
-    ticket: u64,
-    clean: bool,
-}
-
-/// `Event::FollowerCaughtUp`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct FollowerCaughtUp {
-    topic: String,
-    partition: i32,
-    leader_epoch: i32,
-    broker: i32,
-    broker_epoch: i64,
-}
-
-/// `Event::FollowerLogStart`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct FollowerLogStart {
-    topic: String,
-    partition: i32,
-}
-
-/// `Event::LogDirFailed`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct LogDirFailed {
-    path: String,
-    reason: String,
-    partitions: Vec<(String, i32)>,
-}
-
-/// `Event::PartitionFailed`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct PartitionFailed {
-    topic: String,
-    partition: i32,
-    reason: String,
-}
-
-/// `Event::Notice`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct Notice {
-    event: &'static str,
-    fields: Py<PyDict>,
-    level: &'static str,
-}
-
-/// Lets `match` statements take an event's fields by position, in the order of the stub.
-macro_rules! match_args {
-    ($($class:ident: $($field:literal)+;)+) => {$(
-        #[pymethods]
-        impl $class {
-            #[classattr]
-            fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-                Ok(PyTuple::new(py, [$($field),+])?.unbind())
-            }
-        }
-    )+};
-}
-
-match_args! {
-    Request: "id" "api_key" "api_version" "session" "body";
-    TopicsMissing: "id" "topics" "session";
-    ClientGone: "id";
-    PartitionsDone: "ticket" "errors";
-    RecordsDeleted: "ticket" "results";
-    LogDirsDescribed: "ticket" "log_dirs";
-    InternalAppended: "ticket" "error" "base_offset";
-    ShutdownDone: "ticket" "clean";
-    FollowerCaughtUp: "topic" "partition" "leader_epoch" "broker" "broker_epoch";
-    FollowerLogStart: "topic" "partition";
-    LogDirFailed: "path" "reason" "partitions";
-    PartitionFailed: "topic" "partition" "reason";
-    Notice: "event" "fields" "level";
+events! {
+    /// `api::ControlRequest`.
+    Request { id: u64, api_key: i16, api_version: i16, session: Py<Session>, body: Py<PyBytes> }
+    /// `Event::TopicsMissing`.
+    TopicsMissing { id: u64, topics: Vec<String>, session: Py<Session> }
+    /// `Event::ClientGone`.
+    ClientGone { id: u64 }
+    /// `TicketOutcome::Partitions`.
+    PartitionsDone { ticket: u64, errors: Vec<i16> }
+    /// `TicketOutcome::DeleteRecords`.
+    RecordsDeleted { ticket: u64, results: Vec<(i16, i64)> }
+    /// `TicketOutcome::LogDirs`.
+    LogDirsDescribed { ticket: u64, log_dirs: Vec<LogDirUsage> }
+    /// `TicketOutcome::InternalAppended`.
+    InternalAppended { ticket: u64, error: i16, base_offset: i64 }
+    /// `TicketOutcome::Shutdown`.
+    ShutdownDone { ticket: u64, clean: bool }
+    /// `Event::FollowerCaughtUp`.
+    FollowerCaughtUp {
+        topic: String, partition: i32, leader_epoch: i32, broker: i32, broker_epoch: i64
+    }
+    /// `Event::FollowerLogStart`.
+    FollowerLogStart { topic: String, partition: i32 }
+    /// `Event::LogDirFailed`.
+    LogDirFailed { path: String, reason: String, partitions: Vec<(String, i32)> }
+    /// `Event::PartitionFailed`.
+    PartitionFailed { topic: String, partition: i32, reason: String }
+    /// `Event::Notice`.
+    Notice { event: &'static str, fields: Py<PyDict>, level: &'static str }
 }
 
 /// The return type of `drain_events`: the union of all event classes.

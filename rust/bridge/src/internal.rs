@@ -6,6 +6,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use pyrklog_dataplane::api;
 
+use crate::event_class::events;
+
 /// Key, value and headers, whose bytes stay Python's.
 pub type Record = (
     PyBackedBytes,
@@ -37,22 +39,10 @@ type InternalBatch<'py> = (
     Option<String>,
 );
 
-/// `TicketOutcome::InternalRead`.
-#[pyclass(frozen, get_all, module = "pyrklog._core")]
-pub struct InternalReadDone {
-    ticket: u64,
-    error: i16,
-    batches: Py<PyList>,
-    next_offset: i64,
-    end_offset: i64,
-}
-
-#[pymethods]
-impl InternalReadDone {
-    #[classattr]
-    fn __match_args__(py: Python<'_>) -> PyResult<Py<PyTuple>> {
-        let fields = ["ticket", "error", "batches", "next_offset", "end_offset"];
-        Ok(PyTuple::new(py, fields)?.unbind())
+events! {
+    /// `TicketOutcome::InternalRead`.
+    InternalReadDone {
+        ticket: u64, error: i16, batches: Py<PyList>, next_offset: i64, end_offset: i64
     }
 }
 

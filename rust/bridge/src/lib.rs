@@ -5,6 +5,7 @@ mod config;
 mod digests;
 mod dump;
 mod errors;
+mod event_class;
 mod events;
 mod fields;
 mod image;

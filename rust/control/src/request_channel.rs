@@ -65,7 +65,7 @@ impl Waiting {
 
 /// A channel's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
+pub struct ChannelDepth {
     /// Requests with a place.
     pub in_flight: usize,
     /// Other brokers' requests and heartbeats.
@@ -240,9 +240,9 @@ impl RequestChannel {
     }
 
     /// Its state.
-    pub fn depth(&self) -> Depth {
+    pub fn depth(&self) -> ChannelDepth {
         let inner = self.inner.lock();
-        Depth {
+        ChannelDepth {
             in_flight: inner.in_flight.len(),
             placeless: inner.placeless.len(),
             parked: inner.parked.len(),
@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    fn depth(in_flight: usize, parked: usize, waiting: usize) -> Depth {
-        Depth {
+    fn depth(in_flight: usize, parked: usize, waiting: usize) -> ChannelDepth {
+        ChannelDepth {
             in_flight,
             placeless: 0,
             parked,
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(budget.used_bytes(), 30);
         assert_eq!(
             channel.depth(),
-            Depth {
+            ChannelDepth {
                 placeless: 1,
                 ..depth(1, 0, 1)
             }

@@ -1,6 +1,7 @@
 //! Arenas without a broker, for operators: lists them, and brings their records to their files.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncSco
 use pyrklog_base::clock::Now;
 use pyrklog_storage::block_cache;
 use pyrklog_storage::kept_cache::{self, Whose};
+
+/// Why a tool did not do its work, a sentence.
+pub type ToolError = Box<dyn Error + Send + Sync>;
 
 /// One arena's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,15 +191,16 @@ pub struct Drained {
 ///
 /// # Errors
 /// A sentence: the directory is in use, has no arena, or files and arena do not fit.
-pub fn drain(path: &Path) -> Result<Drained, String> {
+pub fn drain(path: &Path) -> Result<Drained, ToolError> {
     let files = open(path)?;
-    let marker = files.arena_marker().map_err(|error| error.to_string())?;
+    let marker = files.arena_marker()?;
     let marker = marker.ok_or_else(|| format!("{} has no arena", path.display()))?;
     if block_cache::boot_id() != Some(marker.identity.boot) {
         return Err(format!(
             "{} is of an earlier boot: what it held is lost",
             marker.path.display()
-        ));
+        )
+        .into());
     }
     if marker.kept.is_some() {
         return drop_own(&files, &marker.path);
@@ -205,17 +210,18 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
         return Err(format!(
             "{} is a copy: its arena is that of another directory",
             path.display()
-        ));
+        )
+        .into());
     }
-    let attached = Arena::attach(&marker.path, marker.identity, u64::MAX);
-    let (arena, found) = attached.map_err(|error| error.to_string())?;
+    let (arena, found) = Arena::attach(&marker.path, marker.identity, u64::MAX)?;
     if !files.was_clean()
         && let Some(reason) = files.lacks_written(&found)
     {
         return Err(format!(
             "{} is an older copy than its arena: {reason}",
             path.display()
-        ));
+        )
+        .into());
     }
     let bytes = found
         .iter()
@@ -223,7 +229,7 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
     let bytes: HashMap<PartitionName, u64> = bytes.collect();
     let mut drained = Drained::default();
     files.env().set_cache(arena, true, found);
-    let folders = files.partitions().map_err(|error| error.to_string())?;
+    let folders = files.partitions()?;
     block_cache::forget_missing(&files, &folders);
     for name in files.env().unclaimed_partitions() {
         let id = (name.topic_id != [0; 16]).then_some(name.topic_id);
@@ -233,41 +239,39 @@ pub fn drain(path: &Path) -> Result<Drained, String> {
         drained.bytes += bytes[&name];
     }
     stay_clean(&files)?;
-    block_cache::give_up(&files).map_err(|error| error.to_string())?;
+    block_cache::give_up(&files)?;
     Ok(drained)
 }
 
 /// An orderly end left it: its records are in the files.
-fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, String> {
+fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, ToolError> {
     let header = kept_cache::header_of(arena);
     if header.is_some_and(|header| kept_cache::whose(&header, files.path()) == Whose::Own) {
         remove(arena, false)?;
     }
-    let gone = files.remove_arena_marker();
-    gone.map_err(|error| error.to_string())?;
+    files.remove_arena_marker()?;
     stay_clean(files)?;
     Ok(Drained::default())
 }
 
 /// Restores the mark of a clean end, which opening the directory removed.
-fn stay_clean(files: &LogDir) -> Result<(), String> {
-    match files.clean_epoch() {
-        Some(epoch) => files.mark_clean(epoch).map_err(|error| error.to_string()),
-        None => Ok(()),
+fn stay_clean(files: &LogDir) -> Result<(), ToolError> {
+    if let Some(epoch) = files.clean_epoch() {
+        files.mark_clean(epoch)?;
     }
+    Ok(())
 }
 
-fn open(path: &Path) -> Result<LogDir, String> {
+fn open(path: &Path) -> Result<LogDir, ToolError> {
     let meta = path.join("meta.properties");
     let content = fs::read(&meta).map_err(|error| format!("{}: {error}", meta.display()))?;
-    let meta = MetaProperties::parse(&meta.to_string_lossy(), &content);
-    let meta = meta.map_err(|error| error.to_string())?;
+    let meta = MetaProperties::parse(&meta.to_string_lossy(), &content)?;
     let identity = Identity {
         cluster_id: meta.cluster_id.unwrap_or_default(),
         node_id: meta.node_id.unwrap_or_default(),
     };
     let env = LogEnv::new(Arc::new(RealDisk), 64);
-    LogDir::open(env, path, &identity).map_err(|error| error.to_string())
+    Ok(LogDir::open(env, path, &identity)?)
 }
 
 fn write(
@@ -275,7 +279,7 @@ fn write(
     topic: &str,
     partition: i32,
     topic_id: Option<[u8; 16]>,
-) -> Result<(), String> {
+) -> Result<(), ToolError> {
     let (mut log, _report) = Log::open(OpenRequest {
         env: Arc::clone(files.env()),
         log_dir: files.path(),
@@ -290,8 +294,7 @@ fn write(
         state: files.open_state(topic, partition),
         now_ms: Now::read().wall_ms,
         producer_id_expiration_ms: i64::MAX,
-    })
-    .map_err(|error| error.to_string())?;
+    })?;
     while let Some(mut job) = log.take_writes() {
         let result = job.execute();
         log.complete_writes(job, result);
@@ -303,7 +306,7 @@ fn write(
         }
     }
     match log.poisoned() {
-        Some(reason) => Err(reason.to_owned()),
+        Some(reason) => Err(reason.into()),
         None => Ok(()),
     }
 }

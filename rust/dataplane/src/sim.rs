@@ -265,8 +265,7 @@ impl SimPlane {
                     let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
                     let asked = framed(key, version, 0, |out| request.encode(out, version));
                     let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
-                    let (_, body) = parse_response_header(&frame, key, version)
-                        .map_err(|error| LinkError::Malformed(error.to_string()))?;
+                    let (_, body) = parse_response_header(&frame, key, version)?;
                     Ok((frame, body))
                 })
             });
@@ -373,6 +372,8 @@ fn framed(
         client_id: Some("fetcher"),
     };
     let mut frame = Vec::new();
-    header.encode_frame(&mut frame, encode);
+    header
+        .encode_frame(&mut frame, encode)
+        .expect("a simulation has few partitions");
     frame
 }

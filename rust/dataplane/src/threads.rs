@@ -26,10 +26,11 @@ struct Running {
     keepers: Vec<JoinHandle<()>>,
     arenas: Vec<Arc<Arena>>,
     keepers_stop: Arc<AtomicBool>,
+    /// Network threads and the acceptor.
     network: Vec<JoinHandle<()>>,
-    reader_keeper: Option<JoinHandle<()>>,
-    validators: Vec<JoinHandle<()>>,
-    acceptor: Option<JoinHandle<()>>,
+    is_accepting: bool,
+    /// The readers' keeper, then the validators.
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Running {
@@ -68,10 +69,10 @@ impl Running {
     }
 
     fn start_readers(&mut self, network: &Arc<Network>) -> io::Result<()> {
-        if self.reader_keeper.is_none() {
+        if self.readers.is_empty() {
             let (readers, events) = (Arc::clone(&network.readers), Arc::clone(&network.events));
             let run = move || reader_pool::keep(&readers, &events);
-            self.reader_keeper = Some(spawn("reader-keeper".into(), run)?);
+            self.readers.push(spawn("reader-keeper".into(), run)?);
         }
         Ok(())
     }
@@ -84,13 +85,6 @@ pub struct Threads {
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(run)
-}
-
-fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
-    for thread in threads {
-        // A panic was reported on standard error; the other threads still end in order.
-        let _ = thread.join();
-    }
 }
 
 impl Threads {
@@ -126,7 +120,7 @@ impl Threads {
     /// Starts the acceptor, the network threads and the readers' keeper, once.
     pub fn start_network(&self, network: &Arc<Network>) -> io::Result<()> {
         let mut running = self.running.lock();
-        if running.acceptor.is_some() {
+        if running.is_accepting {
             return Ok(());
         }
         for index in 0..network.config.network_threads {
@@ -140,53 +134,43 @@ impl Threads {
             let services = Arc::clone(&network.services);
             let run = move || validators::run(&services.validators, &*services.mailboxes.validated);
             let thread = spawn(format!("validator-{number}"), run)?;
-            running.validators.push(thread);
+            running.readers.push(thread);
         }
         let acceptor = Acceptor::new(Arc::clone(network))?;
-        running.acceptor = Some(spawn("acceptor".into(), || acceptor.run())?);
+        let thread = spawn("acceptor".into(), || acceptor.run())?;
+        running.network.push(thread);
+        running.is_accepting = true;
         Ok(())
+    }
+
+    fn join(&self, some: impl FnOnce(&mut Running) -> &mut Vec<JoinHandle<()>>) {
+        let threads = std::mem::take(some(&mut self.running.lock()));
+        for thread in threads {
+            // A panic was reported on standard error; the other threads still end in order.
+            let _ = thread.join();
+        }
     }
 
     /// Waits for the acceptor and the network threads.
     pub fn join_network(&self) {
-        let (acceptor, network) = {
-            let mut running = self.running.lock();
-            (
-                running.acceptor.take(),
-                std::mem::take(&mut running.network),
-            )
-        };
-        join(acceptor);
-        join(network);
+        self.join(|running| &mut running.network);
     }
 
     /// Waits for the readers, their keeper and the validators.
     pub fn join_readers(&self, readers: &ReaderPool) {
-        let (keeper, validators) = {
-            let mut running = self.running.lock();
-            (
-                running.reader_keeper.take(),
-                std::mem::take(&mut running.validators),
-            )
-        };
-        join(keeper);
-        join(validators);
+        self.join(|running| &mut running.readers);
         readers.wait_ended();
     }
 
     /// Waits for the writers and syncers, then ends the cache janitors.
     pub fn join_storage(&self) {
-        let storage = std::mem::take(&mut self.running.lock().storage);
-        join(storage);
-        let (keepers, arenas) = {
+        self.join(|running| &mut running.storage);
+        let arenas = {
             let mut running = self.running.lock();
             running.keepers_stop.store(true, Ordering::Release);
-            (
-                std::mem::take(&mut running.keepers),
-                std::mem::take(&mut running.arenas),
-            )
+            std::mem::take(&mut running.arenas)
         };
         arenas.iter().for_each(|arena| arena.ring());
-        join(keepers);
+        self.join(|running| &mut running.keepers);
     }
 }

@@ -102,7 +102,7 @@ fn copy_older_than_a_killed_brokers_arena_is_unclean() {
     drop(test);
     put_back(dir.path());
     let refused = arena_tools::drain(&dir.path().join("logs")).unwrap_err();
-    assert!(refused.contains("older copy"), "{refused}");
+    assert!(refused.to_string().contains("older copy"), "{refused}");
     for _ in 0..2 {
         let test = start(&config);
         assert!(is_unclean(dir.path()));

@@ -12,7 +12,7 @@ use pyrklog_wire::list_offsets::{
 };
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use pyrklog_wire::produce::{ProduceRequest, ProduceResponse, TopicToProduce, encode_request};
-use pyrklog_wire::{ErrorCode, RequestHeader, Span, Uuid, frame};
+use pyrklog_wire::{ErrorCode, RequestHeader, Span, Uuid};
 
 /// API key and version.
 type Api = (i16, i16);
@@ -49,17 +49,15 @@ fn write_frame(
     body: impl FnOnce(&mut Vec<u8>, i16),
 ) {
     out.clear();
-    let start = frame::begin(out);
-    let client_id = Some(CLIENT_ID);
     let header = RequestHeader {
         api_key,
         api_version,
         correlation_id,
-        client_id,
+        client_id: Some(CLIENT_ID),
     };
-    header.encode(out);
-    body(out, api_version);
-    frame::end(out, start, 0);
+    header
+        .encode_frame(out, |out| body(out, api_version))
+        .expect("the options keep requests far below 2 GiB");
 }
 
 /// The correlation id and the body of a reply.

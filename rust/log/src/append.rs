@@ -9,7 +9,7 @@ use crate::batch_info::BatchInfo;
 use crate::cache::may_go_behind;
 use crate::log::Log;
 use crate::names::snapshot_name;
-use crate::position::{LogPosition, Place};
+use crate::position::{LogPosition, SegmentPosition};
 use crate::producer_state::{Check, Origin, ProducerError};
 use crate::scan::BatchFacts;
 use crate::segment::{ActiveSegment, Crowd, Segment};
@@ -133,7 +133,7 @@ impl Log {
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
         if is_durable {
-            self.set_gate(self.end);
+            self.set_durable_end(self.end);
         }
         Ok(Appended {
             base_offset,
@@ -186,7 +186,12 @@ impl Log {
     }
 
     /// Returns the batch's place, and whether it went to the block cache.
-    fn push_to_tail(&mut self, batch: &[u8], facts: BatchFacts, now_ms: i64) -> (Place, bool) {
+    fn push_to_tail(
+        &mut self,
+        batch: &[u8],
+        facts: BatchFacts,
+        now_ms: i64,
+    ) -> (SegmentPosition, bool) {
         let position = self.active.size;
         let is_cached = self.append_to_cache(position, batch, now_ms);
         self.tail_mut();
@@ -203,7 +208,7 @@ impl Log {
         self.active
             .appended(facts, self.config.index_interval_bytes);
         let segment_base = self.active.base_offset();
-        let place = Place {
+        let place = SegmentPosition {
             segment_base,
             position,
         };
@@ -231,7 +236,7 @@ impl Log {
         }
     }
 
-    fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: Place) {
+    fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: SegmentPosition) {
         self.unsaved_bytes += info.size_bytes;
         let Some(aborted) = self.producers.update(info, base_offset, Some(place)) else {
             return;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::log::Log;
-use crate::position::Place;
+use crate::position::SegmentPosition;
 
 /// With debug assertions a log with at most so many entries is checked as a whole each time.
 const SMALL: usize = 64;
@@ -60,7 +60,7 @@ impl Log {
             self.log_start,
             self.last_stable_offset(),
             self.high_watermark.offset,
-            self.gated.offset,
+            self.durable_end.offset,
             self.end.offset,
             self.written.offset,
             self.sync.recovery_point,
@@ -70,7 +70,7 @@ impl Log {
     /// The order of the offsets; see the module `log`.
     fn check_offsets(&self) -> Result<(), String> {
         let (stable, high_watermark) = (self.last_stable_offset(), self.high_watermark.offset);
-        let (gated, end) = (self.gated.offset, self.end.offset);
+        let (durable_end, end) = (self.durable_end.offset, self.end.offset);
         let order = [
             (
                 self.log_start,
@@ -84,10 +84,10 @@ impl Log {
             ),
             (
                 high_watermark,
-                gated,
+                durable_end,
                 "the high watermark is behind the durable end",
             ),
-            (gated, end, "the durable end is behind the log end"),
+            (durable_end, end, "the durable end is behind the log end"),
             (self.written.offset, end, "more is written than there is"),
             (
                 self.sync.recovery_point,
@@ -118,8 +118,9 @@ impl Log {
             })?;
         }
         let place = self.end.place;
-        let ends_there =
-            |place: Place| place.segment_base == base_offset && place.position == active.size;
+        let ends_there = |place: SegmentPosition| {
+            place.segment_base == base_offset && place.position == active.size
+        };
         ensure(place.is_some_and(ends_there), || {
             let size = active.size;
             format!("the log ends at {place:?}, its active segment {base_offset} at {size}")

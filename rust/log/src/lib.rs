@@ -67,7 +67,7 @@ pub use log_dir::{
     hex, parse_id,
 };
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
-pub use position::Place;
+pub use position::SegmentPosition;
 pub use producer_state::Origin;
 pub use read::{Isolation, Location, ReadError, Slice};
 pub use retention::{RemovedSegments, Retention, RetentionCandidates};

@@ -48,7 +48,7 @@ pub struct Log {
     pub(crate) end: LogPosition,
     /// The files have everything before it.
     pub(crate) written: LogPosition,
-    pub(crate) gated: LogPosition,
+    pub(crate) durable_end: LogPosition,
     pub(crate) high_watermark: LogPosition,
     pub(crate) log_start: i64,
     pub(crate) recent: RecentPositions,
@@ -98,7 +98,7 @@ impl Log {
 
     /// Records below it may be acknowledged, as far as this replica is concerned.
     pub fn durable_end_offset(&self) -> i64 {
-        self.gated.offset
+        self.durable_end.offset
     }
 
     /// Records below it are on every in-sync replica.
@@ -200,12 +200,12 @@ impl Log {
 
     /// Raises the high watermark, at most to the durable end offset; true if it moved.
     pub fn advance_high_watermark(&mut self, offset: i64) -> bool {
-        let offset = offset.min(self.gated.offset);
+        let offset = offset.min(self.durable_end.offset);
         if offset <= self.high_watermark.offset {
             return false;
         }
-        self.high_watermark = if offset == self.gated.offset {
-            self.gated
+        self.high_watermark = if offset == self.durable_end.offset {
+            self.durable_end
         } else {
             LogPosition {
                 offset,
@@ -220,7 +220,7 @@ impl Log {
     #[cfg(feature = "sim")]
     pub fn force_high_watermark(&mut self, offset: i64) {
         let offset = offset.min(self.end.offset);
-        if offset > self.high_watermark.offset.max(self.gated.offset) {
+        if offset > self.high_watermark.offset.max(self.durable_end.offset) {
             self.high_watermark = LogPosition::unplaced(offset);
         }
     }
@@ -275,8 +275,8 @@ impl Log {
         self.tail.heap_bytes() > 0 || self.in_flight.is_some_and(|job| job.heap_bytes > 0)
     }
 
-    pub(crate) fn set_gate(&mut self, end: LogPosition) {
-        self.gated = end;
+    pub(crate) fn set_durable_end(&mut self, end: LogPosition) {
+        self.durable_end = end;
         if let Some(place) = end.place {
             self.recent.push(end.offset, place);
         }
@@ -382,17 +382,17 @@ impl Log {
             ));
             return Completed::default();
         }
-        let gate = self.gate_after(job.end);
+        let durable_end = self.durable_end_after(job.end);
         let completed = Completed {
-            gate_moved: gate.offset > self.gated.offset,
+            durable_end_moved: durable_end.offset > self.durable_end.offset,
             written_bytes: job.size_bytes(),
             readable_bytes: job.size_bytes() + self.tail.batch_bytes(),
             more: !self.tail.is_empty(),
             rolled: job.tail.closes_segment(),
         };
         self.written = job.end;
-        if completed.gate_moved {
-            self.set_gate(gate);
+        if completed.durable_end_moved {
+            self.set_durable_end(durable_end);
         }
         let WriteJob { tail, sync, .. } = job;
         match sync {
@@ -425,7 +425,7 @@ impl Log {
     /// The durable end offset once everything before `written` is in the files. Moves bytes that
     /// gathered on the heap to the block cache if it has room: under steady load the heap would
     /// never be empty.
-    fn gate_after(&mut self, written: LogPosition) -> LogPosition {
+    fn durable_end_after(&mut self, written: LogPosition) -> LogPosition {
         let may_go_behind = may_go_behind(&self.config);
         let cache = self.cache.as_mut().filter(|_| may_go_behind);
         if cache.is_some_and(|cache| self.tail.move_to_cache(cache)) {

@@ -159,7 +159,7 @@ impl Log {
             cache: None,
             end,
             written,
-            gated: end,
+            durable_end: end,
             high_watermark: if high_watermark == end_offset {
                 end
             } else {

@@ -2,7 +2,7 @@
 
 /// A byte position in one segment's `.log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SegmentPosition {
     /// Base offset of the segment.
     pub segment_base: i64,
     /// Bytes from the start of its `.log`, below 2^31.
@@ -14,12 +14,12 @@ pub struct Place {
 pub(crate) struct LogPosition {
     pub offset: i64,
     /// Its place; `None` if a reader must search for it.
-    pub place: Option<Place>,
+    pub place: Option<SegmentPosition>,
 }
 
 impl LogPosition {
     pub fn at(offset: i64, segment_base: i64, position: u32) -> Self {
-        let place = Place {
+        let place = SegmentPosition {
             segment_base,
             position,
         };
@@ -43,12 +43,12 @@ const RECENT_MAX: usize = 32;
 /// of them next and needs no search.
 #[derive(Debug, Default)]
 pub(crate) struct RecentPositions {
-    ring: Vec<(i64, Place)>,
+    ring: Vec<(i64, SegmentPosition)>,
     next: usize,
 }
 
 impl RecentPositions {
-    pub fn push(&mut self, offset: i64, place: Place) {
+    pub fn push(&mut self, offset: i64, place: SegmentPosition) {
         if self.ring.len() < RECENT_MAX {
             self.ring.push((offset, place));
         } else {
@@ -58,7 +58,7 @@ impl RecentPositions {
     }
 
     /// Where `offset` begins, if remembered.
-    pub fn find(&self, offset: i64) -> Option<Place> {
+    pub fn find(&self, offset: i64) -> Option<SegmentPosition> {
         self.ring
             .iter()
             .find(|(known, _)| *known == offset)

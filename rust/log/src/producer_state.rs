@@ -24,7 +24,7 @@ use thiserror::Error;
 use self::entry::{BatchMeta, NO_EPOCH, ProducerState};
 use self::marker::EndTxnMarker;
 use crate::batch_info::BatchInfo;
-use crate::position::Place;
+use crate::position::SegmentPosition;
 use crate::snapshot::ProducerEntry;
 use crate::transaction_index::AbortedTxn;
 
@@ -128,7 +128,7 @@ pub struct TxnStart {
     /// Offset of its first record in this partition.
     pub first_offset: i64,
     /// Where that record's batch lies, if it was seen.
-    pub place: Option<Place>,
+    pub place: Option<SegmentPosition>,
 }
 
 /// The producers of one partition.
@@ -205,7 +205,7 @@ impl ProducerStates {
         &mut self,
         info: &BatchInfo,
         base_offset: i64,
-        place: Option<Place>,
+        place: Option<SegmentPosition>,
     ) -> Option<AbortedTxn> {
         if !info.has_producer() {
             return None;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::log::Log;
-use crate::position::{LogPosition, Place};
+use crate::position::{LogPosition, SegmentPosition};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
 use crate::segment::{Segment, SegmentBytes};
 use crate::transaction_index::AbortedTxn;
@@ -181,7 +181,7 @@ impl Log {
 
     pub(crate) fn bound(&self, isolation: Isolation) -> LogPosition {
         match isolation {
-            Isolation::LogEnd => self.gated,
+            Isolation::LogEnd => self.durable_end,
             Isolation::HighWatermark => self.high_watermark,
             Isolation::Committed => self.stable_position(),
         }
@@ -205,7 +205,7 @@ impl Log {
         let index = self.segment_index(offset);
         let base_offset = self.segments[index].base_offset();
         let start = match self.recent.find(offset) {
-            Some(Place {
+            Some(SegmentPosition {
                 segment_base,
                 position,
             }) if segment_base == base_offset => Start::Exact(position),
@@ -406,7 +406,7 @@ impl Location {
     }
 
     /// The place where the read must stop; `None` if nothing lies before it.
-    fn bound_place(&self, wait: Wait) -> Result<Option<Place>, ReadError> {
+    fn bound_place(&self, wait: Wait) -> Result<Option<SegmentPosition>, ReadError> {
         let Some(entry) = &self.bound_entry else {
             return Ok(self.bound.place);
         };
@@ -414,7 +414,7 @@ impl Location {
         while let Some(segment) = entry.segments.get(entry.index) {
             if let Some(position) = entry.find(self.bound.offset, segment.size(), wait)? {
                 let position = u32::try_from(position).unwrap_or(u32::MAX);
-                return Ok(Some(Place {
+                return Ok(Some(SegmentPosition {
                     segment_base: segment.base_offset(),
                     position,
                 }));
@@ -422,7 +422,7 @@ impl Location {
             entry.next_segment();
         }
         // The bound is the end of what is written.
-        Ok(entry.segments.last().map(|segment| Place {
+        Ok(entry.segments.last().map(|segment| SegmentPosition {
             segment_base: segment.base_offset(),
             position: u32::try_from(segment.size()).unwrap_or(u32::MAX),
         }))

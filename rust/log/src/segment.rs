@@ -28,7 +28,7 @@ mod bytes;
 mod indexes;
 mod removal;
 pub(crate) use active::{ActiveSegment, Crowd};
-pub use bytes::{Place as BytesPlace, SegmentBytes};
+pub use bytes::{BytesPlace, SegmentBytes};
 pub(crate) use indexes::SegmentIndexes;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);

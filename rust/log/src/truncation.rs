@@ -155,7 +155,7 @@ impl Log {
         };
         let end_offset = loaded.end_offset;
         self.end = LogPosition::at(end_offset, loaded.active.base_offset(), loaded.active.size);
-        self.gated = self.end;
+        self.durable_end = self.end;
         self.written = self.end;
         if job.restarts || self.high_watermark.offset >= end_offset {
             self.high_watermark = self.end;

@@ -59,7 +59,7 @@ impl WriteJob {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     /// The durable end offset moved: check high watermark and waiting acknowledgements.
-    pub gate_moved: bool,
+    pub durable_end_moved: bool,
     /// Bytes of batches that are now in files.
     pub written_bytes: usize,
     /// Upper bound of the bytes that became readable with it.

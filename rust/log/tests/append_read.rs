@@ -42,7 +42,10 @@ fn an_append_assigns_offsets_and_epoch_and_is_visible_once_written() {
     );
     let replica = rig.read_as(0, 1 << 20, Isolation::LogEnd).unwrap();
     assert_eq!(records_in(&replica).len(), 4);
-    assert!(rig.log.advance_high_watermark(9), "it is held at the gate");
+    assert!(
+        rig.log.advance_high_watermark(9),
+        "it is held at the durable end"
+    );
     assert_eq!(rig.log.high_watermark(), 4);
     assert!(!rig.log.advance_high_watermark(2), "it never moves back");
     assert_eq!(rig.contents().len(), 4);

@@ -43,8 +43,8 @@ fn write(log: &Mutex<Log>, done: &AtomicBool) {
         let result = job.execute();
         let mut log = log.lock();
         log.complete_writes(job, result);
-        let gate = log.durable_end_offset();
-        log.advance_high_watermark(gate);
+        let durable_end = log.durable_end_offset();
+        log.advance_high_watermark(durable_end);
     }
 }
 

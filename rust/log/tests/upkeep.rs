@@ -420,7 +420,7 @@ fn syncing_moves_the_recovery_point_and_never_tries_twice() {
 }
 
 #[test]
-fn flush_messages_opens_the_gate_only_after_a_sync() {
+fn flush_messages_moves_the_durable_end_only_after_a_sync() {
     let mut rig = Rig::new(LogConfig {
         flush_messages: 1,
         ..small()

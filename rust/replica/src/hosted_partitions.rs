@@ -89,34 +89,26 @@ impl<D: Directory> HostedPartitions<D> {
         self.partitions().filter(is_in)
     }
 
-    /// Copies a topic that is about to change.
-    fn begin_change(&self, name: &Arc<str>, changed: &mut FastMap<Arc<str>, HostedTopic<D>>) {
-        if !changed.contains_key(name)
-            && let Some(held) = self.by_name.get(name)
-        {
-            changed.insert(Arc::clone(name), HostedTopic::clone(held));
-        }
-    }
-
     /// Returns the partitions of topics whose name now has another id.
     fn put(
         &mut self,
         partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
     ) -> Vec<Arc<Partition<D>>> {
-        let mut changed = FastMap::default();
         let mut dropped = Vec::new();
         for partition in partitions {
             let Ok(index) = usize::try_from(partition.index) else {
                 continue;
             };
             let topic = &partition.topic;
-            self.begin_change(&topic.name, &mut changed);
-            let held = changed
-                .entry(Arc::clone(&topic.name))
-                .or_insert_with(|| HostedTopic {
+            let held = self.by_name.entry(Arc::clone(&topic.name));
+            let held = held.or_insert_with(|| {
+                Arc::new(HostedTopic {
                     topic: Arc::clone(topic),
                     partitions: Vec::new(),
-                });
+                })
+            });
+            // Copied at its first change: readers share the state before.
+            let held = Arc::make_mut(held);
             if held.topic.id != topic.id {
                 held.topic = Arc::clone(topic);
                 dropped.extend(std::mem::take(&mut held.partitions).into_iter().flatten());
@@ -126,35 +118,23 @@ impl<D: Directory> HostedPartitions<D> {
             }
             held.partitions[index] = Some(partition);
         }
-        self.end_change(changed);
         dropped
     }
 
     fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
-        let mut changed = FastMap::default();
         for partition in partitions {
-            self.begin_change(&partition.topic.name, &mut changed);
-            let place = changed
-                .get_mut(&partition.topic.name)
-                .zip(usize::try_from(partition.index).ok())
-                .and_then(|(held, index)| held.partitions.get_mut(index));
-            if let Some(place) = place
-                && place
-                    .as_ref()
-                    .is_some_and(|old| Arc::ptr_eq(old, partition))
-            {
-                *place = None;
+            let name = &partition.topic.name;
+            let Some(held) = self.by_name.get_mut(name) else {
+                continue;
+            };
+            let found = held.partition(partition.index);
+            if !found.is_some_and(|found| Arc::ptr_eq(found, partition)) {
+                continue;
             }
-        }
-        self.end_change(changed);
-    }
-
-    fn end_change(&mut self, changed: FastMap<Arc<str>, HostedTopic<D>>) {
-        for (name, held) in changed {
+            let held = Arc::make_mut(held);
+            held.partitions[partition.index as usize] = None;
             if held.partitions().next().is_none() {
-                self.by_name.remove(&name);
-            } else {
-                self.by_name.insert(name, Arc::new(held));
+                self.by_name.remove(name);
             }
         }
     }

@@ -422,7 +422,7 @@ impl PartitionState {
             Role::Loading => None,
             _ if !has_enough => None,
             #[cfg(feature = "sim")]
-            _ if is_injected(Fault::HighWatermarkAboveGate) => {
+            _ if is_injected(Fault::HighWatermarkAboveDurableEnd) => {
                 let end = log.log_end_offset();
                 let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
                 log.force_high_watermark(offset.unwrap_or(0));

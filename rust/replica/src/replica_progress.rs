@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(
             high_watermark(1, 20, &[1, 2], &followers),
             Some(20),
-            "never above the gate"
+            "never above the durable end"
         );
     }
 

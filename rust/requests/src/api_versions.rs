@@ -1,75 +1,63 @@
-//! ApiVersions answers, encoded once per version.
+//! Serves ApiVersions.
 
-pub mod handle;
-
-use std::sync::LazyLock;
-
-use pyrklog_wire::api::{self, key};
+use pyrklog_wire::ErrorCode;
+use pyrklog_wire::api::{ApiRow, key};
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
-use pyrklog_wire::{DecodeError, ErrorCode};
+use pyrklog_wire::header::RequestHeader;
 
-struct Answers {
-    by_version: Vec<Vec<u8>>,
-    unsupported: Vec<u8>,
-}
+use crate::context::Context;
+use crate::handled::{Handled, Outcome};
+use crate::out_queue::OutQueue;
+use crate::outcome::Close;
+use crate::request::Request;
 
-static ALONE: LazyLock<Answers> = LazyLock::new(|| Answers::new(false));
-static IN_CLUSTER: LazyLock<Answers> = LazyLock::new(|| Answers::new(true));
-
-impl Answers {
-    fn new(brokers: bool) -> Answers {
-        let response = ApiVersionsResponse::of_table(brokers);
-        Answers {
-            by_version: (0..=api::max_version(key::API_VERSIONS))
-                .map(|version| encode(&response, version))
-                .collect(),
-            unsupported: encode(&ApiVersionsResponse::of_unsupported_version(brokers), 0),
-        }
+/// Refuses a version. Only ApiVersions can name the served versions; clients of any other API would
+/// misread the answer, so the connection closes, as in Kafka.
+pub fn refuse_version(
+    cx: &Context,
+    request: Request<'_>,
+    row: &ApiRow,
+    out: &mut OutQueue,
+) -> Handled {
+    let api_version = request.header.api_version;
+    if row.key != key::API_VERSIONS {
+        let reason = format!(
+            "{} version {api_version} is not served, only {} to {}",
+            row.name, row.min_version, row.max_version
+        );
+        return Err(Close::Protocol(reason).into());
     }
-
-    fn of(in_cluster: bool) -> &'static Answers {
-        if in_cluster { &IN_CLUSTER } else { &ALONE }
-    }
+    // Error and list in version 0, from which the client chooses again.
+    let header = RequestHeader {
+        api_version: 0,
+        ..request.header
+    };
+    let in_cluster = cx.services.config.cluster.is_some();
+    let response = ApiVersionsResponse::of_unsupported_version(in_cluster);
+    Request { header, ..request }.reply(out, |body| response.encode(body, 0))?;
+    Ok(Outcome::Replied)
 }
 
-fn encode(response: &ApiVersionsResponse, version: i16) -> Vec<u8> {
-    let mut body = Vec::new();
-    response.encode(&mut body, version);
-    body
+/// Serves a request.
+pub fn handle(cx: &Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
+    let version = request.header.api_version;
+    let asked = request.decode(ApiVersionsRequest::decode)?;
+    let response = answer(&asked, version, cx.services.config.cluster.is_some());
+    request.reply(out, |body| response.encode(body, version))?;
+    Ok(Outcome::Replied)
 }
 
-/// Appends the answer's body for a served version: the list, or INVALID_REQUEST if the client's
-/// name or version is malformed (KIP-511). APIs between brokers are listed only `in_cluster`.
-///
-/// # Errors
-/// Malformed bytes: close the connection.
-pub fn answer(
-    body: &[u8],
-    version: i16,
-    in_cluster: bool,
-    out: &mut Vec<u8>,
-) -> Result<(), DecodeError> {
-    let request = ApiVersionsRequest::decode(body, version)?;
-    if request.is_valid(version) {
-        // Decoding has checked the version.
-        let answers = &Answers::of(in_cluster).by_version;
-        out.extend_from_slice(&answers[usize::from(version.unsigned_abs())]);
-    } else {
-        let error_code = ErrorCode::INVALID_REQUEST;
-        ApiVersionsResponse {
-            error_code,
+/// The list, or INVALID_REQUEST if the client's name or version is malformed (KIP-511). APIs between
+/// brokers are listed only `in_cluster`.
+fn answer(request: &ApiVersionsRequest<'_>, version: i16, in_cluster: bool) -> ApiVersionsResponse {
+    match request.is_valid(version) {
+        true => ApiVersionsResponse::of_table(in_cluster),
+        false => ApiVersionsResponse {
+            error_code: ErrorCode::INVALID_REQUEST,
             apis: vec![],
             throttle_ms: 0,
-        }
-        .encode(out, version);
+        },
     }
-    Ok(())
-}
-
-/// Appends the answer's body for an unserved version: error and list in version 0, from which the
-/// client chooses again. The response header is the classic one.
-pub fn answer_unsupported(in_cluster: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(&Answers::of(in_cluster).unsupported);
 }
 
 #[cfg(test)]
@@ -86,8 +74,9 @@ mod tests {
             };
             asking.encode(&mut request, version);
             for in_cluster in [false, true] {
+                let asked = ApiVersionsRequest::decode(&request, version).unwrap();
                 let mut body = Vec::new();
-                answer(&request, version, in_cluster, &mut body).unwrap();
+                answer(&asked, version, in_cluster).encode(&mut body, version);
                 let response = ApiVersionsResponse::decode(&body, version).unwrap();
                 let table = ApiVersionsResponse::of_table(in_cluster);
                 assert_eq!(response, table, "{version}");
@@ -103,8 +92,9 @@ mod tests {
             client_software_version: "1",
         };
         asking.encode(&mut request, 3);
+        let asked = ApiVersionsRequest::decode(&request, 3).unwrap();
         let mut body = Vec::new();
-        answer(&request, 3, false, &mut body).unwrap();
+        answer(&asked, 3, false).encode(&mut body, 3);
         let response = ApiVersionsResponse::decode(&body, 3).unwrap();
         assert_eq!(
             (response.error_code, response.apis.len()),
@@ -115,12 +105,12 @@ mod tests {
     #[test]
     fn an_unknown_version_is_told_the_list_in_version_0() {
         let mut body = Vec::new();
-        answer_unsupported(false, &mut body);
+        ApiVersionsResponse::of_unsupported_version(false).encode(&mut body, 0);
         let response = ApiVersionsResponse::decode(&body, 0).unwrap();
         assert_eq!(response.error_code, ErrorCode::UNSUPPORTED_VERSION);
         assert_eq!(response.apis, ApiVersionsResponse::of_table(false).apis);
-        assert!(answer(&[], 5, false, &mut body).is_err());
-        assert!(answer(&[], -1, false, &mut body).is_err());
-        assert!(answer(&[], 3, false, &mut body).is_err());
+        assert!(ApiVersionsRequest::decode(&[], 5).is_err());
+        assert!(ApiVersionsRequest::decode(&[], -1).is_err());
+        assert!(ApiVersionsRequest::decode(&[], 3).is_err());
     }
 }

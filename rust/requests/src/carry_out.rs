@@ -5,14 +5,18 @@ use crate::context::Context;
 use crate::control_replies;
 use crate::delayed::Delayed;
 use crate::handled::{Halt, Handled, Outcome};
-use crate::outcome::{Close, Hold, Step};
+use crate::outcome::{Close, Dispatched, Hold};
 use crate::produce::back_pressure;
 
 /// Carries out what a handler returned.
 ///
 /// # Errors
 /// The connection closes.
-pub fn carry_out(cx: &mut Context, client: &mut Client, handled: Handled) -> Result<Step, Close> {
+pub fn carry_out(
+    cx: &mut Context,
+    client: &mut Client,
+    handled: Handled,
+) -> Result<Dispatched, Close> {
     match handled {
         Ok(Outcome::Replied) => {}
         Ok(Outcome::Appended { produce, is_last }) => {
@@ -25,11 +29,11 @@ pub fn carry_out(cx: &mut Context, client: &mut Client, handled: Handled) -> Res
         Ok(Outcome::Delayed(delayed)) => delay(cx, client, delayed),
         Err(Halt::Wait(hold)) => {
             wait(cx, client, hold);
-            return Ok(Step::Wait);
+            return Ok(Dispatched::Waits);
         }
         Err(Halt::Close(close)) => return Err(close),
     }
-    Ok(Step::Taken)
+    Ok(Dispatched::Taken)
 }
 
 fn delay(cx: &mut Context, client: &mut Client, delayed: Delayed) {

@@ -7,15 +7,12 @@
 //! Handlers get a [`ClientContext`] and an output and return what to do ([`crate::handled`]);
 //! [`crate::carry_out`] does it.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use crate::client_context::ClientContext;
 use crate::delayed::Delayed;
 use crate::out_queue::OutQueue;
 use crate::outcome::Hold;
 use crate::produce::queue::ProduceQueue;
-use pyrklog_base::ids::{NEVER_MS, Token};
+use pyrklog_base::ids::NEVER_MS;
 
 /// See the module.
 #[derive(Debug)]
@@ -40,34 +37,11 @@ pub struct Client {
     pub timer_ms: i64,
 }
 
-/// A client's origin.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Connection number, unique in the process.
-    pub id: u64,
-    /// Its address.
-    pub host: IpAddr,
-    /// Listener name.
-    pub listener: Arc<str>,
-    /// Principal.
-    pub principal: Arc<str>,
-}
-
 impl Client {
     /// A new client.
-    pub fn new(token: Token, peer: Peer) -> Client {
+    pub fn new(context: ClientContext) -> Client {
         Client {
-            context: ClientContext {
-                token,
-                id: peer.id,
-                host: peer.host,
-                listener: peer.listener,
-                principal: peer.principal,
-                is_broker: false,
-                hung_up: false,
-                ended: false,
-                reply_bytes: 0,
-            },
+            context,
             out: OutQueue::default(),
             produces: ProduceQueue::default(),
             unread_since_ms: NEVER_MS,

@@ -30,6 +30,27 @@ pub struct ClientContext {
 }
 
 impl ClientContext {
+    /// Of a client that has just connected.
+    pub fn new(
+        token: Token,
+        id: u64,
+        host: IpAddr,
+        listener: Arc<str>,
+        principal: Arc<str>,
+    ) -> ClientContext {
+        ClientContext {
+            token,
+            id,
+            host,
+            listener,
+            principal,
+            is_broker: false,
+            hung_up: false,
+            ended: false,
+            reply_bytes: 0,
+        }
+    }
+
     /// Whether the peer sends nothing more, so that its requests need not wait; its end may have
     /// come with the request.
     pub fn has_ended(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The control plane's answers to a connection, and reports of its end.
 
-use pyrklog_wire::api::key;
-use pyrklog_wire::header::{RequestHeader, encode_response_header};
+use pyrklog_wire::metadata::MetadataRequest;
 
 use pyrklog_base::ids::RequestId;
 use pyrklog_base::network_event::{Answer, NetworkEvent};
@@ -39,48 +38,17 @@ pub fn reply(
             let reason = format!("no memory for its answer of {bytes} bytes");
             Err(Close::Protocol(reason))
         }
-        (
-            Delayed::Control {
-                api_key,
-                api_version,
-                correlation_id,
-                ..
-            },
-            Answer::Body(body, held),
-        ) => {
-            let frame = client.out.begin_frame();
-            let out = client.out.memory();
-            encode_response_header(out, api_key, api_version, correlation_id);
-            out.extend_from_slice(&body);
-            let ended = client.out.end_frame(frame);
+        (Delayed::Control { header, .. }, Answer::Body(body, held)) => {
+            let replied = header.reply(&mut client.out, |out| out.extend_from_slice(&body));
             // The connection counts it before `held` is dropped, so it is always counted.
             admission::count(cx, client);
             drop(held);
-            ended
+            replied
         }
-        (
-            Delayed::Metadata {
-                api_version,
-                correlation_id,
-                frame,
-                body_start,
-                ..
-            },
-            Answer::Resume(errors),
-        ) => {
-            let header = RequestHeader {
-                api_key: key::METADATA,
-                api_version,
-                correlation_id,
-                client_id: None,
-            };
-            let request = Request {
-                client: &client.context,
-                header,
-                frame: &frame,
-                body_start,
-            };
-            metadata::handle::answer(cx, request, &errors, &mut client.out)
+        (Delayed::Metadata { frame, .. }, Answer::Resume(errors)) => {
+            let request = Request::parse(&client.context, &frame)?;
+            let asked = request.decode(MetadataRequest::decode)?;
+            metadata::handle::answer(cx, request, &asked, &errors, &mut client.out)
         }
         // `reply` for a request that needs `resume`, or vice versa.
         _ => Err(Close::Silently),

@@ -11,6 +11,7 @@ use crate::delayed::Delayed;
 use crate::handled::{Halt, Handled, Outcome};
 use crate::out_queue::OutQueue;
 use crate::outcome::{Close, Hold};
+use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use pyrklog_base::ids::RequestId;
 use pyrklog_control::api::{ControlRequest, Event};
@@ -60,9 +61,10 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
     let RequestHeader {
         api_key,
         api_version,
-        correlation_id,
         client_id,
+        ..
     } = request.header;
+    let header = ReplyHeader::of(request.header);
     let (client, body) = (request.client, request.body());
     if is_kept(api_key) && body.len() > KEPT_BODY_MAX_BYTES {
         let name = api::lookup(api_key).map_or("", |row| row.name);
@@ -73,10 +75,7 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         let waiting = cx.services.channel.waiting_memory();
         let no_room = waiting.commits.is_full_for(client.host);
         if let Some(answer) = offset_commit::refusal(body, api_version, no_room) {
-            request.reply(out, |reply| {
-                reply.extend_from_slice(&answer);
-                Ok(())
-            })?;
+            request.reply(out, |reply| reply.extend_from_slice(&answer))?;
             return Ok(Outcome::Replied);
         }
     }
@@ -89,12 +88,7 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         body: body.to_vec(),
     };
     cx.services.events.push(event_of(cx, request));
-    Ok(Outcome::Delayed(Delayed::Control {
-        id,
-        api_key,
-        api_version,
-        correlation_id,
-    }))
+    Ok(Outcome::Delayed(Delayed::Control { id, header }))
 }
 
 fn event_of(cx: &Context, request: ControlRequest) -> Event {

@@ -3,6 +3,7 @@
 use crate::fetch::delayed::DelayedFetch;
 use crate::list_offsets::delayed::ListOffsetsWork;
 use crate::produce::validating::Validating;
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::{NEVER_MS, RequestId};
 
 /// See the module.
@@ -12,25 +13,15 @@ pub enum Delayed {
     Control {
         /// Identifies the answer.
         id: RequestId,
-        /// For the response header.
-        api_key: i16,
-        /// For the response header.
-        api_version: i16,
-        /// For the response header.
-        correlation_id: i32,
+        /// Of its reply.
+        header: ReplyHeader,
     },
     /// Metadata that waits for topics to be created.
     Metadata {
         /// Identifies the answer.
         id: RequestId,
-        /// API version.
-        api_version: i16,
-        /// For the response header.
-        correlation_id: i32,
         /// The request's frame, answered from the image at that time.
         frame: Vec<u8>,
-        /// Where its body starts.
-        body_start: usize,
     },
     /// A fetch that waits for data, readers or its deadline.
     Fetch(Box<DelayedFetch>),

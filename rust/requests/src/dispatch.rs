@@ -7,8 +7,9 @@ use crate::carry_out::carry_out;
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};
 use crate::handled::{Halt, Handled};
-use crate::outcome::{Close, Hold, Step};
+use crate::outcome::{Close, Dispatched, Hold};
 use crate::produce::{ADMIN_CLIENT_ID, Arrival};
+use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
@@ -20,17 +21,21 @@ use crate::{
 const OTHER_REQUEST_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Handles one frame (without its length prefix).
-pub fn dispatch(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Result<Step, Close> {
+pub fn dispatch(
+    cx: &mut Context,
+    client: &mut Client,
+    frame: &mut [u8],
+) -> Result<Dispatched, Close> {
     let handled = handle(cx, client, frame);
-    let step = carry_out(cx, client, handled);
-    if matches!(step, Ok(Step::Taken)) {
+    let dispatched = carry_out(cx, client, handled);
+    if matches!(dispatched, Ok(Dispatched::Taken)) {
         if cx.heavy.end_request() {
             cx.statistics.heavy_requests.add(1);
         }
         // It waited for a place that it did not need after all.
         control_replies::pass_unused_turn(&cx.services, client);
     }
-    step
+    dispatched
 }
 
 fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
@@ -39,7 +44,6 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     let RequestHeader {
         api_key,
         api_version,
-        correlation_id,
         ..
     } = header;
     let in_cluster = cx.services.config.cluster.is_some();
@@ -54,8 +58,7 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         }
         // The header borrows the frame, which is patched in place: copy what is needed.
         let arrival = Arrival {
-            api_version,
-            correlation_id,
+            header: ReplyHeader::of(header),
             body_start,
             is_admin: header.client_id == Some(ADMIN_CLIENT_ID),
         };
@@ -79,14 +82,14 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
     };
     let out = &mut client.out;
     if !row.advertises(api_version) {
-        return api_versions::handle::refuse_version(cx, request, row, out);
+        return api_versions::refuse_version(cx, request, row, out);
     }
     match api_key {
         key::PRODUCE => produce::old_versions::refuse(request, out),
         key::FETCH => fetch::handle(cx, request, out),
         key::LIST_OFFSETS => list_offsets::handle(cx, request, out),
         key::OFFSET_FOR_LEADER_EPOCH => offset_for_leader_epoch::handle(cx, request, out),
-        key::API_VERSIONS => api_versions::handle::handle(cx, request, out),
+        key::API_VERSIONS => api_versions::handle(cx, request, out),
         key::METADATA => metadata::handle::handle(cx, request, out),
         _ if row.owner == Owner::Python => control_requests::handle(cx, request, out),
         _ => Err(Close::Protocol(format!("{} is not served", row.name)).into()),

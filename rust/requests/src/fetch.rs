@@ -462,6 +462,5 @@ fn answer_error(
     };
     request.reply(out, |body| {
         FetchResponseWriter::begin(body, request.header.api_version, head, 0).end(&[]);
-        Ok(())
     })
 }

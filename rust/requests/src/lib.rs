@@ -25,6 +25,7 @@ pub mod offset_for_leader_epoch;
 pub mod out_queue;
 pub mod outcome;
 pub mod produce;
+pub mod reply_header;
 pub mod request;
 pub mod resume;
 pub mod services;

@@ -9,10 +9,8 @@ pub mod delayed;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pyrklog_log::{Isolation, ReadError, TimeQuery, TimeSpec, Wait};
+use pyrklog_log::{Isolation, ReadError, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::api::key;
-use pyrklog_wire::header::{RequestHeader, encode_response_header};
 use pyrklog_wire::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP,
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
@@ -30,11 +28,11 @@ use crate::list_offsets::delayed::{
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
+use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
 use pyrklog_replica::partition::DoubtWaiter;
-use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::reader_queue::Kind;
 
 /// A consumer's replica id; any other sees up to the log end.
@@ -43,31 +41,10 @@ const CONSUMER_REPLICA_ID: i32 = -1;
 /// Time limit of look-ups; clients give up after 30 s.
 const LOOK_UP_MAX_MS: i64 = 15_000;
 
-enum Found {
-    Answer(ListOffsetsPartitionResponse),
-    Later {
-        /// The log directory.
-        dir: usize,
-        /// The look-up.
-        time: TimeQuery,
-        /// The leader is new and may show less than its predecessor did: what it does not find may
-        /// exist.
-        shows_less: bool,
-    },
-    /// Followers must confirm this leader.
-    Doubtful(Arc<Partition>),
-}
-
 /// Serves a request.
 pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {
-    let RequestHeader {
-        api_version,
-        correlation_id,
-        ..
-    } = arrived.header;
     let client = arrived.client;
-    let request = ListOffsetsRequest::decode(arrived.body(), api_version)
-        .map_err(|error| Close::Protocol(format!("ListOffsets v{api_version}: {error}")))?;
+    let request = arrived.decode(ListOffsetsRequest::decode)?;
     let partitions = request.topics.iter().map(|topic| topic.partitions.len());
     let each_bytes = admission::OTHER_PARTITION_BYTES;
     admission::admit_partitions(cx, client, partitions.sum(), each_bytes)?;
@@ -75,8 +52,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     // Not the turn's begin: the process may have stood still since, and another broker may lead.
     let now_ms = mono_ms();
     let mut work = ListOffsetsWork {
-        api_version,
-        correlation_id,
+        header: ReplyHeader::of(arrived.header),
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
         reading: Reading::new(wait, now_ms),
@@ -108,39 +84,12 @@ fn look_all(
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, topic.name, wanted, work)
+                look(cx, topic.name, answers.len(), wanted, work, &mut queries)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
-            answers.push(match found {
-                Ok(Found::Answer(answer)) => answer,
-                Ok(Found::Later {
-                    dir,
-                    time,
-                    shows_less,
-                }) => {
-                    let answer = work.not_in_time(wanted.index);
-                    queries.push(Query {
-                        topic: work.topics.len(),
-                        partition: answers.len(),
-                        dir,
-                        time,
-                        shows_less,
-                        answer,
-                    });
-                    answer
-                }
-                Ok(Found::Doubtful(held)) => {
-                    work.doubtful.push(Doubtful {
-                        held,
-                        topic: work.topics.len(),
-                        partition: answers.len(),
-                        current_leader_epoch: wanted.current_leader_epoch,
-                    });
-                    work.not_in_time(wanted.index)
-                }
-                Err(error) => ListOffsetsPartitionResponse::none(wanted.index, error),
-            });
+            let failed = |error| ListOffsetsPartitionResponse::none(wanted.index, error);
+            answers.push(found.unwrap_or_else(failed));
         }
         work.topics.push((topic.name.to_owned(), answers));
     }
@@ -188,13 +137,17 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
     }
 }
 
+/// The answer for one partition of the current topic, at `position` in it. One that comes later is
+/// noted in `queries` or as doubtful, with "retry" for the answer.
 fn look(
     cx: &Context,
     topic: &str,
+    position: usize,
     wanted: &ListOffsetsPartition,
-    work: &ListOffsetsWork,
-) -> Result<Found, ErrorCode> {
-    let (isolation, api_version) = (work.isolation, work.api_version);
+    work: &mut ListOffsetsWork,
+    queries: &mut Vec<Query>,
+) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
+    let (isolation, api_version) = (work.isolation, work.header.api_version);
     if !is_known(wanted.timestamp, api_version) {
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
@@ -211,38 +164,46 @@ fn look(
     }
     let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::LogEnd;
     if is_latest && state.is_in_doubt(work.asked_ms) {
-        return Ok(Found::Doubtful(Arc::clone(partition)));
+        drop(state);
+        work.doubtful.push(Doubtful {
+            held: Arc::clone(partition),
+            topic: work.topics.len(),
+            partition: position,
+            current_leader_epoch: wanted.current_leader_epoch,
+        });
+        return Ok(work.not_in_time(wanted.index));
     }
     let log = state.shown(work.of_leader_only)?;
     if wanted.timestamp == LATEST_TIERED_TIMESTAMP {
         // There is no tiered storage.
-        return Ok(Found::Answer(ListOffsetsPartitionResponse::none(
+        return Ok(ListOffsetsPartitionResponse::none(
             wanted.index,
             ErrorCode::NONE,
-        )));
+        ));
     }
     let spec = TimeSpec::from_wire(wanted.timestamp).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
     let query = log.offset_for_time(spec, isolation);
     drop(state);
-    let dir = partition.dir.index;
-    match wanted.timestamp {
-        EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP => {
-            match answer(wanted.index, &query, Wait::Nowait) {
-                Ok(answer) => Ok(Found::Answer(answer)),
-                Err(ReadError::WouldBlock) => Ok(Found::Later {
-                    dir,
-                    time: query,
-                    shows_less: false,
-                }),
-                Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
-            }
+    let is_end = matches!(
+        wanted.timestamp,
+        EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP
+    );
+    if is_end {
+        match answer(wanted.index, &query, Wait::Nowait) {
+            Err(ReadError::WouldBlock) => {}
+            answered => return answered.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR),
         }
-        _ => Ok(Found::Later {
-            dir,
-            time: query,
-            shows_less,
-        }),
     }
+    let answer = work.not_in_time(wanted.index);
+    queries.push(Query {
+        topic: work.topics.len(),
+        partition: position,
+        dir: partition.dir.index,
+        time: query,
+        shows_less: shows_less && !is_end,
+        answer,
+    });
+    Ok(answer)
 }
 
 /// Followers have confirmed this leader, or it no longer leads. True once everything is answered.
@@ -290,14 +251,7 @@ pub fn respond(
             })
             .collect(),
     };
-    let open = out.begin_frame();
-    encode_response_header(
-        out.memory(),
-        key::LIST_OFFSETS,
-        work.api_version,
-        work.correlation_id,
-    );
-    response.encode(out.memory(), work.api_version);
-    out.end_frame(open)?;
+    let header = work.header;
+    header.reply(out, |body| response.encode(body, header.api_version))?;
     Ok(Outcome::Replied)
 }

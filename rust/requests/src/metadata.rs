@@ -10,11 +10,11 @@ pub mod handle;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use pyrklog_wire::ErrorCode;
 use pyrklog_wire::metadata::{
     MetadataHead, MetadataPartition, MetadataRequest, MetadataRequestTopic, MetadataResponseWriter,
     MetadataTopic, OPERATIONS_OMITTED,
 };
-use pyrklog_wire::{DecodeError, ErrorCode};
 
 use pyrklog_base::ids::TopicId;
 use pyrklog_control::api::PartitionImage;
@@ -37,16 +37,6 @@ const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// alter configs 11, idempotent write 12.
 const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
-/// How to serve a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetadataPlan {
-    /// [`answer`] it.
-    Answer,
-    /// These topics are missing and may be created: the control plane tries first, then [`answer`].
-    /// Names are legal and unique.
-    TopicsMissing(Vec<String>),
-}
-
 /// Kafka's rule: 1 to 249 of `[a-zA-Z0-9._-]`, but not `.` or `..`.
 pub fn is_legal_topic_name(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -56,46 +46,32 @@ pub fn is_legal_topic_name(name: &str) -> bool {
         && name.bytes().all(legal)
 }
 
-/// Decides whether a request can be answered now. `auto_create` is `auto.create.topics.enable`.
-///
-/// # Errors
-/// Malformed bytes: close the connection.
-pub fn plan(
+/// Topics that are missing and may be created: the control plane tries before [`answer`]. Names are
+/// legal and unique. `auto_create` is `auto.create.topics.enable`.
+pub fn missing_topics(
     image: &Image,
-    body: &[u8],
+    request: &MetadataRequest<'_>,
     version: i16,
     auto_create: bool,
-) -> Result<MetadataPlan, DecodeError> {
-    let request = MetadataRequest::decode(body, version)?;
-    if !auto_create || !request.allow_auto_topic_creation {
-        return Ok(MetadataPlan::Answer);
+) -> Vec<String> {
+    match Asked::of(request, version) {
+        Asked::Names(names) if auto_create && request.allow_auto_topic_creation => names
+            .into_iter()
+            .filter(|name| image.topic(name).is_none() && is_legal_topic_name(name))
+            .map(str::to_owned)
+            .collect(),
+        _ => Vec::new(),
     }
-    let Asked::Names(names) = Asked::of(&request, version) else {
-        return Ok(MetadataPlan::Answer);
-    };
-    let missing: Vec<String> = names
-        .into_iter()
-        .filter(|name| image.topic(name).is_none() && is_legal_topic_name(name))
-        .map(str::to_owned)
-        .collect();
-    if missing.is_empty() {
-        return Ok(MetadataPlan::Answer);
-    }
-    Ok(MetadataPlan::TopicsMissing(missing))
 }
 
-/// About the answer's size.
-///
-/// # Errors
-/// Malformed bytes: close the connection.
-pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, DecodeError> {
-    let request = MetadataRequest::decode(body, version)?;
+/// About the answer's size, without what it repeats of the request.
+pub fn reply_bytes(image: &Image, request: &MetadataRequest<'_>, version: i16) -> usize {
     let of_known = |topic: &TopicState| {
         let replicas = topic.partitions.first().map_or(0, |one| one.replicas.len());
         // 32 bytes, and two or three lists of broker ids.
         TOPIC_REPLY_BYTES + topic.partitions.len() * (32 + 12 * replicas)
     };
-    let of_topics: usize = match Asked::of(&request, version) {
+    let of_topics: usize = match Asked::of(request, version) {
         Asked::All => image.topics().map(|topic| of_known(topic)).sum(),
         Asked::Names(names) => {
             let known = names.into_iter().filter_map(|name| image.topic(name));
@@ -108,7 +84,7 @@ pub fn reply_bytes(image: &Image, body: &[u8], version: i16) -> Result<usize, De
         Asked::Nonsense(_) => 0,
     };
     let asked = request.topics.as_ref().map_or(0, Vec::len);
-    Ok(of_topics + body.len() + asked * TOPIC_REPLY_BYTES)
+    of_topics + asked * TOPIC_REPLY_BYTES
 }
 
 /// The client, and facts besides the image.
@@ -125,21 +101,17 @@ pub struct MetadataParams<'a> {
 }
 
 /// Appends the answer's body.
-///
-/// # Errors
-/// Malformed bytes: nothing is appended; close the connection.
 pub fn answer(
     image: &Image,
-    body: &[u8],
+    request: &MetadataRequest<'_>,
     version: i16,
     params: MetadataParams<'_>,
     out: &mut Vec<u8>,
-) -> Result<(), DecodeError> {
-    let request = MetadataRequest::decode(body, version)?;
-    let asked = Asked::of(&request, version);
+) {
+    let asked = Asked::of(request, version);
     if let Asked::Nonsense(topics) = asked {
         refuse(topics, version, out);
-        return Ok(());
+        return;
     }
     let view = View::new(
         image,
@@ -176,7 +148,6 @@ pub fn answer(
         true => CLUSTER_OPERATIONS,
         false => OPERATIONS_OMITTED,
     });
-    Ok(())
 }
 
 /// Requested topics, each once, in request order.

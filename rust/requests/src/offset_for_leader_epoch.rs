@@ -9,15 +9,12 @@ use crate::admission;
 use crate::context::Context;
 use crate::handled::{Handled, Outcome};
 use crate::out_queue::OutQueue;
-use crate::outcome::Close;
 use crate::request::Request;
 
 /// Serves a request.
 pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {
     let api_version = request.header.api_version;
-    let asked = EpochRequest::decode(request.body(), api_version).map_err(|error| {
-        Close::Protocol(format!("OffsetForLeaderEpoch v{api_version}: {error}"))
-    })?;
+    let asked = request.decode(EpochRequest::decode)?;
     let partitions = asked.topics.iter().map(|topic| topic.partitions.len());
     let each_bytes = admission::OTHER_PARTITION_BYTES;
     admission::admit_partitions(cx, request.client, partitions.sum(), each_bytes)?;
@@ -34,10 +31,7 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         throttle_ms: 0,
         topics,
     };
-    request.reply(out, |body| {
-        response.encode(body, api_version);
-        Ok(())
-    })?;
+    request.reply(out, |body| response.encode(body, api_version))?;
     Ok(Outcome::Replied)
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use pyrklog_arena::{Arena, Guard};
 use pyrklog_log::{SegmentBytes, Wait};
+use pyrklog_wire::frame::{self, FrameTooLong};
 
 use crate::outcome::Close;
 use pyrklog_base::ids::QueueId;
@@ -98,10 +99,8 @@ impl OutQueue {
 
     /// Starts a frame, with room for the length that [`OutQueue::end_frame`] fills in.
     pub fn begin_frame(&mut self) -> OpenFrame {
-        let start = self.memory.len();
-        self.memory.extend_from_slice(&[0; 4]);
         OpenFrame {
-            start,
+            start: frame::begin(&mut self.memory),
             file_len_queued: self.file_len_queued,
         }
     }
@@ -112,15 +111,11 @@ impl OutQueue {
     /// [`Close::Protocol`] for a frame of 2 GiB or more, which the protocol cannot carry; the frame
     /// is removed.
     pub fn end_frame(&mut self, frame: OpenFrame) -> Result<(), Close> {
-        let memory_len = self.memory.len() - frame.start - 4;
         let file_len = self.file_len_queued - frame.file_len_queued;
-        let Ok(len) = i32::try_from(memory_len + file_len) else {
+        frame::end(&mut self.memory, frame.start, file_len).map_err(|FrameTooLong(len)| {
             self.drop_frame(frame);
-            let reason = format!("a reply would have {} bytes", memory_len + file_len);
-            return Err(Close::Protocol(reason));
-        };
-        self.memory[frame.start..frame.start + 4].copy_from_slice(&len.to_be_bytes());
-        Ok(())
+            Close::Protocol(format!("a reply would have {len} bytes"))
+        })
     }
 
     /// Removes a frame.

@@ -2,11 +2,11 @@
 
 /// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Dispatched {
     /// Handled; the next one may follow unless the connection is now busy.
     Taken,
     /// It waits, unread; `hold` says for what.
-    Wait,
+    Waits,
 }
 
 /// Why a connection is closed; texts are for the operator.

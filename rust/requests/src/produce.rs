@@ -8,7 +8,6 @@ pub mod back_pressure;
 pub mod delayed;
 pub mod inline_validation;
 pub mod old_versions;
-pub mod parked;
 pub mod queue;
 pub mod refused_batches;
 pub mod reply;
@@ -35,12 +34,12 @@ use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::outcome::{Close, Hold};
 use crate::produce::delayed::{Appending, Due, Item, Refusal};
-use crate::produce::inline_validation::Looked;
 use crate::produce::queue::ProduceQueue;
 use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
 use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
+use crate::reply_header::ReplyHeader;
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
 use pyrklog_storage::muted_queue::Admission;
@@ -57,10 +56,8 @@ pub const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// The parts of a request's header that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// API version, 3 or later.
-    pub api_version: i16,
-    /// For the response header.
-    pub correlation_id: i32,
+    /// Of its reply; version 3 or later.
+    pub header: ReplyHeader,
     /// Where the body starts in the frame.
     pub body_start: usize,
     /// Whether it comes from [`ADMIN_CLIENT_ID`].
@@ -75,14 +72,13 @@ pub fn handle(
     arrival: Arrival,
     frame: &mut [u8],
 ) -> Handled {
-    let api_version = arrival.api_version;
+    let api_version = arrival.header.api_version;
     let mut request = std::mem::take(&mut cx.produce_request);
     let handled = match request.decode(frame, arrival.body_start, api_version) {
         Err(error) => Err(Close::Protocol(format!("Produce v{api_version}: {error}")).into()),
         Ok(()) => {
             let mut params = ProduceParams {
-                api_version,
-                correlation_id: arrival.correlation_id,
+                header: arrival.header,
                 acks: request.acks,
                 has_transactional_id: request.transactional_id.is_some(),
                 may_write_internal: arrival.is_admin,
@@ -138,8 +134,9 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     work.is_refused = admission == Admission::Refused;
     work.is_last = work.is_refused && back_pressure::has_producer_id(request, frame);
     if !work.is_refused
-        && let Looked::Remaining(remaining) =
-            inline_validation::look(cx, request, frame, work.params.api_version)
+        && let remaining =
+            inline_validation::look(cx, request, frame, work.params.header.api_version)
+        && !remaining.is_empty()
         && let Some(validating) = hand_over(cx, &mut work, frame, remaining)
     {
         return Ok(Outcome::Delayed(Delayed::Validating(Box::new(validating))));
@@ -185,7 +182,9 @@ fn hand_over(
         }),
         Err(refused) => {
             cx.verdicts = refused.verdicts;
-            inline_validation::refuse(cx, &refused.remaining);
+            for (position, _) in refused.remaining {
+                cx.verdicts[position] = Some(Err(ErrorCode::REQUEST_TIMED_OUT.into()));
+            }
             // Later batches must not overtake a refused one.
             work.is_last = back_pressure::has_producer_id(work.request, frame);
             None
@@ -228,7 +227,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
     // A late append still gets the minimum time for its acknowledgement.
     let least_ms = cx.now.mono_ms + params.least_ms();
     let deadline_ms = (params.since_ms + params.patience_ms).max(least_ms);
-    produce.reset(params.api_version, params.correlation_id, deadline_ms);
+    produce.reset(params.header, deadline_ms);
     for position in 0..work.request.partitions.len() {
         let item = Item::of(work.request, position);
         let target = cx.targets[position].take();
@@ -352,7 +351,7 @@ fn append(
             refusal
         })?,
         None => {
-            let mut rules = Rules::new(&partition.topic.settings().log, params.api_version);
+            let mut rules = Rules::new(&partition.topic.settings().log, params.header.api_version);
             rules.record_errors_max = record_errors_max;
             validate_produce(records, &rules, cx.now.wall_ms).map_err(|error| *error)?
         }
@@ -441,7 +440,7 @@ fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refu
     if !params.has_transactional_id {
         return Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.into());
     }
-    let error = if params.api_version >= ABORTABLE_SINCE {
+    let error = if params.header.api_version >= ABORTABLE_SINCE {
         ErrorCode::TRANSACTION_ABORTABLE
     } else {
         ErrorCode::INVALID_TXN_STATE

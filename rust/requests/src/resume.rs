@@ -16,10 +16,30 @@ use crate::produce::back_pressure;
 use crate::produce::validators::ValidateJob;
 use crate::{admission, control_replies, fetch, list_offsets, produce};
 
-/// A watched partition has news, or demands the next fetch.
+/// Work that another thread has done for a client's delayed request.
+#[derive(Debug)]
+pub enum JobDone {
+    /// A fetch's reads of one queue.
+    Fetch(Box<FetchJob>),
+    /// The time look-ups of a ListOffsets request in one log directory.
+    ListOffsets(Box<LookUpJob>),
+    /// The validation of a produce request's batches.
+    Produce(Box<ValidateJob>),
+}
+
+/// A job is done.
 ///
 /// # Errors
 /// Here and below: a reply that the protocol cannot carry.
+pub fn job_done(cx: &mut Context, client: &mut Client, job: JobDone) -> Result<(), Close> {
+    match job {
+        JobDone::Fetch(job) => fetch_read(cx, client, *job),
+        JobDone::ListOffsets(job) => times_looked_up(cx, client, &job),
+        JobDone::Produce(job) => validated(cx, client, *job),
+    }
+}
+
+/// A watched partition has news, or demands the next fetch.
 pub fn wake(
     cx: &mut Context,
     client: &mut Client,
@@ -74,8 +94,7 @@ pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> 
     Ok(())
 }
 
-/// A reader has finished one queue's reads.
-pub fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
+fn fetch_read(cx: &mut Context, client: &mut Client, job: FetchJob) -> Result<(), Close> {
     if let Some(Delayed::Fetch(work)) = &mut client.delayed
         && work.take_back(job)
     {
@@ -95,12 +114,7 @@ fn go_on_fetching(cx: &mut Context, client: &mut Client, go_on: GoOn) -> Result<
     Ok(())
 }
 
-/// A reader has looked up offsets by time.
-pub fn times_looked_up(
-    cx: &mut Context,
-    client: &mut Client,
-    job: &LookUpJob,
-) -> Result<(), Close> {
+fn times_looked_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
     if let Some(Delayed::ListOffsets(work)) = &mut client.delayed
         && work.take_back(job)
     {
@@ -116,8 +130,7 @@ fn list_now(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
     Ok(())
 }
 
-/// The validators have finished a request.
-pub fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<(), Close> {
+fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<(), Close> {
     let Some(Delayed::Validating(validating)) = &client.delayed else {
         return Ok(());
     };

@@ -51,7 +51,7 @@ pub struct MutedQueue {
 
 /// State of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub struct MutedDepth {
     /// Connections.
     pub waiting: usize,
     /// Receive memory held by their requests.
@@ -148,10 +148,10 @@ impl MutedQueue {
     }
 
     /// Its state.
-    pub fn depth(&self, now_ms: i64) -> Depth {
+    pub fn depth(&self, now_ms: i64) -> MutedDepth {
         let inner = self.inner.lock();
         let oldest_ms = inner.waiting.front().map_or(now_ms, |one| one.since_ms);
-        Depth {
+        MutedDepth {
             waiting: inner.waiting.len(),
             bytes: inner.bytes,
             oldest_wait_ms: (now_ms - oldest_ms).max(0),

@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use pyrklog_log::disk::{LeftOpen, LogDirKey};
 
 use crate::page_cache_limit;
-use crate::reader_queue::{Depth, IDLE_MS, Job, Kind, ReaderQueue, ReaderWorker};
+use crate::reader_queue::{IDLE_MS, Job, Kind, ReaderQueue, ReaderQueueDepth, ReaderWorker};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::hash::WordHash;
 use pyrklog_base::ids::QueueId;
@@ -157,7 +157,7 @@ impl ReaderPool {
     }
 
     /// All queues: (log directory, kind, state).
-    pub fn depths(&self) -> impl Iterator<Item = (usize, Kind, Depth)> {
+    pub fn depths(&self) -> impl Iterator<Item = (usize, Kind, ReaderQueueDepth)> {
         let now_ms = mono_ms();
         let queues = self.queues.iter();
         queues.map(move |queue| (queue.dir, queue.kind, queue.depth(now_ms)))

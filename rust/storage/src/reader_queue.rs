@@ -123,7 +123,7 @@ struct Inner {
 
 /// State of a queue, for monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub struct ReaderQueueDepth {
     /// Jobs that no thread has taken.
     pub waiting: usize,
     /// Jobs that threads work on.
@@ -229,11 +229,11 @@ impl ReaderQueue {
     }
 
     /// Its state.
-    pub fn depth(&self, now_ms: i64) -> Depth {
+    pub fn depth(&self, now_ms: i64) -> ReaderQueueDepth {
         let is_busy = |step: &&Step| step.age_ms(now_ms).is_some();
         let inner = self.inner.lock();
         let oldest_ms = inner.jobs.front().map_or(now_ms, |(since_ms, _)| *since_ms);
-        Depth {
+        ReaderQueueDepth {
             waiting: inner.jobs.len(),
             running: self.steps.iter().filter(is_busy).count(),
             oldest_wait_ms: (now_ms - oldest_ms).max(0),

@@ -160,7 +160,8 @@ impl Writer {
         let completed = log.complete_writes(job, result);
         state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;
-        if completed.gate_moved && state.release(completed.readable_bytes, &mut self.outbox) {
+        if completed.durable_end_moved && state.release(completed.readable_bytes, &mut self.outbox)
+        {
             self.dir.syncer.high_watermark_moved();
         }
         if completed.more && failure.is_none() {

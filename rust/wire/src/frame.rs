@@ -55,12 +55,25 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
     start
 }
 
+/// A frame of 2 GiB or more, which the protocol cannot carry; with its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame would have {0} bytes")]
+pub struct FrameTooLong(pub usize);
+
 /// Writes the length of the frame begun at `start`, including `elsewhere` bytes that are sent
-/// separately (file ranges). Panics beyond 2 GiB.
-pub fn end(out: &mut [u8], start: usize, elsewhere: usize) {
+/// separately (file ranges).
+///
+/// # Errors
+/// The protocol cannot carry the frame.
+pub fn end(
+    out: &mut [u8],
+    start: usize,
+    elsewhere: usize,
+) -> std::result::Result<(), FrameTooLong> {
     let content_len = out.len() - start - LENGTH_LEN + elsewhere;
-    let length = i32::try_from(content_len).expect("a frame over 2 GiB");
+    let length = i32::try_from(content_len).map_err(|_| FrameTooLong(content_len))?;
     out[start..start + LENGTH_LEN].copy_from_slice(&length.to_be_bytes());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -106,7 +119,11 @@ mod tests {
         let mut out = vec![9];
         let start = begin(&mut out);
         out.extend([1, 2, 3]);
-        end(&mut out, start, 100);
+        assert_eq!(end(&mut out, start, 100), Ok(()));
         assert_eq!(out, [9, 0, 0, 0, 103, 1, 2, 3]);
+        let largest = i32::MAX as usize - 3;
+        assert_eq!(end(&mut out, start, largest), Ok(()));
+        let too_long = FrameTooLong(largest + 4);
+        assert_eq!(end(&mut out, start, largest + 1), Err(too_long));
     }
 }

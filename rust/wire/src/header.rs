@@ -10,7 +10,7 @@
 
 use crate::api;
 use crate::error::Result;
-use crate::frame;
+use crate::frame::{self, FrameTooLong};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -63,12 +63,19 @@ impl<'a> RequestHeader<'a> {
         ))
     }
 
-    /// Appends a whole frame with this header and the body that `body` appends. Panics beyond 2 GiB.
-    pub fn encode_frame(&self, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a whole frame with this header and the body that `body` appends.
+    ///
+    /// # Errors
+    /// The protocol cannot carry the frame.
+    pub fn encode_frame(
+        &self,
+        out: &mut Vec<u8>,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> std::result::Result<(), FrameTooLong> {
         let start = frame::begin(out);
         self.encode(out);
         body(out);
-        frame::end(out, start, 0);
+        frame::end(out, start, 0)
     }
 
     /// Appends the header.

@@ -279,8 +279,7 @@ pub fn ask_ends(
             }],
         };
         let (frame, body) = exchange(&request)?;
-        let response = ListOffsetsResponse::decode(&frame[body..], LIST_OFFSETS_VERSION)
-            .map_err(|error| LinkError::Malformed(error.to_string()))?;
+        let response = ListOffsetsResponse::decode(&frame[body..], LIST_OFFSETS_VERSION)?;
         let found = response
             .topics
             .iter()

@@ -50,13 +50,13 @@ impl Ask {
 }
 
 #[derive(Debug, Default)]
-pub struct Session {
+pub struct FetchSessionHandler {
     id: i32,
     epoch: i32,
     asked: HashMap<Key, Ask>,
 }
 
-impl Session {
+impl FetchSessionHandler {
     /// The leader may have lost the session: the next request is full, and ends the session if
     /// there is one.
     pub fn reset(&mut self) {
@@ -91,21 +91,10 @@ impl Session {
             .iter()
             .map(|((_, index), ask)| partition(*index, *ask, max_bytes))
             .collect();
-        let topics: Vec<FetchTopicToWrite<'_>> = runs(&changed, |(key, _)| key.0)
-            .map(|(id, range)| FetchTopicToWrite {
-                name: "",
-                id,
-                partitions: &partitions[range],
-            })
-            .collect();
         let indexes: Vec<i32> = dropped.iter().map(|(_, index)| *index).collect();
-        let forgotten: Vec<FetchTopicToWrite<'_, i32>> = runs(&dropped, |key| key.0)
-            .map(|(id, range)| FetchTopicToWrite {
-                name: "",
-                id,
-                partitions: &indexes[range],
-            })
-            .collect();
+        let changed: Vec<Key> = changed.iter().map(|(key, _)| *key).collect();
+        let topics = by_topic(&changed, &partitions);
+        let forgotten = by_topic(&dropped, &indexes);
         FetchRequestToWrite {
             session_id: self.id,
             session_epoch: self.epoch,
@@ -120,7 +109,7 @@ impl Session {
     /// The leader has answered; `id` is the session's id now, 0 for none.
     pub fn answered(&mut self, id: i32) {
         if id == 0 {
-            *self = Session::default();
+            *self = FetchSessionHandler::default();
             return;
         }
         self.id = id;
@@ -148,22 +137,19 @@ fn partition(index: i32, ask: Ask, max_bytes: i32) -> FetchPartition {
     }
 }
 
-/// The topics of a sorted list, each with its range.
-fn runs<T>(
-    sorted: &[T],
-    topic: impl Fn(&T) -> TopicId,
-) -> impl Iterator<Item = (TopicId, std::ops::Range<usize>)> {
-    let mut begin = 0;
-    std::iter::from_fn(move || {
-        let id = topic(sorted.get(begin)?);
-        let len = sorted[begin..]
-            .iter()
-            .take_while(|item| topic(item) == id)
-            .count();
-        let range = begin..begin + len;
-        begin += len;
-        Some((id, range))
-    })
+/// The items of sorted partitions, by topic.
+fn by_topic<'a, T>(sorted: &[Key], mut items: &'a [T]) -> Vec<FetchTopicToWrite<'a, T>> {
+    let topics = sorted.chunk_by(|one, next| one.0 == next.0);
+    let topic = |keys: &[Key]| {
+        let (partitions, rest) = items.split_at(keys.len());
+        items = rest;
+        FetchTopicToWrite {
+            name: "",
+            id: keys[0].0,
+            partitions,
+        }
+    };
+    topics.map(topic).collect()
 }
 
 #[cfg(test)]
@@ -191,7 +177,7 @@ mod tests {
         }
     }
 
-    fn asked(session: &mut Session, wanted: &[(Key, Ask)]) -> FetchRequest {
+    fn asked(session: &mut FetchSessionHandler, wanted: &[(Key, Ask)]) -> FetchRequest {
         let mut body = Vec::new();
         session.ask(&wanted.iter().copied().collect(), terms(), 100, &mut body);
         let mut request = FetchRequest::default();
@@ -223,7 +209,7 @@ mod tests {
 
     #[test]
     fn first_fetch_is_full_and_names_the_replica() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         let request = asked(
             &mut session,
             &[((B, 0), at(7)), ((A, 1), at(8)), ((A, 0), at(9))],
@@ -241,7 +227,7 @@ mod tests {
 
     #[test]
     fn later_fetches_name_changed_partitions() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         asked(
             &mut session,
             &[((A, 0), at(1)), ((A, 1), at(1)), ((B, 0), at(1))],
@@ -267,7 +253,7 @@ mod tests {
 
     #[test]
     fn fetch_without_a_session_is_full() {
-        let mut session = Session::default();
+        let mut session = FetchSessionHandler::default();
         for _ in 0..2 {
             let request = asked(&mut session, &[((A, 0), at(1))]);
             assert_eq!((request.session_id, request.session_epoch), (0, 0));
@@ -289,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_epoch_starts_again_at_one() {
-        let mut session = Session {
+        let mut session = FetchSessionHandler {
             id: 9,
             epoch: i32::MAX,
             asked: HashMap::new(),

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
-use crate::follower::following::{FULL_LOOK_MS, Following, GATE_LOOK_MS, Wanted, longer};
+use crate::follower::following::{DURABLE_END_POLL_MS, FULL_LOOK_MS, Following, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
 use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
 use pyrklog_base::clock::{mono_ms, timespec};
@@ -15,7 +15,7 @@ use pyrklog_control::api::ClusterConfig;
 use pyrklog_requests::services::Services;
 
 /// Polls of the durable end offset before fetching without this partition.
-const GATE_LOOKS_MAX: usize = 20;
+const DURABLE_END_POLLS_MAX: usize = 20;
 
 #[derive(Debug)]
 pub struct Fetcher {
@@ -79,12 +79,12 @@ impl Fetcher {
     /// A partition is asked for again once its log is durable to its end. Without a block cache
     /// that takes a moment after each append.
     fn wanted_when_written(&mut self) -> Wanted {
-        for _ in 0..GATE_LOOKS_MAX {
+        for _ in 0..DURABLE_END_POLLS_MAX {
             let wanted = self.following.wanted();
-            if !wanted.waits_for_gate {
+            if !wanted.waits_for_durable_end {
                 return wanted;
             }
-            self.sleep_until(mono_ms() + GATE_LOOK_MS);
+            self.sleep_until(mono_ms() + DURABLE_END_POLL_MS);
         }
         self.following.wanted()
     }

@@ -9,7 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
 use crate::follower::append_response::{self, Answer, Taken};
-use crate::follower::fetch_state::{Ask, FETCH_VERSION, Key, Session};
+use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{self, Cut};
@@ -24,7 +24,7 @@ use pyrklog_storage::log_dir::Partition;
 /// `replica.fetch.backoff.ms`.
 const BACKOFF_FIRST_MS: i64 = 20;
 /// Interval of polls while appended records are not durable yet.
-pub const GATE_LOOK_MS: i64 = 1;
+pub const DURABLE_END_POLL_MS: i64 = 1;
 /// Pause before trying again where a log directory takes no records.
 pub const FULL_LOOK_MS: i64 = 50;
 
@@ -37,12 +37,19 @@ struct Followed {
     backoff_ms: i64,
 }
 
+impl Followed {
+    fn pause(&mut self, cluster: &ClusterConfig) {
+        self.backoff_ms = longer(self.backoff_ms, cluster);
+        self.until_ms = mono_ms() + self.backoff_ms;
+    }
+}
+
 /// What there is to ask for.
 #[derive(Debug, Default)]
 pub struct Wanted {
     pub asks: HashMap<Key, Ask>,
     /// Some partitions are left out because their logs are not durable to their ends.
-    pub waits_for_gate: bool,
+    pub waits_for_durable_end: bool,
     /// When the next one is to be tried again.
     pub due_ms: Option<i64>,
     /// The same for partitions whose leader was not ready.
@@ -70,7 +77,7 @@ pub struct Following {
     fetchers: Arc<dyn Fetchers>,
     leader: i32,
     followed: HashMap<Key, Followed>,
-    session: Session,
+    session: FetchSessionHandler,
 }
 
 impl Following {
@@ -81,7 +88,7 @@ impl Following {
             fetchers,
             leader,
             followed: HashMap::new(),
-            session: Session::default(),
+            session: FetchSessionHandler::default(),
         }
     }
 
@@ -139,8 +146,8 @@ impl Following {
             } else if log.durable_end_offset() < log.log_end_offset()
                 && !(is_injected(Fault::AskWhileWriting) && log.is_being_written())
             {
-                wanted.waits_for_gate = true;
-                due(now_ms + GATE_LOOK_MS);
+                wanted.waits_for_durable_end = true;
+                due(now_ms + DURABLE_END_POLL_MS);
             } else {
                 let ask = Ask::of(log, followed.leader_epoch);
                 wanted.asks.insert(*key, ask);
@@ -166,9 +173,7 @@ impl Following {
 
     /// The answer's partitions, without the bytes, which are changed when they are appended.
     pub fn read(&mut self, frame: &[u8], body: usize) -> Result<Vec<Answer>, LinkError> {
-        let malformed = |reason: String| LinkError::Malformed(reason);
-        let response = FetchResponse::decode(&frame[body..], FETCH_VERSION)
-            .map_err(|error| malformed(error.to_string()))?;
+        let response = FetchResponse::decode(&frame[body..], FETCH_VERSION)?;
         match response.head.error_code {
             ErrorCode::NONE => {}
             ErrorCode::FETCH_SESSION_ID_NOT_FOUND
@@ -177,7 +182,10 @@ impl Following {
                 self.session.reset();
                 return Ok(Vec::new());
             }
-            error => return Err(malformed(format!("the leader refuses: {error:?}"))),
+            error => {
+                let reason = format!("the leader refuses: {error:?}");
+                return Err(LinkError::Malformed(reason));
+            }
         }
         let mut answers = Vec::new();
         for topic in &response.topics {
@@ -210,8 +218,7 @@ impl Following {
             Taken::Nothing => {}
             Taken::Progress => followed.backoff_ms = 0,
             Taken::Later(reason) => {
-                followed.backoff_ms = longer(followed.backoff_ms, cluster);
-                followed.until_ms = mono_ms() + followed.backoff_ms;
+                followed.pause(cluster);
                 if let Some(reason) = reason {
                     let (topic, index) = (&partition.topic.name, partition.index);
                     self.services
@@ -226,10 +233,7 @@ impl Following {
             Taken::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
             Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
                 Some((start, end)) => self.cut(answer, Cut::Outside { start, end }),
-                None => {
-                    followed.backoff_ms = longer(followed.backoff_ms, cluster);
-                    followed.until_ms = mono_ms() + followed.backoff_ms;
-                }
+                None => followed.pause(cluster),
             },
         }
         Ok(())

@@ -5,6 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use pyrklog_wire::DecodeError;
+use pyrklog_wire::frame::FrameTooLong;
 use pyrklog_wire::header::{RequestHeader, parse_response_header};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_linger;
@@ -39,6 +41,11 @@ pub enum LinkError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Malformed(String),
+    #[error("{0}")]
+    Undecodable(#[from] DecodeError),
+    /// The request asks for too many partitions.
+    #[error("{0}")]
+    RequestTooLong(#[from] FrameTooLong),
 }
 
 impl LinkError {
@@ -113,11 +120,10 @@ impl Link {
             client_id: Some(client_id),
         };
         frame.clear();
-        header.encode_frame(&mut frame, encode);
+        header.encode_frame(&mut frame, encode)?;
         self.stream.write_all(&frame)?;
         self.receive(&mut frame, mono_ms() + timeout_ms, mailbox)?;
-        let (received, body) = parse_response_header(&frame, api_key, api_version)
-            .map_err(|error| LinkError::Malformed(error.to_string()))?;
+        let (received, body) = parse_response_header(&frame, api_key, api_version)?;
         if received != correlation_id {
             let message = format!("answer {received} to request {correlation_id}");
             return Err(LinkError::Malformed(message));
@@ -171,9 +177,14 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until there is something to read. Mail ends the waiting if it `gives_way`.
-    fn wait(&self, mailbox: &Mailbox, gives_way: bool, deadline_ms: i64) -> Result<(), LinkError> {
-        if self.arrives(mailbox, gives_way, deadline_ms)? {
+    /// Waits until there is something to read. Mail ends the waiting if it `is_interruptible`.
+    fn wait(
+        &self,
+        mailbox: &Mailbox,
+        is_interruptible: bool,
+        deadline_ms: i64,
+    ) -> Result<(), LinkError> {
+        if self.arrives(mailbox, is_interruptible, deadline_ms)? {
             return Ok(());
         }
         let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
@@ -184,7 +195,7 @@ impl Link {
     fn arrives(
         &self,
         mailbox: &Mailbox,
-        gives_way: bool,
+        is_interruptible: bool,
         deadline_ms: i64,
     ) -> Result<bool, LinkError> {
         loop {
@@ -197,7 +208,7 @@ impl Link {
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
             let mut timeout_ms = left_ms.min(END_LOOK_MS);
-            if gives_way {
+            if is_interruptible {
                 fds.push(PollFd::from_borrowed_fd(mailbox.fd(), PollFlags::IN));
                 timeout_ms = left_ms;
             }

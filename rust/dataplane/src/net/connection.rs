@@ -7,7 +7,8 @@ use crate::net::connection_balancer::Affinity;
 use crate::net::connection_limits::{NewConnection, Permit};
 use pyrklog_base::ids::{NEVER_MS, Token};
 use pyrklog_base::receive::Received;
-use pyrklog_requests::client::{Client, Peer};
+use pyrklog_requests::client::Client;
+use pyrklog_requests::client_context::ClientContext;
 use pyrklog_storage::reader_queue::Step;
 
 /// With more output, a connection's next request waits until it is sent.
@@ -22,24 +23,6 @@ pub enum Sending {
     Reader,
 }
 
-/// Progress of a reader that sends.
-#[derive(Debug)]
-pub struct SendingReader {
-    /// Its current step.
-    pub step: Arc<Step>,
-    /// When to check again; monotonic milliseconds, [`NEVER_MS`] while no reader sends.
-    pub due_ms: i64,
-}
-
-impl Default for SendingReader {
-    fn default() -> SendingReader {
-        SendingReader {
-            step: Arc::default(),
-            due_ms: NEVER_MS,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub struct Connection {
     pub client: Client,
@@ -52,7 +35,10 @@ pub struct Connection {
     pub sending: Sending,
     /// The socket may take more; set by its event while a reader sends.
     pub writable: bool,
-    pub sending_reader: SendingReader,
+    /// Current step of the reader that sends.
+    pub sending_step: Arc<Step>,
+    /// When to check it again; monotonic milliseconds, [`NEVER_MS`] while no reader sends.
+    pub sending_due_ms: i64,
     /// When bytes last moved.
     pub active_ms: i64,
     pub partial_since_ms: i64,
@@ -60,32 +46,28 @@ pub struct Connection {
     pub is_listed: bool,
     /// Its answers were held back for one turn, in favour of the fetches that its requests have
     /// woken.
-    pub gave_way: bool,
+    pub is_held_back: bool,
     /// Whether it should move to another thread.
     pub affinity: Affinity,
 }
 
 impl Connection {
     pub fn new(token: Token, new: NewConnection, principal: Arc<str>, now_ms: i64) -> Connection {
-        let peer = Peer {
-            id: new.id,
-            host: new.host,
-            listener: new.listener,
-            principal,
-        };
+        let context = ClientContext::new(token, new.id, new.host, new.listener, principal);
         Connection {
-            client: Client::new(token, peer),
+            client: Client::new(context),
             socket: Arc::new(new.socket),
             _permit: new.permit,
             received: Received::default(),
             readable: true,
             sending: Sending::Own,
             writable: true,
-            sending_reader: SendingReader::default(),
+            sending_step: Arc::default(),
+            sending_due_ms: NEVER_MS,
             active_ms: now_ms,
             partial_since_ms: NEVER_MS,
             is_listed: false,
-            gave_way: false,
+            is_held_back: false,
             affinity: Affinity::default(),
         }
     }

@@ -89,7 +89,7 @@ impl Timer {
         let is_short = || cx.services.budget.is_exhausted() && partial_ms < cx.now.mono_ms;
         match self {
             Timer::Client => client_timers::due_ms(client),
-            Timer::SendingReader => conn.sending_reader.due_ms,
+            Timer::SendingReader => conn.sending_due_ms,
             Timer::Idle | Timer::TakesNothing | Timer::SlowFrame if max_idle_ms <= 0 => NEVER_MS,
             Timer::Idle if conn.is_quiet() && client.hold.is_none() => {
                 after(active_ms, max_idle_ms)

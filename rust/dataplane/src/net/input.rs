@@ -10,7 +10,7 @@ use crate::net::connection::{Connection, OUTPUT_MAX_BYTES};
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::dispatch::dispatch;
-use pyrklog_requests::outcome::Step;
+use pyrklog_requests::outcome::Dispatched;
 use pyrklog_requests::outcome::{Close, Hold};
 use pyrklog_requests::produce::back_pressure;
 
@@ -136,7 +136,7 @@ fn work_on(
             break;
         }
         let frame = &mut bytes[at + LENGTH_LEN..at + LENGTH_LEN + content_len];
-        if dispatch(cx, &mut conn.client, frame)? == Step::Wait {
+        if dispatch(cx, &mut conn.client, frame)? == Dispatched::Waits {
             break;
         }
         at += LENGTH_LEN + content_len;

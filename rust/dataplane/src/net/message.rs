@@ -14,6 +14,7 @@ use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_requests::cold_reads::FetchJob;
 use pyrklog_requests::list_offsets::delayed::LookUpJob;
 use pyrklog_requests::produce::validators::ValidateJob;
+use pyrklog_requests::resume::JobDone;
 
 #[derive(Debug)]
 pub enum Message {
@@ -22,20 +23,10 @@ pub enum Message {
     Connect(Box<NewConnection>),
     /// A connection of another thread moves here.
     Move(Box<Connection>),
-    /// A reader has done a fetch's reads of one queue.
-    FetchRead {
+    /// Work for a connection's delayed request is done.
+    Job {
         token: Token,
-        job: Box<FetchJob>,
-    },
-    /// The batches of a produce request are validated.
-    Validated {
-        token: Token,
-        job: Box<ValidateJob>,
-    },
-    /// A reader has done the time look-ups of a ListOffsets request in one log directory.
-    OffsetsListed {
-        token: Token,
-        job: Box<LookUpJob>,
+        job: JobDone,
     },
     /// A reader gives back the sending side of a socket.
     Sent {
@@ -79,19 +70,23 @@ impl NetworkThreads for Inboxes {
     }
 }
 
-/// Each kind of job comes back as a message of its own.
 macro_rules! mailbox {
-    ($job:ty, $message:ident { $field:ident }) => {
+    ($job:ty, $kind:ident) => {
         impl Mailbox<Box<$job>> for Inboxes {
-            fn post(&self, place: Place, $field: Box<$job>) {
-                let token = place.token;
-                self.0[place.thread].send(Message::$message { token, $field });
+            fn post(&self, place: Place, job: Box<$job>) {
+                let (token, job) = (place.token, JobDone::$kind(job));
+                self.0[place.thread].send(Message::Job { token, job });
             }
         }
     };
 }
+mailbox!(FetchJob, Fetch);
+mailbox!(ValidateJob, Produce);
+mailbox!(LookUpJob, ListOffsets);
 
-mailbox!(FetchJob, FetchRead { job });
-mailbox!(ValidateJob, Validated { job });
-mailbox!(LookUpJob, OffsetsListed { job });
-mailbox!(SendWork, Sent { work });
+impl Mailbox<Box<SendWork>> for Inboxes {
+    fn post(&self, place: Place, work: Box<SendWork>) {
+        let token = place.token;
+        self.0[place.thread].send(Message::Sent { token, work });
+    }
+}

@@ -288,7 +288,7 @@ impl NetworkThread {
     }
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
-        if std::mem::take(&mut conn.gave_way) {
+        if std::mem::take(&mut conn.is_held_back) {
             self.flush(conn)?;
         }
         for round in 0.. {
@@ -297,9 +297,9 @@ impl NetworkThread {
             produce::reply::send_done(&mut self.cx, &mut conn.client)?;
             // Another thread wakes up while this one sends. The fetches that wait for this thread
             // go first, where that delays other connections only briefly.
-            conn.gave_way = self.cx.outbox.has_own() && !self.balancer.measures();
+            conn.is_held_back = self.cx.outbox.has_own() && !self.balancer.measures();
             self.cx.outbox.deliver(&*self.cx.services.logs);
-            if conn.gave_way {
+            if conn.is_held_back {
                 self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }

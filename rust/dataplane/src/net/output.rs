@@ -90,12 +90,12 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method, inbox
         stop: Stop::Done,
         sent: 0,
         window_bytes: 0,
-        step: Arc::clone(&conn.sending_reader.step),
+        step: Arc::clone(&conn.sending_step),
         readers: Arc::clone(&cx.services.readers),
         mailbox: Arc::clone(inboxes) as Arc<_>,
     };
     let due_ms = cx.now.mono_ms + SEND_PATIENCE_MS;
-    conn.sending_reader.due_ms = due_ms;
+    conn.sending_due_ms = due_ms;
     cx.timers
         .want(conn.client.context.token, due_ms, &mut conn.client.timer_ms);
     // Never refused: a connection has one at most.
@@ -105,17 +105,16 @@ fn hand_to_reader(cx: &mut Context, conn: &mut Connection, method: Method, inbox
 /// Checks the progress of the reader that sends; an error closes the connection.
 pub fn check_reader(cx: &Context, conn: &mut Connection) -> Result<(), Close> {
     let now_ms = cx.now.mono_ms;
-    let reader = &mut conn.sending_reader;
-    if reader.due_ms > now_ms {
+    if conn.sending_due_ms > now_ms {
         return Ok(());
     }
     // None while it waits for its turn.
-    let age_ms = reader.step.age_ms(now_ms).unwrap_or(0);
+    let age_ms = conn.sending_step.age_ms(now_ms).unwrap_or(0);
     if age_ms >= SEND_PATIENCE_MS {
         let reason = format!("the disk gave nothing for {} s", age_ms / 1000);
         return Err(Close::Storage(reason));
     }
-    reader.due_ms = now_ms + SEND_PATIENCE_MS - age_ms;
+    conn.sending_due_ms = now_ms + SEND_PATIENCE_MS - age_ms;
     Ok(())
 }
 
@@ -125,7 +124,7 @@ pub fn take_back(cx: &mut Context, conn: &mut Connection, work: SendWork) -> Res
         "answers were built while a reader was sending"
     );
     conn.client.out = work.out;
-    conn.sending_reader.due_ms = NEVER_MS;
+    conn.sending_due_ms = NEVER_MS;
     conn.active_ms = cx.now.mono_ms;
     cx.statistics.sent_bytes.add(work.sent as u64);
     match work.method {

@@ -18,11 +18,12 @@ use pyrklog_base::ids::{NEVER_MS, Token};
 use pyrklog_base::inbox::Inbox;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_requests::admission::{self, Looked};
-use pyrklog_requests::client::{Client, Peer};
+use pyrklog_requests::client::Client;
+use pyrklog_requests::client_context::ClientContext;
 use pyrklog_requests::context::{Context, borrow_memory};
 use pyrklog_requests::dispatch::dispatch;
 use pyrklog_requests::out_queue::FileRange;
-use pyrklog_requests::outcome::{Close, Hold, Step};
+use pyrklog_requests::outcome::{Close, Dispatched, Hold};
 use pyrklog_requests::{client_timers, control_replies, produce, resume};
 
 /// How often clients that wait for memory are checked.
@@ -67,14 +68,12 @@ impl FrameThread {
     /// Connects a client; returns its token.
     pub fn connect(&mut self) -> Token {
         self.last_token += 1;
-        let peer = Peer {
-            id: self.last_token,
-            host: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            listener: Arc::from("PLAINTEXT"),
-            principal: Arc::clone(&self.network.anonymous),
-        };
+        let host = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let principal = Arc::clone(&self.network.anonymous);
+        let token = self.last_token;
+        let context = ClientContext::new(token, token, host, Arc::from("PLAINTEXT"), principal);
         let client = FrameClient {
-            client: Client::new(self.last_token, peer),
+            client: Client::new(context),
             frames: VecDeque::new(),
             is_gone: false,
             is_listed: false,
@@ -157,16 +156,8 @@ impl FrameThread {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Event(event) => self.receive_event(event),
-            Message::FetchRead { token, job } => {
-                self.with(token, |cx, client| resume::fetch_read(cx, client, *job));
-            }
-            Message::Validated { token, job } => {
-                self.with(token, |cx, client| resume::validated(cx, client, *job));
-            }
-            Message::OffsetsListed { token, job } => {
-                self.with(token, |cx, client| {
-                    resume::times_looked_up(cx, client, &job)
-                });
+            Message::Job { token, job } => {
+                self.with(token, |cx, client| resume::job_done(cx, client, job))
             }
             Message::Connect(_) | Message::Move(_) | Message::Sent { .. } => {
                 debug_assert!(false, "there are no sockets here");
@@ -299,7 +290,7 @@ fn serve(cx: &mut Context, found: &mut FrameClient) -> Result<(), Close> {
         let Some(frame) = found.frames.front_mut() else {
             break;
         };
-        if dispatch(cx, client, frame)? == Step::Wait {
+        if dispatch(cx, client, frame)? == Dispatched::Waits {
             break;
         }
         found.frames.pop_front();

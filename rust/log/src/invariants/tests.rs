@@ -77,7 +77,7 @@ fn offsets_out_of_order() {
     assert_eq!(told, "the log start is behind the last stable offset");
     let told = broken(|log| log.high_watermark = LogPosition::unplaced(4));
     assert_eq!(told, "the high watermark is behind the durable end");
-    let told = broken(|log| log.gated = LogPosition::unplaced(6));
+    let told = broken(|log| log.durable_end = LogPosition::unplaced(6));
     assert_eq!(told, "the durable end is behind the log end");
     let told = broken(|log| log.written = LogPosition::unplaced(6));
     assert_eq!(told, "more is written than there is");

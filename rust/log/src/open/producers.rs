@@ -9,7 +9,7 @@ use crate::disk;
 use crate::names::FileKind;
 use crate::open::Loader;
 use crate::open::load::LoadedState;
-use crate::position::Place;
+use crate::position::SegmentPosition;
 use crate::scan::WALK_CHUNK_BYTES;
 use crate::segment::{ActiveSegment, Segment};
 use crate::snapshot;
@@ -103,7 +103,7 @@ fn replay(
             } else {
                 BatchInfo::from_header(&met.header)
             };
-            let place = Place {
+            let place = SegmentPosition {
                 segment_base: segment.base_offset(),
                 position: met.position as u32,
             };

@@ -12,7 +12,7 @@ use crate::disk::missing_is_fine;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError};
-use crate::position::Place;
+use crate::position::SegmentPosition;
 use crate::scan::{BatchScanner, Met, ScanError, WALK_CHUNK_BYTES};
 use crate::segment::{Segment, SegmentBytes, SegmentIndexes};
 use crate::transaction_index::TransactionIndex;
@@ -144,7 +144,7 @@ impl Loader<'_> {
             .indexes
             .add(facts, at, self.config.index_interval_bytes);
         state.note_epoch(info.leader_epoch, info.base_offset);
-        let place = Place {
+        let place = SegmentPosition {
             segment_base,
             position: at,
         };

@@ -242,7 +242,7 @@ fn a_transaction_is_unstable_until_its_marker_is_replicated() {
         ..Offsets::default()
     };
     assert_eq!(log.states.first_unstable(), None);
-    let place = Place {
+    let place = SegmentPosition {
         segment_base: 0,
         position: 4242,
     };

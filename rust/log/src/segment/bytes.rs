@@ -25,7 +25,7 @@ pub struct SegmentBytes {
 
 /// Where bytes of a segment are that no block holds.
 #[derive(Debug)]
-pub enum Place {
+pub enum BytesPlace {
     /// In a window.
     Window(Arc<Window>),
     /// In the page cache, or in a file without windows.
@@ -134,14 +134,14 @@ impl SegmentBytes {
     }
 
     /// Where the bytes from `position` on are, or go when read. Waits only for opening the file.
-    pub fn place(&self, position: u64) -> io::Result<Place> {
+    pub fn place(&self, position: u64) -> io::Result<BytesPlace> {
         let Source::Segment(segment) = &self.source else {
-            return Ok(Place::PageCache);
+            return Ok(BytesPlace::PageCache);
         };
         let env = segment.env();
         let look = env.windows().look(segment.id(), position);
         if let Look::Held(window) = look {
-            return Ok(Place::Window(window));
+            return Ok(BytesPlace::Window(window));
         }
         let file = segment.log_file(Wait::Blocking)?;
         let kept = env.kept();
@@ -157,18 +157,18 @@ impl SegmentBytes {
                 read_nowait(&*file, segment, &mut [0], probe).is_ok()
             };
             if is_resident && !(can_keep && kept.has_room()) {
-                return Ok(Place::PageCache);
+                return Ok(BytesPlace::PageCache);
             }
             if can_keep {
                 verdict = Some(kept.judge(segment, position));
             }
         }
         let Some(Verdict::PageCache { ask_pieces }) = verdict else {
-            return Ok(Place::Disk);
+            return Ok(BytesPlace::Disk);
         };
         ask_for(&*file, segment, position, ask_pieces);
         let len = usize::try_from(piece_end(position) - position).unwrap_or(usize::MAX);
-        Ok(Place::Kept { len })
+        Ok(BytesPlace::Kept { len })
     }
 
     /// Whether the page cache has the byte at `position`.
@@ -190,9 +190,9 @@ impl SegmentBytes {
     /// `None` if the page cache has them or the file has no windows.
     pub fn window(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
         match self.place(position)? {
-            Place::Window(window) => Ok(Some(window)),
-            Place::PageCache | Place::Kept { .. } => Ok(None),
-            Place::Disk => self.load(position),
+            BytesPlace::Window(window) => Ok(Some(window)),
+            BytesPlace::PageCache | BytesPlace::Kept { .. } => Ok(None),
+            BytesPlace::Disk => self.load(position),
         }
     }
 

@@ -82,7 +82,7 @@ impl PartitionState {
 
     fn check_log_and_role(&mut self) -> Result<(), String> {
         #[cfg(feature = "sim")]
-        if is_injected(Fault::HighWatermarkAboveGate) {
+        if is_injected(Fault::HighWatermarkAboveDurableEnd) {
             return Ok(());
         }
         let (checked, epoch) = (self.checked_epoch, self.leader_epoch);
@@ -136,7 +136,7 @@ impl PartitionState {
             return Ok(());
         };
         #[cfg(feature = "sim")]
-        if is_injected(Fault::HighWatermarkAboveGate) {
+        if is_injected(Fault::HighWatermarkAboveDurableEnd) {
             return Ok(());
         }
         let end = log.log_end_offset();
@@ -146,11 +146,11 @@ impl PartitionState {
                 || format!("produce requests wait for {first:?} to {last:?} at {mark}"),
             )
         };
-        let gate = &self.durable_waiters;
+        let durable = &self.durable_waiters;
         let ends = |waiter: &ProduceWaiter| waiter.end_offset;
         waits_within(
-            gate.first().map(ends),
-            gate.last().map(ends),
+            durable.first().map(ends),
+            durable.last().map(ends),
             log.durable_end_offset(),
         )?;
         let high_watermark = log.high_watermark();

@@ -76,9 +76,9 @@ impl PartitionState {
 
     /// Ends all waits: produce requests and tickets fail with `error`, fetches look again.
     pub fn fail_waiters(&mut self, error: ErrorCode, outbox: &mut Outbox) {
-        let of_gate = std::mem::take(&mut self.durable_waiters);
+        let of_durable_end = std::mem::take(&mut self.durable_waiters);
         let of_replication = std::mem::take(&mut self.replication_waiters);
-        for waiter in of_gate.into_iter().chain(of_replication) {
+        for waiter in of_durable_end.into_iter().chain(of_replication) {
             answer(&waiter, error, outbox);
         }
         self.internal.fail(error, outbox);

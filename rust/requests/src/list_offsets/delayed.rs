@@ -7,6 +7,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::ListOffsetsPartitionResponse;
 
 use crate::cold_reads::{ReadTicket, Reading};
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::Token;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
@@ -20,10 +21,8 @@ const NOT_AVAILABLE_SINCE: i16 = 5;
 /// A request with its answers so far. Outstanding look-ups have an error until they are back.
 #[derive(Debug)]
 pub struct ListOffsetsWork {
-    /// API version.
-    pub api_version: i16,
-    /// For the response header.
-    pub correlation_id: i32,
+    /// Of its reply.
+    pub header: ReplyHeader,
     /// When it is answered with what there is; monotonic milliseconds.
     pub deadline_ms: i64,
     /// Answers by topic.
@@ -96,7 +95,7 @@ pub struct Query {
 impl ListOffsetsWork {
     /// The answer until something is found.
     pub fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
-        ListOffsetsPartitionResponse::none(index, not_available(self.api_version))
+        ListOffsetsPartitionResponse::none(index, not_available(self.header.api_version))
     }
 
     /// Whether everything is answered.
@@ -144,14 +143,14 @@ impl ListOffsetsWork {
             return None;
         }
         if !state.knows_latest() {
-            return failed(not_available(self.api_version));
+            return failed(not_available(self.header.api_version));
         }
         let log = state.led().ok()?;
         let query = log.offset_for_time(TimeSpec::Latest, self.isolation);
         drop(state);
         match answer(index, &query, Wait::Nowait) {
             Ok(answer) => Some(answer),
-            Err(_) => failed(not_available(self.api_version)),
+            Err(_) => failed(not_available(self.header.api_version)),
         }
     }
 

@@ -18,7 +18,7 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::client::Client;
 use crate::context::Context;
 use crate::outcome::Hold;
-use crate::produce::parked::Parked;
+use crate::produce::queue::Parked;
 use crate::produce::queue::ProduceQueue;
 use crate::produce::validating::ProduceParams;
 use pyrklog_base::ids::{NEVER_MS, Place};

@@ -1,5 +1,6 @@
 //! A produce request's answer while partitions await acknowledgement.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyrklog_log::Appended;
@@ -12,6 +13,7 @@ use pyrklog_wire::produce::{
 };
 
 use crate::produce::refused_batches::ProducerBatch;
+use crate::reply_header::ReplyHeader;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir::Partition;
@@ -91,20 +93,8 @@ pub struct PartitionAnswer {
     pub topic: Arc<str>,
     /// Whether it is its topic's first partition in the request.
     pub starts_topic: bool,
-    /// Partition index.
-    pub index: i32,
-    /// Current error.
-    pub error: ErrorCode,
-    /// First offset, -1 with an error.
-    pub base_offset: i64,
-    /// -1 for CreateTime.
-    pub log_append_time_ms: i64,
-    /// -1 with an error.
-    pub log_start_offset: i64,
-    /// Reason of a refusal.
-    pub message: Option<String>,
-    /// Refused records: (index in the batch, reason).
-    pub record_errors: Vec<(i32, String)>,
+    /// What is sent; `current_leader` is added then.
+    pub response: ProducePartitionResponse<'static>,
     /// The outstanding acknowledgement.
     waits: Option<Waiting>,
 }
@@ -141,47 +131,40 @@ pub struct RefusedLate {
 pub type Appending = Result<(Appended, Option<Due>), Refusal>;
 
 impl PartitionAnswer {
-    fn new(topic: Arc<str>, item: Item<'_>) -> PartitionAnswer {
-        PartitionAnswer {
-            topic,
-            starts_topic: item.position == item.topic.first_partition,
-            index: item.wanted.index,
-            error: ErrorCode::NONE,
-            base_offset: -1,
-            log_append_time_ms: -1,
-            log_start_offset: -1,
-            message: None,
-            record_errors: Vec::new(),
-            waits: None,
-        }
-    }
-
     /// Takes the outcome of the batch in `partition`.
     pub fn take(&mut self, outcome: Appending, partition: Option<Arc<Partition>>) {
+        let response = &mut self.response;
         match outcome {
             Ok((appended, due)) => {
-                self.base_offset = appended.base_offset;
-                self.log_append_time_ms = appended.log_append_time_ms;
-                self.log_start_offset = appended.log_start_offset;
+                response.base_offset = appended.base_offset;
+                response.log_append_time_ms = appended.log_append_time_ms;
+                response.log_start_offset = appended.log_start_offset;
                 self.waits = due
                     .zip(partition)
                     .map(|(due, partition)| Waiting { partition, due });
             }
             Err(refusal) => {
-                self.error = refusal.error;
-                self.message = refusal.message;
-                self.record_errors = refusal.record_errors;
+                response.error_code = refusal.error;
+                response.error_message = refusal.message.map(Into::into);
+                let errors = refusal.record_errors.into_iter();
+                response.record_errors = errors
+                    .map(|(batch_index, message)| RecordError {
+                        batch_index,
+                        message: Some(message.into()),
+                    })
+                    .collect();
             }
         }
     }
 
     /// About its heap size.
     fn memory_bytes(&self) -> usize {
-        let errors = self.record_errors.iter();
+        let text_bytes = |text: &Option<Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
+        let errors = self.response.record_errors.iter();
         let error_bytes: usize = errors
-            .map(|error| size_of_val(error) + error.1.capacity())
+            .map(|error| size_of_val(error) + text_bytes(&error.message))
             .sum();
-        let message_bytes = self.message.as_ref().map_or(0, String::capacity);
+        let message_bytes = text_bytes(&self.response.error_message);
         let name_bytes = if self.starts_topic {
             self.topic.len()
         } else {
@@ -190,21 +173,23 @@ impl PartitionAnswer {
         size_of::<PartitionAnswer>() + error_bytes + message_bytes + name_bytes
     }
 
-    fn fail(&mut self, error: ErrorCode) {
-        self.error = error;
-        self.base_offset = -1;
-        self.log_append_time_ms = -1;
-        self.log_start_offset = -1;
+    /// Adds a moved partition's leader (KIP-951).
+    fn add_leader(&mut self, image: &Image) {
+        if self.response.error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER {
+            let leader = image.leader(&self.topic, self.response.index);
+            self.response.current_leader = leader.map(|(leader_id, leader_epoch)| CurrentLeader {
+                leader_id,
+                leader_epoch,
+            });
+        }
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct DelayedProduce {
-    /// API version.
-    pub api_version: i16,
-    /// For the response header.
-    pub correlation_id: i32,
+    /// Of its reply.
+    pub header: ReplyHeader,
     /// When it fails with REQUEST_TIMED_OUT; monotonic milliseconds.
     pub deadline_ms: i64,
     /// Partitions in request order.
@@ -216,9 +201,8 @@ pub struct DelayedProduce {
 
 impl DelayedProduce {
     /// Starts over for another request, keeping the memory.
-    pub fn reset(&mut self, api_version: i16, correlation_id: i32, deadline_ms: i64) {
-        self.api_version = api_version;
-        self.correlation_id = correlation_id;
+    pub fn reset(&mut self, header: ReplyHeader, deadline_ms: i64) {
+        self.header = header;
         self.deadline_ms = deadline_ms;
         self.clear();
     }
@@ -246,8 +230,12 @@ impl DelayedProduce {
             None if is_first => None,
             None => self.answers.last().map(|answer| &answer.topic),
         };
-        let name = known.map_or_else(|| Arc::from(item.topic.name.text(frame)), Arc::clone);
-        PartitionAnswer::new(name, item)
+        PartitionAnswer {
+            topic: known.map_or_else(|| Arc::from(item.topic.name.text(frame)), Arc::clone),
+            starts_topic: is_first,
+            response: ProducePartitionResponse::failed(item.wanted.index, ErrorCode::NONE),
+            waits: None,
+        }
     }
 
     /// Record errors that the reply may still contain.
@@ -263,7 +251,7 @@ impl DelayedProduce {
     /// Adds a partition.
     pub fn push(&mut self, answer: PartitionAnswer) {
         self.waiting += usize::from(answer.waits.is_some());
-        self.record_errors += answer.record_errors.len();
+        self.record_errors += answer.response.record_errors.len();
         self.memory_bytes += answer.memory_bytes();
         self.answers.push(answer);
     }
@@ -277,7 +265,7 @@ impl DelayedProduce {
     pub fn has_error(&self) -> bool {
         self.answers
             .iter()
-            .any(|answer| answer.error != ErrorCode::NONE)
+            .any(|answer| answer.response.error_code != ErrorCode::NONE)
     }
 
     /// A partition is acknowledged or refused late; returns a refused batch of an idempotent
@@ -289,10 +277,11 @@ impl DelayedProduce {
         if error == ErrorCode::NONE {
             return None;
         }
-        answer.fail(error);
+        let index = answer.response.index;
+        answer.response = ProducePartitionResponse::failed(index, error);
         waited.due.batch.map(|batch| RefusedLate {
             topic: Arc::clone(&answer.topic),
-            index: answer.index,
+            index,
             batch,
         })
     }
@@ -319,69 +308,29 @@ impl DelayedProduce {
 
     /// Appends the response body. `image` and `listener` give the leaders of moved partitions
     /// (KIP-951).
-    pub fn encode(&self, image: &Image, listener: &str, out: &mut Vec<u8>) {
-        let topic_count = self
-            .answers
-            .iter()
-            .filter(|answer| answer.starts_topic)
-            .count();
-        let mut writer = ProduceResponseWriter::begin(out, self.api_version, topic_count);
+    pub fn encode(&mut self, image: &Image, listener: &str, out: &mut Vec<u8>) {
         let mut leaders: Vec<i32> = Vec::new();
-        for (position, answer) in self.answers.iter().enumerate() {
-            if answer.starts_topic {
-                let rest = &self.answers[position + 1..];
-                let more = rest
-                    .iter()
-                    .take_while(|answer| !answer.starts_topic)
-                    .count();
-                writer.topic(&answer.topic, 1 + more);
-            }
-            let leader = answer.leader_hint(image);
-            if let Some(leader) = &leader
+        for answer in &mut self.answers {
+            answer.add_leader(image);
+            if let Some(leader) = &answer.response.current_leader
                 && !leaders.contains(&leader.leader_id)
             {
                 leaders.push(leader.leader_id);
             }
-            writer.partition(&answer.response(leader));
+        }
+        let starts = self.answers.iter().filter(|answer| answer.starts_topic);
+        let version = self.header.api_version;
+        let mut writer = ProduceResponseWriter::begin(out, version, starts.count());
+        for topic in self.answers.chunk_by(|_, next| !next.starts_topic) {
+            writer.topic(&topic[0].topic, topic.len());
+            for answer in topic {
+                writer.partition(&answer.response);
+            }
         }
         let endpoints: Vec<NodeEndpoint<'_>> = leaders
             .iter()
             .filter_map(|leader| image.endpoint(*leader, listener))
             .collect();
         writer.end(0, &endpoints);
-    }
-}
-
-impl PartitionAnswer {
-    fn leader_hint(&self, image: &Image) -> Option<CurrentLeader> {
-        if self.error != ErrorCode::NOT_LEADER_OR_FOLLOWER {
-            return None;
-        }
-        let (leader_id, leader_epoch) = image.leader(&self.topic, self.index)?;
-        Some(CurrentLeader {
-            leader_id,
-            leader_epoch,
-        })
-    }
-
-    fn response(&self, current_leader: Option<CurrentLeader>) -> ProducePartitionResponse<'_> {
-        let record_errors: Vec<RecordError<'_>> = self
-            .record_errors
-            .iter()
-            .map(|(batch_index, message)| RecordError {
-                batch_index: *batch_index,
-                message: Some(message.as_str().into()),
-            })
-            .collect();
-        ProducePartitionResponse {
-            index: self.index,
-            error_code: self.error,
-            base_offset: self.base_offset,
-            log_append_time_ms: self.log_append_time_ms,
-            log_start_offset: self.log_start_offset,
-            record_errors,
-            error_message: self.message.as_deref().map(Into::into),
-            current_leader,
-        }
     }
 }

@@ -5,7 +5,6 @@
 //! [validators](crate::produce::validators).
 
 use pyrklog_log::validate::{RECORD_ERRORS_MAX, Rules, validate_produce};
-use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::produce::ProduceRequest;
 
@@ -17,23 +16,14 @@ use crate::produce::verdicts::errors_of;
 /// Cost of recompressing relative to expanding.
 const RECOMPRESSION_WEIGHT: usize = 4;
 
-/// Result of looking at a request.
-#[derive(Debug)]
-pub enum Looked {
-    /// It can be appended, with [`Context::verdicts`].
-    Ready,
-    /// It expands to too much: these positions remain.
-    Remaining(Vec<(usize, Rules)>),
-}
-
 /// Validates the batches for `cx.targets` that must be expanded, up to a limit of work. Results go
-/// to `cx.verdicts`, which stays empty if there are none.
+/// to `cx.verdicts`, which stays empty if there are none. Returns the positions that remain.
 pub fn look(
     cx: &mut Context,
     request: &ProduceRequest,
     frame: &mut [u8],
     api_version: i16,
-) -> Looked {
+) -> Vec<(usize, Rules)> {
     cx.verdicts.clear();
     let mut room_bytes = INLINE_MAX_BYTES;
     let mut remaining = Vec::new();
@@ -74,18 +64,7 @@ pub fn look(
             }
         }
     }
-    if remaining.is_empty() {
-        Looked::Ready
-    } else {
-        Looked::Remaining(remaining)
-    }
-}
-
-/// Refuses the remaining batches: the validators have no room.
-pub fn refuse(cx: &mut Context, remaining: &[(usize, Rules)]) {
-    for (position, _) in remaining {
-        cx.verdicts[*position] = Some(Err(ErrorCode::REQUEST_TIMED_OUT.into()));
-    }
+    remaining
 }
 
 /// Cost of expanding a byte of the batch; `None` if nothing is expanded.

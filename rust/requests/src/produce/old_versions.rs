@@ -16,8 +16,7 @@ use crate::request::Request;
 /// Answers each partition with UNSUPPORTED_VERSION; with acks=0 closes the connection.
 pub fn refuse(request: Request<'_>, out: &mut OutQueue) -> Handled {
     let version = request.header.api_version;
-    let (acks, topics) = decode(request.frame, request.body_start)
-        .map_err(|error| Close::Protocol(format!("Produce v{version}: {error}")))?;
+    let (acks, topics) = request.decode(|_, _| decode(request.frame, request.body_start))?;
     if acks == 0 {
         return Err(Close::Silently.into());
     }
@@ -37,7 +36,6 @@ pub fn refuse(request: Request<'_>, out: &mut OutQueue) -> Handled {
         if version >= 1 {
             writer.i32(0);
         }
-        Ok(())
     })?;
     Ok(Outcome::Replied)
 }

@@ -1,10 +1,11 @@
 //! A client's Produce requests: those awaiting replies, and earlier refusals.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::produce::delayed::DelayedProduce;
-use crate::produce::parked::Parked;
 use crate::produce::refused_batches::RefusedBatches;
+use pyrklog_storage::log_dir::LogDirState;
 
 /// Pending requests before the next one waits, too. The bound on unwritten bytes does not limit
 /// those that append nothing (refused or duplicate).
@@ -12,6 +13,16 @@ const PENDING_MAX: usize = 1000;
 
 /// The same for the memory of their replies.
 const PENDING_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// A request that waits for its log directory.
+#[derive(Debug)]
+pub struct Parked {
+    /// Since when the connection has been held without its buffer becoming empty, monotonic
+    /// milliseconds.
+    pub since_ms: i64,
+    /// Where the request waits, and until when.
+    pub waits: Option<(Arc<LogDirState>, i64)>,
+}
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::Place;
 
 /// Minimum wait for this broker's own write, whatever the client's time-out. Kafka does not wait
@@ -15,10 +16,8 @@ const ACK_LEADER_MIN_WAIT_MS: i64 = 30_000;
 /// A request's parameters for its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct ProduceParams {
-    /// API version.
-    pub api_version: i16,
-    /// For the response header.
-    pub correlation_id: i32,
+    /// Of its reply.
+    pub header: ReplyHeader,
     /// `acks`.
     pub acks: i16,
     /// It names a transactional id.

@@ -160,7 +160,7 @@ fn record_bytes_are_left_out_and_fit_in() {
         }
         writer.end(&[]);
         let elsewhere = records.iter().map(|bytes| bytes.len()).sum();
-        frame::end(&mut out, start, elsewhere);
+        frame::end(&mut out, start, elsewhere).unwrap();
 
         let mut whole = Vec::new();
         let mut from = 0;

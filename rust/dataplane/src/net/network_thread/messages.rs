@@ -22,21 +22,9 @@ impl NetworkThread {
             Message::Event(event) => self.receive_event(event),
             Message::Connect(new) => self.connect(*new),
             Message::Move(conn) => self.welcome(*conn),
-            Message::FetchRead { token, job } => {
-                self.with(token, |cx, conn| {
-                    resume::fetch_read(cx, &mut conn.client, *job)
-                });
-            }
-            Message::Validated { token, job } => {
-                self.with(token, |cx, conn| {
-                    resume::validated(cx, &mut conn.client, *job)
-                });
-            }
-            Message::OffsetsListed { token, job } => {
-                self.with(token, |cx, conn| {
-                    resume::times_looked_up(cx, &mut conn.client, &job)
-                });
-            }
+            Message::Job { token, job } => self.with(token, |cx, conn| {
+                resume::job_done(cx, &mut conn.client, job)
+            }),
             Message::Sent { token, work } => {
                 self.with(token, |cx, conn| output::take_back(cx, conn, *work));
             }

@@ -282,7 +282,7 @@ fn broken_partition_acknowledges_nothing() {
     let log = state.log.as_mut().unwrap();
     let mut job = log.take_writes().unwrap();
     let result = job.execute();
-    assert!(log.complete_writes(job, result).gate_moved);
+    assert!(log.complete_writes(job, result).durable_end_moved);
     state.led_since = 6;
     assert!(!state.release(usize::MAX, &mut outbox));
     assert_eq!(state.waiting().0, 1);
