@@ -5,6 +5,7 @@
 //! and wakes the delayed fetch. Its mutex is taken last and held for memory work only.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use pyrklog_log::Isolation;
@@ -69,7 +70,59 @@ pub struct FetchWatcher {
     pub position: u32,
     /// Segment up to which it could see last; a later one makes a delayed fetch look again.
     pub bound_segment: Option<i64>,
+    told_in: Option<MarksRound>,
 }
+
+impl FetchWatcher {
+    /// Nothing was noted yet.
+    pub fn new(watch: Arc<FetchWatch>, position: u32, bound_segment: Option<i64>) -> FetchWatcher {
+        FetchWatcher {
+            watch,
+            position,
+            bound_segment,
+            told_in: None,
+        }
+    }
+
+    /// Notes a change that is no renewal and demands no answer, as [`FetchWatch::note`]; without
+    /// the watch's mutex if that would change nothing.
+    pub fn note_news(
+        &mut self,
+        new_bytes: i64,
+        wakes: bool,
+        has_new_segment: bool,
+    ) -> Option<Wake> {
+        if self.has_told_all() {
+            return None;
+        }
+        let change = Change {
+            new_bytes,
+            wakes,
+            ..Change::NEWS
+        };
+        let watch = &self.watch;
+        let mut state = watch.state.lock();
+        let woken = watch.note_in(&mut state, self.position, change, has_new_segment);
+        // From the first news until marks are taken no fetch waits.
+        self.told_in = state.has_news.then(|| watch.round());
+        woken
+    }
+
+    /// Whether further news would change nothing at the watch: the partition is marked there, no
+    /// fetch waits, and none can begin to before marks are taken.
+    ///
+    /// No news is lost, though marks may be taken at the same time. Whoever takes them begins the
+    /// next round and then looks at each marked partition under the mutex that is held here. If
+    /// that look is still to come, it finds what happened. If it is over, that mutex has brought
+    /// the new round along.
+    fn has_told_all(&self) -> bool {
+        self.told_in == Some(self.watch.round())
+    }
+}
+
+/// Number of a round of marks: it ends when they are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MarksRound(u64);
 
 /// A partition that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +151,8 @@ pub struct WaitingFetch {
 pub struct FetchWatch {
     key: WatchKey,
     terms: WatchTerms,
+    /// [`MarksRound`]; changed under the mutex of `state`.
+    round: AtomicU64,
     state: Mutex<WatchState>,
 }
 
@@ -118,6 +173,7 @@ impl FetchWatch {
         FetchWatch {
             key,
             terms,
+            round: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -159,9 +215,11 @@ impl FetchWatch {
     }
 
     /// Takes the changes since the last call. Whatever the caller reads of a partition from now on
-    /// is at least as new as its mark.
+    /// is at least as new as its mark. It must look at each marked partition, under that one's
+    /// mutex: what happens until then may leave no other mark.
     pub fn take_marks(&self) -> Vec<Marked> {
         let mut state = self.state.lock();
+        self.begin_round();
         state.has_news = false;
         let marked = std::mem::take(&mut state.marked);
         for mark in &marked {
@@ -173,7 +231,18 @@ impl FetchWatch {
     /// Frees the memory of marks. Only without a delayed fetch, and when no partition has this
     /// watch.
     pub fn reset(&self) {
-        *self.state.lock() = WatchState::default();
+        let mut state = self.state.lock();
+        self.begin_round();
+        *state = WatchState::default();
+    }
+
+    /// The mutex of `state` is held. Relaxed: partitions' mutexes pass it on.
+    fn begin_round(&self) {
+        self.round.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn round(&self) -> MarksRound {
+        MarksRound(self.round.load(Ordering::Relaxed))
     }
 
     /// Whether a partition changed since marks were last taken.
@@ -189,7 +258,16 @@ impl FetchWatch {
     /// Notes a change of a partition; its mutex is held. `has_new_segment`: a later segment became
     /// visible. Returns the wait that ends.
     pub fn note(&self, position: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
-        let mut state = self.state.lock();
+        self.note_in(&mut self.state.lock(), position, change, has_new_segment)
+    }
+
+    fn note_in(
+        &self,
+        state: &mut WatchState,
+        position: u32,
+        change: Change,
+        has_new_segment: bool,
+    ) -> Option<Wake> {
         if matches!(self.key, WatchKey::Session(_)) {
             state.mark(position, change);
         }
@@ -253,107 +331,4 @@ impl WatchState {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WOKEN_BY_BYTES: Change = Change {
-        new_bytes: 10,
-        wakes: true,
-        ..Change::NEWS
-    };
-
-    fn session() -> FetchWatch {
-        let terms = WatchTerms {
-            isolation: Isolation::HighWatermark,
-            notify_high_watermark: false,
-            by_rack: false,
-        };
-        FetchWatch::new(WatchKey::Session(1), terms)
-    }
-
-    fn wait_for(missing_bytes: i64) -> WaitingFetch {
-        WaitingFetch {
-            place: Place {
-                thread: 0,
-                token: 7,
-            },
-            wait: 3,
-            missing_bytes,
-        }
-    }
-
-    fn marks(watch: &FetchWatch) -> Vec<(u32, bool)> {
-        let marked = watch.take_marks();
-        let pair = |mark: &Marked| (mark.position, mark.is_to_renew);
-        marked.iter().map(pair).collect()
-    }
-
-    #[test]
-    fn each_partition_is_marked_once_and_marks_are_taken_once() {
-        let watch = session();
-        for position in [5, 2, 5] {
-            watch.note(position, Change::NEWS, false);
-        }
-        watch.note(2, Change::RENEWAL, false);
-        watch.note(2, Change::NEWS, false);
-        assert_eq!(watch.marked(), 2);
-        assert_eq!(marks(&watch), [(5, false), (2, true)]);
-        assert_eq!(marks(&watch), []);
-        watch.note(5, Change::NEWS, false);
-        assert_eq!(marks(&watch), [(5, false)]);
-    }
-
-    #[test]
-    fn what_comes_between_reading_and_waiting_is_not_lost() {
-        let watch = session();
-        watch.take_marks();
-        assert_eq!(watch.note(4, WOKEN_BY_BYTES, false), None, "nobody waits");
-        assert!(!watch.begin_wait(wait_for(1)));
-        assert_eq!(marks(&watch), [(4, false)]);
-        assert!(watch.begin_wait(wait_for(1)));
-        // A change that wakes nobody does not prevent waiting, and is still reported.
-        watch.end_wait();
-        watch.note(4, Change::NEWS, false);
-        assert!(watch.begin_wait(wait_for(1)));
-        assert_eq!(marks(&watch), [(4, false)]);
-    }
-
-    #[test]
-    fn a_fetch_that_is_to_be_answered_is_so_even_if_it_does_not_wait_yet() {
-        let asked = Change {
-            wakes: true,
-            must_answer: true,
-            ..Change::RENEWAL
-        };
-        let watch = session();
-        watch.note(4, Change::NEWS, false);
-        watch.note(4, asked, false);
-        assert!(!watch.begin_wait(wait_for(1)));
-        assert!(watch.take_marks()[0].must_answer);
-        assert!(watch.begin_wait(wait_for(1)));
-        assert!(watch.note(4, asked, false).unwrap().must_answer);
-        assert!(!watch.take_marks()[0].must_answer, "it was told");
-    }
-
-    #[test]
-    fn a_fetch_is_woken_once_when_it_has_enough_bytes() {
-        let watch = session();
-        assert!(watch.begin_wait(wait_for(15)));
-        assert_eq!(watch.note(1, WOKEN_BY_BYTES, false), None, "10 of 15");
-        let wake = watch.note(2, WOKEN_BY_BYTES, false).unwrap();
-        assert_eq!((wake.wait, wake.must_answer), (3, false));
-        assert!(!watch.is_waiting());
-        assert_eq!(marks(&watch), [(1, false), (2, false)]);
-        assert!(watch.begin_wait(wait_for(i64::MAX)));
-        let woken = watch.note(1, WOKEN_BY_BYTES, true);
-        assert!(woken.is_some(), "a later segment has some");
-    }
-
-    #[test]
-    fn a_single_fetch_keeps_no_marks() {
-        let terms = session().terms();
-        let watch = FetchWatch::new(WatchKey::Fetch(7), terms);
-        watch.note(9, WOKEN_BY_BYTES, false);
-        assert_eq!(watch.marked(), 0);
-    }
-}
+mod tests;

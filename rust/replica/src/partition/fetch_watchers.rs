@@ -14,11 +14,8 @@ impl PartitionState {
     /// Watches this partition as the watch's `position`.
     pub fn add_fetch_watcher(&mut self, watch: &Arc<FetchWatch>, position: u32) {
         let isolation = watch.terms().isolation;
-        let watcher = FetchWatcher {
-            watch: Arc::clone(watch),
-            position,
-            bound_segment: bound_segment(self.log.as_ref(), isolation),
-        };
+        let segment = bound_segment(self.log.as_ref(), isolation);
+        let watcher = FetchWatcher::new(Arc::clone(watch), position, segment);
         self.fetch_watchers.insert(watch.key(), watcher);
     }
 
@@ -41,7 +38,7 @@ impl PartitionState {
             return;
         }
         let new_bytes = i64::try_from(new_bytes).unwrap_or(i64::MAX);
-        let log = self.log.as_ref();
+        let mut segments = BoundSegments::of(self.log.as_ref());
         for watcher in self.fetch_watchers.values_mut() {
             let terms = watcher.watch.terms();
             let wakes = match terms.isolation {
@@ -49,17 +46,10 @@ impl PartitionState {
                 _ if !visible => continue,
                 _ => true,
             };
-            let segment = bound_segment(log, terms.isolation);
+            let segment = segments.bound(terms.isolation);
             let has_new_segment = segment != watcher.bound_segment;
             watcher.bound_segment = segment;
-            let change = Change {
-                new_bytes,
-                wakes,
-                ..Change::NEWS
-            };
-            let position = watcher.position;
-            let woken = watcher.watch.note(position, change, has_new_segment);
-            wake(woken, outbox);
+            wake(watcher.note_news(new_bytes, wakes, has_new_segment), outbox);
         }
     }
 
@@ -115,4 +105,32 @@ fn wake(woken: Option<Wake>, outbox: &mut Outbox) {
 
 fn bound_segment(log: Option<&Log>, isolation: Isolation) -> Option<i64> {
     log.map(|log| log.bound_segment(isolation))
+}
+
+/// Each isolation's bound segment, looked up when it is first asked for.
+struct BoundSegments<'l> {
+    log: Option<&'l Log>,
+    of_log_end: Option<Option<i64>>,
+    of_high_watermark: Option<Option<i64>>,
+    of_committed: Option<Option<i64>>,
+}
+
+impl<'l> BoundSegments<'l> {
+    fn of(log: Option<&'l Log>) -> BoundSegments<'l> {
+        BoundSegments {
+            log,
+            of_log_end: None,
+            of_high_watermark: None,
+            of_committed: None,
+        }
+    }
+
+    fn bound(&mut self, isolation: Isolation) -> Option<i64> {
+        let known = match isolation {
+            Isolation::LogEnd => &mut self.of_log_end,
+            Isolation::HighWatermark => &mut self.of_high_watermark,
+            Isolation::Committed => &mut self.of_committed,
+        };
+        *known.get_or_insert_with(|| bound_segment(self.log, isolation))
+    }
 }
