@@ -9,7 +9,9 @@ use pyrklog_wire::fetch::FetchRequest;
 use super::context::{FetchContext, Kind};
 use super::session::{Asked, Session};
 use super::shard::{EVICTION_MS, Shard, Slot, Victim};
+use super::watching::Reader;
 use super::{FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION_ID, next_epoch};
+use pyrklog_base::ids::TOPIC_NAME_BYTES_MAX;
 use pyrklog_control::image::Image;
 
 /// Mutexes that sessions are spread over by id.
@@ -23,11 +25,13 @@ const PARTITIONS_MIN: usize = 10_000;
 /// Memory of a session's partition that has its own topic.
 const PARTITION_BYTES: usize = 512;
 
-/// Longest legal topic name. Longer ones name nothing; sessions do not remember them.
-const TOPIC_NAME_BYTES_MAX: usize = 249;
+/// Whether a request ends the session that it names.
+fn is_full(request: &FetchRequest) -> bool {
+    matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH)
+}
 
 impl Asked<'_> {
-    /// Whether no name is too long.
+    /// Whether no name is too long. Illegal ones name nothing.
     fn may_be_remembered(&self) -> bool {
         let topics = self.request.topics.iter();
         topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
@@ -108,15 +112,21 @@ impl SessionCache {
         &self.shards[id as usize % SHARDS]
     }
 
-    /// Number of partitions that a session's next request looks at besides those it names; 0 if the
-    /// session is unknown. `versions` as in [`FetchContext::open`].
-    pub fn due_of(&self, id: i32, versions: (u64, u64)) -> usize {
+    /// Number of a session's partitions that a request of `reader` looks at besides those it names,
+    /// or no longer watches since it ends the session; 0 if the session is unknown. `versions` as
+    /// in [`FetchContext::open`].
+    pub fn due_of(&self, request: &FetchRequest, reader: &Reader, versions: (u64, u64)) -> usize {
+        let id = request.session_id;
         let shard = self.shard(id).lock();
-        let session = shard.get(id).and_then(|slot| slot.session.as_deref());
-        session.map_or(0, |session| match session.watching.has_seen(versions) {
-            true => session.due(),
-            false => session.len(),
-        })
+        let Some(session) = shard.get(id).and_then(|slot| slot.session.as_deref()) else {
+            return 0;
+        };
+        let watching = &session.watching;
+        let looks_at_all = watching.is_of_another(reader) || !watching.has_seen(versions);
+        match looks_at_all || is_full(request) {
+            true => session.len(),
+            false => session.due(),
+        }
     }
 
     /// Begins a request, decoded from `frame`. `fresh_id` draws ids; those that are not positive or
@@ -141,7 +151,7 @@ impl SessionCache {
             version,
             image,
         };
-        if !matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH) {
+        if !is_full(request) {
             return self.begin_incremental(&asked, now_ms);
         }
         if request.session_id != NO_SESSION_ID {
