@@ -1,6 +1,6 @@
-//! What happens to a partition of a session between its fetches, or while one waits: another nearest
-//! replica, a replication quota, the end of a transaction, another topic of the same name, and
-//! leaving the session.
+//! What happens to a partition of a session between its fetches, or while one waits: another
+//! nearest replica, a replication quota, the end of a transaction, another topic of the same name,
+//! and leaving the session.
 
 mod harness;
 
@@ -283,4 +283,46 @@ fn a_forgotten_partition_is_neither_looked_at_nor_waited_for() {
     assert!(session.fetch(&[in_epoch_0(1, 3)]).is_empty());
     producer.produce("t", 1, &batch(&[b"newest"]));
     assert_eq!(found(&session.fetch(&[])), [(1, vec![3])]);
+}
+
+#[test]
+fn a_session_misses_nothing_of_several_producers() {
+    const EACH: i64 = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 3);
+    let wanted = [0, 1, 2].map(|index| partition(index, 0));
+    let mut session = SessionClient::open(&test, &wanted, |_| {}).0;
+    std::thread::scope(|scope| {
+        // Two producers share partition 0.
+        for index in [0, 0, 1, 2] {
+            let mut producer = test.client();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    producer.produce("t", index, &batch(&[b"v"]));
+                    if number % 16 == 0 {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+        let ends = [2 * EACH, EACH, EACH];
+        let mut next = [0; 3];
+        let mut moved: Vec<usize> = Vec::new();
+        while next != ends {
+            let named: Vec<_> = moved
+                .drain(..)
+                .map(|at| partition(at as i32, next[at]))
+                .collect();
+            // A lost wake would let it wait for longer than the client does.
+            session.send(&named, 3_600_000);
+            for one in session.receive() {
+                let (at, batches) = (one.index as usize, one.batches());
+                let expected: Vec<i64> = (next[at]..).take(batches.len()).collect();
+                assert_eq!((one.error, &batches), (ErrorCode::NONE, &expected));
+                next[at] += batches.len() as i64;
+                moved.push(at);
+            }
+        }
+    });
 }

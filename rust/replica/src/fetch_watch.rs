@@ -5,11 +5,11 @@
 //! and wakes the delayed fetch. Its mutex is taken last and held for memory work only.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use pyrklog_log::Isolation;
 
+use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Place, Token};
 
 /// Identifies a watch at its partitions.
@@ -17,7 +17,7 @@ use pyrklog_base::ids::{Place, Token};
 pub enum WatchKey {
     /// One fetch, by its connection: the watch ends with the wait and keeps no marks.
     Fetch(Token),
-    /// A fetch session, by its number: the watch outlives its fetches.
+    /// A fetch session, by its serial number: the watch outlives its fetches.
     Session(u64),
 }
 
@@ -66,73 +66,55 @@ impl Change {
 pub struct FetchWatcher {
     /// The other end.
     pub watch: Arc<FetchWatch>,
-    /// The partition's position there.
-    pub position: u32,
+    /// The partition's number there.
+    pub number: u32,
     /// Segment up to which it could see last; a later one makes a delayed fetch look again.
     pub bound_segment: Option<i64>,
-    told_in: Option<MarksRound>,
 }
 
-impl FetchWatcher {
-    /// Nothing was noted yet.
-    pub fn new(watch: Arc<FetchWatch>, position: u32, bound_segment: Option<i64>) -> FetchWatcher {
-        FetchWatcher {
-            watch,
-            position,
-            bound_segment,
-            told_in: None,
-        }
-    }
-
-    /// Notes a change that is no renewal and demands no answer, as [`FetchWatch::note`]; without
-    /// the watch's mutex if that would change nothing.
-    pub fn note_news(
-        &mut self,
-        new_bytes: i64,
-        wakes: bool,
-        has_new_segment: bool,
-    ) -> Option<Wake> {
-        if self.has_told_all() {
-            return None;
-        }
-        let change = Change {
-            new_bytes,
-            wakes,
-            ..Change::NEWS
-        };
-        let watch = &self.watch;
-        let mut state = watch.state.lock();
-        let woken = watch.note_in(&mut state, self.position, change, has_new_segment);
-        // From the first news until marks are taken no fetch waits.
-        self.told_in = state.has_news.then(|| watch.round());
-        woken
-    }
-
-    /// Whether further news would change nothing at the watch: the partition is marked there, no
-    /// fetch waits, and none can begin to before marks are taken.
-    ///
-    /// No news is lost, though marks may be taken at the same time. Whoever takes them begins the
-    /// next round and then looks at each marked partition under the mutex that is held here. If
-    /// that look is still to come, it finds what happened. If it is over, that mutex has brought
-    /// the new round along.
-    fn has_told_all(&self) -> bool {
-        self.told_in == Some(self.watch.round())
-    }
+/// A partition's fetch watchers.
+#[derive(Debug, Default)]
+pub struct FetchWatchers {
+    /// Those that hear of all news.
+    pub listening: FastMap<WatchKey, FetchWatcher>,
+    /// Sessions that know that there are news and have not taken their marks: more would change
+    /// nothing there. An idle session thus costs nothing at an append.
+    pub informed: FastMap<WatchKey, FetchWatcher>,
 }
 
-/// Number of a round of marks: it ends when they are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct MarksRound(u64);
+impl FetchWatchers {
+    /// Both.
+    pub fn all(&self) -> impl Iterator<Item = &FetchWatcher> {
+        self.listening.values().chain(self.informed.values())
+    }
+
+    /// Number of delayed fetches.
+    pub fn waiting(&self) -> usize {
+        let is_waiting = |one: &&FetchWatcher| one.watch.is_waiting();
+        self.listening.values().filter(is_waiting).count()
+    }
+
+    /// Removes a watcher; frees the memory of an empty map.
+    pub fn remove(&mut self, key: WatchKey) {
+        for watchers in [&mut self.listening, &mut self.informed] {
+            if watchers.remove(&key).is_some() && watchers.is_empty() {
+                *watchers = FastMap::default();
+            }
+        }
+    }
+}
 
 /// A partition that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Its position.
-    pub position: u32,
+    /// Its number at the watch.
+    pub number: u32,
     /// [`Change::is_to_renew`].
     pub is_to_renew: bool,
     /// [`Change::must_answer`], if no fetch was waiting.
     pub must_answer: bool,
+    /// The partition keeps further news to itself until `PartitionState::tell_news_again`.
+    pub is_last_news: bool,
 }
 
 /// A fetch that found too little.
@@ -151,8 +133,6 @@ pub struct WaitingFetch {
 pub struct FetchWatch {
     key: WatchKey,
     terms: WatchTerms,
-    /// [`MarksRound`]; changed under the mutex of `state`.
-    round: AtomicU64,
     state: Mutex<WatchState>,
 }
 
@@ -160,8 +140,8 @@ pub struct FetchWatch {
 struct WatchState {
     /// Changed partitions in the order of their first change.
     marked: Vec<Marked>,
-    /// By position: index in `marked` plus one, 0 for none.
-    places: Vec<u32>,
+    /// By number: index in `marked` plus one, 0 for none.
+    index_of: Vec<u32>,
     /// Something happened that would have woken a delayed fetch.
     has_news: bool,
     waiting: Option<WaitingFetch>,
@@ -173,7 +153,6 @@ impl FetchWatch {
         FetchWatch {
             key,
             terms,
-            round: AtomicU64::new(0),
             state: Mutex::default(),
         }
     }
@@ -214,16 +193,15 @@ impl FetchWatch {
         self.state.lock().marked.len()
     }
 
-    /// Takes the changes since the last call. Whatever the caller reads of a partition from now on
-    /// is at least as new as its mark. It must look at each marked partition, under that one's
-    /// mutex: what happens until then may leave no other mark.
+    /// Takes the changes since the last call. The caller lets each partition that keeps news to
+    /// itself ([`Marked::is_last_news`]) tell again, and then looks at it. Whatever it reads of a
+    /// partition from then on is at least as new as its mark.
     pub fn take_marks(&self) -> Vec<Marked> {
         let mut state = self.state.lock();
-        self.begin_round();
         state.has_news = false;
         let marked = std::mem::take(&mut state.marked);
         for mark in &marked {
-            state.places[mark.position as usize] = 0;
+            state.index_of[mark.number as usize] = 0;
         }
         marked
     }
@@ -231,45 +209,54 @@ impl FetchWatch {
     /// Frees the memory of marks. Only without a delayed fetch, and when no partition has this
     /// watch.
     pub fn reset(&self) {
-        let mut state = self.state.lock();
-        self.begin_round();
-        *state = WatchState::default();
-    }
-
-    /// The mutex of `state` is held. Relaxed: partitions' mutexes pass it on.
-    fn begin_round(&self) {
-        self.round.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn round(&self) -> MarksRound {
-        MarksRound(self.round.load(Ordering::Relaxed))
+        *self.state.lock() = WatchState::default();
     }
 
     /// Whether a partition changed since marks were last taken.
     #[cfg(debug_assertions)]
-    pub fn is_marked(&self, position: u32) -> bool {
+    pub fn is_marked(&self, number: u32) -> bool {
         let state = self.state.lock();
         state
-            .places
-            .get(position as usize)
+            .index_of
+            .get(number as usize)
             .is_some_and(|at| *at > 0)
     }
 
     /// Notes a change of a partition; its mutex is held. `has_new_segment`: a later segment became
     /// visible. Returns the wait that ends.
-    pub fn note(&self, position: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
-        self.note_in(&mut self.state.lock(), position, change, has_new_segment)
+    pub fn note(&self, number: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
+        self.note_in(&mut self.state.lock(), number, change, has_new_segment)
+    }
+
+    /// Notes a change that is no renewal and demands no answer. Returns the wait that ends, and
+    /// whether the partition should keep further ones to itself: before marks are taken they would
+    /// change nothing here, since it is marked, no fetch waits, and none can begin to.
+    pub fn note_news(
+        &self,
+        number: u32,
+        (new_bytes, wakes): (i64, bool),
+        has_new_segment: bool,
+    ) -> (Option<Wake>, bool) {
+        let change = Change {
+            new_bytes,
+            wakes,
+            ..Change::NEWS
+        };
+        let mut state = self.state.lock();
+        let woken = self.note_in(&mut state, number, change, has_new_segment);
+        let is_enough = state.has_news && state.end_news(number);
+        (woken, is_enough)
     }
 
     fn note_in(
         &self,
         state: &mut WatchState,
-        position: u32,
+        number: u32,
         change: Change,
         has_new_segment: bool,
     ) -> Option<Wake> {
         if matches!(self.key, WatchKey::Session(_)) {
-            state.mark(position, change);
+            state.mark(number, change);
         }
         if !change.wakes {
             return None;
@@ -305,21 +292,22 @@ pub struct Wake {
 }
 
 impl WatchState {
-    fn mark(&mut self, position: u32, change: Change) {
-        let at = position as usize;
+    fn mark(&mut self, number: u32, change: Change) {
+        let at = number as usize;
         // A waiting fetch is told at once.
         let must_answer = change.must_answer && self.waiting.is_none();
-        if self.places.len() <= at {
-            self.places.resize(at + 1, 0);
+        if self.index_of.len() <= at {
+            self.index_of.resize(at + 1, 0);
         }
-        match self.places[at] {
+        match self.index_of[at] {
             0 => {
                 self.marked.push(Marked {
-                    position,
+                    number,
                     is_to_renew: change.is_to_renew,
                     must_answer,
+                    is_last_news: false,
                 });
-                self.places[at] = u32::try_from(self.marked.len()).unwrap_or(u32::MAX);
+                self.index_of[at] = u32::try_from(self.marked.len()).unwrap_or(u32::MAX);
             }
             known => {
                 let mark = &mut self.marked[known as usize - 1];
@@ -327,6 +315,14 @@ impl WatchState {
                 mark.must_answer |= must_answer;
             }
         }
+    }
+
+    /// Notes in a partition's mark, if there is one, that no further news follow.
+    fn end_news(&mut self, number: u32) -> bool {
+        let index = self.index_of.get(number as usize).copied().unwrap_or(0);
+        let mark = (index as usize).checked_sub(1);
+        let mark = mark.and_then(|at| self.marked.get_mut(at));
+        mark.map(|mark| mark.is_last_news = true).is_some()
     }
 }
 

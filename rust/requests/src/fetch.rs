@@ -27,7 +27,7 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
-use crate::fetch::sessions::{FetchContext, Reader, Target};
+use crate::fetch::sessions::{FetchContext, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::out_queue::OutQueue;
@@ -115,7 +115,7 @@ fn admit(
     cx: &mut Context,
     client: &ClientContext,
     request: &FetchRequest,
-    reader: &Reader,
+    reader: &SessionReader,
 ) -> Result<(), Halt> {
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request, reader, cx.versions());
@@ -173,8 +173,8 @@ impl<'f> FetchClient<'f> {
         }
     }
 
-    fn reader(&self, client: &ClientContext) -> Reader {
-        Reader {
+    fn reader(&self, client: &ClientContext) -> SessionReader {
+        SessionReader {
             principal: Arc::clone(&client.principal),
             listener: Arc::clone(&client.listener),
             replica: self.replica,
@@ -201,7 +201,7 @@ fn find_parts(
     client: &ClientContext,
     context: &mut FetchContext,
     params: &FetchClient<'_>,
-    reader: Reader,
+    reader: SessionReader,
 ) -> (Vec<FetchPart>, bool) {
     let is_as_found = |target: &Target, watched: &Arc<Partition>| {
         let found = find_part(cx, target);
