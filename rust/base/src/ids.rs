@@ -3,6 +3,9 @@
 /// Topic id (KIP-516), big-endian as on the wire; all zero means none.
 pub type TopicId = [u8; 16];
 
+/// Longest legal topic name.
+pub const TOPIC_NAME_BYTES_MAX: usize = 249;
+
 /// Number of a slow command; completes as [`Event::Ticket`].
 pub type TicketId = u64;
 

@@ -1,7 +1,8 @@
 //! Cost of fetch sessions: `cargo bench -p pyrklog-dataplane --bench fetch_sessions [-- CASE ...]`.
 //!
 //! A plane and its clients in one process. CPU is that of the network threads. Each case prints one
-//! line: fetches a second, microseconds of CPU a fetch, latency in microseconds (median and p99).
+//! line: requests a second, microseconds of CPU a request, latency in microseconds (median and
+//! p99). The requests are fetches, in the `append` cases produces.
 
 #[path = "../tests/harness/mod.rs"]
 mod harness;
@@ -33,6 +34,9 @@ const CROWD_ROUNDS: usize = 60;
 /// Fetches of one partition.
 const SINGLES: usize = 40_000;
 
+/// Appends to one partition.
+const APPENDS: usize = 40_000;
+
 /// Runs the case of a name.
 type Case = fn(&str);
 
@@ -41,13 +45,15 @@ fn main() {
         .skip(1)
         .filter(|arg| !arg.starts_with("--"))
         .collect();
-    let cases: [(&str, Case); 6] = [
+    let cases: [(&str, Case); 8] = [
         ("large_consumer", |name| large(name, -1)),
         ("large_follower", |name| large(name, 2)),
         ("crowd", crowd),
         ("single_empty", |name| single(name, true, false)),
         ("single_records", |name| single(name, true, true)),
         ("single_sessionless", |name| single(name, false, true)),
+        ("append_alone", |name| append(name, 0)),
+        ("append_idle_sessions", |name| append(name, SESSIONS)),
     ];
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
     for (name, run) in cases.into_iter().filter(|(name, _)| is_wanted(name)) {
@@ -96,7 +102,7 @@ impl Meter {
         let count = self.latencies_ns.len();
         let at = |part: f64| self.latencies_ns[(count as f64 * part) as usize] as f64 / 1e3;
         println!(
-            "{name:<20} fetches_per_s {:>9.0}  cpu_us {:>8.2}  p50_us {:>8.1}  p99_us {:>8.1}",
+            "{name:<20} requests_per_s {:>9.0}  cpu_us {:>8.2}  p50_us {:>8.1}  p99_us {:>8.1}",
             count as f64 / elapsed_s,
             cpu_ns as f64 / count as f64 / 1e3,
             at(0.5),
@@ -233,6 +239,24 @@ fn single(name: &str, in_session: bool, has_record: bool) {
         meter.add(since);
         assert_eq!(reply.partitions.len(), usize::from(has_record));
         ask.session.1 += i32::from(in_session);
+    }
+    meter.tell(name);
+}
+
+/// Appends to a partition that is in idle sessions.
+fn append(name: &str, sessions: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let test = start(dir.path(), 1);
+    let mut client = test.client();
+    for _ in 0..sessions {
+        open_session(&mut client, 0..1, -1);
+    }
+    let record = batch(&[b"record"]);
+    let mut meter = Meter::begin();
+    for _ in 0..APPENDS {
+        let since = Instant::now();
+        client.produce("t", 0, &record);
+        meter.add(since);
     }
     meter.tell(name);
 }

@@ -11,96 +11,7 @@ use pyrklog_dataplane::api::{Behind, LeaderSpec, StopSpec, TopicConfig};
 use pyrklog_log::CompressionType;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
-use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::FetchPartition;
-
-struct Session {
-    client: Client,
-    ask: Ask,
-}
-
-impl Session {
-    /// Opens a session of partitions of `t`; returns its first answer.
-    fn open(
-        test: &TestPlane,
-        wanted: &[FetchPartition],
-        change: impl Fn(&mut Ask),
-    ) -> (Session, Vec<Fetched>) {
-        let mut ask = Ask::one("t", 0, 0).session(0, 0);
-        ask.partitions = named(wanted);
-        change(&mut ask);
-        let mut client = test.client();
-        let reply = client.fetch(&ask);
-        assert!(reply.session_id > 0, "{reply:?}");
-        ask.session = (reply.session_id, 1);
-        (Session { client, ask }, reply.partitions)
-    }
-
-    /// The next fetch names these partitions; returns its answer.
-    fn fetch(&mut self, wanted: &[FetchPartition]) -> Vec<Fetched> {
-        self.ask.partitions = named(wanted);
-        let reply = self.client.fetch(&self.ask);
-        self.ask.session.1 += 1;
-        assert_eq!(reply.error, ErrorCode::NONE);
-        reply.partitions
-    }
-
-    fn send(&mut self, wanted: &[FetchPartition], wait_ms: i32) {
-        self.ask.partitions = named(wanted);
-        let ask = self.ask.clone().wait(wait_ms, 1);
-        self.client.send(key::FETCH, ask.version, &ask.encode());
-    }
-
-    /// Sends the only fetch that names nothing and waits for long.
-    fn begin_to_wait(&mut self, test: &TestPlane) {
-        self.send(&[], 60_000);
-        eventually("a fetch that waits", || {
-            (test.statistic("purgatory_fetch") > 0).then_some(())
-        });
-    }
-
-    fn receive(&mut self) -> Vec<Fetched> {
-        let (_, body) = self.client.receive(key::FETCH, self.ask.version);
-        self.ask.session.1 += 1;
-        fetched(&body, &self.ask).partitions
-    }
-}
-
-fn named(wanted: &[FetchPartition]) -> Vec<(String, FetchPartition)> {
-    let with_topic = |partition: &FetchPartition| ("t".to_owned(), *partition);
-    wanted.iter().map(with_topic).collect()
-}
-
-/// (Index, batches) of each partition.
-fn found(partitions: &[Fetched]) -> Vec<(i32, Vec<i64>)> {
-    let pair = |one: &Fetched| (one.index, one.batches());
-    partitions.iter().map(pair).collect()
-}
-
-fn errors(partitions: &[Fetched]) -> Vec<(i32, ErrorCode)> {
-    let pair = |one: &Fetched| (one.index, one.error);
-    partitions.iter().map(pair).collect()
-}
-
-/// A broker that leads partitions of `t`, each with one record; a session that has read them and
-/// believes in leader epoch 0.
-fn settled(change: impl Fn(&mut Ask)) -> (tempfile::TempDir, TestPlane, Session) {
-    let dir = tempfile::tempdir().unwrap();
-    let mut test = TestPlane::start(dir.path());
-    test.create("t", 3);
-    let mut producer = test.client();
-    for index in 0..3 {
-        producer.produce("t", index, &batch(&[b"old"]));
-    }
-    let wanted = [0, 1, 2].map(|index| FetchPartition {
-        current_leader_epoch: 0,
-        ..partition(index, 1)
-    });
-    let (mut session, first) = Session::open(&test, &wanted, change);
-    assert_eq!(first.len(), 3);
-    assert!(session.fetch(&[]).is_empty(), "nothing is new");
-    (dir, test, session)
-}
 
 fn stop(test: &mut TestPlane, index: i32) {
     let stop = StopSpec {
@@ -281,8 +192,8 @@ fn fetch_reads_only_changed_ones_of_ten_thousand_partitions() {
     let dir = tempfile::tempdir().unwrap();
     let test = replicated(dir.path(), ALL, &topic_config());
     let wanted: Vec<FetchPartition> = (0..ALL).map(|index| partition(index, 0)).collect();
-    let mut replica = Session::open(&test, &wanted, as_replica).0;
-    let mut consumer = Session::open(&test, &wanted, |_| {}).0;
+    let mut replica = SessionClient::open(&test, &wanted, as_replica).0;
+    let mut consumer = SessionClient::open(&test, &wanted, |_| {}).0;
     assert!(replica.fetch(&[]).is_empty() && consumer.fetch(&[]).is_empty());
     let looks = test.statistic("fetch_looks");
     let mut producer = test.client();
@@ -308,7 +219,7 @@ fn a_replica_that_names_one_partition_is_in_sync_with_all() {
     let test = replicated(dir.path(), 3, &topic_config());
     let mut producer = test.client();
     let wanted = [0, 1, 2].map(|index| partition(index, 0));
-    let mut session = Session::open(&test, &wanted, as_replica).0;
+    let mut session = SessionClient::open(&test, &wanted, as_replica).0;
     let behind = || {
         let behind = test.plane.lagging_followers(LAG_MS);
         let pair = |one: &Behind| (one.partition, one.brokers.clone());
@@ -353,7 +264,7 @@ fn lower_min_insync_replicas_shows_held_records() {
     options.min_insync_replicas = 2;
     let mut test = replicated(dir.path(), 1, &options);
     assert!(test.plane.set_isr("t", 0, 0, &[1], &[1], false));
-    let mut consumer = Session::open(&test, &[partition(0, 0)], |_| {}).0;
+    let mut consumer = SessionClient::open(&test, &[partition(0, 0)], |_| {}).0;
     test.client().produce("t", 0, &batch(&[b"new"]));
     assert_eq!(found(&consumer.fetch(&[])), [], "too few are in sync");
     consumer.begin_to_wait(&test);

@@ -9,6 +9,7 @@ use harness::*;
 use pyrklog_dataplane::testing::{Moment, NetworkHook};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
+use pyrklog_wire::fetch::FetchPartition;
 use rustix::net::sockopt::set_socket_linger;
 
 /// Lets a network thread go on turn by turn.
@@ -228,4 +229,42 @@ fn requests_that_take_long_are_worked_on_one_in_a_turn_and_after_all_others() {
         assert!(client.receive(key::METADATA, 12).1.len() > 30_000 * 20);
     }
     assert_eq!(test.statistic("heavy_requests"), before + 6);
+}
+
+/// Each looks at, or leaves, all partitions of a session.
+#[test]
+fn a_fetch_as_another_reader_of_a_large_session_takes_long() {
+    const LARGE: i32 = 5_100;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    let mut cluster = cluster();
+    cluster.reads_by_rack = true;
+    config.cluster = Some(cluster);
+    let mut test = TestPlane::start_with(config, Arc::new(RealDisk));
+    test.create("t", LARGE);
+    let wanted: Vec<FetchPartition> = (0..LARGE).map(|index| partition(index, 0)).collect();
+    let mut session = SessionClient::open(&test, &wanted, |_| {}).0;
+    let takes_long = |session: &mut SessionClient| {
+        let before = test.statistic("heavy_requests");
+        assert!(session.fetch(&[]).is_empty());
+        test.statistic("heavy_requests") - before
+    };
+    assert_eq!(takes_long(&mut session), 0, "nothing is due");
+    let readers: [fn(&mut Ask); 4] = [
+        |ask| ask.isolation_level = 1,
+        |ask| ask.rack = "b",
+        |ask| ask.rack = "",
+        |ask| ask.version = 10,
+    ];
+    for change in readers {
+        change(&mut session.ask);
+        assert_eq!(takes_long(&mut session), 1);
+        assert_eq!(takes_long(&mut session), 0, "the same reader");
+    }
+    // A full request ends the session that it names.
+    let before = test.statistic("heavy_requests");
+    session.ask.session.1 = -1;
+    assert_eq!(session.fetch(&[partition(0, 0)]).len(), 1);
+    assert_eq!(test.statistic("heavy_requests") - before, 1);
+    assert_eq!(test.statistic("fetch_sessions"), 0);
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pyrklog_log::Isolation;
 
+use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Place, Token};
 
 /// Identifies a watch at its partitions.
@@ -16,7 +17,7 @@ use pyrklog_base::ids::{Place, Token};
 pub enum WatchKey {
     /// One fetch, by its connection: the watch ends with the wait and keeps no marks.
     Fetch(Token),
-    /// A fetch session, by its number: the watch outlives its fetches.
+    /// A fetch session, by its serial number: the watch outlives its fetches.
     Session(u64),
 }
 
@@ -65,21 +66,55 @@ impl Change {
 pub struct FetchWatcher {
     /// The other end.
     pub watch: Arc<FetchWatch>,
-    /// The partition's position there.
-    pub position: u32,
+    /// The partition's number there.
+    pub number: u32,
     /// Segment up to which it could see last; a later one makes a delayed fetch look again.
     pub bound_segment: Option<i64>,
+}
+
+/// A partition's fetch watchers.
+#[derive(Debug, Default)]
+pub struct FetchWatchers {
+    /// Those that hear of all news.
+    pub listening: FastMap<WatchKey, FetchWatcher>,
+    /// Sessions that know that there are news and have not taken their marks: more would change
+    /// nothing there. An idle session thus costs nothing at an append.
+    pub informed: FastMap<WatchKey, FetchWatcher>,
+}
+
+impl FetchWatchers {
+    /// Both.
+    pub fn all(&self) -> impl Iterator<Item = &FetchWatcher> {
+        self.listening.values().chain(self.informed.values())
+    }
+
+    /// Number of delayed fetches.
+    pub fn waiting(&self) -> usize {
+        let is_waiting = |one: &&FetchWatcher| one.watch.is_waiting();
+        self.listening.values().filter(is_waiting).count()
+    }
+
+    /// Removes a watcher; frees the memory of an empty map.
+    pub fn remove(&mut self, key: WatchKey) {
+        for watchers in [&mut self.listening, &mut self.informed] {
+            if watchers.remove(&key).is_some() && watchers.is_empty() {
+                *watchers = FastMap::default();
+            }
+        }
+    }
 }
 
 /// A partition that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// Its position.
-    pub position: u32,
+    /// Its number at the watch.
+    pub number: u32,
     /// [`Change::is_to_renew`].
     pub is_to_renew: bool,
     /// [`Change::must_answer`], if no fetch was waiting.
     pub must_answer: bool,
+    /// The partition keeps further news to itself until `PartitionState::tell_news_again`.
+    pub is_last_news: bool,
 }
 
 /// A fetch that found too little.
@@ -105,8 +140,8 @@ pub struct FetchWatch {
 struct WatchState {
     /// Changed partitions in the order of their first change.
     marked: Vec<Marked>,
-    /// By position: index in `marked` plus one, 0 for none.
-    places: Vec<u32>,
+    /// By number: index in `marked` plus one, 0 for none.
+    index_of: Vec<u32>,
     /// Something happened that would have woken a delayed fetch.
     has_news: bool,
     waiting: Option<WaitingFetch>,
@@ -158,14 +193,15 @@ impl FetchWatch {
         self.state.lock().marked.len()
     }
 
-    /// Takes the changes since the last call. Whatever the caller reads of a partition from now on
-    /// is at least as new as its mark.
+    /// Takes the changes since the last call. The caller lets each partition that keeps news to
+    /// itself ([`Marked::is_last_news`]) tell again, and then looks at it. Whatever it reads of a
+    /// partition from then on is at least as new as its mark.
     pub fn take_marks(&self) -> Vec<Marked> {
         let mut state = self.state.lock();
         state.has_news = false;
         let marked = std::mem::take(&mut state.marked);
         for mark in &marked {
-            state.places[mark.position as usize] = 0;
+            state.index_of[mark.number as usize] = 0;
         }
         marked
     }
@@ -178,20 +214,49 @@ impl FetchWatch {
 
     /// Whether a partition changed since marks were last taken.
     #[cfg(debug_assertions)]
-    pub fn is_marked(&self, position: u32) -> bool {
+    pub fn is_marked(&self, number: u32) -> bool {
         let state = self.state.lock();
         state
-            .places
-            .get(position as usize)
+            .index_of
+            .get(number as usize)
             .is_some_and(|at| *at > 0)
     }
 
     /// Notes a change of a partition; its mutex is held. `has_new_segment`: a later segment became
     /// visible. Returns the wait that ends.
-    pub fn note(&self, position: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
+    pub fn note(&self, number: u32, change: Change, has_new_segment: bool) -> Option<Wake> {
+        self.note_in(&mut self.state.lock(), number, change, has_new_segment)
+    }
+
+    /// Notes a change that is no renewal and demands no answer. Returns the wait that ends, and
+    /// whether the partition should keep further ones to itself: before marks are taken they would
+    /// change nothing here, since it is marked, no fetch waits, and none can begin to.
+    pub fn note_news(
+        &self,
+        number: u32,
+        (new_bytes, wakes): (i64, bool),
+        has_new_segment: bool,
+    ) -> (Option<Wake>, bool) {
+        let change = Change {
+            new_bytes,
+            wakes,
+            ..Change::NEWS
+        };
         let mut state = self.state.lock();
+        let woken = self.note_in(&mut state, number, change, has_new_segment);
+        let is_enough = state.has_news && state.end_news(number);
+        (woken, is_enough)
+    }
+
+    fn note_in(
+        &self,
+        state: &mut WatchState,
+        number: u32,
+        change: Change,
+        has_new_segment: bool,
+    ) -> Option<Wake> {
         if matches!(self.key, WatchKey::Session(_)) {
-            state.mark(position, change);
+            state.mark(number, change);
         }
         if !change.wakes {
             return None;
@@ -227,21 +292,22 @@ pub struct Wake {
 }
 
 impl WatchState {
-    fn mark(&mut self, position: u32, change: Change) {
-        let at = position as usize;
+    fn mark(&mut self, number: u32, change: Change) {
+        let at = number as usize;
         // A waiting fetch is told at once.
         let must_answer = change.must_answer && self.waiting.is_none();
-        if self.places.len() <= at {
-            self.places.resize(at + 1, 0);
+        if self.index_of.len() <= at {
+            self.index_of.resize(at + 1, 0);
         }
-        match self.places[at] {
+        match self.index_of[at] {
             0 => {
                 self.marked.push(Marked {
-                    position,
+                    number,
                     is_to_renew: change.is_to_renew,
                     must_answer,
+                    is_last_news: false,
                 });
-                self.places[at] = u32::try_from(self.marked.len()).unwrap_or(u32::MAX);
+                self.index_of[at] = u32::try_from(self.marked.len()).unwrap_or(u32::MAX);
             }
             known => {
                 let mark = &mut self.marked[known as usize - 1];
@@ -250,110 +316,15 @@ impl WatchState {
             }
         }
     }
+
+    /// Notes in a partition's mark, if there is one, that no further news follow.
+    fn end_news(&mut self, number: u32) -> bool {
+        let index = self.index_of.get(number as usize).copied().unwrap_or(0);
+        let mark = (index as usize).checked_sub(1);
+        let mark = mark.and_then(|at| self.marked.get_mut(at));
+        mark.map(|mark| mark.is_last_news = true).is_some()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WOKEN_BY_BYTES: Change = Change {
-        new_bytes: 10,
-        wakes: true,
-        ..Change::NEWS
-    };
-
-    fn session() -> FetchWatch {
-        let terms = WatchTerms {
-            isolation: Isolation::HighWatermark,
-            notify_high_watermark: false,
-            by_rack: false,
-        };
-        FetchWatch::new(WatchKey::Session(1), terms)
-    }
-
-    fn wait_for(missing_bytes: i64) -> WaitingFetch {
-        WaitingFetch {
-            place: Place {
-                thread: 0,
-                token: 7,
-            },
-            wait: 3,
-            missing_bytes,
-        }
-    }
-
-    fn marks(watch: &FetchWatch) -> Vec<(u32, bool)> {
-        let marked = watch.take_marks();
-        let pair = |mark: &Marked| (mark.position, mark.is_to_renew);
-        marked.iter().map(pair).collect()
-    }
-
-    #[test]
-    fn each_partition_is_marked_once_and_marks_are_taken_once() {
-        let watch = session();
-        for position in [5, 2, 5] {
-            watch.note(position, Change::NEWS, false);
-        }
-        watch.note(2, Change::RENEWAL, false);
-        watch.note(2, Change::NEWS, false);
-        assert_eq!(watch.marked(), 2);
-        assert_eq!(marks(&watch), [(5, false), (2, true)]);
-        assert_eq!(marks(&watch), []);
-        watch.note(5, Change::NEWS, false);
-        assert_eq!(marks(&watch), [(5, false)]);
-    }
-
-    #[test]
-    fn change_between_reading_and_waiting_is_not_lost() {
-        let watch = session();
-        watch.take_marks();
-        assert_eq!(watch.note(4, WOKEN_BY_BYTES, false), None, "nobody waits");
-        assert!(!watch.begin_wait(wait_for(1)));
-        assert_eq!(marks(&watch), [(4, false)]);
-        assert!(watch.begin_wait(wait_for(1)));
-        // A change that wakes nobody does not prevent waiting, and is still reported.
-        watch.end_wait();
-        watch.note(4, Change::NEWS, false);
-        assert!(watch.begin_wait(wait_for(1)));
-        assert_eq!(marks(&watch), [(4, false)]);
-    }
-
-    #[test]
-    fn change_that_must_be_answered_counts_before_the_wait() {
-        let asked = Change {
-            wakes: true,
-            must_answer: true,
-            ..Change::RENEWAL
-        };
-        let watch = session();
-        watch.note(4, Change::NEWS, false);
-        watch.note(4, asked, false);
-        assert!(!watch.begin_wait(wait_for(1)));
-        assert!(watch.take_marks()[0].must_answer);
-        assert!(watch.begin_wait(wait_for(1)));
-        assert!(watch.note(4, asked, false).unwrap().must_answer);
-        assert!(!watch.take_marks()[0].must_answer, "it was told");
-    }
-
-    #[test]
-    fn a_fetch_is_woken_once_when_it_has_enough_bytes() {
-        let watch = session();
-        assert!(watch.begin_wait(wait_for(15)));
-        assert_eq!(watch.note(1, WOKEN_BY_BYTES, false), None, "10 of 15");
-        let wake = watch.note(2, WOKEN_BY_BYTES, false).unwrap();
-        assert_eq!((wake.wait, wake.must_answer), (3, false));
-        assert!(!watch.is_waiting());
-        assert_eq!(marks(&watch), [(1, false), (2, false)]);
-        assert!(watch.begin_wait(wait_for(i64::MAX)));
-        let woken = watch.note(1, WOKEN_BY_BYTES, true);
-        assert!(woken.is_some(), "a later segment has some");
-    }
-
-    #[test]
-    fn a_single_fetch_keeps_no_marks() {
-        let terms = session().terms();
-        let watch = FetchWatch::new(WatchKey::Fetch(7), terms);
-        watch.note(9, WOKEN_BY_BYTES, false);
-        assert_eq!(watch.marked(), 0);
-    }
-}
+mod tests;

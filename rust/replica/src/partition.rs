@@ -25,7 +25,7 @@ use pyrklog_log::{Appended, Log, LogConfig, Unwritten};
 use pyrklog_wire::ErrorCode;
 
 use crate::directory::Directory;
-use crate::fetch_watch::{FetchWatcher, WatchKey};
+use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
 use crate::replica_progress::{Follower, high_watermark};
 use pyrklog_base::hash::FastMap;
@@ -190,7 +190,7 @@ pub struct PartitionState {
     epoch_start: i64,
     durable_waiters: BTreeSet<ProduceWaiter>,
     replication_waiters: BTreeSet<ProduceWaiter>,
-    fetch_watchers: FastMap<WatchKey, FetchWatcher>,
+    fetch_watchers: FetchWatchers,
     /// Whether to report a follower's changed log start to the control plane.
     tells_log_starts: bool,
     /// Since when a consumer waits for followers to confirm this leader.
@@ -230,7 +230,7 @@ impl<D: Directory> Partition<D> {
             epoch_start: -1,
             durable_waiters: BTreeSet::new(),
             replication_waiters: BTreeSet::new(),
-            fetch_watchers: FastMap::default(),
+            fetch_watchers: FetchWatchers::default(),
             tells_log_starts: false,
             doubt_ms: None,
             in_vain_since_ms: None,

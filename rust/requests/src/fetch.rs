@@ -27,7 +27,7 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
-use crate::fetch::sessions::{FetchContext, Reader, Target};
+use crate::fetch::sessions::{FetchContext, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::out_queue::OutQueue;
@@ -65,7 +65,9 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     }
     let now_ms = cx.now.mono_ms;
     let services = Arc::clone(&cx.services);
-    if let Err(halt) = admit(cx, client, &request) {
+    let params = FetchClient::of(cx, &request, frame, api_version);
+    let reader = params.reader(client);
+    if let Err(halt) = admit(cx, client, &request, &reader) {
         cx.fetch_request = request;
         return Err(halt);
     }
@@ -88,8 +90,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     };
     let limit = cx.services.config.fetch_max_bytes;
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
-    let params = FetchClient::of(cx, &request, frame, api_version);
-    let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &params);
+    let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &params, reader);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
     let max_bytes = bytes(request.max_bytes).min(limit);
     let terms = FetchParams {
@@ -110,9 +111,14 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
 }
 
 /// Admits a request, judging its time and memory.
-fn admit(cx: &mut Context, client: &ClientContext, request: &FetchRequest) -> Result<(), Halt> {
+fn admit(
+    cx: &mut Context,
+    client: &ClientContext,
+    request: &FetchRequest,
+    reader: &SessionReader,
+) -> Result<(), Halt> {
     let sessions = &cx.services.sessions;
-    let due = sessions.due_of(request.session_id, cx.versions());
+    let due = sessions.due_of(request, reader, cx.versions());
     admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
     // Memory of a session's other partitions is bounded with the sessions.
     let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
@@ -167,8 +173,8 @@ impl<'f> FetchClient<'f> {
         }
     }
 
-    fn reader(&self, client: &ClientContext) -> Reader {
-        Reader {
+    fn reader(&self, client: &ClientContext) -> SessionReader {
+        SessionReader {
             principal: Arc::clone(&client.principal),
             listener: Arc::clone(&client.listener),
             replica: self.replica,
@@ -195,13 +201,14 @@ fn find_parts(
     client: &ClientContext,
     context: &mut FetchContext,
     params: &FetchClient<'_>,
+    reader: SessionReader,
 ) -> (Vec<FetchPart>, bool) {
     let is_as_found = |target: &Target, watched: &Arc<Partition>| {
         let found = find_part(cx, target);
         // The preferred replica may have changed.
         params.rack.is_empty() && found.is_ok_and(|found| Arc::ptr_eq(found, watched))
     };
-    context.open(params.reader(client), cx.versions(), &cx.image, is_as_found);
+    context.open(reader, cx.versions(), &cx.image, is_as_found);
     #[cfg(debug_assertions)]
     context.check_settled(|target, state| read::is_news(state, target, params.view));
     // As for `asked_ms`: both are dated when work on them begins.

@@ -16,11 +16,9 @@ use pyrklog_wire::metadata::{
     MetadataTopic, OPERATIONS_OMITTED,
 };
 
-use pyrklog_base::ids::TopicId;
+use pyrklog_base::ids::{TOPIC_NAME_BYTES_MAX, TopicId};
 use pyrklog_control::api::PartitionImage;
 use pyrklog_control::image::{Image, NO_TOPIC_ID, TopicState};
-
-const TOPIC_NAME_BYTES_MAX: usize = 249;
 
 /// About the size of a topic in an answer, without partitions.
 const TOPIC_REPLY_BYTES: usize = 64;

@@ -67,6 +67,8 @@ pub struct Ask {
     pub isolation_level: i8,
     pub session: (i32, i32),
     pub partitions: Vec<(String, FetchPartition)>,
+    /// Partitions that leave the session.
+    pub forgotten: Vec<(String, i32)>,
     pub topic_ids: Option<fn(&str) -> [u8; 16]>,
     pub rack: &'static str,
 }
@@ -95,6 +97,7 @@ impl Ask {
             isolation_level: 0,
             session: (0, -1),
             partitions: vec![(topic.into(), partition(index, offset))],
+            forgotten: vec![],
             topic_ids: None,
             rack: "",
         }
@@ -122,18 +125,8 @@ impl Ask {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let topics: Vec<FetchTopicToWrite<'_>> = self
-            .partitions
-            .iter()
-            .map(|(topic, partition)| FetchTopicToWrite {
-                name: topic,
-                id: match self.topic_ids {
-                    Some(id) if self.version >= TOPIC_IDS_SINCE => id(topic),
-                    _ => super::topic_id(topic),
-                },
-                partitions: std::slice::from_ref(partition),
-            })
-            .collect();
+        let topics = self.by_topic(&self.partitions);
+        let forgotten = self.by_topic(&self.forgotten);
         let request = FetchRequestToWrite {
             cluster_id: None,
             replica_id: self.replica_id,
@@ -145,12 +138,24 @@ impl Ask {
             session_id: self.session.0,
             session_epoch: self.session.1,
             topics: &topics,
-            forgotten: &[],
+            forgotten: &forgotten,
             rack_id: self.rack,
         };
         let mut body = Vec::new();
         request.encode(&mut body, self.version);
         body
+    }
+
+    fn by_topic<'a, P>(&self, partitions: &'a [(String, P)]) -> Vec<FetchTopicToWrite<'a, P>> {
+        let topic = |(name, partition): &'a (String, P)| FetchTopicToWrite {
+            name,
+            id: match self.topic_ids {
+                Some(id) if self.version >= TOPIC_IDS_SINCE => id(name),
+                _ => super::topic_id(name),
+            },
+            partitions: std::slice::from_ref(partition),
+        };
+        partitions.iter().map(topic).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod allow_list;
 mod client;
 mod dying_disk;
+mod fetch_session;
 pub mod internal;
 pub mod kept;
 mod pair;
@@ -22,6 +23,7 @@ use pyrklog_log::disk::{Disk, RealDisk};
 
 pub use client::*;
 pub use dying_disk::DyingDisk;
+pub use fetch_session::*;
 pub use pair::*;
 pub use pyrklog_dataplane::testing::{PATIENCE, eventually, within};
 pub use slow_disk::SlowDisk;

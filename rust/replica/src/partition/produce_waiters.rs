@@ -53,10 +53,9 @@ impl PartitionState {
 
     /// (produce waiters, delayed fetches).
     pub fn waiting(&self) -> (usize, usize) {
-        let watchers = self.fetch_watchers.values();
         (
             self.durable_waiters.len() + self.replication_waiters.len(),
-            watchers.filter(|one| one.watch.is_waiting()).count(),
+            self.fetch_watchers.waiting(),
         )
     }
 

@@ -250,16 +250,18 @@ impl DelayedFetch {
         if more == 0 {
             return;
         }
-        for place in self.parts.len()..self.context.partitions() {
-            let watched = self.context.watched(place).map(Arc::clone);
+        for position in self.parts.len()..self.context.partitions() {
+            let watched = self.context.watched(position).map(Arc::clone);
             let found = watched.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
             self.parts.push(FetchPart::new(found, None));
         }
         let mut order: Vec<usize> = (0..self.parts.len()).collect();
-        order.sort_unstable_by_key(|place| self.context.rank(*place));
+        order.sort_unstable_by_key(|position| self.context.rank(*position));
         self.context.reorder(&order);
         let mut parts: Vec<Option<FetchPart>> = self.parts.drain(..).map(Some).collect();
-        let in_order = order.into_iter().filter_map(|place| parts[place].take());
+        let in_order = order
+            .into_iter()
+            .filter_map(|position| parts[position].take());
         self.parts.extend(in_order);
     }
 
@@ -485,7 +487,7 @@ impl DelayedFetch {
         let watch = FetchWatch::new(WatchKey::Fetch(waiting.place.token), self.watch_terms);
         let watch = Arc::new(watch);
         watch.begin_wait(waiting);
-        for (place, part) in (0..).zip(&self.parts) {
+        for (position, part) in (0..).zip(&self.parts) {
             let Ok(partition) = &part.partition else {
                 continue;
             };
@@ -495,12 +497,12 @@ impl DelayedFetch {
                 || part.read.is_doubtful && state.is_confirmed(self.view.asked_ms);
             if has_moved || part.read.bound != bound(&mut state, self.view) {
                 drop(state);
-                for part in &self.parts[..place as usize] {
+                for part in &self.parts[..position as usize] {
                     stop_watching(part, watch.key());
                 }
                 return false;
             }
-            state.add_fetch_watcher(&watch, place);
+            state.add_fetch_watcher(&watch, position);
         }
         self.watch = Some(watch);
         true

@@ -10,7 +10,7 @@ use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 use crate::context::Context;
 use crate::fetch::delayed::DelayedFetch;
 use crate::fetch::read::PartitionRead;
-use crate::fetch::sessions::{Outcome, Target};
+use crate::fetch::sessions::{PartitionOutcome, Target};
 use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::image::Image;
@@ -25,7 +25,7 @@ fn settle(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
         let read = &work.parts[position].read;
-        let outcome = Outcome {
+        let outcome = PartitionOutcome {
             error_code: read.error,
             high_watermark: read.high_watermark,
             log_start_offset: read.log_start_offset,

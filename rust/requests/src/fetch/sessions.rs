@@ -22,9 +22,9 @@ mod shard;
 mod watching;
 
 pub use cache::SessionCache;
-pub use context::{FetchContext, Outcome};
+pub use context::{FetchContext, PartitionOutcome};
 pub use session::Target;
-pub use watching::Reader;
+pub use watching::SessionReader;
 
 /// "No session".
 pub const NO_SESSION_ID: i32 = 0;

@@ -17,6 +17,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::BatchHeader;
 
 use crate::produce::delayed::Item;
+use pyrklog_base::ids::TOPIC_NAME_BYTES_MAX;
 
 /// Batches that any connection may remember, one per producer and partition.
 const ENTRIES_MAX: usize = 64;
@@ -32,9 +33,6 @@ const BEHIND_MAX: u8 = 4;
 
 /// Entries older than this belong to producers that have gone elsewhere.
 const KEPT_MS: i64 = 120_000;
-
-/// Longest topic name; longer ones are not remembered.
-const NAME_BYTES_MAX: usize = 249;
 
 /// Shared by a plane's connections that remember many batches.
 #[derive(Debug, Default)]
@@ -210,7 +208,7 @@ impl RefusedBatches {
     }
 
     fn key(&self, topic: &str, index: i32, batch: ProducerBatch) -> Option<Key> {
-        let is_name = topic.len() <= NAME_BYTES_MAX;
+        let is_name = topic.len() <= TOPIC_NAME_BYTES_MAX;
         is_name.then(|| {
             let name = self.entries.hasher().hash_one(topic);
             (name, index, batch.producer_id)
@@ -360,7 +358,7 @@ mod tests {
     #[test]
     fn refusal_of_an_overlong_topic_name_is_not_remembered() {
         let mut refused = RefusedBatches::default();
-        let name = "t".repeat(NAME_BYTES_MAX);
+        let name = "t".repeat(TOPIC_NAME_BYTES_MAX);
         fill(&mut refused, &Arc::default(), &name, 1);
         assert!(is_known(&refused, &name, 0));
         let longer = name + "t";

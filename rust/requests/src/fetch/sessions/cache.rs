@@ -7,9 +7,11 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchRequest;
 
 use super::context::{FetchContext, Kind};
-use super::session::{Asked, Session};
-use super::shard::{EVICTION_MS, Shard, Slot, Victim};
+use super::session::{Asked, FetchSession};
+use super::shard::{CachedSession, EVICTION_MS, Shard, Victim};
+use super::watching::SessionReader;
 use super::{FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION_ID, next_epoch};
+use pyrklog_base::ids::TOPIC_NAME_BYTES_MAX;
 use pyrklog_control::image::Image;
 
 /// Mutexes that sessions are spread over by id.
@@ -23,11 +25,13 @@ const PARTITIONS_MIN: usize = 10_000;
 /// Memory of a session's partition that has its own topic.
 const PARTITION_BYTES: usize = 512;
 
-/// Longest legal topic name. Longer ones name nothing; sessions do not remember them.
-const TOPIC_NAME_BYTES_MAX: usize = 249;
+/// Whether a request ends the session that it names.
+fn is_full(request: &FetchRequest) -> bool {
+    matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH)
+}
 
 impl Asked<'_> {
-    /// Whether no name is too long.
+    /// Whether no name is too long. Illegal ones name nothing.
     fn may_be_remembered(&self) -> bool {
         let topics = self.request.topics.iter();
         topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
@@ -45,7 +49,7 @@ pub struct SessionStatistics {
     pub evictions: u64,
 }
 
-/// A broker's sessions, at most one per slot (`max.incremental.fetch.session.cache.slots`).
+/// A broker's sessions, at most `max.incremental.fetch.session.cache.slots`.
 ///
 /// Eviction (Kafka's rule): the least recently used session goes if it was idle for longer than
 /// [`EVICTION_MS`]. Otherwise the lowest evictable session, ordered by (follower, partitions, id),
@@ -108,15 +112,26 @@ impl SessionCache {
         &self.shards[id as usize % SHARDS]
     }
 
-    /// Number of partitions that a session's next request looks at besides those it names; 0 if the
-    /// session is unknown. `versions` as in [`FetchContext::open`].
-    pub fn due_of(&self, id: i32, versions: (u64, u64)) -> usize {
+    /// Number of a session's partitions that a request of `reader` looks at besides those it names,
+    /// or no longer watches since it ends the session; 0 if the session is unknown. `versions` as
+    /// in [`FetchContext::open`].
+    pub fn due_of(
+        &self,
+        request: &FetchRequest,
+        reader: &SessionReader,
+        versions: (u64, u64),
+    ) -> usize {
+        let id = request.session_id;
         let shard = self.shard(id).lock();
-        let session = shard.get(id).and_then(|slot| slot.session.as_deref());
-        session.map_or(0, |session| match session.watching.has_seen(versions) {
-            true => session.due(),
-            false => session.len(),
-        })
+        let Some(session) = shard.get(id).and_then(|cached| cached.session.as_deref()) else {
+            return 0;
+        };
+        let watching = &session.watching;
+        let looks_at_all = watching.is_of_another(reader) || !watching.has_seen(versions);
+        match looks_at_all || is_full(request) {
+            true => session.len(),
+            false => session.due(),
+        }
     }
 
     /// Begins a request, decoded from `frame`. `fresh_id` draws ids; those that are not positive or
@@ -141,7 +156,7 @@ impl SessionCache {
             version,
             image,
         };
-        if !matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH) {
+        if !is_full(request) {
             return self.begin_incremental(&asked, now_ms);
         }
         if request.session_id != NO_SESSION_ID {
@@ -153,12 +168,12 @@ impl SessionCache {
         if wants_none || !self.make_room(is_privileged, size, now_ms) {
             return Ok(FetchContext::sessionless(asked.targets()));
         }
-        let session = Box::new(Session::new(&asked));
+        let session = Box::new(FetchSession::new(&asked));
         // Duplicates were counted.
         self.partitions
             .fetch_sub(size - session.len(), Ordering::Relaxed);
         let serial = self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1;
-        let slot = Slot {
+        let cached = CachedSession {
             serial,
             session: None,
             is_privileged,
@@ -168,11 +183,11 @@ impl SessionCache {
             last_used_ms: now_ms,
             size: session.len(),
         };
-        let id = self.insert(slot, fresh_id);
+        let id = self.insert(cached, fresh_id);
         Ok(FetchContext::new(Kind::Full(session), id, serial))
     }
 
-    fn insert(&self, slot: Slot, fresh_id: &mut dyn FnMut() -> i32) -> i32 {
+    fn insert(&self, cached: CachedSession, fresh_id: &mut dyn FnMut() -> i32) -> i32 {
         loop {
             let id = fresh_id();
             if id <= 0 {
@@ -180,7 +195,7 @@ impl SessionCache {
             }
             let mut shard = self.shard(id).lock();
             if shard.get(id).is_none() {
-                shard.insert(id, slot);
+                shard.insert(id, cached);
                 return id;
             }
         }
@@ -212,24 +227,24 @@ impl SessionCache {
         &self,
         asked: &Asked<'_>,
         now_ms: i64,
-    ) -> Result<(Box<Session>, u64, usize), ErrorCode> {
+    ) -> Result<(Box<FetchSession>, u64, usize), ErrorCode> {
         let id = asked.request.session_id;
         let mut shard = self.shard(id).lock();
-        let slot = shard
+        let cached = shard
             .get_mut(id)
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
-        if slot.epoch != asked.request.session_epoch {
+        if cached.epoch != asked.request.session_epoch {
             return Err(ErrorCode::INVALID_FETCH_SESSION_EPOCH);
         }
-        if slot.uses_topic_ids != asked.uses_topic_ids() {
+        if cached.uses_topic_ids != asked.uses_topic_ids() {
             return Err(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
         }
-        let session = slot
+        let session = cached
             .session
             .take()
             .ok_or(ErrorCode::INVALID_FETCH_SESSION_EPOCH)?;
-        slot.epoch = next_epoch(slot.epoch);
-        let (serial, size) = (slot.serial, slot.size);
+        cached.epoch = next_epoch(cached.epoch);
+        let (serial, size) = (cached.serial, cached.size);
         shard.touch(id, size, now_ms);
         Ok((session, serial, size))
     }
@@ -237,10 +252,10 @@ impl SessionCache {
     /// Changes a session's size; false without room. An evicted session no longer counts.
     fn resize(&self, id: i32, serial: u64, size: usize, now_ms: i64) -> bool {
         let mut shard = self.shard(id).lock();
-        let Some(slot) = shard.get(id).filter(|slot| slot.serial == serial) else {
+        let Some(cached) = shard.get(id).filter(|cached| cached.serial == serial) else {
             return true;
         };
-        let before = slot.size;
+        let before = cached.size;
         if size > before && !self.reserve(size - before) {
             return false;
         }
@@ -265,9 +280,9 @@ impl SessionCache {
             return;
         };
         let mut shard = self.shard(id).lock();
-        let own = shard.get_mut(id).filter(|slot| slot.serial == serial);
+        let own = shard.get_mut(id).filter(|cached| cached.serial == serial);
         let lost = match own {
-            Some(slot) => slot.session.replace(session),
+            Some(cached) => cached.session.replace(session),
             None => Some(session),
         };
         drop(shard);
@@ -286,24 +301,24 @@ impl SessionCache {
 
     /// Ends a request's session, unless the id now names another one.
     fn remove_own(&self, id: i32, serial: u64) {
-        self.remove_if(id, |slot| slot.serial == serial);
+        self.remove_if(id, |cached| cached.serial == serial);
     }
 
-    fn remove_if(&self, id: i32, is_wanted: impl Fn(&Slot) -> bool) {
+    fn remove_if(&self, id: i32, is_wanted: impl Fn(&CachedSession) -> bool) {
         let mut shard = self.shard(id).lock();
         let removed = match shard.get(id).is_some_and(is_wanted) {
             true => shard.remove(id),
             false => None,
         };
-        if let Some(slot) = &removed {
-            self.uncount(slot);
+        if let Some(cached) = &removed {
+            self.uncount(cached);
         }
         drop(shard);
         drop(removed);
     }
 
-    fn uncount(&self, slot: &Slot) {
-        self.partitions.fetch_sub(slot.size, Ordering::Relaxed);
+    fn uncount(&self, cached: &CachedSession) {
+        self.partitions.fetch_sub(cached.size, Ordering::Relaxed);
         self.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -352,7 +367,7 @@ impl SessionCache {
     }
 
     /// Evicts a session, unless it was used or ended meanwhile.
-    fn evict(&self, victim: Victim, by_privileged: bool) -> Option<Slot> {
+    fn evict(&self, victim: Victim, by_privileged: bool) -> Option<CachedSession> {
         let mut shard = self.shard(victim.id()).lock();
         if !shard.is_victim(victim, by_privileged) {
             return None;

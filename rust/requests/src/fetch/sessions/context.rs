@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pyrklog_wire::ErrorCode;
 
 use super::NO_SESSION_ID;
-use super::session::{Session, Target};
-use super::watching::Reader;
+use super::session::{FetchSession, Target};
+use super::watching::SessionReader;
 use pyrklog_control::image::Image;
 use pyrklog_replica::fetch_watch::FetchWatch;
 #[cfg(debug_assertions)]
@@ -16,7 +16,7 @@ use pyrklog_storage::log_dir::Partition;
 
 /// Result of reading a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PartitionOutcome {
     /// The partition's error.
     pub error_code: ErrorCode,
     /// High watermark as in the answer.
@@ -38,26 +38,27 @@ pub(super) enum Kind {
     /// No session: answers every partition.
     Sessionless(Vec<Target>),
     /// A session's first request: answers every partition.
-    Full(Box<Session>),
+    Full(Box<FetchSession>),
     /// A later request: leaves out partitions without news.
-    Incremental(Box<Session>),
+    Incremental(Box<FetchSession>),
 }
 
-/// One Fetch request. Its partitions are numbered from 0 in reading order. Return it to the cache
-/// when its answer is written (`finish`) or its connection is closed (`abandon`).
+/// One Fetch request. The partitions that it looks at have positions: from 0, in reading order.
+/// Return it to the cache when its answer is written (`finish`) or its connection is closed
+/// (`abandon`).
 #[derive(Debug)]
 pub struct FetchContext {
     kind: Kind,
     session_id: i32,
     /// Of the session in the cache.
     pub(super) serial: u64,
-    /// Partitions looked at, as the session's places; empty without a session.
+    /// Partitions looked at, by their numbers in the session; empty without a session.
     chosen: Vec<u32>,
     /// How many of them have a recorded outcome; the others are looked at again.
     recorded: usize,
-    /// Places of the answer's partitions, ascending.
+    /// Positions of the answer's partitions, ascending.
     included: Vec<usize>,
-    /// The session's places that had records, in order.
+    /// Numbers in the session of partitions that had records, in order.
     served: Vec<u32>,
 }
 
@@ -88,7 +89,7 @@ impl FetchContext {
     /// partition would find the same one.
     pub fn open(
         &mut self,
-        reader: Reader,
+        reader: SessionReader,
         versions: (u64, u64),
         image: &Image,
         is_as_found: impl Fn(&Target, &Arc<Partition>) -> bool,
@@ -115,7 +116,7 @@ impl FetchContext {
         }
     }
 
-    /// Adds partitions that changed since the request began; they have the last numbers until
+    /// Adds partitions that changed since the request began; they have the last positions until
     /// [`FetchContext::reorder`]. Returns their number, and whether one of them demands an answer.
     pub fn choose_more(&mut self) -> (usize, bool) {
         let Some(session) = self.session_mut() else {
@@ -126,27 +127,30 @@ impl FetchContext {
         (more.len(), must_answer)
     }
 
-    /// Reading order of partition number `place`: lower is earlier.
-    pub fn rank(&self, place: usize) -> u64 {
+    /// Reading order of the partition at `position`: lower is earlier.
+    pub fn rank(&self, position: usize) -> u64 {
         match &self.kind {
-            Kind::Sessionless(_) => place as u64,
-            Kind::Full(session) | Kind::Incremental(session) => session.rank(self.chosen[place]),
+            Kind::Sessionless(_) => position as u64,
+            Kind::Full(session) | Kind::Incremental(session) => session.rank(self.chosen[position]),
         }
     }
 
-    /// Renumbers the partitions: `order[n]` becomes `n`.
+    /// Moves the partitions: the one at `order[n]` goes to `n`.
     pub fn reorder(&mut self, order: &[usize]) {
-        self.chosen = order.iter().map(|place| self.chosen[*place]).collect();
+        self.chosen = order
+            .iter()
+            .map(|position| self.chosen[*position])
+            .collect();
     }
 
-    fn session(&self) -> Option<&Session> {
+    fn session(&self) -> Option<&FetchSession> {
         match &self.kind {
             Kind::Sessionless(_) => None,
             Kind::Full(session) | Kind::Incremental(session) => Some(session),
         }
     }
 
-    fn session_mut(&mut self) -> Option<&mut Session> {
+    fn session_mut(&mut self) -> Option<&mut FetchSession> {
         match &mut self.kind {
             Kind::Sessionless(_) => None,
             Kind::Full(session) | Kind::Incremental(session) => Some(session),
@@ -154,22 +158,22 @@ impl FetchContext {
     }
 
     /// Watches the partition that was looked up, before its state is read.
-    pub fn watch(&mut self, place: usize, partition: Option<&Arc<Partition>>) {
-        let chosen = self.chosen.get(place).copied();
+    pub fn watch(&mut self, position: usize, partition: Option<&Arc<Partition>>) {
+        let chosen = self.chosen.get(position).copied();
         if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
             session.watch(chosen, partition);
         }
     }
 
-    /// The watched partition at a place.
-    pub fn watched(&self, place: usize) -> Option<&Arc<Partition>> {
-        let entry = self.session()?.entry(*self.chosen.get(place)?)?;
+    /// The watched partition at a position.
+    pub fn watched(&self, position: usize) -> Option<&Arc<Partition>> {
+        let entry = self.session()?.entry(*self.chosen.get(position)?)?;
         entry.watched.as_ref()
     }
 
     /// The session's next request must look at this partition.
-    pub fn look_again(&mut self, place: usize) {
-        let chosen = self.chosen.get(place).copied();
+    pub fn look_again(&mut self, position: usize) {
+        let chosen = self.chosen.get(position).copied();
         if let (Some(chosen), Some(session)) = (chosen, self.session_mut()) {
             session.make_due(chosen);
         }
@@ -190,7 +194,7 @@ impl FetchContext {
         Some(self.session()?.watching.spans_dirs())
     }
 
-    /// See [`Session::check_settled`].
+    /// See [`FetchSession::check_settled`].
     #[cfg(debug_assertions)]
     pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {
         if let Some(session) = self.session() {
@@ -214,42 +218,44 @@ impl FetchContext {
         }
     }
 
-    /// The partition at a place. Panics beyond [`FetchContext::partitions`].
-    pub fn target(&self, place: usize) -> &Target {
+    /// The partition at a position. Panics beyond [`FetchContext::partitions`].
+    pub fn target(&self, position: usize) -> &Target {
         match &self.kind {
-            Kind::Sessionless(targets) => &targets[place],
-            Kind::Full(session) | Kind::Incremental(session) => session.target(self.chosen[place]),
+            Kind::Sessionless(targets) => &targets[position],
+            Kind::Full(session) | Kind::Incremental(session) => {
+                session.target(self.chosen[position])
+            }
         }
     }
 
     /// All partitions, in order.
     #[cfg(test)]
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
-        (0..self.partitions()).map(|place| self.target(place))
+        (0..self.partitions()).map(|position| self.target(position))
     }
 
     /// Records the outcome of reading a partition; true if the answer includes it. Call it once per
-    /// place, ascending, when the answer is final.
+    /// position, ascending, when the answer is final.
     ///
     /// An incremental answer includes partitions with records, an error, a diverging epoch or a
     /// preferred replica, and those whose high watermark or log start offset differs from what the
     /// client was last told. After an error the high watermark counts as not told: the next answer
     /// includes the partition again.
-    pub fn record(&mut self, place: usize, outcome: &Outcome) -> bool {
+    pub fn record(&mut self, position: usize, outcome: &PartitionOutcome) -> bool {
         debug_assert!(
-            self.included.last().is_none_or(|last| *last < place),
-            "places descend"
+            self.included.last().is_none_or(|last| *last < position),
+            "positions descend"
         );
-        self.recorded = place + 1;
+        self.recorded = position + 1;
         let is_included = match &mut self.kind {
             Kind::Sessionless(_) => true,
             Kind::Full(session) => {
-                let chosen = self.chosen[place];
+                let chosen = self.chosen[position];
                 settle(session, chosen, outcome);
                 true
             }
             Kind::Incremental(session) => {
-                let chosen = self.chosen[place];
+                let chosen = self.chosen[position];
                 if outcome.has_records {
                     self.served.push(chosen);
                 }
@@ -257,18 +263,18 @@ impl FetchContext {
             }
         };
         if is_included {
-            self.included.push(place);
+            self.included.push(position);
         }
         is_included
     }
 
-    /// The places in the answer, ascending.
+    /// The positions in the answer, ascending.
     #[cfg(test)]
     pub fn included(&self) -> &[usize] {
         &self.included
     }
 
-    /// The answer's places, grouped into runs of one topic: a run is a topic of the response.
+    /// The answer's positions, grouped into runs of one topic: a run is a topic of the response.
     pub fn topic_runs(&self) -> impl Iterator<Item = &[usize]> {
         self.included
             .chunk_by(|a, b| self.target(*a).has_topic_of(self.target(*b)))
@@ -276,33 +282,33 @@ impl FetchContext {
 
     /// The session for its next request: partitions that had records go last, so that each gets its
     /// turn if not all fit into an answer.
-    pub(super) fn into_session(self) -> Option<Box<Session>> {
+    pub(super) fn into_session(self) -> Option<Box<FetchSession>> {
         let (Kind::Full(mut session) | Kind::Incremental(mut session)) = self.kind else {
             return None;
         };
-        for (at, place) in self.chosen.into_iter().enumerate() {
-            session.end_look(place, false);
-            if at >= self.recorded {
-                session.make_due(place);
+        for (position, number) in self.chosen.into_iter().enumerate() {
+            session.end_look(number, false);
+            if position >= self.recorded {
+                session.make_due(number);
             }
         }
-        for place in self.served {
-            session.end_look(place, true);
+        for number in self.served {
+            session.end_look(number, true);
         }
         Some(session)
     }
 }
 
 /// Notes what the client is told; true if it is news.
-fn settle(session: &mut Session, place: u32, outcome: &Outcome) -> bool {
+fn settle(session: &mut FetchSession, number: u32, outcome: &PartitionOutcome) -> bool {
     if !outcome.is_settled {
-        session.make_due(place);
+        session.make_due(number);
     }
-    let entry = session.entry_mut(place);
+    let entry = session.entry_mut(number);
     entry.is_some_and(|entry| tell(&mut entry.target, outcome))
 }
 
-fn tell(target: &mut Target, outcome: &Outcome) -> bool {
+fn tell(target: &mut Target, outcome: &PartitionOutcome) -> bool {
     let is_failed = !outcome.error_code.is_none();
     let is_news = outcome.has_records
         || outcome.has_diverging_epoch

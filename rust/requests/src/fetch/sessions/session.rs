@@ -10,6 +10,7 @@ use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchTopic, TOPIC_IDS_SI
 use super::watching::Watching;
 use pyrklog_base::ids::TopicId;
 use pyrklog_control::image::{Image, NO_TOPIC_ID};
+use pyrklog_replica::fetch_watch::Marked;
 #[cfg(debug_assertions)]
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_storage::log_dir::Partition;
@@ -176,13 +177,13 @@ fn merge_few(targets: &mut Vec<Target>) {
 }
 
 fn merge_many(targets: Vec<Target>) -> Vec<Target> {
-    let mut places = HashMap::with_capacity(targets.len());
+    let mut firsts = HashMap::with_capacity(targets.len());
     let mut merged: Vec<Target> = Vec::with_capacity(targets.len());
     for target in targets {
-        match places.entry((target.topic.clone(), target.id, target.partition)) {
+        match firsts.entry((target.topic.clone(), target.id, target.partition)) {
             hash_map::Entry::Occupied(first) => merged[*first.get()] = target,
-            hash_map::Entry::Vacant(place) => {
-                place.insert(merged.len());
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(merged.len());
                 merged.push(target);
             }
         }
@@ -197,35 +198,35 @@ pub(super) struct Entry {
     pub watched: Option<Arc<Partition>>,
     /// Lower is read earlier.
     pub rank: u64,
-    /// It is in [`Session::due`].
+    /// It is in [`FetchSession::due`].
     is_due: bool,
     /// The current request looks at it.
     pub is_chosen: bool,
 }
 
-/// Places of a topic's partitions in [`Session::entries`].
+/// Numbers of a topic's partitions in [`FetchSession::entries`].
 type TopicIndex = HashMap<i32, u32>;
 
-/// A session with more free places than this, and than partitions, is compacted.
-const FREE_PLACES_MAX: usize = 64;
+/// A session with more free numbers than this, and than partitions, is compacted.
+const FREE_NUMBERS_MAX: usize = 64;
 
-/// A session's partitions. Each keeps its place until the session is compacted.
+/// A session's partitions. Each keeps its number, its index here, until the session is compacted.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct FetchSession {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     by_name: HashMap<Arc<str>, TopicIndex>,
     by_id: HashMap<TopicId, TopicIndex>,
     next_rank: u64,
-    /// Places that the next request looks at.
+    /// Numbers that the next request looks at.
     due: Vec<u32>,
     pub watching: Watching,
 }
 
-impl Session {
+impl FetchSession {
     /// Partitions of a full request; of duplicates the last counts.
     pub fn new(asked: &Asked<'_>) -> Self {
-        let mut session = Session::default();
+        let mut session = FetchSession::default();
         session.add(asked);
         session
     }
@@ -236,30 +237,30 @@ impl Session {
             // Names are resolved only for new partitions.
             let mut resolved = None;
             for partition in asked.request.partitions_of(topic) {
-                match self.place_of(asked, topic, partition.index) {
-                    Some(place) => {
-                        if let Some(entry) = self.entry_mut(place) {
+                match self.number_of(asked, topic, partition.index) {
+                    Some(number) => {
+                        if let Some(entry) = self.entry_mut(number) {
                             entry.target.ask(partition);
                         }
-                        self.make_due(place);
+                        self.make_due(number);
                     }
                     None => {
                         let (name, id) = resolved.get_or_insert_with(|| asked.resolve(topic));
                         let target = Target::new(name.clone(), *id, partition);
-                        let place = self.insert(target);
-                        self.index_mut(asked, topic).insert(partition.index, place);
+                        let number = self.insert(target);
+                        self.index_mut(asked, topic).insert(partition.index, number);
                     }
                 }
             }
         }
     }
 
-    fn place_of(&self, asked: &Asked<'_>, topic: &FetchTopic, index: i32) -> Option<u32> {
-        let places = match asked.uses_topic_ids() {
+    fn number_of(&self, asked: &Asked<'_>, topic: &FetchTopic, index: i32) -> Option<u32> {
+        let numbers = match asked.uses_topic_ids() {
             true => self.by_id.get(&topic.id),
             false => self.by_name.get(topic.name.text(asked.frame)),
         };
-        places?.get(&index).copied()
+        numbers?.get(&index).copied()
     }
 
     fn index_mut(&mut self, asked: &Asked<'_>, topic: &FetchTopic) -> &mut TopicIndex {
@@ -281,13 +282,13 @@ impl Session {
             is_chosen: false,
         };
         self.next_rank += 1;
-        let place = self.free.pop().unwrap_or_else(|| {
+        let number = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
         });
-        self.entries[place as usize] = Some(entry);
-        self.make_due(place);
-        place
+        self.entries[number as usize] = Some(entry);
+        self.make_due(number);
+        number
     }
 
     /// Removes the partitions that a request forgets.
@@ -300,18 +301,18 @@ impl Session {
             };
             let Some(index) = index else { continue };
             for partition in asked.request.forgotten_of(topic) {
-                let Some(place) = index.remove(partition) else {
+                let Some(number) = index.remove(partition) else {
                     continue;
                 };
-                if let Some(entry) = self.entries[place as usize].take()
+                if let Some(entry) = self.entries[number as usize].take()
                     && let Some(watched) = &entry.watched
                 {
                     self.watching.leave(watched);
                 }
-                self.free.push(place);
+                self.free.push(number);
             }
         }
-        if self.free.len() > FREE_PLACES_MAX.max(self.len()) {
+        if self.free.len() > FREE_NUMBERS_MAX.max(self.len()) {
             self.compact();
         } else if !asked.request.forgotten.is_empty() {
             self.by_name.retain(|_, index| !index.is_empty());
@@ -319,7 +320,7 @@ impl Session {
         }
     }
 
-    /// Frees free places. All partitions are looked at and watched anew.
+    /// Frees free numbers. All partitions are looked at and watched anew.
     fn compact(&mut self) {
         self.stop_watching();
         let mut entries: Vec<Entry> = std::mem::take(&mut self.entries)
@@ -330,18 +331,18 @@ impl Session {
         let uses_topic_ids = !self.by_id.is_empty();
         (self.by_name, self.by_id) = (HashMap::new(), HashMap::new());
         (self.free, self.due) = (Vec::new(), Vec::new());
-        for (place, entry) in (0..).zip(entries) {
+        for (number, entry) in (0..).zip(entries) {
             let Target { topic, id, .. } = &entry.target;
             let index = match topic {
                 Some(name) if !uses_topic_ids => self.by_name.entry(Arc::clone(name)).or_default(),
                 _ => self.by_id.entry(*id).or_default(),
             };
-            index.insert(entry.target.partition, place);
+            index.insert(entry.target.partition, number);
             self.entries.push(Some(Entry {
                 is_due: false,
                 ..entry
             }));
-            self.make_due(place);
+            self.make_due(number);
         }
     }
 
@@ -350,43 +351,43 @@ impl Session {
         self.entries.len() - self.free.len()
     }
 
-    pub fn entry(&self, place: u32) -> Option<&Entry> {
-        self.entries.get(place as usize)?.as_ref()
+    pub fn entry(&self, number: u32) -> Option<&Entry> {
+        self.entries.get(number as usize)?.as_ref()
     }
 
-    pub fn entry_mut(&mut self, place: u32) -> Option<&mut Entry> {
-        self.entries.get_mut(place as usize)?.as_mut()
+    pub fn entry_mut(&mut self, number: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(number as usize)?.as_mut()
     }
 
-    /// All partitions with their places.
+    /// All partitions with their numbers.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &Entry)> {
         (0..)
             .zip(&self.entries)
-            .filter_map(|(place, entry)| Some((place, entry.as_ref()?)))
+            .filter_map(|(number, entry)| Some((number, entry.as_ref()?)))
     }
 
-    /// The partition at a place that a request looks at. Panics for any other.
-    pub fn target(&self, place: u32) -> &Target {
-        match self.entry(place) {
+    /// The partition of a number that a request looks at. Panics for any other.
+    pub fn target(&self, number: u32) -> &Target {
+        match self.entry(number) {
             Some(entry) => &entry.target,
-            None => panic!("place {place} of a session is free"),
+            None => panic!("number {number} of a session is free"),
         }
     }
 
     /// The next request looks at this partition.
-    pub fn make_due(&mut self, place: u32) {
-        if let Some(Some(entry)) = self.entries.get_mut(place as usize)
+    pub fn make_due(&mut self, number: u32) {
+        if let Some(Some(entry)) = self.entries.get_mut(number as usize)
             && !entry.is_due
         {
             entry.is_due = true;
-            self.due.push(place);
+            self.due.push(number);
         }
     }
 
     /// The same for all partitions.
     pub fn make_all_due(&mut self) {
-        for place in (0..).take(self.entries.len()) {
-            self.make_due(place);
+        for number in (0..).take(self.entries.len()) {
+            self.make_due(number);
         }
     }
 
@@ -396,8 +397,8 @@ impl Session {
             let watched = entry.watched.as_ref();
             !watched.is_some_and(|watched| is_as_found(&entry.target, watched))
         });
-        for place in changed.map(|(place, _)| place).collect::<Vec<u32>>() {
-            self.make_due(place);
+        for number in changed.map(|(number, _)| number).collect::<Vec<u32>>() {
+            self.make_due(number);
         }
     }
 
@@ -406,13 +407,25 @@ impl Session {
         self.due.len() + self.watching.marked()
     }
 
-    /// Takes the places to look at, in reading order.
+    /// Takes the marks; the caller then looks at their partitions.
+    fn take_marks(&self) -> Vec<Marked> {
+        let marks = self.watching.take_marks();
+        for mark in marks.iter().filter(|mark| mark.is_last_news) {
+            let entry = self.entry(mark.number);
+            if let Some(watched) = entry.and_then(|entry| entry.watched.as_ref()) {
+                self.watching.hear_again(watched);
+            }
+        }
+        marks
+    }
+
+    /// Takes the numbers to look at, in reading order.
     pub fn choose(&mut self, image: &Image) -> Vec<u32> {
-        for mark in self.watching.take_marks() {
-            self.make_due(mark.position);
+        for mark in self.take_marks() {
+            self.make_due(mark.number);
         }
         let mut chosen = std::mem::take(&mut self.due);
-        chosen.retain(|place| match self.entry_mut(*place) {
+        chosen.retain(|number| match self.entry_mut(*number) {
             Some(entry) => {
                 entry.is_due = false;
                 entry.is_chosen = true;
@@ -421,39 +434,39 @@ impl Session {
             }
             None => false,
         });
-        chosen.sort_unstable_by_key(|place| self.rank(*place));
+        chosen.sort_unstable_by_key(|number| self.rank(*number));
         chosen
     }
 
-    /// Further places that changed since the request began, in order of change, and whether one of
+    /// Further numbers that changed since the request began, in order of change, and whether one of
     /// them demands an answer.
     pub fn choose_more(&mut self) -> (Vec<u32>, bool) {
         let mut more = Vec::new();
         let mut must_answer = false;
-        for mark in self.watching.take_marks() {
+        for mark in self.take_marks() {
             must_answer |= mark.must_answer;
             if mark.is_to_renew {
-                self.make_due(mark.position);
+                self.make_due(mark.number);
             }
-            if let Some(entry) = self.entry_mut(mark.position)
+            if let Some(entry) = self.entry_mut(mark.number)
                 && entry.watched.is_some()
                 && !std::mem::replace(&mut entry.is_chosen, true)
             {
-                more.push(mark.position);
+                more.push(mark.number);
             }
         }
         (more, must_answer)
     }
 
     /// Reading order of a partition.
-    pub fn rank(&self, place: u32) -> u64 {
-        self.entry(place).map_or(u64::MAX, |entry| entry.rank)
+    pub fn rank(&self, number: u32) -> u64 {
+        self.entry(number).map_or(u64::MAX, |entry| entry.rank)
     }
 
     /// A request that looked at this partition is answered; with records the partition goes last.
-    pub fn end_look(&mut self, place: u32, had_records: bool) {
+    pub fn end_look(&mut self, number: u32, had_records: bool) {
         let next_rank = &mut self.next_rank;
-        if let Some(Some(entry)) = self.entries.get_mut(place as usize) {
+        if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
             entry.is_chosen = false;
             if had_records {
                 entry.rank = *next_rank;
@@ -462,9 +475,9 @@ impl Session {
         }
     }
 
-    /// Watches this partition at the place instead of the previous one.
-    pub fn watch(&mut self, place: u32, partition: Option<&Arc<Partition>>) {
-        let Some(Some(entry)) = self.entries.get_mut(place as usize) else {
+    /// Watches this partition under the number instead of the previous one.
+    pub fn watch(&mut self, number: u32, partition: Option<&Arc<Partition>>) {
+        let Some(Some(entry)) = self.entries.get_mut(number as usize) else {
             return;
         };
         if entry.watched.as_ref().map(Arc::as_ptr) == partition.map(Arc::as_ptr) {
@@ -474,7 +487,7 @@ impl Session {
             self.watching.leave(&before);
         }
         if let Some(partition) = partition {
-            self.watching.join(partition, place);
+            self.watching.join(partition, number);
             entry.watched = Some(Arc::clone(partition));
         }
     }
@@ -484,7 +497,7 @@ impl Session {
     #[cfg(debug_assertions)]
     pub fn check_settled(&self, is_news: impl Fn(&Target, &mut PartitionState) -> bool) {
         let is_settled = |entry: &Entry| !entry.is_due && !entry.is_chosen;
-        for (place, entry) in self.entries().filter(|(_, entry)| is_settled(entry)) {
+        for (number, entry) in self.entries().filter(|(_, entry)| is_settled(entry)) {
             let Some(partition) = &entry.watched else {
                 panic!("{:?} is settled, and not watched", entry.target);
             };
@@ -494,7 +507,7 @@ impl Session {
                 self.watching.counts(&state),
             );
             assert!(
-                !is_news && counts || self.watching.is_marked(place),
+                !is_news && counts || self.watching.is_marked(number),
                 "no mark tells of news ({is_news}) or of an uncounted fetch ({counts}): {:?}, \
                  {:?} in epoch {}, high watermark {}",
                 entry.target,
@@ -516,7 +529,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for FetchSession {
     fn drop(&mut self) {
         self.stop_watching();
     }

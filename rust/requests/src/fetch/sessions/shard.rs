@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::session::Session;
+use super::session::FetchSession;
 
 /// A session unused for longer may be evicted by any other; one that is older, by a larger one.
 pub const EVICTION_MS: i64 = 120_000;
@@ -12,11 +12,11 @@ pub const EVICTION_MS: i64 = 120_000;
 pub type EvictableKey = (bool, usize, i32);
 
 #[derive(Debug)]
-pub struct Slot {
+pub struct CachedSession {
     /// Distinguishes sessions with the same id.
     pub serial: u64,
     /// `None` during a request.
-    pub session: Option<Box<Session>>,
+    pub session: Option<Box<FetchSession>>,
     /// A follower's session.
     pub is_privileged: bool,
     pub uses_topic_ids: bool,
@@ -28,7 +28,7 @@ pub struct Slot {
     pub size: usize,
 }
 
-impl Slot {
+impl CachedSession {
     fn key(&self, id: i32) -> EvictableKey {
         (self.is_privileged, self.size, id)
     }
@@ -37,40 +37,40 @@ impl Slot {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Shard {
-    slots: HashMap<i32, Slot>,
+    sessions: HashMap<i32, CachedSession>,
     by_last_use: BTreeSet<(i64, i32)>,
     evictable_by_all: BTreeSet<EvictableKey>,
     evictable_by_privileged: BTreeSet<EvictableKey>,
 }
 
 impl Shard {
-    pub fn get(&self, id: i32) -> Option<&Slot> {
-        self.slots.get(&id)
+    pub fn get(&self, id: i32) -> Option<&CachedSession> {
+        self.sessions.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: i32) -> Option<&mut Slot> {
-        self.slots.get_mut(&id)
+    pub fn get_mut(&mut self, id: i32) -> Option<&mut CachedSession> {
+        self.sessions.get_mut(&id)
     }
 
     /// Adds a session, used now.
-    pub fn insert(&mut self, id: i32, slot: Slot) {
-        let (size, now_ms) = (slot.size, slot.last_used_ms);
-        self.slots.insert(id, slot);
+    pub fn insert(&mut self, id: i32, cached: CachedSession) {
+        let (size, now_ms) = (cached.size, cached.last_used_ms);
+        self.sessions.insert(id, cached);
         self.touch(id, size, now_ms);
     }
 
     /// Notes a use and the session's size.
     pub fn touch(&mut self, id: i32, size: usize, now_ms: i64) {
         self.unlist(id);
-        let Some(slot) = self.slots.get_mut(&id) else {
+        let Some(cached) = self.sessions.get_mut(&id) else {
             return;
         };
-        slot.size = size;
-        slot.last_used_ms = now_ms;
-        let is_old = now_ms - slot.created_ms > EVICTION_MS;
-        let key = slot.key(id);
+        cached.size = size;
+        cached.last_used_ms = now_ms;
+        let is_old = now_ms - cached.created_ms > EVICTION_MS;
+        let key = cached.key(id);
         self.by_last_use.insert((now_ms, id));
-        if is_old || !slot.is_privileged {
+        if is_old || !cached.is_privileged {
             self.evictable_by_privileged.insert(key);
         }
         if is_old {
@@ -79,19 +79,19 @@ impl Shard {
     }
 
     fn unlist(&mut self, id: i32) {
-        let Some(slot) = self.slots.get(&id) else {
+        let Some(cached) = self.sessions.get(&id) else {
             return;
         };
-        let key = slot.key(id);
-        self.by_last_use.remove(&(slot.last_used_ms, id));
+        let key = cached.key(id);
+        self.by_last_use.remove(&(cached.last_used_ms, id));
         self.evictable_by_all.remove(&key);
         self.evictable_by_privileged.remove(&key);
     }
 
     /// Removes a session. Drop it without the shard's mutex: that locks all its partitions.
-    pub fn remove(&mut self, id: i32) -> Option<Slot> {
+    pub fn remove(&mut self, id: i32) -> Option<CachedSession> {
         self.unlist(id);
-        self.slots.remove(&id)
+        self.sessions.remove(&id)
     }
 
     /// (last use, id) of the least recently used session.

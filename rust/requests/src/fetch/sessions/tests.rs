@@ -111,23 +111,23 @@ impl Client {
         session: (i32, i32),
         wanted: &[Wanted<'_>],
         forgotten: &[(&str, u8, &[i32])],
-        outcome: impl Fn(&Target) -> Outcome,
+        outcome: impl Fn(&Target) -> PartitionOutcome,
     ) -> Result<(i32, Vec<(String, i32)>), ErrorCode> {
         let mut context = self.begin(session, wanted, forgotten)?;
-        for place in 0..context.partitions() {
-            let outcome = match context.target(place).refusal(&self.image) {
-                Some(error_code) => Outcome {
+        for position in 0..context.partitions() {
+            let outcome = match context.target(position).refusal(&self.image) {
+                Some(error_code) => PartitionOutcome {
                     error_code,
                     ..nothing_new(-1)
                 },
-                None => outcome(context.target(place)),
+                None => outcome(context.target(position)),
             };
-            context.record(place, &outcome);
+            context.record(position, &outcome);
         }
         let answer = context
             .included()
             .iter()
-            .map(|place| label(context.target(*place)))
+            .map(|position| label(context.target(*position)))
             .collect();
         let id = context.session_id();
         self.cache.finish(context);
@@ -158,8 +158,8 @@ fn label(target: &Target) -> (String, i32) {
     )
 }
 
-fn nothing_new(high_watermark: i64) -> Outcome {
-    Outcome {
+fn nothing_new(high_watermark: i64) -> PartitionOutcome {
+    PartitionOutcome {
         error_code: ErrorCode::NONE,
         high_watermark,
         log_start_offset: 0,
@@ -171,7 +171,7 @@ fn nothing_new(high_watermark: i64) -> Outcome {
     }
 }
 
-fn quiet(_: &Target) -> Outcome {
+fn quiet(_: &Target) -> PartitionOutcome {
     nothing_new(10)
 }
 
@@ -218,7 +218,7 @@ fn a_session_leaves_out_what_did_not_change() {
         assert_eq!(answer, labels(&[("a", 1)]), "a high watermark moved");
         assert_eq!(client.fetch((id, 3), &[], &[], moved), Ok((id, vec![])));
 
-        let start = |target: &Target| Outcome {
+        let start = |target: &Target| PartitionOutcome {
             log_start_offset: 4,
             ..moved(target)
         };
@@ -229,7 +229,7 @@ fn a_session_leaves_out_what_did_not_change() {
 
 #[test]
 fn data_errors_hints_and_divergence_are_always_told() {
-    let kinds: [fn(&mut Outcome); 3] = [
+    let kinds: [fn(&mut PartitionOutcome); 3] = [
         |outcome| outcome.has_records = true,
         |outcome| outcome.has_diverging_epoch = true,
         |outcome| outcome.has_preferred_replica = true,
@@ -256,7 +256,7 @@ fn an_error_is_repeated_and_its_end_is_told() {
     let mut client = Client::new(10, BY_ID);
     let (id, _) = client.fetch((0, INITIAL_EPOCH), AB, &[], quiet).unwrap();
     let failing = |target: &Target| match target.partition {
-        0 => Outcome {
+        0 => PartitionOutcome {
             error_code: ErrorCode::NOT_LEADER_OR_FOLLOWER,
             ..nothing_new(10)
         },
@@ -382,7 +382,7 @@ fn partitions_with_records_go_to_the_end_of_the_line() {
     let three: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0), (2, 0)])];
     let (id, _) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
     let busy = |part: i32| {
-        move |target: &Target| Outcome {
+        move |target: &Target| PartitionOutcome {
             has_records: target.partition == part,
             ..nothing_new(10)
         }
@@ -409,8 +409,8 @@ fn topics_of_the_answer_are_runs_of_partitions() {
         ("a", 1, &[(2, 0)]),
     ];
     let mut context = client.begin((0, INITIAL_EPOCH), mixed, &[]).unwrap();
-    for place in 0..context.partitions() {
-        assert!(context.record(place, &nothing_new(1)));
+    for position in 0..context.partitions() {
+        assert!(context.record(position, &nothing_new(1)));
     }
     let runs: Vec<_> = context.topic_runs().map(<[usize]>::to_vec).collect();
     assert_eq!(runs, [vec![0, 1], vec![2], vec![3]]);
@@ -444,7 +444,7 @@ fn a_recreated_or_deleted_topic_is_noticed_during_a_session() {
     client.change(vec![topic("a", 8, 1)], &["b"]);
     let context = client.begin((id, 1), &[], &[]).unwrap();
     let refusals: Vec<_> = (0..3)
-        .map(|place| context.target(place).refusal(&client.image))
+        .map(|position| context.target(position).refusal(&client.image))
         .collect();
     let inconsistent = Some(ErrorCode::INCONSISTENT_TOPIC_ID);
     let gone = Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
@@ -477,7 +477,7 @@ fn by_name_a_recreated_topic_is_just_the_topic() {
     client.change(vec![topic("a", 8, 3)], &[]);
     let context = client.begin((0, FINAL_EPOCH), wanted, &[]).unwrap();
     let refusals: Vec<_> = (0..4)
-        .map(|place| context.target(place).refusal(&client.image))
+        .map(|position| context.target(position).refusal(&client.image))
         .collect();
     let unknown = Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     assert_eq!(refusals, [None, None, unknown, unknown]);

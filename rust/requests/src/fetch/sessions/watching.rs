@@ -10,7 +10,7 @@ use pyrklog_storage::log_dir::Partition;
 
 /// A session's reader and what it may see. After a change of it earlier results no longer count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reader {
+pub struct SessionReader {
     /// The client's principal.
     pub principal: Arc<str>,
     /// The client's listener.
@@ -29,7 +29,7 @@ pub struct Reader {
 
 #[derive(Debug, Default)]
 pub(super) struct Watching {
-    reader: Option<Reader>,
+    reader: Option<SessionReader>,
     watch: Option<Arc<FetchWatch>>,
     /// For a replica's session.
     fetches: Option<Arc<SessionFetches>>,
@@ -42,13 +42,13 @@ pub(super) struct Watching {
 
 impl Watching {
     /// Whether another reader fetched before.
-    pub fn is_of_another(&self, reader: &Reader) -> bool {
+    pub fn is_of_another(&self, reader: &SessionReader) -> bool {
         self.reader.as_ref() != Some(reader)
     }
 
-    /// Starts watching for this reader; `number` is the session's. No partition is watched yet.
-    pub fn begin(&mut self, reader: Reader, number: u64) {
-        let watch = FetchWatch::new(WatchKey::Session(number), reader.terms);
+    /// Starts watching for this reader; `serial` is the session's. No partition is watched yet.
+    pub fn begin(&mut self, reader: SessionReader, serial: u64) {
+        let watch = FetchWatch::new(WatchKey::Session(serial), reader.terms);
         self.watch = Some(Arc::new(watch));
         let is_replica = reader.replica.0 >= 0;
         self.fetches = is_replica.then(Arc::default);
@@ -65,12 +65,12 @@ impl Watching {
         self.versions == versions
     }
 
-    /// Watches a partition, at its place.
-    pub fn join(&mut self, partition: &Partition, place: u32) {
+    /// Watches a partition, under its number in the session.
+    pub fn join(&mut self, partition: &Partition, number: u32) {
         let dir = partition.dir.index;
         self.spans_dirs |= *self.first_dir.get_or_insert(dir) != dir;
         if let Some(watch) = &self.watch {
-            partition.lock().add_fetch_watcher(watch, place);
+            partition.lock().add_fetch_watcher(watch, number);
         }
     }
 
@@ -94,10 +94,10 @@ impl Watching {
 
     /// Whether a partition changed since marks were last taken.
     #[cfg(debug_assertions)]
-    pub fn is_marked(&self, place: u32) -> bool {
+    pub fn is_marked(&self, number: u32) -> bool {
         self.watch
             .as_ref()
-            .is_some_and(|watch| watch.is_marked(place))
+            .is_some_and(|watch| watch.is_marked(number))
     }
 
     /// The session's watch, once there is a reader.
@@ -108,6 +108,13 @@ impl Watching {
     /// The fetches of a replica's session.
     pub fn fetches(&self) -> Option<&Arc<SessionFetches>> {
         self.fetches.as_ref()
+    }
+
+    /// The partition of a taken mark tells its further news again.
+    pub fn hear_again(&self, partition: &Partition) {
+        if let Some(watch) = &self.watch {
+            partition.lock().tell_news_again(watch.key());
+        }
     }
 
     /// See [`FetchWatch::take_marks`].
