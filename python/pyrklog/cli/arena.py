@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat, command_group
+from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
 
-Directory = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
-]
+Directory = Annotated[Path | None, option("--dir DIR", "As pyrklog.cache.dir; default /dev/shm.")]
 app = command_group("Look after block caches that brokers left in shared memory.")
 
 
@@ -68,10 +65,7 @@ def _time(ms: int | None) -> str | None:
 @app.command("drop")
 @guarded
 def drop(
-    log_dir: Annotated[
-        Path | None,
-        typer.Argument(metavar="LOG_DIR", show_default=False, help="Only that of LOG_DIR."),
-    ] = None,
+    log_dir: Annotated[Path | None, argument("LOG_DIR", "Only that of LOG_DIR.")] = None,
     directory: Directory = None,
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
@@ -122,7 +116,7 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
 @app.command("drain")
 @guarded
 def drain(
-    log_dir: Annotated[Path, typer.Argument(metavar="LOG_DIR", show_default=False)],
+    log_dir: Annotated[Path, argument("LOG_DIR")],
 ) -> None:
     """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
 
@@ -144,9 +138,9 @@ def drain(
 @app.command("remove")
 @guarded
 def remove(
-    path: Annotated[Path, typer.Argument(metavar="ARENA", show_default=False)],
+    path: Annotated[Path, argument("ARENA")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also with records in it that are nowhere else.")
+        bool, option("--force", "Also with records in it that are nowhere else.")
     ] = False,
 ) -> None:
     """Remove an arena that no broker uses."""

@@ -17,8 +17,10 @@ from pyrklog.cli.options import (
     Places,
     Settings,
     Yes,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -35,24 +37,19 @@ WATCH_INTERVAL_S = 1.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
-@app.command("health")
-@with_settings(*CONNECTION)
+@command(app, "health", *CONNECTION)
 def health(
     options: Settings,
     watch: Annotated[
-        bool,
-        typer.Option("-w", "--watch", help="Print each change of the verdict, until Ctrl-C."),
+        bool, option("-w, --watch", "Print each change of the verdict, until Ctrl-C.")
     ] = False,
     exit_when_healthy: Annotated[
-        bool, typer.Option("-e", "--exit", help="Watch until the cluster is healthy.")
+        bool, option("-e, --exit", "Watch until the cluster is healthy.")
     ] = False,
     for_: Annotated[
         str | None,
-        typer.Option(
-            "--for",
-            metavar="TIME",
-            help="Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
-            show_default=False,
+        option(
+            "--for TIME", "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then."
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
@@ -141,8 +138,7 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-@app.command("brokers")
-@with_settings(*CONNECTION)
+@command(app, "brokers", *CONNECTION)
 def brokers(
     options: Settings,
     output: Output = OutputFormat.TABLE,
@@ -158,16 +154,10 @@ def brokers(
     print_listing(list_brokers(connection), output)
 
 
-@app.command("restart-safe")
-@with_settings(*CONNECTION)
+@command(app, "restart-safe", *CONNECTION)
 def restart_safe(
     options: Settings,
-    broker: Annotated[
-        int,
-        typer.Argument(
-            metavar="BROKER", min=0, max=INT32_MAX, help="Its number.", show_default=False
-        ),
-    ],
+    broker: Annotated[int, argument("BROKER", "Its number.", min=0, max=INT32_MAX)],
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether a broker may end without harm; otherwise which partitions are in the way.
@@ -192,20 +182,17 @@ def restart_safe(
         raise typer.Exit(Exit.DIFFERS)
 
 
-@app.command("elect-leaders")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "elect-leaders", *CONNECTION, "quiet")
 def elect_leaders(
     options: Settings,
     places: Places = None,
     preferred: Annotated[
-        bool,
-        typer.Option("--preferred", help="The first replica of each, where it is in sync."),
+        bool, option("--preferred", "The first replica of each, where it is in sync.")
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option(
-            "--unclean",
-            help="Any live replica, where no one in sync is alive; what it lacks is lost.",
+        option(
+            "--unclean", "Any live replica, where no one in sync is alive; what it lacks is lost."
         ),
     ] = False,
     yes: Yes = False,

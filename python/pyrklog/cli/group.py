@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
 from pyrklog.cli.admin_common import confirm, connect, report_each, say
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
@@ -15,8 +13,10 @@ from pyrklog.cli.options import (
     OutputFormat,
     Settings,
     Yes,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -32,30 +32,24 @@ T = TypeVar("T")
 WATCH_INTERVAL_S = 2.0
 FORCED_ATTEMPTS_MAX = 20
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
-Watch = Annotated[
-    bool, typer.Option("-w", "--watch", help="Again every two seconds, until Ctrl-C.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")]
+Name = Annotated[str, argument("GROUP")]
+Names = Annotated[list[str], argument("GROUP...")]
+Watch = Annotated[bool, option("-w, --watch", "Again every two seconds, until Ctrl-C.")]
+DryRun = Annotated[bool, option("--dry-run", "Only say what would be changed.")]
 
 
-@app.command("list")
-@with_settings(*CONNECTION)
+@command(app, "list", *CONNECTION)
 def list_groups(
     options: Settings,
     states: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only groups in it; may be repeated."),
+        list[str] | None, option("--state STATE", "Only groups in it; may be repeated.")
     ] = None,
-    lag: Annotated[bool, typer.Option("--lag", help="Members and lag too.")] = False,
+    lag: Annotated[bool, option("--lag", "Members and lag too.")] = False,
     lag_over: Annotated[
         str | None,
-        typer.Option(
-            "--lag-over",
-            metavar="RECORDS,TIME",
-            help="Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
-            show_default=False,
+        option(
+            "--lag-over RECORDS,TIME",
+            "Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
         ),
     ] = None,
     watch: Watch = False,
@@ -76,8 +70,7 @@ def list_groups(
     _repeat(once, watch)
 
 
-@app.command("describe")
-@with_settings(*CONNECTION)
+@command(app, "describe", *CONNECTION)
 def describe(
     options: Settings,
     names: Names,
@@ -122,35 +115,25 @@ def _repeat(once: "Callable[[T | None], T]", watch: bool) -> None:
         before = once(before)
 
 
-@app.command("seek")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "seek", *CONNECTION, "quiet")
 def seek(
     options: Settings,
     name: Name,
     to: Annotated[
         str,
-        typer.Option(
-            "--to",
-            metavar="WHERE",
-            help="start, end, @TIME, +N or -N from where it is, N, FILE (see export), or "
-            "group:OTHER.",
-            show_default=False,
+        option(
+            "--to WHERE",
+            "start, end, @TIME, +N or -N from where it is, N, FILE (see export), or group:OTHER.",
         ),
     ],
     topics: Annotated[
         list[str] | None,
-        typer.Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC[:P,...]",
-            help="Only these partitions; default: all that the group has committed; may be "
-            "repeated.",
-            show_default=False,
+        option(
+            "-t, --topic TOPIC[:P,...]",
+            "Only these partitions; default: all that the group has committed; may be repeated.",
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Make members leave first; they join again.")
-    ] = False,
+    force: Annotated[bool, option("--force", "Make members leave first; they join again.")] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -204,8 +187,7 @@ def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]")
                 return
 
 
-@app.command("export")
-@with_settings(*CONNECTION)
+@command(app, "export", *CONNECTION)
 def export(
     options: Settings,
     name: Name,
@@ -221,15 +203,11 @@ def export(
     sys.stdout.write(group_seek.write_file(found))
 
 
-@app.command("history")
-@with_settings(*CONNECTION)
+@command(app, "history", *CONNECTION)
 def history(
     options: Settings,
     name: Name,
-    count: Annotated[
-        int | None,
-        typer.Option("-n", "-c", "--count", metavar="N", help="Only the last N.", min=1),
-    ] = None,
+    count: Annotated[int | None, option("-n, -c, --count N", "Only the last N.", min=1)] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
@@ -245,8 +223,7 @@ def history(
     print_listing(listing, output)
 
 
-@app.command("delete")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "delete", *CONNECTION, "quiet")
 def delete(
     options: Settings,
     names: Names,
@@ -271,20 +248,12 @@ def delete(
     report_each("group", futures, "deleted", options)
 
 
-@app.command("delete-offsets")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "delete-offsets", *CONNECTION, "quiet")
 def delete_offsets(
     options: Settings,
     name: Name,
     topics: Annotated[
-        list[str],
-        typer.Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC[:P,...]",
-            help="Whose offsets; may be repeated.",
-            show_default=False,
-        ),
+        list[str], option("-t, --topic TOPIC[:P,...]", "Whose offsets; may be repeated.")
     ],
     dry_run: DryRun = False,
 ) -> None:

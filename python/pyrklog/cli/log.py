@@ -12,8 +12,10 @@ from pyrklog.cli.options import (
     OutputFormat,
     Places,
     Settings,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 app = command_group("Look into log files, compare replicas, merge state-change logs.")
@@ -27,15 +29,11 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
-    records: Annotated[
-        bool, typer.Option("--records", help="Each record of each batch too.")
-    ] = False,
+    paths: Annotated[list[Path], argument("PATH...")],
+    records: Annotated[bool, option("--records", "Each record of each batch too.")] = False,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify/--no-verify", help="Check every checksum, and indexes against their segment."
-        ),
+        option("--verify/--no-verify", "Check every checksum, and indexes against their segment."),
     ] = True,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -57,18 +55,15 @@ def dump(
         raise CliError(Exit.DIFFERS, f"{printer.damages} {what} found")
 
 
-@app.command("verify")
-@with_settings(*CONNECTION)
+@command(app, "verify", *CONNECTION)
 def verify(
     options: Settings,
     places: Places = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="OFFSET|@TIME",
-            help="Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
-            show_default=False,
+        option(
+            "--since OFFSET|@TIME",
+            "Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
@@ -97,30 +92,20 @@ def verify(
         raise typer.Exit(code)
 
 
-@app.command("merge-state")
-@with_settings(*CONNECTION)
+@command(app, "merge-state", *CONNECTION)
 def merge_state(
     options: Settings,
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[PATH...]",
-            help="Logs, or folders that hold some; default: those of all brokers, asked of them.",
-            show_default=False,
+        argument(
+            "[PATH...]",
+            "Logs, or folders that hold some; default: those of all brokers, asked of them.",
         ),
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this one.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", metavar="P", min=0, help="Only this one.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="@TIME", help="From then on.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="@TIME", help="Before then.")
-    ] = None,
+    topic: Annotated[str | None, option("--topic TOPIC", "Only this one.")] = None,
+    partition: Annotated[int | None, option("--partition P", "Only this one.", min=0)] = None,
+    since: Annotated[str | None, option("--since @TIME", "From then on.")] = None,
+    until: Annotated[str | None, option("--until @TIME", "Before then.")] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Merge the state-change logs of several brokers into one timeline.
@@ -156,15 +141,9 @@ def _time_ms(option: str, text: str | None) -> int | None:
 @app.command("export-kraft")
 @guarded
 def export_kraft(
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="As given to pyrklog serve.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="As given to pyrklog serve.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="As given to pyrklog serve.")
-    ] = None,
+    data: Annotated[Path | None, option("--data DIR", "As given to pyrklog serve.")] = None,
+    config: Annotated[Path | None, option("--config FILE", "As given to pyrklog serve.")] = None,
+    set_: Annotated[list[str] | None, option("--set K=V", "As given to pyrklog serve.")] = None,
 ) -> None:
     """Make the log directories of a stopped broker ready for Apache Kafka 3.9 (KRaft).
 

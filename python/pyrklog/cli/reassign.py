@@ -16,8 +16,10 @@ from pyrklog.cli.options import (
     Output,
     OutputFormat,
     Settings,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -38,43 +40,31 @@ class Minimize(StrEnum):
     BYTES = "bytes"
 
 
-PlanFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A plan; - for standard input.", show_default=False)
-]
+PlanFile = Annotated[str, argument("FILE", "A plan; - for standard input.")]
 
 
-@app.command("plan")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "plan", *CONNECTION, "quiet")
 def plan(
     options: Settings,
     topics: Annotated[
-        list[str] | None,
-        typer.Option("-t", "--topics", metavar="T,...", help="Only these; default: all."),
+        list[str] | None, option("-t, --topics T,...", "Only these; default: all.")
     ] = None,
     topics_file: Annotated[
-        str | None,
-        typer.Option(
-            "-f", "--topics-file", metavar="FILE", help="Kafka's topics-to-move JSON instead."
-        ),
+        str | None, option("-f, --topics-file FILE", "Kafka's topics-to-move JSON instead.")
     ] = None,
     brokers: Annotated[
-        str | None,
-        typer.Option("--brokers", metavar="N,...", help="Where replicas may lie; default: all."),
+        str | None, option("--brokers N,...", "Where replicas may lie; default: all.")
     ] = None,
     replication_factor: Annotated[
-        int | None,
-        typer.Option("--rf", min=1, help="Replicas of each partition; default: as many as now."),
+        int | None, option("--rf", "Replicas of each partition; default: as many as now.", min=1)
     ] = None,
     rack_aware: Annotated[
-        bool, typer.Option("--rack-aware/--no-rack-aware", help="Spread replicas over racks.")
+        bool, option("--rack-aware/--no-rack-aware", "Spread replicas over racks.")
     ] = True,
     minimize: Annotated[
-        Minimize | None,
-        typer.Option("--minimize", help="bytes: move only what must move, balance nothing."),
+        Minimize | None, option("--minimize", "bytes: move only what must move, balance nothing.")
     ] = None,
-    rate: Annotated[
-        str, typer.Option("--rate", metavar="RATE", help="For the estimate of the time.")
-    ] = DEFAULT_RATE,
+    rate: Annotated[str, option("--rate RATE", "For the estimate of the time.")] = DEFAULT_RATE,
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -109,29 +99,23 @@ def plan(
         typer.echo(f"{told} · nothing changed yet", err=True)
 
 
-@app.command("apply")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "apply", *CONNECTION, "quiet")
 def apply(
     options: Settings,
     file: PlanFile,
     throttle: Annotated[
         str | None,
-        typer.Option(
-            "--throttle",
-            metavar="RATE",
-            help="Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
+        option(
+            "--throttle RATE",
+            "Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
             "a second. `status FILE` takes it away.",
-            show_default=False,
         ),
     ] = None,
     rollback: Annotated[
-        str | None,
-        typer.Option(
-            "--rollback", metavar="FILE", help="Write the plan that undoes this one there, first."
-        ),
+        str | None, option("--rollback FILE", "Write the plan that undoes this one there, first.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
+        bool, option("-w, --watch", "Wait until nothing of it moves any more.")
     ] = False,
     dry_run: OnlySaid = False,
 ) -> None:
@@ -203,21 +187,16 @@ def _arrow(
     return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
 
 
-@app.command("status")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "status", *CONNECTION, "quiet")
 def status(
     options: Settings,
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
-            show_default=False,
+        argument(
+            "[FILE]", "Only this plan; when it is done, its throttle goes. 8 where it was not kept."
         ),
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Print it again until nothing moves.")
-    ] = False,
+    watch: Annotated[bool, option("-w, --watch", "Print it again until nothing moves.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
@@ -256,14 +235,11 @@ def _conclude(
     return Exit.OK
 
 
-@app.command("cancel")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "cancel", *CONNECTION, "quiet")
 def cancel(
     options: Settings,
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A plan.", show_default=False)
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Whatever moves.")] = False,
+    file: Annotated[str | None, argument("[FILE]", "A plan.")] = None,
+    everything: Annotated[bool, option("--all", "Whatever moves.")] = False,
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
