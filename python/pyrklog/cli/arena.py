@@ -30,7 +30,7 @@ def list_all(
     An orderly end keeps an arena for the next start; all of it is in files, too. The next start
     removes arenas that are unfinished or set aside.
     """
-    from pyrklog.cli.output import Column, Listing, print_listing
+    from pyrklog.cli.output import Listing, columns, print_listing
     from pyrklog.plane.cache_place import SHARED_MEMORY
     from pyrklog.plane.offline import list_arenas
 
@@ -42,18 +42,12 @@ def list_all(
         ]
     except OSError as error:
         raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
-    columns = [
-        Column("path", "ARENA"),
-        Column("log_dir", "LOG DIRECTORY"),
-        Column("state", "STATE"),
-        Column("kept_since", "KEPT SINCE"),
-        Column("size_bytes", "BYTES", right=True),
-        Column("held_bytes", "RECORDS", right=True),
-        Column("partitions", "UNWRITTEN PARTITIONS", right=True),
-        Column("unwritten_bytes", "UNWRITTEN BYTES", right=True),
-        Column("reason", "DAMAGE", wide=True),
-    ]
-    print_listing(Listing("pyrklog.arenas/1", columns, items), output)
+    shown = columns(
+        "path ARENA, log_dir LOG DIRECTORY, state, kept_since KEPT SINCE, size_bytes> BYTES, "
+        "held_bytes> RECORDS, partitions> UNWRITTEN PARTITIONS, unwritten_bytes> UNWRITTEN BYTES, "
+        "reason* DAMAGE"
+    )
+    print_listing(Listing("pyrklog.arenas/1", shown, items), output)
 
 
 def _time(ms: int | None) -> str | None:

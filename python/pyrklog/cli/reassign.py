@@ -381,19 +381,13 @@ def _watch(
 
 
 def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
-    from pyrklog.cli.output import Column, Listing
+    from pyrklog.cli.output import Listing, columns
 
-    columns = (
-        Column("topic", "TOPIC"),
-        Column("partition", "PARTITION", right=True),
-        Column("replicas", "REPLICAS", wide=True),
-        Column("adding", "ADDING"),
-        Column("removing", "REMOVING"),
-        Column("percent", "%", right=True),
-        Column("bytes_left", "BYTES LEFT", right=True),
-        Column("eta_s", "ETA S", right=True),
+    shown = columns(
+        "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
+        "eta_s> ETA S"
     )
-    return Listing("pyrklog.reassignments/1", columns, items, cluster_id)
+    return Listing("pyrklog.reassignments/1", shown, items, cluster_id)
 
 
 def _report(place: "PartitionKey", code: Any, why: str | None) -> Exit:
