@@ -1,5 +1,3 @@
-from typing import Annotated
-
 import typer
 
 from pyrklog.cli import arena, cluster, consume, dev, group, log, produce, serve, topic
@@ -60,9 +58,9 @@ def root(
     timeout: Timeout = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
-    _version: Annotated[
-        bool, option("--version", "Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
+    _version: bool = option(
+        "--version", "Print the version.", False, callback=_print_version, is_eager=True
+    ),
 ) -> None:
     """Keeps the options before the command for it."""
     context.obj = settings(
@@ -81,50 +79,35 @@ def _environment_bootstrap() -> str | None:
     return os.environ.get("PYRKLOG_BOOTSTRAP") or None
 
 
-DropCache = Annotated[
-    bool, option("--drop-cache", "Start without the block cache that the last end left in memory.")
-]
-
-
 @app.command("serve")
 def serve_command(
-    data: Annotated[
-        str | None,
-        option("--data DIR", "Where the data lies. Default: ~/.local/share/pyrklog/default."),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        option(
-            "--listen HOST:PORT",
-            "Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None, option("--config FILE", "A server.properties of Kafka, unchanged.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        option("--set K=V", "One option; wins over file and environment; may be repeated."),
-    ] = None,
+    data: str | None = option(
+        "--data DIR", "Where the data lies. Default: ~/.local/share/pyrklog/default.", None
+    ),
+    listen: str | None = option(
+        "--listen HOST:PORT",
+        "Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
+        None,
+    ),
+    config: str | None = option("--config FILE", "A server.properties of Kafka, unchanged.", None),
+    sets: list[str] | None = option(
+        "--set K=V", "One option; wins over file and environment; may be repeated.", None
+    ),
     zookeeper: ZooKeeper = None,
     broker_id: BrokerId = None,
     adopt_zookeeper: AdoptZooKeeper = None,
-    check: Annotated[
-        bool, option("--check", "Check the configuration and end (0 good, 78 not).")
-    ] = False,
-    print_config: Annotated[
-        bool, option("--print-config", "Print every option with its source and end.")
-    ] = False,
-    tmp: Annotated[
-        bool, option("--tmp", "Keep data in a temporary directory, removed at the end.")
-    ] = False,
-    drop_cache: DropCache = False,
-    log_level: Annotated[
-        str, option("--log-level LEVEL", "debug, info, warning or error.")
-    ] = "info",
-    log_format: Annotated[
-        str, option("--log-format FORMAT", "json, text, or auto: text on a terminal only.")
-    ] = "auto",
+    check: bool = option("--check", "Check the configuration and end (0 good, 78 not).", False),
+    print_config: bool = option(
+        "--print-config", "Print every option with its source and end.", False
+    ),
+    tmp: bool = option("--tmp", "Keep data in a temporary directory, removed at the end.", False),
+    drop_cache: bool = option(
+        "--drop-cache", "Start without the block cache that the last end left in memory.", False
+    ),
+    log_level: str = option("--log-level LEVEL", "debug, info, warning or error.", "info"),
+    log_format: str = option(
+        "--log-format FORMAT", "json, text, or auto: text on a terminal only.", "auto"
+    ),
 ) -> None:
     """Run a broker until Ctrl-C."""
     options = serve.ServeOptions(

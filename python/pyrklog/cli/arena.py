@@ -59,7 +59,7 @@ def _time(ms: int | None) -> str | None:
 @app.command("drop")
 @guarded
 def drop(
-    log_dir: Annotated[Path | None, argument("LOG_DIR", "Only that of LOG_DIR.")] = None,
+    log_dir: Path | None = argument("LOG_DIR", "Only that of LOG_DIR.", None),
     directory: Directory = None,
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
@@ -110,7 +110,7 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
 @app.command("drain")
 @guarded
 def drain(
-    log_dir: Annotated[Path, argument("LOG_DIR")],
+    log_dir: Path = argument("LOG_DIR"),
 ) -> None:
     """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
 
@@ -132,10 +132,8 @@ def drain(
 @app.command("remove")
 @guarded
 def remove(
-    path: Annotated[Path, argument("ARENA")],
-    force: Annotated[
-        bool, option("--force", "Also with records in it that are nowhere else.")
-    ] = False,
+    path: Path = argument("ARENA"),
+    force: bool = option("--force", "Also with records in it that are nowhere else.", False),
 ) -> None:
     """Remove an arena that no broker uses."""
     from pyrklog.plane.offline import list_arenas, remove_arena

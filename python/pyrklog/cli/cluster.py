@@ -1,7 +1,7 @@
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -40,18 +40,13 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 @command(app, "health", *CONNECTION)
 def health(
     options: Settings,
-    watch: Annotated[
-        bool, option("-w, --watch", "Print each change of the verdict, until Ctrl-C.")
-    ] = False,
-    exit_when_healthy: Annotated[
-        bool, option("-e, --exit", "Watch until the cluster is healthy.")
-    ] = False,
-    for_: Annotated[
-        str | None,
-        option(
-            "--for TIME", "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then."
-        ),
-    ] = None,
+    watch: bool = option("-w, --watch", "Print each change of the verdict, until Ctrl-C.", False),
+    exit_when_healthy: bool = option("-e, --exit", "Watch until the cluster is healthy.", False),
+    for_: str | None = option(
+        "--for TIME",
+        "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
+        None,
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
@@ -157,7 +152,7 @@ def brokers(
 @command(app, "restart-safe", *CONNECTION)
 def restart_safe(
     options: Settings,
-    broker: Annotated[int, argument("BROKER", "Its number.", min=0, max=INT32_MAX)],
+    broker: int = argument("BROKER", "Its number.", min=0, max=INT32_MAX),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether a broker may end without harm; otherwise which partitions are in the way.
@@ -186,15 +181,14 @@ def restart_safe(
 def elect_leaders(
     options: Settings,
     places: Places = None,
-    preferred: Annotated[
-        bool, option("--preferred", "The first replica of each, where it is in sync.")
-    ] = False,
-    unclean: Annotated[
-        bool,
-        option(
-            "--unclean", "Any live replica, where no one in sync is alive; what it lacks is lost."
-        ),
-    ] = False,
+    preferred: bool = option(
+        "--preferred", "The first replica of each, where it is in sync.", False
+    ),
+    unclean: bool = option(
+        "--unclean",
+        "Any live replica, where no one in sync is alive; what it lacks is lost.",
+        False,
+    ),
     yes: Yes = False,
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,58 +20,39 @@ BATCH_RECORDS_MAX = 1000
 POLL_S = 0.1
 
 
-Topics = Annotated[list[str], argument("TOPIC...")]
-Partitions = Annotated[
-    list[int] | None,
-    option("-p, --partition N", "Only this partition; may be repeated.", min=0, max=INT32_MAX),
-]
-Offsets = Annotated[
-    list[str] | None,
-    option(
-        "-o, --offset RANGE",
-        "START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
-        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
-    ),
-]
-Count = Annotated[int | None, option("-c, -n, --count N", "Stop after so many records.", min=1)]
-ExitAtEnd = Annotated[bool, option("-e, --exit", "Stop at the end of all partitions.")]
-Format = Annotated[
-    str | None,
-    option(
-        "-f, --format FORMAT",
-        r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
-        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
-    ),
-]
-KeyDelimiter = Annotated[
-    str | None, option("-K TEXT", "Print the key too, then this, then the value.")
-]
-Null = Annotated[str, option("-Z, --null TEXT", "What to print for null keys and values.")]
-Group = Annotated[
-    str | None,
-    option(
-        "-g, -G, --group GROUP",
-        "Read as a member of this consumer group, and commit what was printed.",
-    ),
-]
-ReadCommitted = Annotated[
-    bool, option("--read-committed", "Leave out records of aborted transactions.")
-]
-
-
 @with_settings(*CONNECTION, "verbose", "quiet")
 def consume(
     options: Settings,
-    topics: Topics,
-    partitions: Partitions = None,
-    offset: Offsets = None,
-    group: Group = None,
-    count: Count = None,
-    exit_at_end: ExitAtEnd = False,
-    format_: Format = None,
-    key_delimiter: KeyDelimiter = None,
-    null: Null = "",
-    read_committed: ReadCommitted = False,
+    topics: list[str] = argument("TOPIC..."),
+    partitions: list[int] | None = option(
+        "-p, --partition N", "Only this partition; may be repeated.", None, min=0, max=INT32_MAX
+    ),
+    offset: list[str] | None = option(
+        "-o, --offset RANGE",
+        "START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
+        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
+        None,
+    ),
+    group: str | None = option(
+        "-g, -G, --group GROUP",
+        "Read as a member of this consumer group, and commit what was printed.",
+        None,
+    ),
+    count: int | None = option("-c, -n, --count N", "Stop after so many records.", None, min=1),
+    exit_at_end: bool = option("-e, --exit", "Stop at the end of all partitions.", False),
+    format_: str | None = option(
+        "-f, --format FORMAT",
+        r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
+        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
+        None,
+    ),
+    key_delimiter: str | None = option(
+        "-K TEXT", "Print the key too, then this, then the value.", None
+    ),
+    null: str = option("-Z, --null TEXT", "What to print for null keys and values.", ""),
+    read_committed: bool = option(
+        "--read-committed", "Leave out records of aborted transactions.", False
+    ),
 ) -> None:
     """Read records and print them.
 

@@ -37,26 +37,20 @@ DEFAULT = "default"
 @command(app, "start", "quiet")
 def start(
     options: Settings,
-    count: Annotated[int | None, option("-n, --brokers", "How many brokers; default 3.")] = None,
+    count: int | None = option("-n, --brokers", "How many brokers; default 3.", None),
     name: Name = DEFAULT,
-    racks: Annotated[str | None, option("--racks A,B,C", "Racks, dealt out in turn.")] = None,
-    zookeepers: Annotated[
-        int | None, option("--zk", "ZooKeeper servers, 1 or 3; default 1.")
-    ] = None,
-    base_port: Annotated[
-        int | None,
-        option(
-            "--base-port PORT",
-            "Where broker 1 listens; the cluster keeps the 450 ports from there. Default: "
-            "19092, or the next thousand that no other cluster of yours has.",
-        ),
-    ] = None,
-    sets: Annotated[
-        list[str] | None, option("--set K=V", "An option of all brokers; may be repeated.")
-    ] = None,
-    tmp: Annotated[
-        bool, option("--tmp", "Data in a temporary directory, removed by `stop`.")
-    ] = False,
+    racks: str | None = option("--racks A,B,C", "Racks, dealt out in turn.", None),
+    zookeepers: int | None = option("--zk", "ZooKeeper servers, 1 or 3; default 1.", None),
+    base_port: int | None = option(
+        "--base-port PORT",
+        "Where broker 1 listens; the cluster keeps the 450 ports from there. Default: "
+        "19092, or the next thousand that no other cluster of yours has.",
+        None,
+    ),
+    sets: list[str] | None = option(
+        "--set K=V", "An option of all brokers; may be repeated.", None
+    ),
+    tmp: bool = option("--tmp", "Data in a temporary directory, removed by `stop`.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Start a cluster, new or stopped. Returns when clients can use it.
@@ -155,18 +149,15 @@ def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
 @app.command("logs")
 @guarded
 def logs(
-    node: Annotated[
-        str | None,
-        argument("[NODE]", "A broker's number, or zk1, or network; default: all brokers."),
-    ] = None,
+    node: str | None = argument(
+        "[NODE]", "A broker's number, or zk1, or network; default: all brokers.", None
+    ),
     name: Name = DEFAULT,
-    lines: Annotated[
-        int, option("-n, --lines", "How many of the last lines; 0 for all.", min=0)
-    ] = LINES_DEFAULT,
-    follow: Annotated[bool, option("-f, --follow", "Go on with what comes, until Ctrl-C.")] = False,
-    as_json: Annotated[
-        bool, option("--json", "Lines as they were logged, also on a terminal.")
-    ] = False,
+    lines: int = option(
+        "-n, --lines", "How many of the last lines; 0 for all.", LINES_DEFAULT, min=0
+    ),
+    follow: bool = option("-f, --follow", "Go on with what comes, until Ctrl-C.", False),
+    as_json: bool = option("--json", "Lines as they were logged, also on a terminal.", False),
 ) -> None:
     """Print what the processes have logged: sentences on a terminal, else JSON, a line each."""
     import sys
@@ -253,9 +244,9 @@ def heal(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
 @command(app, "add", "quiet")
 def add(
     options: Settings,
-    count: Annotated[int, option("-n, --brokers", "How many brokers.", min=1)] = 1,
+    count: int = option("-n, --brokers", "How many brokers.", 1, min=1),
     name: Name = DEFAULT,
-    racks: Annotated[str | None, option("--racks A,B", "Their racks, dealt out in turn.")] = None,
+    racks: str | None = option("--racks A,B", "Their racks, dealt out in turn.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Add brokers to a running cluster. They lead nothing until topics are made or moved."""

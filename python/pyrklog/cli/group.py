@@ -41,17 +41,13 @@ DryRun = Annotated[bool, option("--dry-run", "Only say what would be changed.")]
 @command(app, "list", *CONNECTION)
 def list_groups(
     options: Settings,
-    states: Annotated[
-        list[str] | None, option("--state STATE", "Only groups in it; may be repeated.")
-    ] = None,
-    lag: Annotated[bool, option("--lag", "Members and lag too.")] = False,
-    lag_over: Annotated[
-        str | None,
-        option(
-            "--lag-over RECORDS,TIME",
-            "Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
-        ),
-    ] = None,
+    states: list[str] | None = option("--state STATE", "Only groups in it; may be repeated.", None),
+    lag: bool = option("--lag", "Members and lag too.", False),
+    lag_over: str | None = option(
+        "--lag-over RECORDS,TIME",
+        "Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
+        None,
+    ),
     watch: Watch = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -119,21 +115,16 @@ def _repeat(once: "Callable[[T | None], T]", watch: bool) -> None:
 def seek(
     options: Settings,
     name: Name,
-    to: Annotated[
-        str,
-        option(
-            "--to WHERE",
-            "start, end, @TIME, +N or -N from where it is, N, FILE (see export), or group:OTHER.",
-        ),
-    ],
-    topics: Annotated[
-        list[str] | None,
-        option(
-            "-t, --topic TOPIC[:P,...]",
-            "Only these partitions; default: all that the group has committed; may be repeated.",
-        ),
-    ] = None,
-    force: Annotated[bool, option("--force", "Make members leave first; they join again.")] = False,
+    to: str = option(
+        "--to WHERE",
+        "start, end, @TIME, +N or -N from where it is, N, FILE (see export), or group:OTHER.",
+    ),
+    topics: list[str] | None = option(
+        "-t, --topic TOPIC[:P,...]",
+        "Only these partitions; default: all that the group has committed; may be repeated.",
+        None,
+    ),
+    force: bool = option("--force", "Make members leave first; they join again.", False),
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -207,7 +198,7 @@ def export(
 def history(
     options: Settings,
     name: Name,
-    count: Annotated[int | None, option("-n, -c, --count N", "Only the last N.", min=1)] = None,
+    count: int | None = option("-n, -c, --count N", "Only the last N.", None, min=1),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
@@ -252,9 +243,7 @@ def delete(
 def delete_offsets(
     options: Settings,
     name: Name,
-    topics: Annotated[
-        list[str], option("-t, --topic TOPIC[:P,...]", "Whose offsets; may be repeated.")
-    ],
+    topics: list[str] = option("-t, --topic TOPIC[:P,...]", "Whose offsets; may be repeated."),
     dry_run: DryRun = False,
 ) -> None:
     """Forget a group's offsets of topics that no member reads."""

@@ -1,7 +1,6 @@
 """``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -29,12 +28,11 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: Annotated[list[Path], argument("PATH...")],
-    records: Annotated[bool, option("--records", "Each record of each batch too.")] = False,
-    verify: Annotated[
-        bool,
-        option("--verify/--no-verify", "Check every checksum, and indexes against their segment."),
-    ] = True,
+    paths: list[Path] = argument("PATH..."),
+    records: bool = option("--records", "Each record of each batch too.", False),
+    verify: bool = option(
+        "--verify/--no-verify", "Check every checksum, and indexes against their segment.", True
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; PATH is a file or a partition folder.
@@ -59,13 +57,11 @@ def dump(
 def verify(
     options: Settings,
     places: Places = None,
-    since: Annotated[
-        str | None,
-        option(
-            "--since OFFSET|@TIME",
-            "Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
-        ),
-    ] = None,
+    since: str | None = option(
+        "--since OFFSET|@TIME",
+        "Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
+        None,
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
@@ -95,17 +91,15 @@ def verify(
 @command(app, "merge-state", *CONNECTION)
 def merge_state(
     options: Settings,
-    paths: Annotated[
-        list[Path] | None,
-        argument(
-            "[PATH...]",
-            "Logs, or folders that hold some; default: those of all brokers, asked of them.",
-        ),
-    ] = None,
-    topic: Annotated[str | None, option("--topic TOPIC", "Only this one.")] = None,
-    partition: Annotated[int | None, option("--partition P", "Only this one.", min=0)] = None,
-    since: Annotated[str | None, option("--since @TIME", "From then on.")] = None,
-    until: Annotated[str | None, option("--until @TIME", "Before then.")] = None,
+    paths: list[Path] | None = argument(
+        "[PATH...]",
+        "Logs, or folders that hold some; default: those of all brokers, asked of them.",
+        None,
+    ),
+    topic: str | None = option("--topic TOPIC", "Only this one.", None),
+    partition: int | None = option("--partition P", "Only this one.", None, min=0),
+    since: str | None = option("--since @TIME", "From then on.", None),
+    until: str | None = option("--until @TIME", "Before then.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Merge the state-change logs of several brokers into one timeline.
@@ -141,9 +135,9 @@ def _time_ms(option: str, text: str | None) -> int | None:
 @app.command("export-kraft")
 @guarded
 def export_kraft(
-    data: Annotated[Path | None, option("--data DIR", "As given to pyrklog serve.")] = None,
-    config: Annotated[Path | None, option("--config FILE", "As given to pyrklog serve.")] = None,
-    set_: Annotated[list[str] | None, option("--set K=V", "As given to pyrklog serve.")] = None,
+    data: Path | None = option("--data DIR", "As given to pyrklog serve.", None),
+    config: Path | None = option("--config FILE", "As given to pyrklog serve.", None),
+    set_: list[str] | None = option("--set K=V", "As given to pyrklog serve.", None),
 ) -> None:
     """Make the log directories of a stopped broker ready for Apache Kafka 3.9 (KRaft).
 

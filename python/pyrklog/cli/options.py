@@ -33,15 +33,15 @@ class OutputFormat(StrEnum):
     NAME = "name"
 
 
-def option(names: str, about: str, **more: Any) -> Any:
+def option(names: str, about: str, default: Any = ..., **more: Any) -> Any:
     """``names`` as in the help: ``-n, --count N``."""
     *others, last = names.split(", ")
     name, _, metavar = last.partition(" ")
-    return typer.Option(*others, name, metavar=metavar or None, help=about, **more)
+    return typer.Option(default, *others, name, metavar=metavar or None, help=about, **more)
 
 
-def argument(metavar: str, about: str | None = None, **more: Any) -> Any:
-    return typer.Argument(metavar=metavar, help=about, **more)
+def argument(metavar: str, about: str | None = None, default: Any = ..., **more: Any) -> Any:
+    return typer.Argument(default, metavar=metavar, help=about, **more)
 
 
 ZooKeeper = Annotated[

@@ -10,39 +10,32 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "1", "0")
 
 
-Topic = Annotated[str, argument("TOPIC")]
 Values = Annotated[
     list[str] | None, argument("VALUE...", "Values; without any, lines of standard input.")
 ]
 Key = Annotated[str | None, option("-k, --key KEY", "Key of every record.")]
-Headers = Annotated[list[str] | None, option("-H, --header K=V", "Header; may be repeated.")]
-KeyDelimiter = Annotated[str | None, option("-K TEXT", "Lines are key, this, value.")]
 Partition = Annotated[
     int | None, option("-p, --partition N", "Partition; default: by key.", min=0, max=INT32_MAX)
 ]
-Codec = Annotated[str, option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.")]
-Acks = Annotated[str, option("--acks ACKS", "all, 1 or 0.")]
-Tombstone = Annotated[bool, option("--tombstone", "A null value for the key given with -k.")]
-EmptyIsNull = Annotated[bool, option("-Z, --null", "Empty keys and values are null.")]
-Format = Annotated[str | None, option("-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.")]
-Source = Annotated[Path | None, option("--from FILE", "Read lines from a file.")]
 
 
 @with_settings(*CONNECTION, "verbose", "quiet")
 def produce(
     options: Settings,
-    topic: Topic,
+    topic: str = argument("TOPIC"),
     values: Values = None,
     key: Key = None,
-    headers: Headers = None,
-    key_delimiter: KeyDelimiter = None,
+    headers: list[str] | None = option("-H, --header K=V", "Header; may be repeated.", None),
+    key_delimiter: str | None = option("-K TEXT", "Lines are key, this, value.", None),
     partition: Partition = None,
-    codec: Codec = "none",
-    acks: Acks = "all",
-    tombstone: Tombstone = False,
-    empty_is_null: EmptyIsNull = False,
-    format_: Format = None,
-    source: Source = None,
+    codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
+    acks: str = option("--acks ACKS", "all, 1 or 0.", "all"),
+    tombstone: bool = option("--tombstone", "A null value for the key given with -k.", False),
+    empty_is_null: bool = option("-Z, --null", "Empty keys and values are null.", False),
+    format_: str | None = option(
+        "-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.", None
+    ),
+    source: Path | None = option("--from FILE", "Read lines from a file.", None),
 ) -> None:
     """Write records, one for each value or line. With -v, print where each one went."""
     refuse_empty("TOPIC", "topic", [topic])

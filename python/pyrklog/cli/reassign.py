@@ -4,7 +4,7 @@ import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -40,31 +40,22 @@ class Minimize(StrEnum):
     BYTES = "bytes"
 
 
-PlanFile = Annotated[str, argument("FILE", "A plan; - for standard input.")]
-
-
 @command(app, "plan", *CONNECTION, "quiet")
 def plan(
     options: Settings,
-    topics: Annotated[
-        list[str] | None, option("-t, --topics T,...", "Only these; default: all.")
-    ] = None,
-    topics_file: Annotated[
-        str | None, option("-f, --topics-file FILE", "Kafka's topics-to-move JSON instead.")
-    ] = None,
-    brokers: Annotated[
-        str | None, option("--brokers N,...", "Where replicas may lie; default: all.")
-    ] = None,
-    replication_factor: Annotated[
-        int | None, option("--rf", "Replicas of each partition; default: as many as now.", min=1)
-    ] = None,
-    rack_aware: Annotated[
-        bool, option("--rack-aware/--no-rack-aware", "Spread replicas over racks.")
-    ] = True,
-    minimize: Annotated[
-        Minimize | None, option("--minimize", "bytes: move only what must move, balance nothing.")
-    ] = None,
-    rate: Annotated[str, option("--rate RATE", "For the estimate of the time.")] = DEFAULT_RATE,
+    topics: list[str] | None = option("-t, --topics T,...", "Only these; default: all.", None),
+    topics_file: str | None = option(
+        "-f, --topics-file FILE", "Kafka's topics-to-move JSON instead.", None
+    ),
+    brokers: str | None = option("--brokers N,...", "Where replicas may lie; default: all.", None),
+    replication_factor: int | None = option(
+        "--rf", "Replicas of each partition; default: as many as now.", None, min=1
+    ),
+    rack_aware: bool = option("--rack-aware/--no-rack-aware", "Spread replicas over racks.", True),
+    minimize: Minimize | None = option(
+        "--minimize", "bytes: move only what must move, balance nothing.", None
+    ),
+    rate: str = option("--rate RATE", "For the estimate of the time.", DEFAULT_RATE),
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -102,21 +93,17 @@ def plan(
 @command(app, "apply", *CONNECTION, "quiet")
 def apply(
     options: Settings,
-    file: PlanFile,
-    throttle: Annotated[
-        str | None,
-        option(
-            "--throttle RATE",
-            "Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
-            "a second. `status FILE` takes it away.",
-        ),
-    ] = None,
-    rollback: Annotated[
-        str | None, option("--rollback FILE", "Write the plan that undoes this one there, first.")
-    ] = None,
-    watch: Annotated[
-        bool, option("-w, --watch", "Wait until nothing of it moves any more.")
-    ] = False,
+    file: str = argument("FILE", "A plan; - for standard input."),
+    throttle: str | None = option(
+        "--throttle RATE",
+        "Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
+        "a second. `status FILE` takes it away.",
+        None,
+    ),
+    rollback: str | None = option(
+        "--rollback FILE", "Write the plan that undoes this one there, first.", None
+    ),
+    watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
 ) -> None:
     """Begin the moves of a plan. Partitions that move already get new targets."""
@@ -190,13 +177,12 @@ def _arrow(
 @command(app, "status", *CONNECTION, "quiet")
 def status(
     options: Settings,
-    file: Annotated[
-        str | None,
-        argument(
-            "[FILE]", "Only this plan; when it is done, its throttle goes. 8 where it was not kept."
-        ),
-    ] = None,
-    watch: Annotated[bool, option("-w, --watch", "Print it again until nothing moves.")] = False,
+    file: str | None = argument(
+        "[FILE]",
+        "Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
+        None,
+    ),
+    watch: bool = option("-w, --watch", "Print it again until nothing moves.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
@@ -238,8 +224,8 @@ def _conclude(
 @command(app, "cancel", *CONNECTION, "quiet")
 def cancel(
     options: Settings,
-    file: Annotated[str | None, argument("[FILE]", "A plan.")] = None,
-    everything: Annotated[bool, option("--all", "Whatever moves.")] = False,
+    file: str | None = argument("[FILE]", "A plan.", None),
+    everything: bool = option("--all", "Whatever moves.", False),
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin

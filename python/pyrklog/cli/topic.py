@@ -37,18 +37,16 @@ Names = Annotated[list[str], argument("TOPIC...")]
 def create(
     options: Settings,
     names: Names,
-    partitions: Annotated[
-        int, option("-p, --partitions", "Partitions; -1: the broker's default.")
-    ] = BROKER_DEFAULT,
-    replication_factor: Annotated[
-        int, option("-r, --replication-factor", "Replicas of each; -1: the broker's default.")
-    ] = BROKER_DEFAULT,
-    config: Annotated[
-        list[str] | None, option("-c, --config K=V", "An option of the topic; may be repeated.")
-    ] = None,
-    if_not_exists: Annotated[
-        bool, option("--if-not-exists", "An existing topic is no error.")
-    ] = False,
+    partitions: int = option(
+        "-p, --partitions", "Partitions; -1: the broker's default.", BROKER_DEFAULT
+    ),
+    replication_factor: int = option(
+        "-r, --replication-factor", "Replicas of each; -1: the broker's default.", BROKER_DEFAULT
+    ),
+    config: list[str] | None = option(
+        "-c, --config K=V", "An option of the topic; may be repeated.", None
+    ),
+    if_not_exists: bool = option("--if-not-exists", "An existing topic is no error.", False),
     dry_run: DryRun = False,
 ) -> None:
     """Create topics and wait until they are usable."""
@@ -83,11 +81,9 @@ def create(
 @command(app, "list", *CONNECTION)
 def list_topics(
     options: Settings,
-    names: Annotated[list[str] | None, argument("TOPIC...")] = None,
-    regex: Annotated[str | None, option("--regex", "Only names that it matches somewhere.")] = None,
-    internal: Annotated[
-        bool, option("--internal", "Internal topics too (__consumer_offsets, ...).")
-    ] = False,
+    names: list[str] | None = argument("TOPIC...", default=None),
+    regex: str | None = option("--regex", "Only names that it matches somewhere.", None),
+    internal: bool = option("--internal", "Internal topics too (__consumer_offsets, ...).", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List topics."""
@@ -123,9 +119,7 @@ def _pattern(regex: str | None) -> re.Pattern[str] | None:
 def describe(
     options: Settings,
     names: Names,
-    configs: Annotated[
-        bool, option("--configs", "Options too: value and where it comes from.")
-    ] = False,
+    configs: bool = option("--configs", "Options too: value and where it comes from.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Describe topics: partitions with leader, replicas and offsets, and options."""
@@ -141,23 +135,15 @@ def describe(
 def alter(
     options: Settings,
     names: Names,
-    set_: Annotated[
-        list[str] | None, option("--set K=V", "Give an option a value; may be repeated.")
-    ] = None,
-    unset: Annotated[
-        list[str] | None, option("--unset K", "Back to the default; may be repeated.")
-    ] = None,
-    partitions: Annotated[
-        int | None, option("-p, --partitions", "New number of partitions.")
-    ] = None,
-    confirm_adopted: Annotated[
-        bool,
-        option(
-            "--confirm-adopted",
-            "End the keeping of everything in topics taken over without their options: those "
-            "not given by --set go back to the defaults.",
-        ),
-    ] = False,
+    set_: list[str] | None = option("--set K=V", "Give an option a value; may be repeated.", None),
+    unset: list[str] | None = option("--unset K", "Back to the default; may be repeated.", None),
+    partitions: int | None = option("-p, --partitions", "New number of partitions.", None),
+    confirm_adopted: bool = option(
+        "--confirm-adopted",
+        "End the keeping of everything in topics taken over without their options: those "
+        "not given by --set go back to the defaults.",
+        False,
+    ),
     dry_run: DryRun = False,
 ) -> None:
     """Change options of topics, or add partitions. Other options stay as they are."""
@@ -212,7 +198,7 @@ def delete(
     options: Settings,
     names: Names,
     yes: Yes = False,
-    dry_run: Annotated[bool, option("--dry-run", "Only say what would be deleted.")] = False,
+    dry_run: bool = option("--dry-run", "Only say what would be deleted.", False),
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
     _refuse_empty(names)
