@@ -372,7 +372,7 @@ async def test_options_that_another_broker_left_may_be_secret(running: Running) 
     assert isinstance(running.service, Administration)
     path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
     options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}
-    await running.service._configs._store.create(path, znodes.encode_config(options))
+    await running.service._topics._store.create(path, znodes.encode_config(options))
     for resource in (ALL_BROKERS, BROKER):
         found = await entries(running, resource)
         secret = {name: (found[name].sensitive, found[name].type) for name in options}
@@ -406,7 +406,7 @@ async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
         assert isinstance(running.service, Administration)
         path = znodes.broker_config_path("1")
         kept = {"num.io.threads": "none", "max.connections": "66", "max.connections.per.ip": "0"}
-        await running.service._configs._store.set(path, znodes.encode_config(kept))
+        await running.service._topics._store.set(path, znodes.encode_config(kept))
     async with running_broker(tmp_path) as running:
         settings = running.plane.settings
         assert settings is not None
