@@ -214,15 +214,18 @@ _DEFAULTS = (
     ),
 )
 
+_BY_NAME = {option.name: option for option in _DEFAULTS}
+
+
+def _as_broker(name: str, broker_name: str) -> TopicOption:
+    """A topic option with the type, default, bounds and text of the broker option behind it."""
+    option = _BY_NAME[broker_name]._replace(name=name, importance="medium")
+    return TopicOption(option, (Fallback(broker_name),))
+
+
 TOPIC_OPTIONS = (
-    TopicOption(
-        items("cleanup.policy", ("delete",), _CLEANUP, choices=CLEANUP_POLICIES),
-        (Fallback("log.cleanup.policy"),),
-    ),
-    TopicOption(
-        string("compression.type", "producer", _COMPRESSION, choices=COMPRESSION_TYPES),
-        (Fallback("compression.type"),),
-    ),
+    _as_broker("cleanup.policy", "log.cleanup.policy"),
+    _as_broker("compression.type", "compression.type"),
     _without_effect(
         integer(
             "compression.gzip.level",
@@ -257,12 +260,7 @@ TOPIC_OPTIONS = (
         long("delete.retention.ms", 86400000, "How long compaction keeps tombstones.", minimum=0),
         "log.cleaner.delete.retention.ms",
     ),
-    TopicOption(
-        long(
-            "file.delete.delay.ms", 60000, "How long a deleted segment's file is kept.", minimum=0
-        ),
-        (Fallback("log.segment.delete.delay.ms"),),
-    ),
+    _as_broker("file.delete.delay.ms", "log.segment.delete.delay.ms"),
     TopicOption(
         long(
             "flush.messages",
@@ -286,10 +284,7 @@ TOPIC_OPTIONS = (
             check_allows="*, PARTITION:BROKER,...",
         )
     ),
-    TopicOption(
-        integer("index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
-        (Fallback("log.index.interval.bytes"),),
-    ),
+    _as_broker("index.interval.bytes", "log.index.interval.bytes"),
     TopicOption(
         items(
             "leader.replication.throttled.replicas",
@@ -325,10 +320,7 @@ TOPIC_OPTIONS = (
         ),
         "log.cleaner.max.compaction.lag.ms",
     ),
-    TopicOption(
-        integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
-        (Fallback("message.max.bytes"),),
-    ),
+    _as_broker("max.message.bytes", "message.max.bytes"),
     _without_effect(
         boolean(
             "message.downconversion.enable",
@@ -346,37 +338,10 @@ TOPIC_OPTIONS = (
         ),
         "log.message.format.version",
     ),
-    TopicOption(
-        long(
-            "message.timestamp.after.max.ms",
-            LONG_MAX,
-            "How far a producer's timestamp may lie in the future.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.after.max.ms"),),
-    ),
-    TopicOption(
-        long(
-            "message.timestamp.before.max.ms",
-            LONG_MAX,
-            "How far a producer's timestamp may lie in the past.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.before.max.ms"),),
-    ),
-    TopicOption(
-        long(
-            "message.timestamp.difference.max.ms",
-            LONG_MAX,
-            "Older form of the two bounds above, used if they are not given.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.difference.max.ms"),),
-    ),
-    TopicOption(
-        string("message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
-        (Fallback("log.message.timestamp.type"),),
-    ),
+    _as_broker("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _as_broker("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _as_broker("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
+    _as_broker("message.timestamp.type", "log.message.timestamp.type"),
     _without_effect(
         double(
             "min.cleanable.dirty.ratio",
@@ -425,7 +390,7 @@ TOPIC_OPTIONS = (
     _without_effect(
         boolean("remote.storage.enable", False, "Whether old segments go to remote storage.")
     ),
-    TopicOption(long("retention.bytes", -1, _RETENTION_BYTES), (Fallback("log.retention.bytes"),)),
+    _as_broker("retention.bytes", "log.retention.bytes"),
     TopicOption(
         long(
             "retention.ms", 604800000, "Age at which records are deleted; -1 = never.", minimum=-1
@@ -436,24 +401,8 @@ TOPIC_OPTIONS = (
             Fallback("log.retention.hours", HOUR_MS),
         ),
     ),
-    TopicOption(
-        integer(
-            "segment.bytes",
-            1073741824,
-            "Size at which a segment is closed and a new one begun.",
-            minimum=14,
-        ),
-        (Fallback("log.segment.bytes"),),
-    ),
-    TopicOption(
-        integer(
-            "segment.index.bytes",
-            10485760,
-            "Size at which a full index closes its segment.",
-            minimum=4,
-        ),
-        (Fallback("log.index.size.max.bytes"),),
-    ),
+    _as_broker("segment.bytes", "log.segment.bytes"),
+    _as_broker("segment.index.bytes", "log.index.size.max.bytes"),
     TopicOption(
         long("segment.jitter.ms", 0, "Random time taken off segment.ms.", minimum=0),
         (Fallback("log.roll.jitter.ms"), Fallback("log.roll.jitter.hours", HOUR_MS)),
