@@ -26,15 +26,7 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_DYNAMIC_BROKER,
-    SOURCE_DYNAMIC_DEFAULT_BROKER,
-    SOURCE_STATIC_BROKER,
-    TYPE_UNKNOWN,
-    ConfigEntry,
-    Synonym,
-)
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.config.topic import (
     TOPIC_OPTIONS,
     describe_broker_options,
@@ -139,17 +131,17 @@ class ConfigAdmin:
             )
             of_all, _ = await self._read(znodes.broker_config_path(znodes.DEFAULT_ENTITY))
             levels: list[tuple[Mapping[str, str], int]] = [
-                (options, SOURCE_DYNAMIC_BROKER),
-                (of_all, SOURCE_DYNAMIC_DEFAULT_BROKER),
+                (options, Source.DYNAMIC_BROKER),
+                (of_all, Source.DYNAMIC_DEFAULT_BROKER),
             ]
             config = self._metadata.config
             given = {name: one.text for name, one in config.given.items()}
             defaults = {name: config.candidates(name)[-1].text or "" for name in OF_EACH_LISTENER}
-            levels += [(given, SOURCE_STATIC_BROKER), (defaults, SOURCE_DEFAULT)]
+            levels += [(given, Source.STATIC_BROKER), (defaults, Source.DEFAULT)]
             shown = [name for level, _ in levels[:2] for name in level if name not in OPTIONS]
         else:
             effective = []
-            levels = [(options, SOURCE_DYNAMIC_DEFAULT_BROKER)]
+            levels = [(options, Source.DYNAMIC_DEFAULT_BROKER)]
             shown = list(options)
         if names is not None:
             shown = [name for name in shown if name in names]
@@ -372,7 +364,7 @@ def _describe_changed(
                 source=synonyms[0].source,
                 sensitive=option is None or option.is_secret,
                 synonyms=synonyms if include_synonyms else (),
-                type=option.type if option else TYPE_UNKNOWN,
+                type=option.type if option else OptionType.UNKNOWN,
                 documentation=option.documentation if option and include_documentation else None,
             )
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 
-from pyrklog.config.entry import SOURCE_DEFAULT, ConfigEntry
+from pyrklog.config.entry import ConfigEntry, Source
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.service import (
     AlteredConfigs,
@@ -94,7 +94,7 @@ def _option(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=None if entry.sensitive else entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == SOURCE_DEFAULT,
+        is_default=entry.source == Source.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[
