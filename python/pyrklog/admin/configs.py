@@ -84,9 +84,6 @@ class ConfigAdmin:
     async def describe(
         self,
         resources: Sequence[tuple[ConfigResource, AbstractSet[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[DescribedConfigs]:
         """See ``ClusterService.describe_configs``."""
         results = []
@@ -94,9 +91,7 @@ class ConfigAdmin:
             if number % DESCRIBED_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             try:
-                entries = await self._describe_one(
-                    resource, names, include_synonyms, include_documentation
-                )
+                entries = await self._describe_one(resource, names)
             except ApiError as error:
                 results.append(DescribedConfigs(resource, error.code, error.message, ()))
                 continue
@@ -107,8 +102,6 @@ class ConfigAdmin:
         self,
         resource: ConfigResource,
         names: AbstractSet[str] | None,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[ConfigEntry]:
         path = self._path(resource, is_change=False)
         options, _ = await self._read(path)
@@ -117,15 +110,11 @@ class ConfigAdmin:
                 options,
                 self._metadata.defaults,
                 names,
-                include_synonyms=include_synonyms,
-                include_documentation=include_documentation,
             )
         if resource.name:
             effective = describe_broker_options(
                 self._metadata.config,
                 names,
-                include_synonyms=include_synonyms,
-                include_documentation=include_documentation,
                 node_id=self._node_id,
                 memory_bytes=self._memory_bytes,
             )
@@ -145,7 +134,7 @@ class ConfigAdmin:
             shown = list(options)
         if names is not None:
             shown = [name for name in shown if name in names]
-        return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
+        return effective + _describe_changed(levels, shown)
 
     def _path(self, resource: ConfigResource, *, is_change: bool) -> str:
         """The znode of a resource that this broker describes and alters. As in Kafka, only
@@ -338,8 +327,6 @@ def _unknown_topic() -> ApiError:
 def _describe_changed(
     levels: Sequence[tuple[Mapping[str, str], int]],
     names: Collection[str],
-    include_synonyms: bool,
-    include_documentation: bool,
 ) -> list[ConfigEntry]:
     """Options set at run time: ``levels`` of (options, source), strongest first.
 
@@ -363,9 +350,9 @@ def _describe_changed(
                 read_only=option is None or base is not None,
                 source=synonyms[0].source,
                 sensitive=option is None or option.is_secret,
-                synonyms=synonyms if include_synonyms else (),
+                synonyms=synonyms,
                 type=option.type if option else OptionType.UNKNOWN,
-                documentation=option.documentation if option and include_documentation else None,
+                documentation=option.documentation if option else None,
             )
         )
     return entries

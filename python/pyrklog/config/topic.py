@@ -184,9 +184,6 @@ def describe_topic_options(
     overrides: Mapping[str, str],
     defaults: TopicDefaults,
     names: Set[str] | None,
-    *,
-    include_synonyms: bool,
-    include_documentation: bool,
 ) -> list[ConfigEntry]:
     """The options in DescribeConfigs; unknown names are left out, as in Kafka."""
     entries = []
@@ -207,9 +204,9 @@ def describe_topic_options(
                 read_only=False,
                 source=synonyms[0].source if synonyms else Source.DEFAULT,
                 sensitive=False,
-                synonyms=synonyms if include_synonyms else (),
+                synonyms=synonyms,
                 type=item.option.type,
-                documentation=item.option.documentation if include_documentation else None,
+                documentation=item.option.documentation,
             )
         )
     return entries
@@ -235,8 +232,6 @@ def describe_broker_options(
     broker: BrokerConfig,
     names: Set[str] | None,
     *,
-    include_synonyms: bool,
-    include_documentation: bool,
     node_id: int | None = None,
     memory_bytes: int | None = None,
 ) -> list[ConfigEntry]:
@@ -280,9 +275,9 @@ def describe_broker_options(
                 read_only=option.update_mode == "read-only",
                 source=synonyms[0].source if synonyms else Source.DEFAULT,
                 sensitive=secret,
-                synonyms=synonyms if include_synonyms else (),
+                synonyms=synonyms,
                 type=option.type,
-                documentation=option.documentation if include_documentation else None,
+                documentation=option.documentation,
             )
         )
     return entries

@@ -46,8 +46,6 @@ async def describe_configs(
             )
     described = await context.service.describe_configs(
         list(_wanted(request).items()),
-        include_synonyms=request.include_synonyms,
-        include_documentation=request.include_documentation,
     )
     return DescribeConfigsResponse(results=[_described(one, request) for one in described])
 

@@ -212,9 +212,6 @@ class ClusterService(Protocol):
     async def describe_configs(
         self,
         resources: Sequence[tuple[ConfigResource, Set[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[DescribedConfigs]:
         """Options of each resource; names of None mean all."""
 

@@ -39,9 +39,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def entries(running: Running, resource: ConfigResource) -> Mapping[str, ConfigEntry]:
-    (found,) = await running.service.describe_configs(
-        [(resource, None)], include_synonyms=True, include_documentation=False
-    )
+    (found,) = await running.service.describe_configs([(resource, None)])
     assert found.error is ErrorCode.NONE, found.message
     return {entry.name: entry for entry in found.entries}
 
@@ -491,8 +489,6 @@ async def test_a_brokers_options(running: Running) -> None:
     assert "listeners" in found
     (unknown, some) = await running.service.describe_configs(
         [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, {"segment.ms", "none"})],
-        include_synonyms=False,
-        include_documentation=True,
     )
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [(entry.name, bool(entry.documentation)) for entry in some.entries] == [

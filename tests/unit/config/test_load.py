@@ -114,8 +114,6 @@ def test_passwords_are_shown_to_nobody() -> None:
     shown = describe_broker_options(
         config,
         {"pyrklog.zookeeper.digest"},
-        include_synonyms=True,
-        include_documentation=False,
     )
     assert [(item.value, item.sensitive) for item in shown] == [(None, True)]
     assert "secret" not in str(shown)

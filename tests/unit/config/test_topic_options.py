@@ -117,9 +117,7 @@ def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
 
 
 def described(config: BrokerConfig, overrides: dict[str, str], name: str) -> ConfigEntry:
-    entries = describe_topic_options(
-        overrides, TopicDefaults(config), None, include_synonyms=True, include_documentation=True
-    )
+    entries = describe_topic_options(overrides, TopicDefaults(config), None)
     return entry(entries, name)
 
 
@@ -167,12 +165,8 @@ def test_only_what_was_asked_for() -> None:
         {},
         TopicDefaults(broker()),
         {"retention.ms", "no.such"},
-        include_synonyms=False,
-        include_documentation=False,
     )
     assert [item.name for item in entries] == ["retention.ms"]
-    assert entries[0].synonyms == ()
-    assert entries[0].documentation is None
 
 
 @pytest.mark.parametrize(
@@ -184,16 +178,12 @@ def test_only_what_was_asked_for() -> None:
     ],
 )
 def test_log_dirs_are_shown_wherever_they_come_from(given: tuple[str, ...], shown: str) -> None:
-    entries = describe_broker_options(
-        broker(*given), {"log.dirs"}, include_synonyms=False, include_documentation=False
-    )
+    entries = describe_broker_options(broker(*given), {"log.dirs"})
     assert entry(entries, "log.dirs").value == shown
 
 
 def test_the_number_in_use_is_shown_though_nobody_gave_it() -> None:
-    entries = describe_broker_options(
-        broker(), None, include_synonyms=True, include_documentation=False, node_id=7
-    )
+    entries = describe_broker_options(broker(), None, node_id=7)
     for name in ("broker.id", "node.id"):
         found = entry(entries, name)
         assert (found.value, found.source) == ("7", Source.STATIC_BROKER)
@@ -204,9 +194,7 @@ def test_the_number_in_use_is_shown_though_nobody_gave_it() -> None:
 
 
 def test_broker_options_say_whether_they_may_change() -> None:
-    entries = describe_broker_options(
-        broker("num.partitions=3"), None, include_synonyms=True, include_documentation=True
-    )
+    entries = describe_broker_options(broker("num.partitions=3"), None)
     count = entry(entries, "num.partitions")
     assert (count.value, count.source, count.read_only) == ("3", Source.STATIC_BROKER, True)
     assert count.synonyms[1] == Synonym("num.partitions", "1", Source.DEFAULT)
@@ -227,8 +215,6 @@ def test_what_depends_on_the_memory_is_shown_as_it_is_in_force(
     (entry,) = describe_broker_options(
         load_config(overrides=overrides),
         {name},
-        include_synonyms=True,
-        include_documentation=False,
         memory_bytes=512 * mib,
     )
     default = Synonym(name, str(in_force), Source.DEFAULT)

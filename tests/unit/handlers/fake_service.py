@@ -121,15 +121,10 @@ class FakeService:
     async def describe_configs(
         self,
         resources: Sequence[tuple[service.ConfigResource, Set[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[service.DescribedConfigs]:
         result: list[service.DescribedConfigs] = self._answer(
             "describe_configs",
             resources,
-            include_synonyms=include_synonyms,
-            include_documentation=include_documentation,
         )
         return result
 
