@@ -18,14 +18,12 @@ from pyrklog.handlers.service import (
     ClusterBroker,
     ClusterDescription,
     ClusterService,
-    LogDirInfo,
-    LogDirPartition,
     TopicInfo,
     TopicResult,
     TopicSpec,
 )
 from pyrklog.metastore.interface import MetastoreError
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.dataplane import LogDirUsage, Plane
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0
@@ -109,23 +107,14 @@ class Administration:
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[LogDirInfo]:
-        wanted = None
-        if partitions is not None:
-            wanted = {(topic, index) for topic, indexes in partitions for index in indexes}
+    ) -> Sequence[LogDirUsage]:
+        found = await self._plane.describe_log_dirs()
+        if partitions is None:
+            return found
+        wanted = {(topic, index) for topic, indexes in partitions for index in indexes}
         return [
-            LogDirInfo(
-                usage.path,
-                ErrorCode(usage.error_code),
-                usage.total_bytes,
-                usage.usable_bytes,
-                [
-                    LogDirPartition(*item)
-                    for item in usage.partitions
-                    if wanted is None or (item[0], item[1]) in wanted
-                ],
-            )
-            for usage in await self._plane.describe_log_dirs()
+            usage._replace(partitions=[one for one in usage.partitions if one[:2] in wanted])
+            for usage in found
         ]
 
     async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:

@@ -23,7 +23,7 @@ from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.handlers import service
 from pyrklog.handlers.dispatch import Handlers, build_handlers
-from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
+from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
@@ -177,8 +177,8 @@ class FakeService:
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[service.LogDirInfo]:
-        result: list[service.LogDirInfo] = self._answer("describe_log_dirs", partitions)
+    ) -> Sequence[LogDirUsage]:
+        result: Sequence[LogDirUsage] = self._answer("describe_log_dirs", partitions)
         return result
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
