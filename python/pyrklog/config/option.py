@@ -38,8 +38,8 @@ class Option(NamedTuple):
 
     name: str
     default: Value
-    documentation: str
-    type: OptionType
+    documentation: str = ""
+    type: OptionType = OptionType.UNKNOWN
     importance: str = "medium"
     minimum: float | None = None
     maximum: float | None = None
@@ -57,6 +57,9 @@ class Option(NamedTuple):
     """A run-time change acts from the broker's next start on."""
     in_kafka: str = ""
     """How Kafka's option of this name differs: a sentence, or empty."""
+
+    def described(self, documentation: str, *, in_kafka: str = "") -> Option:
+        return self._replace(documentation=documentation, in_kafka=in_kafka)
 
     def parse(self, text: str) -> Value:
         """Raises :class:`InvalidValueError`."""
