@@ -86,7 +86,7 @@ def describe(
 
     def once(before: "list[GroupLag] | None") -> "list[GroupLag]":
         groups = [group_state.existing_group(connection, name) for name in wanted]
-        found = [group_state.standing(connection, group, ages=True) for group in groups]
+        found = [group_state.standing(connection, group) for group in groups]
         cluster_id = connection.metadata().cluster_id
         group_tables.print_described(found, before or [], output, cluster_id)
         return found

@@ -52,7 +52,7 @@ def list_groups(
         return Listing("pyrklog.groups/1", LIST_COLUMNS, found, cluster_id)
     items: list[dict[str, Any]] = []
     for item in found:
-        one = standing(connection, describe_group(connection, item["name"]), ages=True)
+        one = standing(connection, describe_group(connection, item["name"]))
         if _exceeds(one, limits):
             numbers = {
                 "members": len(one.group.members),
