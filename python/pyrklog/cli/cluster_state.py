@@ -105,14 +105,7 @@ class Reason:
     fix: str | None = None
 
     def item(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "what": self.what,
-            "broker": self.broker,
-            "partitions": list(self.partitions),
-            "fix": self.fix,
-        }
+        return {**vars(self), "partitions": list(self.partitions)}
 
 
 def examine(state: ClusterState) -> list[Reason]:

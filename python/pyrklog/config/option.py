@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pyrklog.config.entry import OptionType
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -75,6 +75,21 @@ class Option(NamedTuple):
         if isinstance(value, tuple):
             return ",".join(value)
         return str(value)
+
+    def entry(
+        self, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool
+    ) -> ConfigEntry:
+        """The option in DescribeConfigs, from the strongest of ``synonyms``."""
+        return ConfigEntry(
+            name=self.name,
+            value=value,
+            read_only=read_only,
+            source=synonyms[0].source if synonyms else Source.DEFAULT,
+            sensitive=self.is_secret,
+            synonyms=synonyms,
+            type=self.type,
+            documentation=self.documentation,
+        )
 
     @property
     def is_secret(self) -> bool:

@@ -13,7 +13,7 @@ from pyrklog.config.broker import (
 from pyrklog.config.entry import ConfigEntry, Source, Synonym
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
-from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
+from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Value
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
@@ -197,18 +197,7 @@ def describe_topic_options(
         if override is not None:
             synonyms = [Synonym(name, override, Source.TOPIC), *synonyms]
         value = override if override is not None else item.option.format(defaults.value(name))
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                read_only=False,
-                source=synonyms[0].source if synonyms else Source.DEFAULT,
-                sensitive=False,
-                synonyms=synonyms,
-                type=item.option.type,
-                documentation=item.option.documentation,
-            )
-        )
+        entries.append(item.option.entry(value, synonyms, read_only=False))
     return entries
 
 
@@ -261,23 +250,11 @@ def describe_broker_options(
             candidates = [settled[name], *default]
         if name in defaults:
             candidates[-1] = Candidate(defaults[name], Source.DEFAULT)
-        secret = option.is_secret
-        synonyms = [
-            Synonym(name, None if secret else item.text, item.source) for item in candidates
-        ]
+        shown = [one._replace(text=None) for one in candidates] if option.is_secret else candidates
+        synonyms = [Synonym(name, *one) for one in shown]
         value = settled[name].text if name in settled else option.format(broker.value(name))
         if name in defaults and len(candidates) == 1:
             value = defaults[name]
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=None if secret else value,
-                read_only=option.update_mode == "read-only",
-                source=synonyms[0].source if synonyms else Source.DEFAULT,
-                sensitive=secret,
-                synonyms=synonyms,
-                type=option.type,
-                documentation=option.documentation,
-            )
-        )
+        value = None if option.is_secret else value
+        entries.append(option.entry(value, synonyms, read_only=option.update_mode == READ_ONLY))
     return entries
