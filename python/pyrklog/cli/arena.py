@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import show
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
 
@@ -30,7 +31,7 @@ def list_all(
     An orderly end keeps an arena for the next start; all of it is in files, too. The next start
     removes arenas that are unfinished or set aside.
     """
-    from pyrklog.cli.output import Listing, columns, print_listing
+    from pyrklog.cli.output import Listing, columns
     from pyrklog.plane.cache_place import SHARED_MEMORY
     from pyrklog.plane.offline import list_arenas
 
@@ -47,7 +48,7 @@ def list_all(
         "held_bytes> RECORDS, partitions> UNWRITTEN PARTITIONS, unwritten_bytes> UNWRITTEN BYTES, "
         "reason* DAMAGE"
     )
-    print_listing(Listing("pyrklog.arenas/1", shown, items), output)
+    show(Listing("pyrklog.arenas/1", shown, items), output)
 
 
 def _time(ms: int | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyrklog.cli import reassign
-from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import (
     CONNECTION,
@@ -26,7 +26,6 @@ from pyrklog.cli.options import (
 if TYPE_CHECKING:
     from pyrklog.cli.cluster_state import ClusterState, Reason
     from pyrklog.cli.connection import Connection
-    from pyrklog.cli.output import Listing
 
 app = command_group(
     "See how a cluster is, whether a broker may restart; elect leaders, move partitions."
@@ -112,7 +111,7 @@ def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
 
 def _print_health(state: "ClusterState", reasons: "list[Reason]", output: OutputFormat) -> None:
     from pyrklog.cli.cluster_state import HEALTH_COLUMNS, health_item, health_page
-    from pyrklog.cli.output import Listing, print_listing
+    from pyrklog.cli.output import Listing
 
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         sys.stdout.write(health_page(state, reasons))
@@ -121,9 +120,7 @@ def _print_health(state: "ClusterState", reasons: "list[Reason]", output: Output
     items = [health_item(state, reasons)]
     if output in (OutputFormat.CSV, OutputFormat.NAME):
         items = [reason.item() for reason in reasons]
-    print_listing(
-        Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output
-    )
+    show(Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output)
 
 
 def _seconds(text: str) -> float:
@@ -144,9 +141,8 @@ def brokers(
     """
     connection = connect(options)
     from pyrklog.cli.cluster_brokers import list_brokers
-    from pyrklog.cli.output import print_listing
 
-    print_listing(list_brokers(connection), output)
+    show(list_brokers(connection), output)
 
 
 @command(app, "restart-safe", *CONNECTION)
@@ -211,14 +207,8 @@ def elect_leaders(
         for error in done.errors:
             typer.echo(error.line(), err=True)
     if done.items or output not in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _print(cluster_election.listing(done), output)
+        show(cluster_election.listing(done), output)
     elif not done.errors:
         say(options, "no leader needs to change")
     if done.code:
         raise typer.Exit(done.code)
-
-
-def _print(listing: "Listing", output: OutputFormat) -> None:
-    from pyrklog.cli.output import print_listing
-
-    print_listing(listing, output)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from pyrklog.cli.admin_common import say
+from pyrklog.cli.admin_common import say, show
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Output,
@@ -140,10 +140,9 @@ def _racks(text: str | None) -> list[str]:
 def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
     """Show each process of a cluster: address, kind and state."""
     from pyrklog.cli.dev_tables import listing
-    from pyrklog.cli.output import print_listing
 
     place = _place(name)
-    print_listing(listing(place, place.load()), output)
+    show(listing(place, place.load()), output)
 
 
 @app.command("logs")
@@ -299,14 +298,13 @@ def _print_started(
     options: Settings, place: "Place", cluster: "Cluster", output: OutputFormat
 ) -> None:
     from pyrklog.cli.dev_tables import listing, started_listing
-    from pyrklog.cli.output import print_listing
 
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
-        print_listing(listing(place, cluster), output)
+        show(listing(place, cluster), output)
     elif not options.quiet:
         from pyrklog.start.banner import own_command, seconds_since_exec
 
-        print_listing(started_listing(place, cluster), output)
+        show(started_listing(place, cluster), output)
         say(
             options,
             f"ready in {seconds_since_exec():.1f} s",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from pyrklog.cli.admin_common import confirm, connect, report_each, say
+from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -56,11 +56,10 @@ def list_groups(
 
     limits = group_tables.parse_limits(lag_over)
     connection = connect(options)
-    from pyrklog.cli.output import print_listing
 
     def once(_before: object) -> "Listing":
         listing = group_tables.list_groups(connection, states or [], lag, limits)
-        print_listing(listing, output)
+        show(listing, output)
         return listing
 
     _repeat(once, watch)
@@ -130,7 +129,6 @@ def seek(
 ) -> None:
     """Move a group's committed offsets. Refused while the group has members."""
     from pyrklog.cli import group_seek, group_state, group_tables
-    from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
     connection = connect(options)
@@ -142,7 +140,7 @@ def seek(
     if not dry_run:
         _move(connection, group, moves)
     if not options.quiet:
-        print_listing(group_tables.moves(moves, connection.metadata().cluster_id), output)
+        show(group_tables.moves(moves, connection.metadata().cluster_id), output)
 
 
 def _active(group: "ConsumerGroup") -> CliError:
@@ -205,13 +203,12 @@ def history(
     from dataclasses import replace
 
     from pyrklog.cli.group_history import read_history
-    from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
     listing = read_history(connect(options), name)
     if count is not None:
         listing = replace(listing, items=listing.items[-count:])
-    print_listing(listing, output)
+    show(listing, output)
 
 
 @command(app, "delete", *CONNECTION, "quiet")

@@ -71,15 +71,14 @@ def verify(
     """
     import time
 
-    from pyrklog.cli.admin_common import connect
+    from pyrklog.cli.admin_common import connect, show
     from pyrklog.cli.log_verify import UNKNOWN, parse_since
     from pyrklog.cli.log_verify import verify as compare
-    from pyrklog.cli.output import print_listing
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
     connection = connect(options)
     listing, code = compare(connection, places or [], begin)
-    print_listing(listing, output)
+    show(listing, output)
     for item in listing.items:
         if item["status"] == UNKNOWN:
             what = f"{item['topic']}-{item['partition']} was not compared: {item['reason']}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import (
     CONNECTION,
@@ -186,7 +186,6 @@ def status(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
-    from pyrklog.cli.output import print_listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
@@ -197,7 +196,7 @@ def status(
         items = _watch(cluster, options, places, output)
     else:
         items = _progress(cluster, places)
-        print_listing(_listing(items, cluster.placement()[1]), output)
+        show(_listing(items, cluster.placement()[1]), output)
     if wanted is None or items:
         return
     there = {topic for topic, _ in cluster.placement()[0]}
@@ -344,7 +343,6 @@ def _watch(
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
     """Prints moves until none is left; returns the last list, which is empty."""
-    from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]
     before: dict[PartitionKey, int] = {}
@@ -358,7 +356,7 @@ def _watch(
             if copied > 0:
                 item["eta_s"] = round(item["bytes_left"] * (now - seen_at) / copied)
         if items and not options.quiet:
-            print_listing(_listing(items, cluster_id), output)
+            show(_listing(items, cluster_id), output)
         if not items:
             return items
         before = {(item["topic"], item["partition"]): item["bytes_left"] for item in items}

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Annotated
 
-from pyrklog.cli.admin_common import confirm, connect, report_each, say
+from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -91,7 +91,6 @@ def list_topics(
     pattern = _pattern(regex)
     connection = connect(options)
     from pyrklog.cli import topic_details
-    from pyrklog.cli.output import print_listing
 
     def wanted(name: str) -> bool:
         if names:
@@ -103,7 +102,7 @@ def list_topics(
         names or [],
         lambda name: wanted(name) and (pattern is None or pattern.search(name) is not None),
     )
-    print_listing(listing, output)
+    show(listing, output)
 
 
 def _pattern(regex: str | None) -> re.Pattern[str] | None:
