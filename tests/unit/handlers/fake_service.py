@@ -22,7 +22,7 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.handlers import service
-from pyrklog.handlers.dispatch import Handlers, build_handlers
+from pyrklog.handlers.dispatch import Handlers
 from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
@@ -277,7 +277,7 @@ def make_handlers(
         fresh_id=lambda: "id",
     )
     controller = controller or FakeController()
-    return build_handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
+    return Handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
 
 
 async def ask(
