@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyrklog.cli.connection import PartitionKey
     from pyrklog.cli.output import Listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+    from pyrklog.cli.reassign_plan import Placement
 
 app = command_group(
     "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
@@ -148,10 +149,7 @@ def apply(
 
 
 def _say_only(
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    before: "dict[PartitionKey, tuple[int, ...]]",
-    wanted: "dict[PartitionKey, tuple[int, ...]]",
+    cluster: "ReassignmentAdmin", options: Settings, before: "Placement", wanted: "Placement"
 ) -> None:
     live = {one.broker_id for one in cluster.describe().brokers}
     codes = []
@@ -166,11 +164,7 @@ def _say_only(
     exit_with(codes)
 
 
-def _arrow(
-    place: "PartitionKey",
-    before: "dict[PartitionKey, tuple[int, ...]]",
-    wanted: "dict[PartitionKey, tuple[int, ...]]",
-) -> str:
+def _arrow(place: "PartitionKey", before: "Placement", wanted: "Placement") -> str:
     return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
 
 
@@ -205,9 +199,7 @@ def status(
         raise typer.Exit(Exit.DIFFERS)
 
 
-def _conclude(
-    cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
-) -> Exit:
+def _conclude(cluster: "ReassignmentAdmin", options: Settings, wanted: "Placement") -> Exit:
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -280,7 +272,7 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _check_names(names: list[str], everything: "dict[PartitionKey, tuple[int, ...]]") -> None:
+def _check_names(names: list[str], everything: "Placement") -> None:
     from pyrklog.cli.connection import missing_topic
 
     known = {topic for topic, _ in everything}
@@ -289,9 +281,7 @@ def _check_names(names: list[str], everything: "dict[PartitionKey, tuple[int, ..
             raise missing_topic(name, sorted(known))
 
 
-def _check_places(
-    wanted: "dict[PartitionKey, tuple[int, ...]]", before: "dict[PartitionKey, tuple[int, ...]]"
-) -> None:
+def _check_places(wanted: "Placement", before: "Placement") -> None:
     _check_names([topic for topic, _ in wanted], before)
     for place in wanted:
         if place not in before:
