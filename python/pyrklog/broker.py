@@ -577,6 +577,6 @@ def _load_handlers(
     replication: ReplicationDriver,
     api: ControllerApi,
 ) -> Handlers:
-    from pyrklog.handlers.dispatch import build_handlers
+    from pyrklog.handlers.dispatch import Handlers
 
-    return build_handlers(service, groups, replication, api, memory_bytes())
+    return Handlers(service, groups, replication, api, memory_bytes())

@@ -11,7 +11,7 @@ import pytest
 
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import DYNAMIC_WITHOUT_EFFECT, OF_EACH_LISTENER, PER_LISTENER_ONLY
-from pyrklog.config.entry import TYPE_CLASS
+from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import READ_ONLY
 from tests.support import jvm
@@ -50,7 +50,7 @@ def test_options_without_effect_are_dynamic_where_kafkas_are(
     }
     assert ours == theirs
     for name, option in DYNAMIC_WITHOUT_EFFECT.items():
-        kind = "class" if option.type == TYPE_CLASS else option.type_name
+        kind = "class" if option.type == OptionType.CLASS else option.type_name
         assert kind == documented[name].kind, name
     assert ours.keys() >= PER_LISTENER_ONLY
 

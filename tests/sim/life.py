@@ -17,7 +17,7 @@ from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.takeover.challenger import Challenger
 from pyrklog.controller.takeover.standby import Patience
 from pyrklog.errors import ErrorCode, StartError
-from pyrklog.handlers.dispatch import build_handlers
+from pyrklog.handlers.dispatch import Handlers
 from pyrklog.handlers.events import EventHandler
 from pyrklog.handlers.service import TopicInfo
 from pyrklog.membership.current_store import CurrentStore
@@ -207,7 +207,7 @@ class Life(BrokerLife):
         metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
         groups: Any = None
-        self._handlers = build_handlers(service, groups, replication, controller_api)
+        self._handlers = Handlers(service, groups, replication, controller_api)
         async with cluster.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, is_dynamic
 from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect
-from pyrklog.config.entry import TYPE_LIST
+from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
 from pyrklog.config.topic import TOPIC_OPTIONS, check_topic_options
@@ -47,7 +47,7 @@ def apply_incremental(
             changed[name] = value
             continue
         option = option_of(name)
-        if option is None or option.type != TYPE_LIST:
+        if option is None or option.type != OptionType.LIST:
             verb = "append" if operation == OP_APPEND else "subtract"
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,

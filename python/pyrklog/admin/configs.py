@@ -26,15 +26,7 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_DYNAMIC_BROKER,
-    SOURCE_DYNAMIC_DEFAULT_BROKER,
-    SOURCE_STATIC_BROKER,
-    TYPE_UNKNOWN,
-    ConfigEntry,
-    Synonym,
-)
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.config.topic import (
     TOPIC_OPTIONS,
     describe_broker_options,
@@ -92,9 +84,6 @@ class ConfigAdmin:
     async def describe(
         self,
         resources: Sequence[tuple[ConfigResource, AbstractSet[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[DescribedConfigs]:
         """See ``ClusterService.describe_configs``."""
         results = []
@@ -102,9 +91,7 @@ class ConfigAdmin:
             if number % DESCRIBED_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             try:
-                entries = await self._describe_one(
-                    resource, names, include_synonyms, include_documentation
-                )
+                entries = await self._describe_one(resource, names)
             except ApiError as error:
                 results.append(DescribedConfigs(resource, error.code, error.message, ()))
                 continue
@@ -115,8 +102,6 @@ class ConfigAdmin:
         self,
         resource: ConfigResource,
         names: AbstractSet[str] | None,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[ConfigEntry]:
         path = self._path(resource, is_change=False)
         options, _ = await self._read(path)
@@ -125,35 +110,31 @@ class ConfigAdmin:
                 options,
                 self._metadata.defaults,
                 names,
-                include_synonyms=include_synonyms,
-                include_documentation=include_documentation,
             )
         if resource.name:
             effective = describe_broker_options(
                 self._metadata.config,
                 names,
-                include_synonyms=include_synonyms,
-                include_documentation=include_documentation,
                 node_id=self._node_id,
                 memory_bytes=self._memory_bytes,
             )
             of_all, _ = await self._read(znodes.broker_config_path(znodes.DEFAULT_ENTITY))
             levels: list[tuple[Mapping[str, str], int]] = [
-                (options, SOURCE_DYNAMIC_BROKER),
-                (of_all, SOURCE_DYNAMIC_DEFAULT_BROKER),
+                (options, Source.DYNAMIC_BROKER),
+                (of_all, Source.DYNAMIC_DEFAULT_BROKER),
             ]
             config = self._metadata.config
             given = {name: one.text for name, one in config.given.items()}
             defaults = {name: config.candidates(name)[-1].text or "" for name in OF_EACH_LISTENER}
-            levels += [(given, SOURCE_STATIC_BROKER), (defaults, SOURCE_DEFAULT)]
+            levels += [(given, Source.STATIC_BROKER), (defaults, Source.DEFAULT)]
             shown = [name for level, _ in levels[:2] for name in level if name not in OPTIONS]
         else:
             effective = []
-            levels = [(options, SOURCE_DYNAMIC_DEFAULT_BROKER)]
+            levels = [(options, Source.DYNAMIC_DEFAULT_BROKER)]
             shown = list(options)
         if names is not None:
             shown = [name for name in shown if name in names]
-        return effective + _describe_changed(levels, shown, include_synonyms, include_documentation)
+        return effective + _describe_changed(levels, shown)
 
     def _path(self, resource: ConfigResource, *, is_change: bool) -> str:
         """The znode of a resource that this broker describes and alters. As in Kafka, only
@@ -346,8 +327,6 @@ def _unknown_topic() -> ApiError:
 def _describe_changed(
     levels: Sequence[tuple[Mapping[str, str], int]],
     names: Collection[str],
-    include_synonyms: bool,
-    include_documentation: bool,
 ) -> list[ConfigEntry]:
     """Options set at run time: ``levels`` of (options, source), strongest first.
 
@@ -371,9 +350,9 @@ def _describe_changed(
                 read_only=option is None or base is not None,
                 source=synonyms[0].source,
                 sensitive=option is None or option.is_secret,
-                synonyms=synonyms if include_synonyms else (),
-                type=option.type if option else TYPE_UNKNOWN,
-                documentation=option.documentation if option and include_documentation else None,
+                synonyms=synonyms,
+                type=option.type if option else OptionType.UNKNOWN,
+                documentation=option.documentation if option else None,
             )
         )
     return entries

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -15,27 +15,15 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.controller.state_log import LogPiece, StateChangeLog
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
-    AlteredConfigs,
     ClusterBroker,
     ClusterDescription,
     ClusterService,
-    ConfigAlteration,
-    ConfigResource,
-    DeletedRecords,
-    DeletedTopic,
-    DeleteRecordsTarget,
-    DescribedConfigs,
-    LogDirInfo,
-    LogDirPartition,
-    NamedResult,
-    PartitionsSpec,
     TopicInfo,
-    TopicRef,
     TopicResult,
     TopicSpec,
 )
 from pyrklog.metastore.interface import MetastoreError
-from pyrklog.plane.dataplane import DigestRange, Plane, ReplicaDigest
+from pyrklog.plane.dataplane import LogDirUsage, Plane
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0
@@ -65,10 +53,19 @@ class Administration:
         self._cluster_id = cluster_id
         self._plane = plane
         self._metadata = metadata
-        self._records = RecordDeletion(plane, metadata)
-        metadata.on_published = self._records.image_changed
+        records = RecordDeletion(plane, metadata)
+        metadata.on_published = records.image_changed
         self._topics = topics
-        self._configs = configs
+        self.create_topics = topics.create
+        self.auto_create_topics = topics.auto_create
+        self.delete_topics = topics.delete
+        self.create_partitions = topics.add_partitions
+        self.describe_configs = configs.describe
+        self.incremental_alter_configs = configs.alter_incrementally
+        self.alter_configs = configs.alter_fully
+        self.delete_records = records.delete
+        self.log_start_moved = records.log_start_moved
+        self.replica_digest = plane.replica_digest
         self._producer_ids = producer_ids
         self._controller_id = controller_id
         self._state_log = state_log
@@ -77,11 +74,6 @@ class Administration:
     def reserve_topics(self, names: Collection[str]) -> None:
         """Topics of these names are not created: unknown folders have them."""
         self._topics.reserved = frozenset(names)
-
-    async def create_topics(
-        self, specs: Sequence[TopicSpec], *, validate_only: bool, timeout_ms: int
-    ) -> list[TopicResult]:
-        return await self._topics.create(specs, validate_only=validate_only, timeout_ms=timeout_ms)
 
     async def create_own_topic(self, spec: TopicSpec, *, timeout_ms: int) -> TopicResult:
         [result] = await self._topics.create(
@@ -96,50 +88,6 @@ class Administration:
     async def wait_for_brokers(self) -> None:
         with trio.move_on_after(BROKERS_WAIT_SECONDS):
             await self._metadata.changes.wait_until(lambda: self.knows_brokers)
-
-    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        return await self._topics.auto_create(names)
-
-    async def delete_topics(
-        self, topics: Sequence[TopicRef], *, timeout_ms: int
-    ) -> list[DeletedTopic]:
-        return await self._topics.delete(topics, timeout_ms=timeout_ms)
-
-    async def create_partitions(
-        self, specs: Sequence[PartitionsSpec], *, validate_only: bool, timeout_ms: int
-    ) -> list[NamedResult]:
-        return await self._topics.add_partitions(
-            specs, validate_only=validate_only, timeout_ms=timeout_ms
-        )
-
-    async def describe_configs(
-        self,
-        resources: Sequence[tuple[ConfigResource, Set[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
-    ) -> list[DescribedConfigs]:
-        return await self._configs.describe(
-            resources,
-            include_synonyms=include_synonyms,
-            include_documentation=include_documentation,
-        )
-
-    async def incremental_alter_configs(
-        self,
-        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigAlteration]]],
-        *,
-        validate_only: bool,
-    ) -> list[AlteredConfigs]:
-        return await self._configs.alter_incrementally(alterations, validate_only=validate_only)
-
-    async def alter_configs(
-        self,
-        replacements: Sequence[tuple[ConfigResource, Mapping[str, str | None]]],
-        *,
-        validate_only: bool,
-    ) -> list[AlteredConfigs]:
-        return await self._configs.alter_fully(replacements, validate_only=validate_only)
 
     def describe_cluster(self, listener: str) -> ClusterDescription:
         brokers = [
@@ -157,37 +105,17 @@ class Administration:
         entry = self._metadata.image.topics.get(name)
         return _info(entry) if entry else None
 
-    async def delete_records(
-        self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str
-    ) -> list[DeletedRecords]:
-        return await self._records.delete(targets, timeout_ms=timeout_ms, host=host)
-
-    def log_start_moved(self, topic: str, partition: int) -> None:
-        self._records.log_start_moved(topic, partition)
-
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[LogDirInfo]:
-        wanted = None
-        if partitions is not None:
-            wanted = {(topic, index) for topic, indexes in partitions for index in indexes}
+    ) -> Sequence[LogDirUsage]:
+        found = await self._plane.describe_log_dirs()
+        if partitions is None:
+            return found
+        wanted = {(topic, index) for topic, indexes in partitions for index in indexes}
         return [
-            LogDirInfo(
-                usage.path,
-                ErrorCode(usage.error_code),
-                usage.total_bytes,
-                usage.usable_bytes,
-                [
-                    LogDirPartition(*item)
-                    for item in usage.partitions
-                    if wanted is None or (item[0], item[1]) in wanted
-                ],
-            )
-            for usage in await self._plane.describe_log_dirs()
+            usage._replace(partitions=[one for one in usage.partitions if one[:2] in wanted])
+            for usage in found
         ]
-
-    async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
-        return await self._plane.replica_digest(topic, partition, asked)
 
     async def state_changes(self, *, older: bool, position: int, max_bytes: int) -> LogPiece:
         read = partial(self._state_log.read, older=older, position=position, max_bytes=max_bytes)

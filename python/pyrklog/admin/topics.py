@@ -190,8 +190,6 @@ class TopicAdmin:
                 _overrides(spec),
                 self._defaults,
                 None,
-                include_synonyms=False,
-                include_documentation=False,
             ),
         )
 

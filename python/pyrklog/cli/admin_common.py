@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, exit_with
-from pyrklog.cli.options import Settings
+from pyrklog.cli.options import OutputFormat, Settings
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
+    from pyrklog.cli.output import Listing
 
 
 def connect(options: Settings) -> "Connection":
@@ -21,6 +22,12 @@ def say(options: Settings, *lines: str) -> None:
     if not options.quiet:
         for line in lines:
             typer.echo(line)
+
+
+def show(listing: "Listing", output: OutputFormat) -> None:
+    from pyrklog.cli.output import print_listing
+
+    print_listing(listing, output)
 
 
 def confirm(names: list[str]) -> None:

@@ -1,5 +1,3 @@
-from typing import Annotated
-
 import typer
 
 from pyrklog.cli import arena, cluster, consume, dev, group, log, produce, serve, topic
@@ -14,6 +12,7 @@ from pyrklog.cli.options import (
     Timeout,
     Verbose,
     ZooKeeper,
+    option,
     settings,
 )
 
@@ -59,12 +58,9 @@ def root(
     timeout: Timeout = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
+    _version: bool = option(
+        "--version", "Print the version.", False, callback=_print_version, is_eager=True
+    ),
 ) -> None:
     """Keeps the options before the command for it."""
     context.obj = settings(
@@ -83,67 +79,35 @@ def _environment_bootstrap() -> str | None:
     return os.environ.get("PYRKLOG_BOOTSTRAP") or None
 
 
-DropCache = Annotated[
-    bool,
-    typer.Option(
-        "--drop-cache", help="Start without the block cache that the last end left in memory."
-    ),
-]
-
-
 @app.command("serve")
 def serve_command(
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the data lies. Default: ~/.local/share/pyrklog/default.",
-            show_default=False,
-        ),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
-            show_default=False,
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="A server.properties of Kafka, unchanged.", show_default=False
-        ),
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="K=V",
-            help="One option; wins over file and environment; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    data: str | None = option(
+        "--data DIR", "Where the data lies. Default: ~/.local/share/pyrklog/default.", None
+    ),
+    listen: str | None = option(
+        "--listen HOST:PORT",
+        "Where to listen; port 0 picks a free one. Default: 127.0.0.1:9092.",
+        None,
+    ),
+    config: str | None = option("--config FILE", "A server.properties of Kafka, unchanged.", None),
+    sets: list[str] | None = option(
+        "--set K=V", "One option; wins over file and environment; may be repeated.", None
+    ),
     zookeeper: ZooKeeper = None,
     broker_id: BrokerId = None,
     adopt_zookeeper: AdoptZooKeeper = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the configuration and end (0 good, 78 not).")
-    ] = False,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print every option with its source and end.")
-    ] = False,
-    tmp: Annotated[
-        bool, typer.Option("--tmp", help="Keep data in a temporary directory, removed at the end.")
-    ] = False,
-    drop_cache: DropCache = False,
-    log_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
-    ] = "info",
-    log_format: Annotated[
-        str,
-        typer.Option(metavar="FORMAT", help="json, text, or auto: text on a terminal only."),
-    ] = "auto",
+    check: bool = option("--check", "Check the configuration and end (0 good, 78 not).", False),
+    print_config: bool = option(
+        "--print-config", "Print every option with its source and end.", False
+    ),
+    tmp: bool = option("--tmp", "Keep data in a temporary directory, removed at the end.", False),
+    drop_cache: bool = option(
+        "--drop-cache", "Start without the block cache that the last end left in memory.", False
+    ),
+    log_level: str = option("--log-level LEVEL", "debug, info, warning or error.", "info"),
+    log_format: str = option(
+        "--log-format FORMAT", "json, text, or auto: text on a terminal only.", "auto"
+    ),
 ) -> None:
     """Run a broker until Ctrl-C."""
     options = serve.ServeOptions(

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
+from pyrklog.cli.admin_common import show
 from pyrklog.cli.failures import CliError, Exit, guarded
-from pyrklog.cli.options import Output, OutputFormat, command_group
+from pyrklog.cli.options import Output, OutputFormat, argument, command_group, option
 
-Directory = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="As pyrklog.cache.dir; default /dev/shm."),
-]
+Directory = Annotated[Path | None, option("--dir DIR", "As pyrklog.cache.dir; default /dev/shm.")]
 app = command_group("Look after block caches that brokers left in shared memory.")
 
 
@@ -33,7 +31,7 @@ def list_all(
     An orderly end keeps an arena for the next start; all of it is in files, too. The next start
     removes arenas that are unfinished or set aside.
     """
-    from pyrklog.cli.output import Column, Listing, print_listing
+    from pyrklog.cli.output import Listing, columns
     from pyrklog.plane.cache_place import SHARED_MEMORY
     from pyrklog.plane.offline import list_arenas
 
@@ -45,18 +43,12 @@ def list_all(
         ]
     except OSError as error:
         raise CliError(Exit.NOT_FOUND, f"{place}: {error.strerror or error}") from error
-    columns = [
-        Column("path", "ARENA"),
-        Column("log_dir", "LOG DIRECTORY"),
-        Column("state", "STATE"),
-        Column("kept_since", "KEPT SINCE"),
-        Column("size_bytes", "BYTES", right=True),
-        Column("held_bytes", "RECORDS", right=True),
-        Column("partitions", "UNWRITTEN PARTITIONS", right=True),
-        Column("unwritten_bytes", "UNWRITTEN BYTES", right=True),
-        Column("reason", "DAMAGE", wide=True),
-    ]
-    print_listing(Listing("pyrklog.arenas/1", columns, items), output)
+    shown = columns(
+        "path ARENA, log_dir LOG DIRECTORY, state, kept_since KEPT SINCE, size_bytes> BYTES, "
+        "held_bytes> RECORDS, partitions> UNWRITTEN PARTITIONS, unwritten_bytes> UNWRITTEN BYTES, "
+        "reason* DAMAGE"
+    )
+    show(Listing("pyrklog.arenas/1", shown, items), output)
 
 
 def _time(ms: int | None) -> str | None:
@@ -68,10 +60,7 @@ def _time(ms: int | None) -> str | None:
 @app.command("drop")
 @guarded
 def drop(
-    log_dir: Annotated[
-        Path | None,
-        typer.Argument(metavar="LOG_DIR", show_default=False, help="Only that of LOG_DIR."),
-    ] = None,
+    log_dir: Path | None = argument("LOG_DIR", "Only that of LOG_DIR.", None),
     directory: Directory = None,
 ) -> None:
     """Free the memory that orderly ends left for the next start. Nothing is lost.
@@ -122,7 +111,7 @@ def _refuse_undropped(place: Path, log_dir: Path) -> None:
 @app.command("drain")
 @guarded
 def drain(
-    log_dir: Annotated[Path, typer.Argument(metavar="LOG_DIR", show_default=False)],
+    log_dir: Path = argument("LOG_DIR"),
 ) -> None:
     """Write what a killed broker left to the files of LOG_DIR, and remove its arena.
 
@@ -144,10 +133,8 @@ def drain(
 @app.command("remove")
 @guarded
 def remove(
-    path: Annotated[Path, typer.Argument(metavar="ARENA", show_default=False)],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also with records in it that are nowhere else.")
-    ] = False,
+    path: Path = argument("ARENA"),
+    force: bool = option("--force", "Also with records in it that are nowhere else.", False),
 ) -> None:
     """Remove an arena that no broker uses."""
     from pyrklog.plane.offline import list_arenas, remove_arena

@@ -1,12 +1,12 @@
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pyrklog.cli import reassign
-from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import (
     CONNECTION,
@@ -17,14 +17,15 @@ from pyrklog.cli.options import (
     Places,
     Settings,
     Yes,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
     from pyrklog.cli.cluster_state import ClusterState, Reason
     from pyrklog.cli.connection import Connection
-    from pyrklog.cli.output import Listing
 
 app = command_group(
     "See how a cluster is, whether a broker may restart; elect leaders, move partitions."
@@ -35,26 +36,16 @@ WATCH_INTERVAL_S = 1.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
-@app.command("health")
-@with_settings(*CONNECTION)
+@command(app, "health", *CONNECTION)
 def health(
     options: Settings,
-    watch: Annotated[
-        bool,
-        typer.Option("-w", "--watch", help="Print each change of the verdict, until Ctrl-C."),
-    ] = False,
-    exit_when_healthy: Annotated[
-        bool, typer.Option("-e", "--exit", help="Watch until the cluster is healthy.")
-    ] = False,
-    for_: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="TIME",
-            help="Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
-            show_default=False,
-        ),
-    ] = None,
+    watch: bool = option("-w, --watch", "Print each change of the verdict, until Ctrl-C.", False),
+    exit_when_healthy: bool = option("-e, --exit", "Watch until the cluster is healthy.", False),
+    for_: str | None = option(
+        "--for TIME",
+        "Watch for so long at most, such as 60s or 5m; 8 if it is unhealthy then.",
+        None,
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
@@ -120,7 +111,7 @@ def _examined(connection: "Connection") -> "tuple[ClusterState, list[Reason]]":
 
 def _print_health(state: "ClusterState", reasons: "list[Reason]", output: OutputFormat) -> None:
     from pyrklog.cli.cluster_state import HEALTH_COLUMNS, health_item, health_page
-    from pyrklog.cli.output import Listing, print_listing
+    from pyrklog.cli.output import Listing
 
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         sys.stdout.write(health_page(state, reasons))
@@ -129,9 +120,7 @@ def _print_health(state: "ClusterState", reasons: "list[Reason]", output: Output
     items = [health_item(state, reasons)]
     if output in (OutputFormat.CSV, OutputFormat.NAME):
         items = [reason.item() for reason in reasons]
-    print_listing(
-        Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output
-    )
+    show(Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output)
 
 
 def _seconds(text: str) -> float:
@@ -141,8 +130,7 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-@app.command("brokers")
-@with_settings(*CONNECTION)
+@command(app, "brokers", *CONNECTION)
 def brokers(
     options: Settings,
     output: Output = OutputFormat.TABLE,
@@ -153,21 +141,14 @@ def brokers(
     """
     connection = connect(options)
     from pyrklog.cli.cluster_brokers import list_brokers
-    from pyrklog.cli.output import print_listing
 
-    print_listing(list_brokers(connection), output)
+    show(list_brokers(connection), output)
 
 
-@app.command("restart-safe")
-@with_settings(*CONNECTION)
+@command(app, "restart-safe", *CONNECTION)
 def restart_safe(
     options: Settings,
-    broker: Annotated[
-        int,
-        typer.Argument(
-            metavar="BROKER", min=0, max=INT32_MAX, help="Its number.", show_default=False
-        ),
-    ],
+    broker: int = argument("BROKER", "Its number.", min=0, max=INT32_MAX),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether a broker may end without harm; otherwise which partitions are in the way.
@@ -192,22 +173,18 @@ def restart_safe(
         raise typer.Exit(Exit.DIFFERS)
 
 
-@app.command("elect-leaders")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "elect-leaders", *CONNECTION, "quiet")
 def elect_leaders(
     options: Settings,
     places: Places = None,
-    preferred: Annotated[
-        bool,
-        typer.Option("--preferred", help="The first replica of each, where it is in sync."),
-    ] = False,
-    unclean: Annotated[
-        bool,
-        typer.Option(
-            "--unclean",
-            help="Any live replica, where no one in sync is alive; what it lacks is lost.",
-        ),
-    ] = False,
+    preferred: bool = option(
+        "--preferred", "The first replica of each, where it is in sync.", False
+    ),
+    unclean: bool = option(
+        "--unclean",
+        "Any live replica, where no one in sync is alive; what it lacks is lost.",
+        False,
+    ),
     yes: Yes = False,
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
@@ -230,14 +207,8 @@ def elect_leaders(
         for error in done.errors:
             typer.echo(error.line(), err=True)
     if done.items or output not in (OutputFormat.TABLE, OutputFormat.WIDE):
-        _print(cluster_election.listing(done), output)
+        show(cluster_election.listing(done), output)
     elif not done.errors:
         say(options, "no leader needs to change")
     if done.code:
         raise typer.Exit(done.code)
-
-
-def _print(listing: "Listing", output: OutputFormat) -> None:
-    from pyrklog.cli.output import print_listing
-
-    print_listing(listing, output)

@@ -6,19 +6,12 @@ from pyrklog.cli.cluster_state import BrokerState
 from pyrklog.cli.cluster_views import ASK_TIMEOUT_S, is_plain
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.options import Settings
-from pyrklog.cli.output import Column, Listing
+from pyrklog.cli.output import Listing, columns
 from pyrklog.protocol.log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
-COLUMNS = (
-    Column("broker", "BROKER", right=True),
-    Column("address", "ADDRESS"),
-    Column("rack", "RACK"),
-    Column("controller", "CONTROLLER"),
-    Column("leaders", "LEADERS", right=True),
-    Column("replicas", "REPLICAS", right=True),
-    Column("in_sync", "IN SYNC", right=True, wide=True),
-    Column("log_bytes", "BYTES", right=True),
-    Column("log_dirs", "LOG DIRS", right=True, wide=True),
+COLUMNS = columns(
+    "broker>, address, rack, controller, leaders>, replicas>, in_sync>* IN SYNC, log_bytes> BYTES, "
+    "log_dirs>* LOG DIRS"
 )
 _VERSION = 1
 """Served by Kafka 2.0 to 4.x and pyrklog."""

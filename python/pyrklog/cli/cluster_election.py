@@ -7,14 +7,9 @@ from typing import Any
 
 from pyrklog.cli.connection import Connection, PartitionKey, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
-from pyrklog.cli.output import Column, Listing
+from pyrklog.cli.output import Listing, columns
 
-COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PARTITION", right=True),
-    Column("old_leader", "OLD", right=True),
-    Column("new_leader", "NEW", right=True),
-)
+COLUMNS = columns("topic, partition>, old_leader> OLD, new_leader> NEW")
 SETTLED_S = 5.0
 """Longest wait until all brokers name an elected leader."""
 SETTLED_PAUSE_S = 0.05

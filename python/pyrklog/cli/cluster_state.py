@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.output import Column
+from pyrklog.cli.output import columns
 
 NO_BROKER = -1
 MIN_INSYNC = "min.insync.replicas"
@@ -15,14 +15,7 @@ MIN_INSYNC_DEFAULT = 1
 """Kafka's."""
 SHOWN_MAX = 3
 
-HEALTH_COLUMNS = (
-    Column("kind", "KIND"),
-    Column("severity", "SEVERITY"),
-    Column("what", "WHAT"),
-    Column("broker", "BROKER", right=True),
-    Column("partitions", "PARTITIONS"),
-    Column("fix", "FIX"),
-)
+HEALTH_COLUMNS = columns("kind, severity, what, broker>, partitions, fix")
 
 Severity = Literal["error", "degraded", "info"]
 ADVERTISED_FIX = (
@@ -112,14 +105,7 @@ class Reason:
     fix: str | None = None
 
     def item(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "what": self.what,
-            "broker": self.broker,
-            "partitions": list(self.partitions),
-            "fix": self.fix,
-        }
+        return {**vars(self), "partitions": list(self.partitions)}
 
 
 def examine(state: ClusterState) -> list[Reason]:

@@ -3,16 +3,9 @@ from collections.abc import Sequence
 
 from pyrklog.cli.cluster_state import Blocker
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 
-BLOCKER_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PARTITION", right=True),
-    Column("reason", "REASON"),
-    Column("leader", "LEADER", right=True),
-    Column("isr", "ISR"),
-    Column("min_insync_replicas", "MIN ISR", right=True),
-)
+BLOCKER_COLUMNS = columns("topic, partition>, reason, leader>, isr, min_insync_replicas> MIN ISR")
 
 
 def print_restart_safe(

@@ -3,18 +3,13 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.options import (
-    CONNECTION,
-    INT32_MAX,
-    Settings,
-    with_settings,
-)
+from pyrklog.cli.options import CONNECTION, INT32_MAX, Settings, argument, option, with_settings
 
 if TYPE_CHECKING:
     from pyrklog.cli.consumer import RecordConsumer
@@ -25,82 +20,39 @@ BATCH_RECORDS_MAX = 1000
 POLL_S = 0.1
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
-Partitions = Annotated[
-    list[int] | None,
-    typer.Option(
-        "-p",
-        "--partition",
-        metavar="N",
-        help="Only this partition; may be repeated.",
-        min=0,
-        max=INT32_MAX,
-    ),
-]
-Offsets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--offset",
-        metavar="RANGE",
-        help="START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
-        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
-        show_default=False,
-    ),
-]
-Count = Annotated[
-    int | None,
-    typer.Option("-c", "-n", "--count", metavar="N", help="Stop after so many records.", min=1),
-]
-ExitAtEnd = Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of all partitions.")]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "-f",
-        "--format",
-        metavar="FORMAT",
-        help=r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
-        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
-        show_default=False,
-    ),
-]
-KeyDelimiter = Annotated[
-    str | None,
-    typer.Option("-K", metavar="TEXT", help="Print the key too, then this, then the value."),
-]
-Null = Annotated[
-    str,
-    typer.Option("-Z", "--null", metavar="TEXT", help="What to print for null keys and values."),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(
-        "-g",
-        "-G",
-        "--group",
-        metavar="GROUP",
-        help="Read as a member of this consumer group, and commit what was printed.",
-        show_default=False,
-    ),
-]
-ReadCommitted = Annotated[
-    bool, typer.Option("--read-committed", help="Leave out records of aborted transactions.")
-]
-
-
 @with_settings(*CONNECTION, "verbose", "quiet")
 def consume(
     options: Settings,
-    topics: Topics,
-    partitions: Partitions = None,
-    offset: Offsets = None,
-    group: Group = None,
-    count: Count = None,
-    exit_at_end: ExitAtEnd = False,
-    format_: Format = None,
-    key_delimiter: KeyDelimiter = None,
-    null: Null = "",
-    read_committed: ReadCommitted = False,
+    topics: list[str] = argument("TOPIC..."),
+    partitions: list[int] | None = option(
+        "-p, --partition N", "Only this partition; may be repeated.", None, min=0, max=INT32_MAX
+    ),
+    offset: list[str] | None = option(
+        "-o, --offset RANGE",
+        "START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
+        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
+        None,
+    ),
+    group: str | None = option(
+        "-g, -G, --group GROUP",
+        "Read as a member of this consumer group, and commit what was printed.",
+        None,
+    ),
+    count: int | None = option("-c, -n, --count N", "Stop after so many records.", None, min=1),
+    exit_at_end: bool = option("-e, --exit", "Stop at the end of all partitions.", False),
+    format_: str | None = option(
+        "-f, --format FORMAT",
+        r"What to print of each record, for example '%t %p %o %k %v\n'; or jsonl. Verbs: "
+        "%t %p %o %k %v %h %T %d{iso} %e %a %K %V %H %[ %| %]; {hex} {base64} {json}.",
+        None,
+    ),
+    key_delimiter: str | None = option(
+        "-K TEXT", "Print the key too, then this, then the value.", None
+    ),
+    null: str = option("-Z, --null TEXT", "What to print for null keys and values.", ""),
+    read_committed: bool = option(
+        "--read-committed", "Leave out records of aborted transactions.", False
+    ),
 ) -> None:
     """Read records and print them.
 

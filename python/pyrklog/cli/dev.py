@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pyrklog.cli.admin_common import say
+from pyrklog.cli.admin_common import say, show
 from pyrklog.cli.failures import CliError, Exit, guarded
 from pyrklog.cli.options import (
     Output,
     OutputFormat,
     Settings,
+    argument,
+    command,
     command_group,
+    option,
     parse_pairs,
-    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -28,54 +28,29 @@ app = command_group("Run clusters on this machine: real brokers, a real ZooKeepe
 BROKERS_DEFAULT = 3
 LINES_DEFAULT = 50
 
-Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="Which cluster of yours is meant.")
-]
-NodeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NODE", help="A broker's number, or zk1, or network.", show_default=False
-    ),
-]
-BrokerName = Annotated[
-    str, typer.Argument(metavar="BROKER", help="A broker's number.", show_default=False)
-]
+Name = Annotated[str, option("--name NAME", "Which cluster of yours is meant.")]
+NodeName = Annotated[str, argument("NODE", "A broker's number, or zk1, or network.")]
+BrokerName = Annotated[str, argument("BROKER", "A broker's number.")]
 DEFAULT = "default"
 
 
-@app.command("start")
-@with_settings("quiet")
+@command(app, "start", "quiet")
 def start(
     options: Settings,
-    count: Annotated[
-        int | None,
-        typer.Option("-n", "--brokers", help="How many brokers; default 3.", show_default=False),
-    ] = None,
+    count: int | None = option("-n, --brokers", "How many brokers; default 3.", None),
     name: Name = DEFAULT,
-    racks: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="Racks, dealt out in turn.", show_default=False),
-    ] = None,
-    zookeepers: Annotated[
-        int | None,
-        typer.Option("--zk", help="ZooKeeper servers, 1 or 3; default 1.", show_default=False),
-    ] = None,
-    base_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            help="Where broker 1 listens; the cluster keeps the 450 ports from there. Default: "
-            "19092, or the next thousand that no other cluster of yours has.",
-            show_default=False,
-        ),
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="K=V", help="An option of all brokers; may be repeated."),
-    ] = None,
-    tmp: Annotated[
-        bool, typer.Option("--tmp", help="Data in a temporary directory, removed by `stop`.")
-    ] = False,
+    racks: str | None = option("--racks A,B,C", "Racks, dealt out in turn.", None),
+    zookeepers: int | None = option("--zk", "ZooKeeper servers, 1 or 3; default 1.", None),
+    base_port: int | None = option(
+        "--base-port PORT",
+        "Where broker 1 listens; the cluster keeps the 450 ports from there. Default: "
+        "19092, or the next thousand that no other cluster of yours has.",
+        None,
+    ),
+    sets: list[str] | None = option(
+        "--set K=V", "An option of all brokers; may be repeated.", None
+    ),
+    tmp: bool = option("--tmp", "Data in a temporary directory, removed by `stop`.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Start a cluster, new or stopped. Returns when clients can use it.
@@ -165,33 +140,23 @@ def _racks(text: str | None) -> list[str]:
 def status(name: Name = DEFAULT, output: Output = OutputFormat.TABLE) -> None:
     """Show each process of a cluster: address, kind and state."""
     from pyrklog.cli.dev_tables import listing
-    from pyrklog.cli.output import print_listing
 
     place = _place(name)
-    print_listing(listing(place, place.load()), output)
+    show(listing(place, place.load()), output)
 
 
 @app.command("logs")
 @guarded
 def logs(
-    node: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NODE]",
-            help="A broker's number, or zk1, or network; default: all brokers.",
-            show_default=False,
-        ),
-    ] = None,
+    node: str | None = argument(
+        "[NODE]", "A broker's number, or zk1, or network; default: all brokers.", None
+    ),
     name: Name = DEFAULT,
-    lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, help="How many of the last lines; 0 for all.")
-    ] = LINES_DEFAULT,
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Lines as they were logged, also on a terminal.")
-    ] = False,
+    lines: int = option(
+        "-n, --lines", "How many of the last lines; 0 for all.", LINES_DEFAULT, min=0
+    ),
+    follow: bool = option("-f, --follow", "Go on with what comes, until Ctrl-C.", False),
+    as_json: bool = option("--json", "Lines as they were logged, also on a terminal.", False),
 ) -> None:
     """Print what the processes have logged: sentences on a terminal, else JSON, a line each."""
     import sys
@@ -205,8 +170,7 @@ def logs(
     print_logs([(one.name, place.log_of(cluster, one)) for one in nodes], lines, follow, shown)
 
 
-@app.command("stop")
-@with_settings("quiet")
+@command(app, "stop", "quiet")
 def stop(options: Settings, name: Name = DEFAULT) -> None:
     """End a cluster in good order. Its data stays, unless it was started with --tmp."""
     with _locked(name) as runner:
@@ -219,8 +183,7 @@ def stop(options: Settings, name: Name = DEFAULT) -> None:
     say(options, f"{name} stopped" if was_running else f"{name} did not run")
 
 
-@app.command("purge")
-@with_settings("quiet")
+@command(app, "purge", "quiet")
 def purge(options: Settings, name: Name = DEFAULT) -> None:
     """End a cluster at once and delete all of its data, without asking."""
     with _locked(name) as runner:
@@ -228,8 +191,7 @@ def purge(options: Settings, name: Name = DEFAULT) -> None:
     say(options, f"{name} purged")
 
 
-@app.command("kill")
-@with_settings("quiet")
+@command(app, "kill", "quiet")
 def kill(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """End a process without warning (SIGKILL)."""
     with _locked(name) as runner:
@@ -238,24 +200,21 @@ def kill(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     say(options, f"{found.title} killed")
 
 
-@app.command("pause")
-@with_settings("quiet")
+@command(app, "pause", "quiet")
 def pause(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """Stop a process where it is, with its connections open (SIGSTOP)."""
     _signal(name, node, signal.SIGSTOP)
     say(options, f"{node} paused")
 
 
-@app.command("resume")
-@with_settings("quiet")
+@command(app, "resume", "quiet")
 def resume(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """Let a paused process go on (SIGCONT)."""
     _signal(name, node, signal.SIGCONT)
     say(options, f"{node} goes on")
 
 
-@app.command("restart")
-@with_settings("quiet")
+@command(app, "restart", "quiet")
 def restart(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     """End a process in good order if it runs, and start it; returns when it serves."""
     with _locked(name) as runner:
@@ -264,8 +223,7 @@ def restart(options: Settings, node: NodeName, name: Name = DEFAULT) -> None:
     say(options, f"{found.title} restarted")
 
 
-@app.command("isolate")
-@with_settings("quiet")
+@command(app, "isolate", "quiet")
 def isolate(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
     """Cut a broker off from the other brokers and from ZooKeeper; it runs on.
 
@@ -275,24 +233,19 @@ def isolate(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
     say(options, f"broker {node} is cut off")
 
 
-@app.command("heal")
-@with_settings("quiet")
+@command(app, "heal", "quiet")
 def heal(options: Settings, node: BrokerName, name: Name = DEFAULT) -> None:
     """Undo `isolate`: what was sent meanwhile arrives now."""
     _cut(name, node, cut_off=False)
     say(options, f"broker {node} is connected")
 
 
-@app.command("add")
-@with_settings("quiet")
+@command(app, "add", "quiet")
 def add(
     options: Settings,
-    count: Annotated[int, typer.Option("-n", "--brokers", min=1, help="How many brokers.")] = 1,
+    count: int = option("-n, --brokers", "How many brokers.", 1, min=1),
     name: Name = DEFAULT,
-    racks: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Their racks, dealt out in turn.", show_default=False),
-    ] = None,
+    racks: str | None = option("--racks A,B", "Their racks, dealt out in turn.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Add brokers to a running cluster. They lead nothing until topics are made or moved."""
@@ -345,14 +298,13 @@ def _print_started(
     options: Settings, place: "Place", cluster: "Cluster", output: OutputFormat
 ) -> None:
     from pyrklog.cli.dev_tables import listing, started_listing
-    from pyrklog.cli.output import print_listing
 
     if output not in (OutputFormat.TABLE, OutputFormat.WIDE):
-        print_listing(listing(place, cluster), output)
+        show(listing(place, cluster), output)
     elif not options.quiet:
         from pyrklog.start.banner import own_command, seconds_since_exec
 
-        print_listing(started_listing(place, cluster), output)
+        show(started_listing(place, cluster), output)
         say(
             options,
             f"ready in {seconds_since_exec():.1f} s",

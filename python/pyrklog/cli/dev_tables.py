@@ -1,26 +1,12 @@
 from pathlib import Path
 from typing import Any
 
-from pyrklog.cli.output import Column, Listing
+from pyrklog.cli.output import Listing, columns
 from pyrklog.dev.brokers import cluster_id
 from pyrklog.dev.state import Cluster, Node, Place
 
-STATUS_COLUMNS = (
-    Column("node", "NODE"),
-    Column("role", "ROLE"),
-    Column("address", "ADDRESS"),
-    Column("pid", "PID", right=True),
-    Column("state", "STATE"),
-    Column("rack", "RACK", wide=True),
-    Column("directory", "DIRECTORY"),
-    Column("log", "LOG", wide=True),
-)
-STARTED_COLUMNS = (
-    Column("node", "NODE"),
-    Column("kafka", "KAFKA"),
-    Column("pid", "PID", right=True),
-    Column("data", "DATA"),
-)
+STATUS_COLUMNS = columns("node, role, address, pid>, state, rack*, directory, log*")
+STARTED_COLUMNS = columns("node, kafka, pid>, data")
 
 
 def listing(place: Place, cluster: Cluster) -> Listing:

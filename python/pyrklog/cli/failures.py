@@ -186,15 +186,12 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return command(*args, **kwargs)
     except CliError as error:
-        typer.echo(error.line(), err=True)
-        raise typer.Exit(error.code) from None
+        failure, code = error, int(error.code)
     except DevError as error:
-        code = Exit[error.problem.name]
-        typer.echo(CliError(code, error.what, error.fix).line(), err=True)
-        raise typer.Exit(code) from None
+        failure = CliError(Exit[error.problem.name], error.what, error.fix)
+        code = failure.code
     except StartError as error:
-        typer.echo(CliError(Exit.FAILED, error.what, error.fix).line(), err=True)
-        raise typer.Exit(error.exit_code) from None
+        failure, code = CliError(Exit.FAILED, error.what, error.fix), error.exit_code
     except KeyboardInterrupt as error:
         from pyrklog.cli.interrupts import Terminated
 
@@ -205,14 +202,14 @@ def ending(command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         discard_output()
         raise typer.Exit(Exit.OK) from None
     except OSError as error:
-        typer.echo(not_written(error).line(), err=True)
-        raise typer.Exit(Exit.FAILED) from None
+        failure, code = not_written(error), Exit.FAILED
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
-        found = unforeseen(error)
-        typer.echo(found.line(), err=True)
-        raise typer.Exit(found.code) from None
+        failure = unforeseen(error)
+        code = failure.code
+    typer.echo(failure.line(), err=True)
+    raise typer.Exit(code)
 
 
 def unforeseen(error: Exception) -> CliError:

@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
-
-from pyrklog.cli.admin_common import confirm, connect, report_each, say
+from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -15,8 +13,10 @@ from pyrklog.cli.options import (
     OutputFormat,
     Settings,
     Yes,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -32,32 +32,22 @@ T = TypeVar("T")
 WATCH_INTERVAL_S = 2.0
 FORCED_ATTEMPTS_MAX = 20
 
-Name = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-Names = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
-Watch = Annotated[
-    bool, typer.Option("-w", "--watch", help="Again every two seconds, until Ctrl-C.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")]
+Name = Annotated[str, argument("GROUP")]
+Names = Annotated[list[str], argument("GROUP...")]
+Watch = Annotated[bool, option("-w, --watch", "Again every two seconds, until Ctrl-C.")]
+DryRun = Annotated[bool, option("--dry-run", "Only say what would be changed.")]
 
 
-@app.command("list")
-@with_settings(*CONNECTION)
+@command(app, "list", *CONNECTION)
 def list_groups(
     options: Settings,
-    states: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only groups in it; may be repeated."),
-    ] = None,
-    lag: Annotated[bool, typer.Option("--lag", help="Members and lag too.")] = False,
-    lag_over: Annotated[
-        str | None,
-        typer.Option(
-            "--lag-over",
-            metavar="RECORDS,TIME",
-            help="Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
-            show_default=False,
-        ),
-    ] = None,
+    states: list[str] | None = option("--state STATE", "Only groups in it; may be repeated.", None),
+    lag: bool = option("--lag", "Members and lag too.", False),
+    lag_over: str | None = option(
+        "--lag-over RECORDS,TIME",
+        "Only groups that lag more, such as 1000, 30s or 1000,30s (either).",
+        None,
+    ),
     watch: Watch = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -66,18 +56,16 @@ def list_groups(
 
     limits = group_tables.parse_limits(lag_over)
     connection = connect(options)
-    from pyrklog.cli.output import print_listing
 
     def once(_before: object) -> "Listing":
         listing = group_tables.list_groups(connection, states or [], lag, limits)
-        print_listing(listing, output)
+        show(listing, output)
         return listing
 
     _repeat(once, watch)
 
 
-@app.command("describe")
-@with_settings(*CONNECTION)
+@command(app, "describe", *CONNECTION)
 def describe(
     options: Settings,
     names: Names,
@@ -97,7 +85,7 @@ def describe(
 
     def once(before: "list[GroupLag] | None") -> "list[GroupLag]":
         groups = [group_state.existing_group(connection, name) for name in wanted]
-        found = [group_state.standing(connection, group, ages=True) for group in groups]
+        found = [group_state.standing(connection, group) for group in groups]
         cluster_id = connection.metadata().cluster_id
         group_tables.print_described(found, before or [], output, cluster_id)
         return found
@@ -122,41 +110,25 @@ def _repeat(once: "Callable[[T | None], T]", watch: bool) -> None:
         before = once(before)
 
 
-@app.command("seek")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "seek", *CONNECTION, "quiet")
 def seek(
     options: Settings,
     name: Name,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="WHERE",
-            help="start, end, @TIME, +N or -N from where it is, N, FILE (see export), or "
-            "group:OTHER.",
-            show_default=False,
-        ),
-    ],
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC[:P,...]",
-            help="Only these partitions; default: all that the group has committed; may be "
-            "repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Make members leave first; they join again.")
-    ] = False,
+    to: str = option(
+        "--to WHERE",
+        "start, end, @TIME, +N or -N from where it is, N, FILE (see export), or group:OTHER.",
+    ),
+    topics: list[str] | None = option(
+        "-t, --topic TOPIC[:P,...]",
+        "Only these partitions; default: all that the group has committed; may be repeated.",
+        None,
+    ),
+    force: bool = option("--force", "Make members leave first; they join again.", False),
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Move a group's committed offsets. Refused while the group has members."""
     from pyrklog.cli import group_seek, group_state, group_tables
-    from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
     connection = connect(options)
@@ -168,7 +140,7 @@ def seek(
     if not dry_run:
         _move(connection, group, moves)
     if not options.quiet:
-        print_listing(group_tables.moves(moves, connection.metadata().cluster_id), output)
+        show(group_tables.moves(moves, connection.metadata().cluster_id), output)
 
 
 def _active(group: "ConsumerGroup") -> CliError:
@@ -204,8 +176,7 @@ def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]")
                 return
 
 
-@app.command("export")
-@with_settings(*CONNECTION)
+@command(app, "export", *CONNECTION)
 def export(
     options: Settings,
     name: Name,
@@ -221,32 +192,26 @@ def export(
     sys.stdout.write(group_seek.write_file(found))
 
 
-@app.command("history")
-@with_settings(*CONNECTION)
+@command(app, "history", *CONNECTION)
 def history(
     options: Settings,
     name: Name,
-    count: Annotated[
-        int | None,
-        typer.Option("-n", "-c", "--count", metavar="N", help="Only the last N.", min=1),
-    ] = None,
+    count: int | None = option("-n, -c, --count N", "Only the last N.", None, min=1),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show a group's rebalances and, if pyrklog coordinates it, why each began."""
     from dataclasses import replace
 
     from pyrklog.cli.group_history import read_history
-    from pyrklog.cli.output import print_listing
 
     _refuse_empty(name)
     listing = read_history(connect(options), name)
     if count is not None:
         listing = replace(listing, items=listing.items[-count:])
-    print_listing(listing, output)
+    show(listing, output)
 
 
-@app.command("delete")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "delete", *CONNECTION, "quiet")
 def delete(
     options: Settings,
     names: Names,
@@ -271,21 +236,11 @@ def delete(
     report_each("group", futures, "deleted", options)
 
 
-@app.command("delete-offsets")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "delete-offsets", *CONNECTION, "quiet")
 def delete_offsets(
     options: Settings,
     name: Name,
-    topics: Annotated[
-        list[str],
-        typer.Option(
-            "-t",
-            "--topic",
-            metavar="TOPIC[:P,...]",
-            help="Whose offsets; may be repeated.",
-            show_default=False,
-        ),
-    ],
+    topics: list[str] = option("-t, --topic TOPIC[:P,...]", "Whose offsets; may be repeated."),
     dry_run: DryRun = False,
 ) -> None:
     """Forget a group's offsets of topics that no member reads."""

@@ -12,7 +12,7 @@ from typing import Any
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.output import Column, Item, Listing
+from pyrklog.cli.output import Item, Listing, columns
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.groups.partitioner import partition_for
 from pyrklog.groups.persistence import REASON_HEADER
@@ -30,15 +30,7 @@ BATCH_RECORDS_MAX = 10_000
 POLL_S = 0.05
 FETCH_WAIT_MS = 10
 
-COLUMNS = (
-    Column("at", "TIME"),
-    Column("generation", "GENERATION", right=True),
-    Column("members", "MEMBERS", right=True),
-    Column("protocol", "PROTOCOL"),
-    Column("reason", "REASON"),
-    Column("leader", "LEADER", wide=True),
-    Column("clients", "CLIENTS", wide=True),
-)
+COLUMNS = columns("at TIME, generation>, members>, protocol, reason, leader*, clients*")
 
 
 def read_history(connection: Connection, name: str) -> Listing:

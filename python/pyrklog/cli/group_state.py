@@ -210,7 +210,7 @@ def committed_offsets(connection: Connection, name: str) -> dict[Key, tuple[int,
     }
 
 
-def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> GroupLag:
+def standing(connection: Connection, group: ConsumerGroup) -> GroupLag:
     offsets = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.partitions}
     keys = sorted({*offsets, *owners})
@@ -220,14 +220,14 @@ def standing(connection: Connection, group: ConsumerGroup, *, ages: bool) -> Gro
         for key, (offset, _) in offsets.items()
         if ends.get(key) is not None and offset < (ends[key] or 0)
     }
-    known_ages = record_ages(connection, waiting) if ages else {}
+    known_ages = record_ages(connection, waiting)
     partitions = [
         PartitionLag(
             *key,
             committed=offsets[key][0] if key in offsets else None,
             end=ends.get(key),
             note=offsets[key][1] if key in offsets else "",
-            age_s=_age(key, offsets, ends, known_ages) if ages else None,
+            age_s=_age(key, offsets, ends, known_ages),
             member=owners[key].label if key in owners else None,
         )
         for key in keys

@@ -9,38 +9,15 @@ from pyrklog.cli.group_seek import Move
 from pyrklog.cli.group_state import GroupLag, PartitionLag, describe_group, standing, total
 from pyrklog.cli.group_state import list_groups as find_groups
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 
-LIST_COLUMNS = (
-    Column("name", "NAME"),
-    Column("state", "STATE"),
-    Column("type", "TYPE", wide=True),
+LIST_COLUMNS = columns("name, state, type*")
+LAG_COLUMNS = (*LIST_COLUMNS, *columns("members>, lag>, lag_s>"))
+PARTITION_COLUMNS = columns(
+    "topic, partition> PART, committed>, end>, lag>, lag_s>, trend, member, note*"
 )
-LAG_COLUMNS = (
-    *LIST_COLUMNS,
-    Column("members", "MEMBERS", right=True),
-    Column("lag", "LAG", right=True),
-    Column("lag_s", "LAG_S", right=True),
-)
-PARTITION_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PART", right=True),
-    Column("committed", "COMMITTED", right=True),
-    Column("end", "END", right=True),
-    Column("lag", "LAG", right=True),
-    Column("lag_s", "LAG_S", right=True),
-    Column("trend", "TREND"),
-    Column("member", "MEMBER"),
-    Column("note", "NOTE", wide=True),
-)
-FLAT_COLUMNS = (Column("group", "GROUP"), *PARTITION_COLUMNS)
-MOVE_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PART", right=True),
-    Column("before", "BEFORE", right=True),
-    Column("after", "AFTER", right=True),
-    Column("remark", "REMARK"),
-)
+FLAT_COLUMNS = (*columns("group"), *PARTITION_COLUMNS)
+MOVE_COLUMNS = columns("topic, partition> PART, before>, after>, remark")
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -75,7 +52,7 @@ def list_groups(
         return Listing("pyrklog.groups/1", LIST_COLUMNS, found, cluster_id)
     items: list[dict[str, Any]] = []
     for item in found:
-        one = standing(connection, describe_group(connection, item["name"]), ages=True)
+        one = standing(connection, describe_group(connection, item["name"]))
         if _exceeds(one, limits):
             numbers = {
                 "members": len(one.group.members),

@@ -1,7 +1,6 @@
 """``pyrklog log``: log files without a broker, replicas, state-change logs."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,8 +11,10 @@ from pyrklog.cli.options import (
     OutputFormat,
     Places,
     Settings,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 app = command_group("Look into log files, compare replicas, merge state-change logs.")
@@ -27,16 +28,11 @@ def log() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", show_default=False)],
-    records: Annotated[
-        bool, typer.Option("--records", help="Each record of each batch too.")
-    ] = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify/--no-verify", help="Check every checksum, and indexes against their segment."
-        ),
-    ] = True,
+    paths: list[Path] = argument("PATH..."),
+    records: bool = option("--records", "Each record of each batch too.", False),
+    verify: bool = option(
+        "--verify/--no-verify", "Check every checksum, and indexes against their segment.", True
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; PATH is a file or a partition folder.
@@ -57,20 +53,15 @@ def dump(
         raise CliError(Exit.DIFFERS, f"{printer.damages} {what} found")
 
 
-@app.command("verify")
-@with_settings(*CONNECTION)
+@command(app, "verify", *CONNECTION)
 def verify(
     options: Settings,
     places: Places = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="OFFSET|@TIME",
-            help="Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
-            show_default=False,
-        ),
-    ] = None,
+    since: str | None = option(
+        "--since OFFSET|@TIME",
+        "Compare from there on, such as 1500, @2024-01-31T12:00:00 or @-90m.",
+        None,
+    ),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Compare the replicas of partitions by digests that their brokers make; no record is fetched.
@@ -80,15 +71,14 @@ def verify(
     """
     import time
 
-    from pyrklog.cli.admin_common import connect
+    from pyrklog.cli.admin_common import connect, show
     from pyrklog.cli.log_verify import UNKNOWN, parse_since
     from pyrklog.cli.log_verify import verify as compare
-    from pyrklog.cli.output import print_listing
 
     begin = None if since is None else parse_since(since, time.time_ns() // 1_000_000)
     connection = connect(options)
     listing, code = compare(connection, places or [], begin)
-    print_listing(listing, output)
+    show(listing, output)
     for item in listing.items:
         if item["status"] == UNKNOWN:
             what = f"{item['topic']}-{item['partition']} was not compared: {item['reason']}"
@@ -97,30 +87,18 @@ def verify(
         raise typer.Exit(code)
 
 
-@app.command("merge-state")
-@with_settings(*CONNECTION)
+@command(app, "merge-state", *CONNECTION)
 def merge_state(
     options: Settings,
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[PATH...]",
-            help="Logs, or folders that hold some; default: those of all brokers, asked of them.",
-            show_default=False,
-        ),
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this one.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", metavar="P", min=0, help="Only this one.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="@TIME", help="From then on.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="@TIME", help="Before then.")
-    ] = None,
+    paths: list[Path] | None = argument(
+        "[PATH...]",
+        "Logs, or folders that hold some; default: those of all brokers, asked of them.",
+        None,
+    ),
+    topic: str | None = option("--topic TOPIC", "Only this one.", None),
+    partition: int | None = option("--partition P", "Only this one.", None, min=0),
+    since: str | None = option("--since @TIME", "From then on.", None),
+    until: str | None = option("--until @TIME", "Before then.", None),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Merge the state-change logs of several brokers into one timeline.
@@ -156,15 +134,9 @@ def _time_ms(option: str, text: str | None) -> int | None:
 @app.command("export-kraft")
 @guarded
 def export_kraft(
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="As given to pyrklog serve.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="As given to pyrklog serve.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="As given to pyrklog serve.")
-    ] = None,
+    data: Path | None = option("--data DIR", "As given to pyrklog serve.", None),
+    config: Path | None = option("--config FILE", "As given to pyrklog serve.", None),
+    set_: list[str] | None = option("--set K=V", "As given to pyrklog serve.", None),
 ) -> None:
     """Make the log directories of a stopped broker ready for Apache Kafka 3.9 (KRaft).
 

@@ -26,21 +26,11 @@ _NAMES = (
     "cleaner-offset-checkpoint",
     "meta.properties",
 )
-_NARROW = {
-    "batch": (
-        "position",
-        "base_offset",
-        "last_offset",
-        "count",
-        "size_bytes",
-        "leader_epoch",
-        "compression",
-        "max_timestamp_ms",
-        "producer_id",
-        "base_sequence",
-        "valid",
-    )
-}
+_BATCH = """
+    position base_offset last_offset count size_bytes leader_epoch compression max_timestamp_ms
+    producer_id base_sequence valid
+"""
+_NARROW = {"batch": _BATCH.split()}
 """Columns of the narrow table by kind; other kinds show all columns."""
 
 
@@ -156,7 +146,7 @@ class Printer:
         names = list(dict.fromkeys(name for row in waiting for name in row))
         if not self._is_for_people():
             return [Column(name, name.upper()) for name in names]
-        narrow = _NARROW.get(waiting[0]["kind"], tuple(names))
+        narrow = _NARROW.get(waiting[0]["kind"], names)
         return [
             Column(
                 name,

@@ -19,7 +19,7 @@ from pyrklog.cli.cluster_views import is_plain
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms
-from pyrklog.cli.output import Column, Listing
+from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.replica_compare import BatchDigest, Difference, Digest, first_difference
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.protocol.errors import ErrorCode
@@ -29,18 +29,9 @@ from pyrklog.protocol.verification import (
     ReplicaDigestResponse,
 )
 
-COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PARTITION", right=True),
-    Column("replicas", "REPLICAS"),
-    Column("start_offset", "START", right=True),
-    Column("end_offset", "END", right=True),
-    Column("status", "STATUS"),
-    Column("first_difference", "FIRST DIFFERENCE", right=True),
-    Column("differs", "DIFFERS"),
-    Column("damaged", "DAMAGED"),
-    Column("batches", "BATCHES THERE", wide=True),
-    Column("reason", "REASON", wide=True),
+COLUMNS = columns(
+    "topic, partition>, replicas, start_offset> START, end_offset> END, status, "
+    "first_difference> FIRST DIFFERENCE, differs, damaged, batches* BATCHES THERE, reason*"
 )
 SCHEMA = "pyrklog.log-verify/1"
 EQUAL, DIFFERS, UNKNOWN = "equal", "differs", "unknown"

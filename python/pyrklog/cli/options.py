@@ -33,83 +33,70 @@ class OutputFormat(StrEnum):
     NAME = "name"
 
 
+def option(names: str, about: str, default: Any = ..., **more: Any) -> Any:
+    """``names`` as in the help: ``-n, --count N``."""
+    *others, last = names.split(", ")
+    name, _, metavar = last.partition(" ")
+    return typer.Option(default, *others, name, metavar=metavar or None, help=about, **more)
+
+
+def argument(metavar: str, about: str | None = None, default: Any = ..., **more: Any) -> Any:
+    return typer.Argument(default, metavar=metavar, help=about, **more)
+
+
 ZooKeeper = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT/CHROOT",
-        help="Be a broker of the cluster that ZooKeeper keeps there; without it, one alone.",
-        show_default=False,
+    option(
+        "--zookeeper HOST:PORT/CHROOT",
+        "Be a broker of the cluster that ZooKeeper keeps there; without it, one alone.",
     ),
 ]
 BrokerId = Annotated[
     str | None,
-    typer.Option(
-        metavar="N",
-        help="Number of the broker in its cluster. Default: the data's, else the next one.",
-        show_default=False,
+    option(
+        "--broker-id N",
+        "Number of the broker in its cluster. Default: the data's, else the next one.",
     ),
 ]
 AdoptZooKeeper = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT/CHROOT",
-        help="Where the topics' options are, at the first start on a directory of a Kafka "
+    option(
+        "--adopt-zookeeper HOST:PORT/CHROOT",
+        "Where the topics' options are, at the first start on a directory of a Kafka "
         "with ZooKeeper.",
-        show_default=False,
     ),
 ]
 Bootstrap = Annotated[
     str | None,
-    typer.Option(
-        "-b",
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help=f"Broker to start from; environment PYRKLOG_BOOTSTRAP; default {DEFAULT_BOOTSTRAP}.",
-        show_default=False,
+    option(
+        "-b, --bootstrap-server HOST:PORT",
+        f"Broker to start from; environment PYRKLOG_BOOTSTRAP; default {DEFAULT_BOOTSTRAP}.",
     ),
 ]
 Properties = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-X",
-        "--property",
-        metavar="K=V",
-        help="Any property of librdkafka; may be repeated.",
-        show_default=False,
-    ),
+    list[str] | None, option("-X, --property K=V", "Any property of librdkafka; may be repeated.")
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
+    option(
+        "--timeout SECONDS",
+        f"How long to wait for the broker; default {DEFAULT_TIMEOUT_S:g}.",
         min=0.1,
-        help=f"How long to wait for the broker; default {DEFAULT_TIMEOUT_S:g}.",
-        show_default=False,
     ),
 ]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, on standard error.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+Verbose = Annotated[bool, option("-v, --verbose", "Say more, on standard error.")]
+Quiet = Annotated[bool, option("-q, --quiet", "Say nothing but errors.")]
 Output = Annotated[
-    OutputFormat,
-    typer.Option("-o", "--output", help="How to print what is listed.", case_sensitive=False),
+    OutputFormat, option("-o, --output", "How to print what is listed.", case_sensitive=False)
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Let the broker check it, but change nothing.")
-]
-OnlySaid = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would be done; send nothing.")
-]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+DryRun = Annotated[bool, option("--dry-run", "Let the broker check it, but change nothing.")]
+OnlySaid = Annotated[bool, option("--dry-run", "Only say what would be done; send nothing.")]
+Yes = Annotated[bool, option("-y, --yes", "Do not ask.")]
 
 
 Places = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[TOPIC[:P]...]",
-        help="Topics, or single partitions of them; default: all.",
-        show_default=False,
-    ),
+    argument("[TOPIC[:P]...]", "Topics, or single partitions of them; default: all."),
 ]
 
 
@@ -213,3 +200,10 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         return guarded(run)
 
     return decorate
+
+
+def command(
+    group: typer.Typer, name: str, *shared: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of a group; see :func:`with_settings`."""
+    return lambda run: group.command(name)(with_settings(*shared)(run))

@@ -29,6 +29,17 @@ class Column:
     wide: bool = False
 
 
+def columns(text: str) -> tuple[Column, ...]:
+    """Parses ``KEY[>][*][ HEADING], ...``: ``>`` aligns to the right, ``*`` is for ``wide`` only;
+    without a heading the key is it."""
+    found = []
+    for part in text.split(", "):
+        marked, _, heading = part.partition(" ")
+        key = marked.rstrip(">*")
+        found.append(Column(key, heading or key.upper(), ">" in marked, "*" in marked))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Listing:
     """A command's list. ``schema`` is ``name/version``; items hold JSON's types only."""

@@ -3,72 +3,39 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
-from pyrklog.cli.options import (
-    CONNECTION,
-    INT32_MAX,
-    Settings,
-    with_settings,
-)
+from pyrklog.cli.options import CONNECTION, INT32_MAX, Settings, argument, option, with_settings
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "1", "0")
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Values = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="VALUE...", help="Values; without any, lines of standard input."),
+    list[str] | None, argument("VALUE...", "Values; without any, lines of standard input.")
 ]
-Key = Annotated[str | None, typer.Option("-k", "--key", metavar="KEY", help="Key of every record.")]
-Headers = Annotated[
-    list[str] | None,
-    typer.Option("-H", "--header", metavar="K=V", help="Header; may be repeated."),
-]
-KeyDelimiter = Annotated[
-    str | None, typer.Option("-K", metavar="TEXT", help="Lines are key, this, value.")
-]
+Key = Annotated[str | None, option("-k, --key KEY", "Key of every record.")]
 Partition = Annotated[
-    int | None,
-    typer.Option(
-        "-p", "--partition", metavar="N", help="Partition; default: by key.", min=0, max=INT32_MAX
-    ),
-]
-Codec = Annotated[
-    str,
-    typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
-]
-Acks = Annotated[str, typer.Option("--acks", metavar="ACKS", help="all, 1 or 0.")]
-Tombstone = Annotated[
-    bool, typer.Option("--tombstone", help="A null value for the key given with -k.")
-]
-EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="Empty keys and values are null.")]
-Format = Annotated[
-    str | None,
-    typer.Option("-f", "--format", metavar="FORMAT", help="jsonl: lines of `consume -f jsonl`."),
-]
-Source = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="Read lines from a file.")
+    int | None, option("-p, --partition N", "Partition; default: by key.", min=0, max=INT32_MAX)
 ]
 
 
 @with_settings(*CONNECTION, "verbose", "quiet")
 def produce(
     options: Settings,
-    topic: Topic,
+    topic: str = argument("TOPIC"),
     values: Values = None,
     key: Key = None,
-    headers: Headers = None,
-    key_delimiter: KeyDelimiter = None,
+    headers: list[str] | None = option("-H, --header K=V", "Header; may be repeated.", None),
+    key_delimiter: str | None = option("-K TEXT", "Lines are key, this, value.", None),
     partition: Partition = None,
-    codec: Codec = "none",
-    acks: Acks = "all",
-    tombstone: Tombstone = False,
-    empty_is_null: EmptyIsNull = False,
-    format_: Format = None,
-    source: Source = None,
+    codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
+    acks: str = option("--acks ACKS", "all, 1 or 0.", "all"),
+    tombstone: bool = option("--tombstone", "A null value for the key given with -k.", False),
+    empty_is_null: bool = option("-Z, --null", "Empty keys and values are null.", False),
+    format_: str | None = option(
+        "-f, --format FORMAT", "jsonl: lines of `consume -f jsonl`.", None
+    ),
+    source: Path | None = option("--from FILE", "Read lines from a file.", None),
 ) -> None:
     """Write records, one for each value or line. With -v, print where each one went."""
     refuse_empty("TOPIC", "topic", [topic])

@@ -4,11 +4,11 @@ import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pyrklog.cli.admin_common import connect, say
+from pyrklog.cli.admin_common import connect, say, show
 from pyrklog.cli.failures import CliError, Exit, exit_with
 from pyrklog.cli.options import (
     CONNECTION,
@@ -16,14 +16,17 @@ from pyrklog.cli.options import (
     Output,
     OutputFormat,
     Settings,
+    argument,
+    command,
     command_group,
-    with_settings,
+    option,
 )
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import PartitionKey
     from pyrklog.cli.output import Listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
+    from pyrklog.cli.reassign_plan import Placement
 
 app = command_group(
     "Move partitions to other brokers. Plans are those of kafka-reassign-partitions."
@@ -38,43 +41,22 @@ class Minimize(StrEnum):
     BYTES = "bytes"
 
 
-PlanFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A plan; - for standard input.", show_default=False)
-]
-
-
-@app.command("plan")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "plan", *CONNECTION, "quiet")
 def plan(
     options: Settings,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("-t", "--topics", metavar="T,...", help="Only these; default: all."),
-    ] = None,
-    topics_file: Annotated[
-        str | None,
-        typer.Option(
-            "-f", "--topics-file", metavar="FILE", help="Kafka's topics-to-move JSON instead."
-        ),
-    ] = None,
-    brokers: Annotated[
-        str | None,
-        typer.Option("--brokers", metavar="N,...", help="Where replicas may lie; default: all."),
-    ] = None,
-    replication_factor: Annotated[
-        int | None,
-        typer.Option("--rf", min=1, help="Replicas of each partition; default: as many as now."),
-    ] = None,
-    rack_aware: Annotated[
-        bool, typer.Option("--rack-aware/--no-rack-aware", help="Spread replicas over racks.")
-    ] = True,
-    minimize: Annotated[
-        Minimize | None,
-        typer.Option("--minimize", help="bytes: move only what must move, balance nothing."),
-    ] = None,
-    rate: Annotated[
-        str, typer.Option("--rate", metavar="RATE", help="For the estimate of the time.")
-    ] = DEFAULT_RATE,
+    topics: list[str] | None = option("-t, --topics T,...", "Only these; default: all.", None),
+    topics_file: str | None = option(
+        "-f, --topics-file FILE", "Kafka's topics-to-move JSON instead.", None
+    ),
+    brokers: str | None = option("--brokers N,...", "Where replicas may lie; default: all.", None),
+    replication_factor: int | None = option(
+        "--rf", "Replicas of each partition; default: as many as now.", None, min=1
+    ),
+    rack_aware: bool = option("--rack-aware/--no-rack-aware", "Spread replicas over racks.", True),
+    minimize: Minimize | None = option(
+        "--minimize", "bytes: move only what must move, balance nothing.", None
+    ),
+    rate: str = option("--rate RATE", "For the estimate of the time.", DEFAULT_RATE),
 ) -> None:
     """Print a plan in Kafka's JSON, and on standard error what it costs. Changes nothing."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -109,30 +91,20 @@ def plan(
         typer.echo(f"{told} · nothing changed yet", err=True)
 
 
-@app.command("apply")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "apply", *CONNECTION, "quiet")
 def apply(
     options: Settings,
-    file: PlanFile,
-    throttle: Annotated[
-        str | None,
-        typer.Option(
-            "--throttle",
-            metavar="RATE",
-            help="Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
-            "a second. `status FILE` takes it away.",
-            show_default=False,
-        ),
-    ] = None,
-    rollback: Annotated[
-        str | None,
-        typer.Option(
-            "--rollback", metavar="FILE", help="Write the plan that undoes this one there, first."
-        ),
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Wait until nothing of it moves any more.")
-    ] = False,
+    file: str = argument("FILE", "A plan; - for standard input."),
+    throttle: str | None = option(
+        "--throttle RATE",
+        "Copy no faster than this on each broker, such as 50MB/s; without a unit, bytes "
+        "a second. `status FILE` takes it away.",
+        None,
+    ),
+    rollback: str | None = option(
+        "--rollback FILE", "Write the plan that undoes this one there, first.", None
+    ),
+    watch: bool = option("-w, --watch", "Wait until nothing of it moves any more.", False),
     dry_run: OnlySaid = False,
 ) -> None:
     """Begin the moves of a plan. Partitions that move already get new targets."""
@@ -177,10 +149,7 @@ def apply(
 
 
 def _say_only(
-    cluster: "ReassignmentAdmin",
-    options: Settings,
-    before: "dict[PartitionKey, tuple[int, ...]]",
-    wanted: "dict[PartitionKey, tuple[int, ...]]",
+    cluster: "ReassignmentAdmin", options: Settings, before: "Placement", wanted: "Placement"
 ) -> None:
     live = {one.broker_id for one in cluster.describe().brokers}
     codes = []
@@ -195,33 +164,22 @@ def _say_only(
     exit_with(codes)
 
 
-def _arrow(
-    place: "PartitionKey",
-    before: "dict[PartitionKey, tuple[int, ...]]",
-    wanted: "dict[PartitionKey, tuple[int, ...]]",
-) -> str:
+def _arrow(place: "PartitionKey", before: "Placement", wanted: "Placement") -> str:
     return f"{_name(place)}: {_list(before[place])} -> {_list(wanted[place])}"
 
 
-@app.command("status")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "status", *CONNECTION, "quiet")
 def status(
     options: Settings,
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
-            show_default=False,
-        ),
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Print it again until nothing moves.")
-    ] = False,
+    file: str | None = argument(
+        "[FILE]",
+        "Only this plan; when it is done, its throttle goes. 8 where it was not kept.",
+        None,
+    ),
+    watch: bool = option("-w, --watch", "Print it again until nothing moves.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show what moves, its progress, and (with -w) how long it takes."""
-    from pyrklog.cli.output import print_listing
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
     from pyrklog.cli.reassign_plan import parse_plan
 
@@ -232,7 +190,7 @@ def status(
         items = _watch(cluster, options, places, output)
     else:
         items = _progress(cluster, places)
-        print_listing(_listing(items, cluster.placement()[1]), output)
+        show(_listing(items, cluster.placement()[1]), output)
     if wanted is None or items:
         return
     there = {topic for topic, _ in cluster.placement()[0]}
@@ -241,9 +199,7 @@ def status(
         raise typer.Exit(Exit.DIFFERS)
 
 
-def _conclude(
-    cluster: "ReassignmentAdmin", options: Settings, wanted: "dict[PartitionKey, tuple[int, ...]]"
-) -> Exit:
+def _conclude(cluster: "ReassignmentAdmin", options: Settings, wanted: "Placement") -> Exit:
     after, _ = cluster.placement()
     other = [place for place in wanted if after.get(place) != wanted[place]]
     for place in other:
@@ -256,14 +212,11 @@ def _conclude(
     return Exit.OK
 
 
-@app.command("cancel")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "cancel", *CONNECTION, "quiet")
 def cancel(
     options: Settings,
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A plan.", show_default=False)
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Whatever moves.")] = False,
+    file: str | None = argument("[FILE]", "A plan.", None),
+    everything: bool = option("--all", "Whatever moves.", False),
 ) -> None:
     """Cancel moves: the earlier replicas come back, and throttles go."""
     from pyrklog.cli.reassign_cluster import ReassignmentAdmin
@@ -319,7 +272,7 @@ def _brokers(text: str | None, live: "dict[int, str | None]") -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _check_names(names: list[str], everything: "dict[PartitionKey, tuple[int, ...]]") -> None:
+def _check_names(names: list[str], everything: "Placement") -> None:
     from pyrklog.cli.connection import missing_topic
 
     known = {topic for topic, _ in everything}
@@ -328,9 +281,7 @@ def _check_names(names: list[str], everything: "dict[PartitionKey, tuple[int, ..
             raise missing_topic(name, sorted(known))
 
 
-def _check_places(
-    wanted: "dict[PartitionKey, tuple[int, ...]]", before: "dict[PartitionKey, tuple[int, ...]]"
-) -> None:
+def _check_places(wanted: "Placement", before: "Placement") -> None:
     _check_names([topic for topic, _ in wanted], before)
     for place in wanted:
         if place not in before:
@@ -382,7 +333,6 @@ def _watch(
     output: OutputFormat,
 ) -> list[dict[str, Any]]:
     """Prints moves until none is left; returns the last list, which is empty."""
-    from pyrklog.cli.output import print_listing
 
     cluster_id = cluster.placement()[1]
     before: dict[PartitionKey, int] = {}
@@ -396,7 +346,7 @@ def _watch(
             if copied > 0:
                 item["eta_s"] = round(item["bytes_left"] * (now - seen_at) / copied)
         if items and not options.quiet:
-            print_listing(_listing(items, cluster_id), output)
+            show(_listing(items, cluster_id), output)
         if not items:
             return items
         before = {(item["topic"], item["partition"]): item["bytes_left"] for item in items}
@@ -405,19 +355,13 @@ def _watch(
 
 
 def _listing(items: list[dict[str, Any]], cluster_id: str | None) -> "Listing":
-    from pyrklog.cli.output import Column, Listing
+    from pyrklog.cli.output import Listing, columns
 
-    columns = (
-        Column("topic", "TOPIC"),
-        Column("partition", "PARTITION", right=True),
-        Column("replicas", "REPLICAS", wide=True),
-        Column("adding", "ADDING"),
-        Column("removing", "REMOVING"),
-        Column("percent", "%", right=True),
-        Column("bytes_left", "BYTES LEFT", right=True),
-        Column("eta_s", "ETA S", right=True),
+    shown = columns(
+        "topic, partition>, replicas*, adding, removing, percent> %, bytes_left> BYTES LEFT, "
+        "eta_s> ETA S"
     )
-    return Listing("pyrklog.reassignments/1", columns, items, cluster_id)
+    return Listing("pyrklog.reassignments/1", shown, items, cluster_id)
 
 
 def _report(place: "PartitionKey", code: Any, why: str | None) -> Exit:

@@ -8,31 +8,15 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 PORT_MAX = 65535
-_VALUES = {
-    "--data": "data",
-    "--listen": "listen",
-    "--config": "config",
-    "--zookeeper": "zookeeper",
-    "--broker-id": "broker_id",
-    "--adopt-zookeeper": "adopt_zookeeper",
-    "--log-level": "log_level",
-    "--log-format": "log_format",
-}
 _EXAMPLES = {
     "--data": ("a directory", ".data"),
     "--zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181/pyrklog"),
     "--adopt-zookeeper": ("HOST:PORT/CHROOT", "127.0.0.1:2181"),
     "--broker-id": ("a number", "1"),
-}
-_FLAGS = {
-    "--check": "check",
-    "--print-config": "print_config",
-    "--tmp": "tmp",
-    "--drop-cache": "drop_cache",
 }
 
 
@@ -51,6 +35,16 @@ class ServeOptions:
     broker_id: str | None = None
     log_level: str = "info"
     log_format: str = "auto"
+
+
+def _fields_of(*types: object) -> dict[str, str]:
+    """Fields by the option that sets them."""
+    found = [one.name for one in fields(ServeOptions) if one.type in types]
+    return {f"--{name.replace('_', '-')}": name for name in found}
+
+
+_FLAGS = _fields_of(bool)
+_VALUES = _fields_of(str, str | None)
 
 
 def parse_fast(arguments: Sequence[str]) -> ServeOptions | None:

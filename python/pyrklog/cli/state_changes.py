@@ -8,24 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.output import Column
+from pyrklog.cli.output import columns
 
 FILE_NAME = "state-change.jsonl"
 SCHEMA = "pyrklog.state-changes/1"
-COLUMNS = (
-    Column("at", "AT"),
-    Column("source", "SOURCE"),
-    Column("event", "EVENT"),
-    Column("topic", "TOPIC"),
-    Column("partition", "PARTITION", right=True),
-    Column("from", "FROM"),
-    Column("to", "TO"),
-    Column("leader", "LEADER", right=True),
-    Column("leader_epoch", "EPOCH", right=True),
-    Column("isr", "ISR"),
-    Column("controller_epoch", "CONTROLLER", right=True),
-    Column("marks", "MARKS"),
-    Column("more", "MORE", wide=True),
+COLUMNS = columns(
+    "at, source, event, topic, partition>, from, to, leader>, leader_epoch> EPOCH, isr, "
+    "controller_epoch> CONTROLLER, marks, more*"
 )
 _SHOWN = frozenset(column.key for column in COLUMNS)
 

@@ -3,9 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pyrklog.cli.admin_common import confirm, connect, report_each, say
+from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
@@ -14,9 +12,11 @@ from pyrklog.cli.options import (
     OutputFormat,
     Settings,
     Yes,
+    argument,
+    command,
     command_group,
+    option,
     parse_pairs,
-    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -30,33 +30,23 @@ REPLICAS_MAX = 10_000
 """librdkafka's limits."""
 INTERNAL_PREFIX = "__"
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+Names = Annotated[list[str], argument("TOPIC...")]
 
 
-@app.command("create")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "create", *CONNECTION, "quiet")
 def create(
     options: Settings,
     names: Names,
-    partitions: Annotated[
-        int,
-        typer.Option("-p", "--partitions", help="Partitions; -1: the broker's default."),
-    ] = BROKER_DEFAULT,
-    replication_factor: Annotated[
-        int,
-        typer.Option(
-            "-r", "--replication-factor", help="Replicas of each; -1: the broker's default."
-        ),
-    ] = BROKER_DEFAULT,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-c", "--config", metavar="K=V", help="An option of the topic; may be repeated."
-        ),
-    ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
-    ] = False,
+    partitions: int = option(
+        "-p, --partitions", "Partitions; -1: the broker's default.", BROKER_DEFAULT
+    ),
+    replication_factor: int = option(
+        "-r, --replication-factor", "Replicas of each; -1: the broker's default.", BROKER_DEFAULT
+    ),
+    config: list[str] | None = option(
+        "-c, --config K=V", "An option of the topic; may be repeated.", None
+    ),
+    if_not_exists: bool = option("--if-not-exists", "An existing topic is no error.", False),
     dry_run: DryRun = False,
 ) -> None:
     """Create topics and wait until they are usable."""
@@ -88,19 +78,12 @@ def create(
     report_each("topic", futures, done, options, ignore, fixes)
 
 
-@app.command("list")
-@with_settings(*CONNECTION)
+@command(app, "list", *CONNECTION)
 def list_topics(
     options: Settings,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)
-    ] = None,
-    regex: Annotated[
-        str | None, typer.Option("--regex", help="Only names that it matches somewhere.")
-    ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Internal topics too (__consumer_offsets, ...).")
-    ] = False,
+    names: list[str] | None = argument("TOPIC...", default=None),
+    regex: str | None = option("--regex", "Only names that it matches somewhere.", None),
+    internal: bool = option("--internal", "Internal topics too (__consumer_offsets, ...).", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List topics."""
@@ -108,7 +91,6 @@ def list_topics(
     pattern = _pattern(regex)
     connection = connect(options)
     from pyrklog.cli import topic_details
-    from pyrklog.cli.output import print_listing
 
     def wanted(name: str) -> bool:
         if names:
@@ -120,7 +102,7 @@ def list_topics(
         names or [],
         lambda name: wanted(name) and (pattern is None or pattern.search(name) is not None),
     )
-    print_listing(listing, output)
+    show(listing, output)
 
 
 def _pattern(regex: str | None) -> re.Pattern[str] | None:
@@ -132,14 +114,11 @@ def _pattern(regex: str | None) -> re.Pattern[str] | None:
         raise CliError(Exit.USAGE, f"--regex {regex!r} is no regular expression: {error}") from None
 
 
-@app.command("describe")
-@with_settings(*CONNECTION)
+@command(app, "describe", *CONNECTION)
 def describe(
     options: Settings,
     names: Names,
-    configs: Annotated[
-        bool, typer.Option("--configs", help="Options too: value and where it comes from.")
-    ] = False,
+    configs: bool = option("--configs", "Options too: value and where it comes from.", False),
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Describe topics: partitions with leader, replicas and offsets, and options."""
@@ -151,30 +130,19 @@ def describe(
     topic_details.print_described(described, output)
 
 
-@app.command("alter")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "alter", *CONNECTION, "quiet")
 def alter(
     options: Settings,
     names: Names,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="K=V", help="Give an option a value; may be repeated."),
-    ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="K", help="Back to the default; may be repeated."),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("-p", "--partitions", help="New number of partitions.")
-    ] = None,
-    confirm_adopted: Annotated[
-        bool,
-        typer.Option(
-            "--confirm-adopted",
-            help="End the keeping of everything in topics taken over without their options: those "
-            "not given by --set go back to the defaults.",
-        ),
-    ] = False,
+    set_: list[str] | None = option("--set K=V", "Give an option a value; may be repeated.", None),
+    unset: list[str] | None = option("--unset K", "Back to the default; may be repeated.", None),
+    partitions: int | None = option("-p, --partitions", "New number of partitions.", None),
+    confirm_adopted: bool = option(
+        "--confirm-adopted",
+        "End the keeping of everything in topics taken over without their options: those "
+        "not given by --set go back to the defaults.",
+        False,
+    ),
     dry_run: DryRun = False,
 ) -> None:
     """Change options of topics, or add partitions. Other options stay as they are."""
@@ -224,15 +192,12 @@ def _add_partitions(
     report_each("topic", futures, done, options)
 
 
-@app.command("delete")
-@with_settings(*CONNECTION, "quiet")
+@command(app, "delete", *CONNECTION, "quiet")
 def delete(
     options: Settings,
     names: Names,
     yes: Yes = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be deleted.")
-    ] = False,
+    dry_run: bool = option("--dry-run", "Only say what would be deleted.", False),
 ) -> None:
     """Delete topics with all their records. Asks for the name, unless -y is given."""
     _refuse_empty(names)

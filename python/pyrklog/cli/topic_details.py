@@ -3,42 +3,29 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
 from pyrklog.cli.options import OutputFormat
-from pyrklog.cli.output import Column, Listing, plain_table, print_listing
+from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.errors import ErrorCode
 
-LIST_COLUMNS = (
-    Column("name", "NAME"),
-    Column("partitions", "PARTITIONS", right=True),
-    Column("replication_factor", "RF", right=True),
-    Column("under_replicated", "UNDER-REP", right=True),
-    Column("offline", "OFFLINE", right=True, wide=True),
-    Column("internal", "INTERNAL", wide=True),
+LIST_COLUMNS = columns(
+    "name, partitions>, replication_factor> RF, under_replicated> UNDER-REP, offline>*, internal*"
 )
-PARTITION_COLUMNS = (
-    Column("partition", "PARTITION", right=True),
-    Column("leader", "LEADER", right=True),
-    Column("replicas", "REPLICAS"),
-    Column("isr", "ISR"),
-    Column("start_offset", "START", right=True),
-    Column("end_offset", "END", right=True),
+PARTITION_COLUMNS = columns(
+    "partition>, leader>, replicas, isr, start_offset> START, end_offset> END"
 )
-CONFIG_COLUMNS = (
-    Column("name", "OPTION"),
-    Column("value", "VALUE"),
-    Column("source", "SOURCE"),
-)
+CONFIG_COLUMNS = columns("name OPTION, value, source")
 _LEADER_MOVES = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
 _ASKED_AGAIN_SECONDS = 0.1
-FLAT_COLUMNS = (Column("name", "NAME"), *PARTITION_COLUMNS)
+FLAT_COLUMNS = (*columns("name"), *PARTITION_COLUMNS)
 
 
 def list_topics(connection: Connection, names: list[str], wanted: Callable[[str], bool]) -> Listing:
@@ -98,10 +85,8 @@ def print_described(listing: Listing, output: OutputFormat) -> None:
             for partition in (item[key] if key else [{}])
         ]
         with_options = any("configs" in row for row in rows)
-        columns = (
-            (*listing.columns, Column("configs", "OPTIONS")) if with_options else listing.columns
-        )
-        flat = Listing(listing.schema, columns, rows, listing.cluster_id)
+        added = columns("configs OPTIONS") if with_options else ()
+        flat = replace(listing, columns=(*listing.columns, *added), items=rows)
         print_listing(flat, output)
     elif output in (OutputFormat.TABLE, OutputFormat.WIDE):
         sys.stdout.write("\n".join(_page(item) for item in listing.items))

@@ -5,12 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.config.broker_options import BROKER_OPTIONS
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_DYNAMIC_BROKER,
-    SOURCE_DYNAMIC_DEFAULT_BROKER,
-    SOURCE_STATIC_BROKER,
-)
+from pyrklog.config.entry import Source
 from pyrklog.config.group_options import GROUP_OPTIONS
 from pyrklog.config.listeners import Listeners, resolve_listeners
 from pyrklog.config.log_options import LOG_OPTIONS
@@ -71,7 +66,7 @@ class BrokerConfig:
         self._values: dict[str, Value] = {}
         for name, option in OPTIONS.items():
             strongest = self.candidates(name)[0]
-            if strongest.source == SOURCE_DEFAULT or strongest.text is None:
+            if strongest.source == Source.DEFAULT or strongest.text is None:
                 self._values[name] = self._default(option)
                 continue
             try:
@@ -87,13 +82,13 @@ class BrokerConfig:
         """The option's values, the strongest first, the default last."""
         found = []
         if name in self.dynamic_broker:
-            found.append(Candidate(self.dynamic_broker[name], SOURCE_DYNAMIC_BROKER))
+            found.append(Candidate(self.dynamic_broker[name], Source.DYNAMIC_BROKER))
         if name in self.dynamic_default:
-            found.append(Candidate(self.dynamic_default[name], SOURCE_DYNAMIC_DEFAULT_BROKER))
+            found.append(Candidate(self.dynamic_default[name], Source.DYNAMIC_DEFAULT_BROKER))
         if name in self.given:
-            found.append(Candidate(self.given[name].text, SOURCE_STATIC_BROKER))
+            found.append(Candidate(self.given[name].text, Source.STATIC_BROKER))
         option = OPTIONS[name]
-        found.append(Candidate(option.format(self._default(option)), SOURCE_DEFAULT))
+        found.append(Candidate(option.format(self._default(option)), Source.DEFAULT))
         return found
 
     def _default(self, option: Option) -> Value:
@@ -192,7 +187,7 @@ class BrokerConfig:
         """The directories in force; they depend on one another and on the data directory."""
         everything = ",".join(map(str, self.log_dirs))
         own = self.given.keys() & {"log.dirs", "log.dir", "pyrklog.data.dir", "pyrklog.meta.dir"}
-        source = SOURCE_STATIC_BROKER if own else SOURCE_DEFAULT
+        source = Source.STATIC_BROKER if own else Source.DEFAULT
         return {
             "log.dir": Candidate(self.string("log.dir") or everything, source),
             "log.dirs": Candidate(everything, source),

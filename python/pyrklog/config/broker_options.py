@@ -43,519 +43,321 @@ def _selector(value: Value) -> str | None:
 
 
 IDENTITY = (
-    integer(
-        "broker.id",
-        -1,
-        "Number of this broker in its cluster; -1 = the one found in the log directories, else 1.",
-        importance="high",
-        minimum=-1,
+    integer("broker.id", -1, importance="high", minimum=-1).described(
+        "Number of this broker in its cluster; -1 = the one found in the log directories, else 1."
     ),
-    integer(
-        "node.id",
-        -1,
-        "Another name of broker.id; if both are given they must be equal.",
-        importance="high",
-        minimum=-1,
+    integer("node.id", -1, importance="high", minimum=-1).described(
+        "Another name of broker.id; if both are given they must be equal."
     ),
-    string(
-        "broker.rack",
-        None,
-        "Rack (or zone) of this broker; replicas of a partition are spread over racks.",
+    string("broker.rack", None).described(
+        "Rack (or zone) of this broker; replicas of a partition are spread over racks."
     ),
 )
 
 CLUSTER = (
-    string(
-        "zookeeper.connect",
-        None,
+    string("zookeeper.connect", None, importance="high").described(
         "ZooKeeper of the cluster that this broker belongs to: HOST:PORT[,HOST:PORT...][/CHROOT]. "
-        "Unset: the broker is alone, with an embedded metadata store.",
-        importance="high",
+        "Unset: the broker is alone, with an embedded metadata store."
     ),
-    integer(
-        "zookeeper.session.timeout.ms",
-        6000,
-        "A broker that ZooKeeper has not heard of for this long is dead.",
-        importance="high",
-        minimum=1,
-        in_kafka="Default 18000.",
+    integer("zookeeper.session.timeout.ms", 6000, importance="high", minimum=1).described(
+        "A broker that ZooKeeper has not heard of for this long is dead.", in_kafka="Default 18000."
     ),
-    integer(
-        "zookeeper.connection.timeout.ms",
-        18000,
-        "How long a start waits for ZooKeeper.",
-        importance="high",
-        minimum=1,
-        in_kafka="Default: zookeeper.session.timeout.ms.",
+    integer("zookeeper.connection.timeout.ms", 18000, importance="high", minimum=1).described(
+        "How long a start waits for ZooKeeper.", in_kafka="Default: zookeeper.session.timeout.ms."
     ),
     password(
         "pyrklog.zookeeper.digest", "USER:PASSWORD of this broker at ZooKeeper (digest scheme)."
     ),
-    boolean(
-        "zookeeper.set.acl",
-        False,
+    boolean("zookeeper.set.acl", False, importance="high").described(
         "Nodes that this broker makes in ZooKeeper belong to the brokers: others may read them, "
         "except where secrets may lie. Needs pyrklog.zookeeper.digest or a certificate. Existing "
-        "nodes keep their ACLs.",
-        importance="high",
+        "nodes keep their ACLs."
     ),
-    boolean(
-        "pyrklog.failover.watchdog",
-        True,
+    boolean("pyrklog.failover.watchdog", True).described(
         "A small process beside the broker ends its ZooKeeper session when the broker dies, so "
-        "that others lead its partitions at once.",
+        "that others lead its partitions at once."
     ),
-    boolean(
-        "pyrklog.failover.suspicion",
-        True,
+    boolean("pyrklog.failover.suspicion", True).described(
         "A broker is suspected before its session ends if its port refuses connections twice, 100 "
         "ms apart, or if it answers neither the controller nor another broker. Other in-sync "
         "replicas then lead its partitions, and another broker becomes controller if it was. Give "
-        "all brokers the same value.",
+        "all brokers the same value."
     ),
-    boolean("zookeeper.ssl.client.enable", False, "Use TLS with ZooKeeper."),
-    string("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust."),
-    string(
-        "zookeeper.ssl.keystore.location",
-        None,
-        "PEM file with this broker's certificate and key, if ZooKeeper asks for them.",
+    boolean("zookeeper.ssl.client.enable", False).described("Use TLS with ZooKeeper."),
+    string("zookeeper.ssl.truststore.location", None).described(
+        "PEM file of the certificates to trust."
+    ),
+    string("zookeeper.ssl.keystore.location", None).described(
+        "PEM file with this broker's certificate and key, if ZooKeeper asks for them."
     ),
     password("zookeeper.ssl.keystore.password", "Password of the key in that file."),
-    string(
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        "HTTPS",
-        "HTTPS compares ZooKeeper's name with its certificate; an empty value does not.",
-        importance="low",
+    string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", importance="low").described(
+        "HTTPS compares ZooKeeper's name with its certificate; an empty value does not."
     ),
-    boolean(
-        "broker.id.generation.enable",
-        True,
-        "A new broker of a cluster without broker.id takes the next free number.",
+    boolean("broker.id.generation.enable", True).described(
+        "A new broker of a cluster without broker.id takes the next free number."
     ),
-    integer("reserved.broker.max.id", 1000, "Such numbers begin after this one.", minimum=0),
+    integer("reserved.broker.max.id", 1000, minimum=0).described(
+        "Such numbers begin after this one."
+    ),
 )
 
 REPLICATION = (
     integer(
-        "num.replica.fetchers",
-        1,
-        "Threads that fetch from each other broker, a connection each.",
-        importance="high",
-        minimum=1,
-        maximum=1024,
-        **AT_START,
+        "num.replica.fetchers", 1, importance="high", minimum=1, maximum=1024, **AT_START
+    ).described("Threads that fetch from each other broker, a connection each."),
+    long("replica.lag.time.max.ms", 30000, importance="high", minimum=1).described(
+        "A follower that was not caught up for this long leaves the in-sync replicas."
     ),
-    long(
-        "replica.lag.time.max.ms",
-        30000,
-        "A follower that was not caught up for this long leaves the in-sync replicas.",
-        importance="high",
-        minimum=1,
+    integer("replica.fetch.wait.max.ms", 500, importance="high", minimum=1).described(
+        "How long a follower's request waits at the leader for new records."
     ),
-    integer(
-        "replica.fetch.wait.max.ms",
-        500,
-        "How long a follower's request waits at the leader for new records.",
-        importance="high",
-        minimum=1,
+    integer("replica.fetch.min.bytes", 1, importance="high", minimum=1).described(
+        "Bytes that a follower's request waits for."
     ),
-    integer(
-        "replica.fetch.min.bytes",
-        1,
-        "Bytes that a follower's request waits for.",
-        importance="high",
-        minimum=1,
+    integer("replica.fetch.max.bytes", 1048576, minimum=1).described(
+        "Bytes of one partition in an answer; a larger first batch is sent whole."
     ),
-    integer(
-        "replica.fetch.max.bytes",
-        1048576,
-        "Bytes of one partition in an answer; a larger first batch is sent whole.",
-        minimum=1,
+    integer("replica.fetch.response.max.bytes", 10485760, minimum=1).described(
+        "Bytes of a whole answer; a larger first batch is sent whole."
     ),
-    integer(
-        "replica.fetch.response.max.bytes",
-        10485760,
-        "Bytes of a whole answer; a larger first batch is sent whole.",
-        minimum=1,
-    ),
-    integer(
-        "replica.fetch.backoff.ms",
-        1000,
+    integer("replica.fetch.backoff.ms", 1000, minimum=1).described(
         "Longest pause after a partition or leader failed; the first is 20 ms, each next one twice "
         "as long.",
-        minimum=1,
         in_kafka="A fixed pause.",
     ),
-    integer(
-        "replica.socket.timeout.ms",
-        30000,
-        "How long a follower waits for an answer beyond replica.fetch.wait.max.ms.",
-        importance="high",
-        minimum=1,
+    integer("replica.socket.timeout.ms", 30000, importance="high", minimum=1).described(
+        "How long a follower waits for an answer beyond replica.fetch.wait.max.ms."
     ),
     string(
         "replica.selector.class",
         None,
-        f"{RACK_AWARE_SELECTOR} sends consumers with client.rack to an in-sync replica in that "
-        "rack (broker.rack). Unset: consumers read from leaders.",
         check=_selector,
         check_allows=", ".join(name.rpartition(".")[2] for name in _SELECTORS[1:]),
+    ).described(
+        f"{RACK_AWARE_SELECTOR} sends consumers with client.rack to an in-sync replica in that "
+        "rack (broker.rack). Unset: consumers read from leaders.",
         in_kafka="Any class.",
     ),
     long(
-        "leader.replication.throttled.rate",
-        LONG_MAX,
-        "Bytes a second that this broker sends to throttled replicas (KIP-73).",
-        minimum=0,
-        update_mode=CLUSTER_WIDE,
-    ),
+        "leader.replication.throttled.rate", LONG_MAX, minimum=0, update_mode=CLUSTER_WIDE
+    ).described("Bytes a second that this broker sends to throttled replicas (KIP-73)."),
     long(
-        "follower.replication.throttled.rate",
-        LONG_MAX,
-        "Bytes a second that this broker fetches for throttled replicas (KIP-73).",
-        minimum=0,
-        update_mode=CLUSTER_WIDE,
-    ),
+        "follower.replication.throttled.rate", LONG_MAX, minimum=0, update_mode=CLUSTER_WIDE
+    ).described("Bytes a second that this broker fetches for throttled replicas (KIP-73)."),
     long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "Bytes a second that replicas are moved at between log directories (KIP-113).",
         minimum=0,
         update_mode=CLUSTER_WIDE,
         effective=False,
-    ),
+    ).described("Bytes a second that replicas are moved at between log directories (KIP-113)."),
 )
 
 PLACES = (
-    string(
-        "pyrklog.data.dir",
-        None,
+    string("pyrklog.data.dir", None, importance="high").described(
         "Directory of this broker's data: logs/ (unless log.dirs is given) and meta/. Default: "
-        "~/.local/share/pyrklog/default.",
-        importance="high",
+        "~/.local/share/pyrklog/default."
     ),
-    string(
-        "pyrklog.meta.dir",
-        None,
+    string("pyrklog.meta.dir", None).described(
         "Directory of the embedded metadata store and the state-change log. Default: meta/ in "
-        "pyrklog.data.dir; beside the first of log.dirs if only that is given.",
+        "pyrklog.data.dir; beside the first of log.dirs if only that is given."
     ),
-    string(
-        "pyrklog.adopt.zookeeper",
-        None,
+    string("pyrklog.adopt.zookeeper", None).described(
         "ZooKeeper (HOST:PORT/CHROOT) whose topic options are read when the first start adopts a "
-        "directory of Kafka in ZooKeeper mode. Nothing is written there.",
+        "directory of Kafka in ZooKeeper mode. Nothing is written there."
     ),
-    string(
-        "log.dir",
-        None,
-        "The one log directory; log.dirs has precedence.",
-        importance="high",
-        in_kafka="Default /tmp/kafka-logs.",
+    string("log.dir", None, importance="high").described(
+        "The one log directory; log.dirs has precedence.", in_kafka="Default /tmp/kafka-logs."
     ),
-    string(
-        "log.dirs",
-        None,
-        "Comma-separated log directories; new partitions go to the one with the fewest.",
-        importance="high",
+    string("log.dirs", None, importance="high").described(
+        "Comma-separated log directories; new partitions go to the one with the fewest."
     ),
 )
 
 NETWORK = (
-    string(
-        "listeners",
-        "PLAINTEXT://127.0.0.1:9092",
+    string("listeners", "PLAINTEXT://127.0.0.1:9092", importance="high").described(
         "Comma-separated NAME://HOST:PORT to listen on. An empty host is every interface; port 0 "
         "is any free port.",
-        importance="high",
         in_kafka="Default PLAINTEXT://:9092, every interface.",
     ),
-    string(
-        "advertised.listeners",
-        None,
-        "Addresses that clients are told to connect to; default: the listeners.",
-        importance="high",
+    string("advertised.listeners", None, importance="high").described(
+        "Addresses that clients are told to connect to; default: the listeners."
     ),
     string(
         "listener.security.protocol.map",
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Security protocol of each listener name. Only PLAINTEXT is served.",
         importance="low",
+    ).described("Security protocol of each listener name. Only PLAINTEXT is served."),
+    string("inter.broker.listener.name", None).described(
+        "Name of the listener that other brokers use; default: the first one."
     ),
-    string(
-        "inter.broker.listener.name",
-        None,
-        "Name of the listener that other brokers use; default: the first one.",
-    ),
-    string(
-        "controller.listener.names",
-        None,
-        "Listeners of a KRaft controller: left out.",
-        importance="high",
+    string("controller.listener.names", None, importance="high").described(
+        "Listeners of a KRaft controller: left out."
     ),
     integer(
-        "num.network.threads",
-        3,
+        "num.network.threads", 3, importance="high", minimum=1, maximum=1024, **AT_START
+    ).described(
         "Threads that receive requests, check and append records, and send replies.",
-        importance="high",
-        minimum=1,
-        maximum=1024,
         in_kafka="These threads receive and send only.",
-        **AT_START,
     ),
-    integer(
-        "num.io.threads",
-        8,
+    integer("num.io.threads", 8, importance="high", minimum=1, maximum=1024, **AT_START).described(
         "Threads of each log directory that wait for its disk on behalf of readers. They start "
         "when needed; half as many queues, by topic, share them.",
-        importance="high",
-        minimum=1,
-        maximum=1024,
         in_kafka="Threads that serve all requests.",
-        **AT_START,
     ),
-    integer(
-        "queued.max.requests",
-        500,
+    integer("queued.max.requests", 500, importance="high", minimum=1).described(
         "Requests of the control plane that may wait at once; further ones wait in their "
         "connections.",
-        importance="high",
-        minimum=1,
         in_kafka="Counts all requests.",
     ),
     long(
-        "queued.max.request.bytes",
-        -1,
+        "queued.max.request.bytes", -1, check=_at_least_or(-1, 1), check_allows="-1, ≥ 1"
+    ).described(
         "Bytes of requests that are partly received or at the control plane, over all connections; "
         "-1 = an eighth of the memory. Unread replies have the same bound.",
-        check=_at_least_or(-1, 1),
-        check_allows="-1, ≥ 1",
         in_kafka="-1 = no bound.",
     ),
-    integer(
-        "socket.request.max.bytes",
-        104857600,
+    integer("socket.request.max.bytes", 104857600, importance="high", minimum=1).described(
         "Largest request; a larger one closes its connection. The default is a sixteenth of the "
         "memory if that is less, but at least 16 MiB.",
-        importance="high",
-        minimum=1,
         in_kafka="The default does not depend on the memory.",
     ),
     integer(
         "socket.send.buffer.bytes",
         212992,
-        "SO_SNDBUF of each connection; -1 = the system's default. The default is 102400 with less "
-        "than 2 GiB of memory.",
         importance="high",
         check=_at_least_or(-1, 1),
         check_allows="-1, ≥ 1",
+    ).described(
+        "SO_SNDBUF of each connection; -1 = the system's default. The default is 102400 with less "
+        "than 2 GiB of memory.",
         in_kafka="Default 102400.",
     ),
     integer(
         "socket.receive.buffer.bytes",
         102400,
-        "SO_RCVBUF of each connection; -1 = the system's default.",
         importance="high",
         check=_at_least_or(-1, 1),
         check_allows="-1, ≥ 1",
+    ).described("SO_RCVBUF of each connection; -1 = the system's default."),
+    long("connections.max.idle.ms", 600000).described(
+        "A connection that is idle for this long is closed; negative = never."
     ),
-    long(
-        "connections.max.idle.ms",
-        600000,
-        "A connection that is idle for this long is closed; negative = never.",
+    integer("max.connections", INT_MAX, minimum=0, **AT_START).described(
+        "Connections over all listeners."
     ),
-    integer("max.connections", INT_MAX, "Connections over all listeners.", minimum=0, **AT_START),
     # Kafka allows 0 together with max.connections.per.ip.overrides; those have no effect here, so 0
     # would lock everybody out, also the one who wants to change it back.
-    integer(
-        "max.connections.per.ip",
-        INT_MAX,
-        "Connections from one address.",
-        minimum=1,
-        in_kafka="0 is allowed.",
-        **AT_START,
+    integer("max.connections.per.ip", INT_MAX, minimum=1, **AT_START).described(
+        "Connections from one address.", in_kafka="0 is allowed."
     ),
 )
 
 READING = (
-    integer("fetch.max.bytes", 57671680, "Most bytes of one Fetch reply.", minimum=1024),
-    integer(
-        "max.incremental.fetch.session.cache.slots",
-        1000,
-        "Incremental fetch sessions kept at once.",
-        minimum=0,
+    integer("fetch.max.bytes", 57671680, minimum=1024).described("Most bytes of one Fetch reply."),
+    integer("max.incremental.fetch.session.cache.slots", 1000, minimum=0).described(
+        "Incremental fetch sessions kept at once."
     ),
-    string(
-        "fetch.read.path",
-        "auto",
+    string("fetch.read.path", "auto", choices=FETCH_READ_PATHS).described(
         "How bytes of files reach the socket: copied, by sendfile, or auto (small replies copied, "
-        "large ones by sendfile, old data past the page cache).",
-        choices=FETCH_READ_PATHS,
+        "large ones by sendfile, old data past the page cache)."
     ),
 )
 
 STORAGE = (
-    long(
-        "pyrklog.unwritten.max.bytes",
-        -1,
+    long("pyrklog.unwritten.max.bytes", -1, minimum=-1).described(
         "Appended bytes of a log directory that may wait for the disk; beyond it its producers "
-        "wait. -1 = half of its block cache; outside the cache 64 MiB at most.",
-        minimum=-1,
+        "wait. -1 = half of its block cache; outside the cache 64 MiB at most."
     ),
-    string(
-        "pyrklog.cache.dir",
-        None,
+    string("pyrklog.cache.dir", None).described(
         "Directory of the block cache, in shared memory. Unset: /dev/shm; in a container no block "
-        "cache.",
+        "cache."
     ),
-    long(
-        "pyrklog.cache.max.bytes",
-        -1,
+    long("pyrklog.cache.max.bytes", -1, minimum=-1).described(
         "Most memory of the block cache, over all log directories. 0 = no block cache; -1 = 60 % "
         "of the machine's memory or the limit of its memory group (cgroup), the smaller; below "
-        "1.1 GB what exceeds 448 MB, at least an eighth.",
-        minimum=-1,
+        "1.1 GB what exceeds 448 MB, at least an eighth."
     ),
-    boolean(
-        "pyrklog.cache.keep",
-        True,
+    boolean("pyrklog.cache.keep", True).described(
         "An orderly end leaves the block cache in memory, at most half of what would be free "
         "without it; the next start before a reboot serves from it. `pyrklog arena list` shows it, "
-        "`pyrklog arena drop LOG_DIR` removes it.",
+        "`pyrklog arena drop LOG_DIR` removes it."
     ),
-    boolean(
-        "pyrklog.cache.drop",
-        False,
-        "Start without the block cache that the last orderly end left, and free its memory.",
+    boolean("pyrklog.cache.drop", False).described(
+        "Start without the block cache that the last orderly end left, and free its memory."
     ),
-    integer(
-        "pyrklog.cache.flush.bytes",
-        1048576,
+    integer("pyrklog.cache.flush.bytes", 1048576, minimum=1).described(
         "A partition's records are written from the block cache to its file once there are so many "
-        "bytes.",
-        minimum=1,
+        "bytes."
     ),
-    integer(
-        "pyrklog.cache.flush.ms",
-        500,
+    integer("pyrklog.cache.flush.ms", 500, minimum=0).described(
         "Fewer bytes of a partition are written after this time; after a fifth of it if few "
-        "partitions wait, after up to four times as long if thousands do.",
-        minimum=0,
+        "partitions wait, after up to four times as long if thousands do."
     ),
-    integer(
-        "pyrklog.cache.direct.min.bytes",
-        65536,
+    integer("pyrklog.cache.direct.min.bytes", 65536, minimum=1).described(
         "Writes of so many bytes and more go around the operating system's page cache, if the file "
-        "system can do that. A larger number than any write switches it off.",
-        minimum=1,
+        "system can do that. A larger number than any write switches it off."
     ),
-    integer(
-        "pyrklog.writer.threads.per.data.dir",
-        8,
+    integer("pyrklog.writer.threads.per.data.dir", 8, minimum=1, maximum=64).described(
         "Threads of each log directory that write records to files. Where few partitions are due, "
-        "one does the work.",
-        minimum=1,
-        maximum=64,
+        "one does the work."
     ),
     integer(
         "num.recovery.threads.per.data.dir",
         16,
-        "Threads of each log directory that open and recover logs at start. They mostly wait for "
-        "the disk.",
         importance="high",
         minimum=1,
         maximum=256,
+        **AT_START,
+    ).described(
+        "Threads of each log directory that open and recover logs at start. They mostly wait for "
+        "the disk.",
         in_kafka="Default 1.",
-        **AT_START,
     ),
     integer(
-        "log.flush.offset.checkpoint.interval.ms",
-        60000,
-        "How often recovery points are written.",
-        importance="high",
-        minimum=0,
-    ),
+        "log.flush.offset.checkpoint.interval.ms", 60000, importance="high", minimum=0
+    ).described("How often recovery points are written."),
     integer(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        60000,
-        "How often log start offsets are written.",
-        importance="high",
-        minimum=0,
-    ),
+        "log.flush.start.offset.checkpoint.interval.ms", 60000, importance="high", minimum=0
+    ).described("How often log start offsets are written."),
     long(
-        "replica.high.watermark.checkpoint.interval.ms",
-        5000,
-        "How often high watermarks are written.",
-        importance="high",
-        minimum=1,
-    ),
-    long(
-        "log.retention.check.interval.ms",
-        300000,
-        "How often logs are searched for segments to delete.",
-        minimum=1,
+        "replica.high.watermark.checkpoint.interval.ms", 5000, importance="high", minimum=1
+    ).described("How often high watermarks are written."),
+    long("log.retention.check.interval.ms", 300000, minimum=1).described(
+        "How often logs are searched for segments to delete."
     ),
     integer(
-        "producer.id.expiration.ms",
-        86400000,
-        "A producer's state is forgotten after this time without a batch.",
-        importance="low",
-        minimum=1,
-        **AT_START,
-    ),
+        "producer.id.expiration.ms", 86400000, importance="low", minimum=1, **AT_START
+    ).described("A producer's state is forgotten after this time without a batch."),
 )
 
 TOPICS = (
-    integer("num.partitions", 1, "Partitions of a topic created without a number.", minimum=1),
-    integer(
-        "default.replication.factor",
-        1,
-        "Replicas of a topic created without a number.",
-        minimum=1,
-        maximum=32767,
+    integer("num.partitions", 1, minimum=1).described(
+        "Partitions of a topic created without a number."
     ),
-    boolean(
-        "auto.create.topics.enable",
-        True,
-        "A Metadata request that names a missing topic creates it.",
-        importance="high",
+    integer("default.replication.factor", 1, minimum=1, maximum=32767).described(
+        "Replicas of a topic created without a number."
     ),
-    boolean("delete.topic.enable", True, "Topics may be deleted.", importance="high"),
-    boolean(
-        "auto.leader.rebalance.enable",
-        True,
-        "Leadership returns to preferred replicas periodically.",
-        importance="high",
+    boolean("auto.create.topics.enable", True, importance="high").described(
+        "A Metadata request that names a missing topic creates it."
     ),
-    long(
-        "leader.imbalance.check.interval.seconds",
-        300,
-        "How often leadership is checked for that.",
-        importance="high",
-        minimum=1,
+    boolean("delete.topic.enable", True, importance="high").described("Topics may be deleted."),
+    boolean("auto.leader.rebalance.enable", True, importance="high").described(
+        "Leadership returns to preferred replicas periodically."
+    ),
+    long("leader.imbalance.check.interval.seconds", 300, importance="high", minimum=1).described(
+        "How often leadership is checked for that."
+    ),
+    integer("leader.imbalance.per.broker.percentage", 10, importance="high", minimum=0).described(
+        "Percentage of a broker's preferred partitions that others may lead."
     ),
     integer(
-        "leader.imbalance.per.broker.percentage",
-        10,
-        "Percentage of a broker's preferred partitions that others may lead.",
-        importance="high",
-        minimum=0,
-    ),
-    integer(
-        "min.insync.replicas",
-        1,
-        "In-sync replicas that acks=all needs.",
-        importance="high",
-        minimum=1,
-        update_mode=CLUSTER_WIDE,
-    ),
+        "min.insync.replicas", 1, importance="high", minimum=1, update_mode=CLUSTER_WIDE
+    ).described("In-sync replicas that acks=all needs."),
     boolean(
-        "unclean.leader.election.enable",
-        False,
-        "A replica that is not in sync may lead when no other lives.",
-        importance="high",
-        update_mode=CLUSTER_WIDE,
-    ),
+        "unclean.leader.election.enable", False, importance="high", update_mode=CLUSTER_WIDE
+    ).described("A replica that is not in sync may lead when no other lives."),
 )
 
 BROKER_OPTIONS = (*IDENTITY, *CLUSTER, *REPLICATION, *PLACES, *NETWORK, *READING, *STORAGE, *TOPICS)

@@ -9,17 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyrklog.config.entry import (
-    TYPE_BOOLEAN,
-    TYPE_CLASS,
-    TYPE_DOUBLE,
-    TYPE_INT,
-    TYPE_LIST,
-    TYPE_LONG,
-    TYPE_PASSWORD,
-    TYPE_SHORT,
-    TYPE_STRING,
-)
+from pyrklog.config.entry import OptionType
 from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option
 
 LISTENER_PREFIX = "listener.name."
@@ -28,27 +18,27 @@ DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
 _TABLE = (
     (
         CLUSTER_WIDE,
-        TYPE_BOOLEAN,
+        OptionType.BOOLEAN,
         "log.message.downconversion.enable log.preallocate "
         "transaction.partition.verification.enable",
     ),
     (
         CLUSTER_WIDE,
-        TYPE_DOUBLE,
+        OptionType.DOUBLE,
         "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second "
         "log.cleaner.min.cleanable.ratio",
     ),
     (
         CLUSTER_WIDE,
-        TYPE_INT,
+        OptionType.INT,
         "background.threads compression.gzip.level compression.lz4.level compression.zstd.level "
         "log.cleaner.io.buffer.size log.cleaner.threads max.connection.creation.rate "
         "remote.fetch.max.wait.ms",
     ),
-    (CLUSTER_WIDE, TYPE_LIST, "metric.reporters"),
+    (CLUSTER_WIDE, OptionType.LIST, "metric.reporters"),
     (
         CLUSTER_WIDE,
-        TYPE_LONG,
+        OptionType.LONG,
         "log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms "
         "log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms "
         "log.local.retention.bytes log.local.retention.ms "
@@ -56,35 +46,35 @@ _TABLE = (
         "remote.log.manager.copy.max.bytes.per.second "
         "remote.log.manager.fetch.max.bytes.per.second",
     ),
-    (CLUSTER_WIDE, TYPE_STRING, "max.connections.per.ip.overrides"),
-    (PER_BROKER, TYPE_CLASS, "principal.builder.class ssl.engine.factory.class"),
+    (CLUSTER_WIDE, OptionType.STRING, "max.connections.per.ip.overrides"),
+    (PER_BROKER, OptionType.CLASS, "principal.builder.class ssl.engine.factory.class"),
     (
         PER_BROKER,
-        TYPE_DOUBLE,
+        OptionType.DOUBLE,
         "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
         "sasl.login.refresh.window.factor sasl.login.refresh.window.jitter",
     ),
     (
         PER_BROKER,
-        TYPE_LIST,
+        OptionType.LIST,
         "sasl.enabled.mechanisms sasl.kerberos.principal.to.local.rules ssl.cipher.suites "
         "ssl.enabled.protocols",
     ),
-    (PER_BROKER, TYPE_LONG, "sasl.kerberos.min.time.before.relogin"),
+    (PER_BROKER, OptionType.LONG, "sasl.kerberos.min.time.before.relogin"),
     (
         PER_BROKER,
-        TYPE_PASSWORD,
+        OptionType.PASSWORD,
         "sasl.jaas.config ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key "
         "ssl.keystore.password ssl.truststore.certificates ssl.truststore.password",
     ),
     (
         PER_BROKER,
-        TYPE_SHORT,
+        OptionType.SHORT,
         "sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds",
     ),
     (
         PER_BROKER,
-        TYPE_STRING,
+        OptionType.STRING,
         "sasl.kerberos.kinit.cmd sasl.kerberos.service.name "
         "sasl.mechanism.inter.broker.protocol ssl.client.auth "
         "ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.keystore.location "
@@ -100,7 +90,7 @@ DYNAMIC_WITHOUT_EFFECT: Mapping[str, Option] = {
 }
 
 OF_EACH_LISTENER: Mapping[str, Option] = {
-    name: Option(name, None, DOCUMENTATION, TYPE_INT, minimum=minimum, effective=False)
+    name: Option(name, None, DOCUMENTATION, OptionType.INT, minimum=minimum, effective=False)
     for name, minimum in (("max.connections", 0), ("num.network.threads", 1))
 }
 """One value for all listeners here; in Kafka also one for each listener's prefix."""

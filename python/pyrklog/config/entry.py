@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
-# Sources of values (DescribeConfigs v1+).
-SOURCE_TOPIC = 1
-SOURCE_DYNAMIC_BROKER = 2
-SOURCE_DYNAMIC_DEFAULT_BROKER = 3
-SOURCE_STATIC_BROKER = 4
-SOURCE_DEFAULT = 5
 
-# Types of values (DescribeConfigs v3+, KIP-569).
-TYPE_UNKNOWN = 0
-TYPE_BOOLEAN = 1
-TYPE_STRING = 2
-TYPE_INT = 3
-TYPE_SHORT = 4
-TYPE_LONG = 5
-TYPE_DOUBLE = 6
-TYPE_LIST = 7
-TYPE_CLASS = 8
-TYPE_PASSWORD = 9
+class Source(IntEnum):
+    """Sources of values (DescribeConfigs v1+)."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class OptionType(IntEnum):
+    """Types of values (DescribeConfigs v3+, KIP-569)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 class Synonym(NamedTuple):

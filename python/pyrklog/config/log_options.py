@@ -76,359 +76,234 @@ def _without_effect(option: Option, broker_name: str | None = None) -> TopicOpti
     return TopicOption(option._replace(effective=False), (), broker_name)
 
 
-_CLEANUP = (
-    "What happens to old records: delete (by time and size), compact (keep the last of each "
-    "key), or both. Compaction does not run yet."
-)
-_COMPRESSION = (
-    "How batches are stored: as the producer sent them, or recompressed with the named codec."
-)
-_TIMESTAMP_TYPE = "Whose clock stamps records: the producer's (CreateTime) or the broker's."
-_RETENTION_BYTES = (
-    "Size of a partition beyond which its oldest segments are deleted; -1 = no limit."
-)
-_MIN_ISR = "In-sync replicas that a write with acks=all needs."
-_UNCLEAN = "Whether a replica that is not in sync may lead when no other lives."
-
 _DEFAULTS = (
-    integer(
-        "log.segment.bytes",
-        1073741824,
-        "Size at which a segment is closed and a new one begun.",
-        importance="high",
-        minimum=14,
+    integer("log.segment.bytes", 1073741824, importance="high", minimum=14).described(
+        "Size at which a segment is closed and a new one begun."
     ),
-    long(
-        "log.roll.ms",
-        None,
-        "Age at which a segment is closed; default: log.roll.hours.",
-        importance="high",
-        minimum=1,
+    long("log.roll.ms", None, importance="high", minimum=1).described(
+        "Age at which a segment is closed; default: log.roll.hours."
     ),
-    integer(
-        "log.roll.hours",
-        168,
-        "Age in hours at which a segment is closed.",
-        importance="high",
-        minimum=1,
+    integer("log.roll.hours", 168, importance="high", minimum=1).described(
+        "Age in hours at which a segment is closed."
     ),
-    long(
-        "log.roll.jitter.ms",
-        None,
-        "Random time taken off the age, so that segments do not all close at once.",
-        importance="high",
-        minimum=0,
+    long("log.roll.jitter.ms", None, importance="high", minimum=0).described(
+        "Random time taken off the age, so that segments do not all close at once."
     ),
-    integer(
-        "log.roll.jitter.hours",
-        0,
-        "Random time in hours taken off the age; log.roll.jitter.ms has precedence.",
-        importance="high",
-        minimum=0,
+    integer("log.roll.jitter.hours", 0, importance="high", minimum=0).described(
+        "Random time in hours taken off the age; log.roll.jitter.ms has precedence."
     ),
-    integer(
-        "log.index.size.max.bytes",
-        10485760,
-        "Size at which a full index closes its segment.",
-        minimum=4,
+    integer("log.index.size.max.bytes", 10485760, minimum=4).described(
+        "Size at which a full index closes its segment."
     ),
-    integer("log.index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
-    long(
-        "log.flush.interval.messages",
-        LONG_MAX,
-        "A log is synced after so many records, before they are acknowledged.",
-        importance="high",
-        minimum=1,
+    integer("log.index.interval.bytes", 4096, minimum=0).described(
+        "Bytes of log between two index entries."
     ),
-    long(
-        "log.flush.interval.ms",
-        None,
-        "Longest time that a record stays unsynced; default: log.flush.scheduler.interval.ms.",
-        importance="high",
-        minimum=0,
+    long("log.flush.interval.messages", LONG_MAX, importance="high", minimum=1).described(
+        "A log is synced after so many records, before they are acknowledged."
     ),
-    long(
-        "log.flush.scheduler.interval.ms",
-        LONG_MAX,
-        "Default of log.flush.interval.ms.",
-        importance="high",
-        minimum=1,
+    long("log.flush.interval.ms", None, importance="high", minimum=0).described(
+        "Longest time that a record stays unsynced; default: log.flush.scheduler.interval.ms."
     ),
-    long("log.retention.bytes", -1, _RETENTION_BYTES, importance="high"),
+    long("log.flush.scheduler.interval.ms", LONG_MAX, importance="high", minimum=1).described(
+        "Default of log.flush.interval.ms."
+    ),
+    long("log.retention.bytes", -1, importance="high").described(
+        "Size of a partition beyond which its oldest segments are deleted; -1 = no limit."
+    ),
     long(
         "log.retention.ms",
         None,
-        "Age at which records are deleted; default: log.retention.minutes; -1 = never.",
         importance="high",
         check=_retention_of_broker,
         check_allows="not 0",
+    ).described("Age at which records are deleted; default: log.retention.minutes; -1 = never."),
+    integer("log.retention.minutes", None, importance="high").described(
+        "Age in minutes at which records are deleted; default: log.retention.hours."
     ),
-    integer(
-        "log.retention.minutes",
-        None,
-        "Age in minutes at which records are deleted; default: log.retention.hours.",
-        importance="high",
+    integer("log.retention.hours", 168, importance="high").described(
+        "Age in hours at which records are deleted; negative = never."
     ),
-    integer(
-        "log.retention.hours",
-        168,
-        "Age in hours at which records are deleted; negative = never.",
-        importance="high",
+    integer("message.max.bytes", 1048588, importance="high", minimum=0).described(
+        "Largest batch that is accepted."
     ),
-    integer(
-        "message.max.bytes",
-        1048588,
-        "Largest batch that is accepted.",
-        importance="high",
-        minimum=0,
+    items("log.cleanup.policy", ("delete",), choices=CLEANUP_POLICIES).described(
+        "What happens to old records: delete (by time and size), compact (keep the last of each "
+        "key), or both. Compaction does not run yet."
     ),
-    items("log.cleanup.policy", ("delete",), _CLEANUP, choices=CLEANUP_POLICIES),
-    long(
-        "log.segment.delete.delay.ms",
-        60000,
-        "How long a deleted segment's file is kept.",
-        importance="high",
-        minimum=0,
+    long("log.segment.delete.delay.ms", 60000, importance="high", minimum=0).described(
+        "How long a deleted segment's file is kept."
     ),
-    string(
-        "compression.type", "producer", _COMPRESSION, importance="high", choices=COMPRESSION_TYPES
+    string("compression.type", "producer", importance="high", choices=COMPRESSION_TYPES).described(
+        "How batches are stored: as the producer sent them, or recompressed with the named codec."
     ),
-    string("log.message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
-    long(
-        "log.message.timestamp.before.max.ms",
-        LONG_MAX,
-        "How far a producer's timestamp may lie in the past.",
-        minimum=0,
+    string("log.message.timestamp.type", "CreateTime", choices=TIMESTAMP_TYPES).described(
+        "Whose clock stamps records: the producer's (CreateTime) or the broker's."
     ),
-    long(
-        "log.message.timestamp.after.max.ms",
-        LONG_MAX,
-        "How far a producer's timestamp may lie in the future.",
-        minimum=0,
+    long("log.message.timestamp.before.max.ms", LONG_MAX, minimum=0).described(
+        "How far a producer's timestamp may lie in the past."
     ),
-    long(
-        "log.message.timestamp.difference.max.ms",
-        LONG_MAX,
-        "Older form of the two bounds above, used if they are not given.",
-        minimum=0,
+    long("log.message.timestamp.after.max.ms", LONG_MAX, minimum=0).described(
+        "How far a producer's timestamp may lie in the future."
+    ),
+    long("log.message.timestamp.difference.max.ms", LONG_MAX, minimum=0).described(
+        "Older form of the two bounds above, used if they are not given."
     ),
 )
 
+_BY_NAME = {option.name: option for option in _DEFAULTS}
+
+
+def _as_broker(name: str, broker_name: str) -> TopicOption:
+    """A topic option with the type, default, bounds and text of the broker option behind it."""
+    option = _BY_NAME[broker_name]._replace(name=name, importance="medium")
+    return TopicOption(option, (Fallback(broker_name),))
+
+
 TOPIC_OPTIONS = (
-    TopicOption(
-        items("cleanup.policy", ("delete",), _CLEANUP, choices=CLEANUP_POLICIES),
-        (Fallback("log.cleanup.policy"),),
-    ),
-    TopicOption(
-        string("compression.type", "producer", _COMPRESSION, choices=COMPRESSION_TYPES),
-        (Fallback("compression.type"),),
-    ),
+    _as_broker("cleanup.policy", "log.cleanup.policy"),
+    _as_broker("compression.type", "compression.type"),
     _without_effect(
         integer(
-            "compression.gzip.level",
-            -1,
-            "Level of gzip where the broker compresses.",
-            check=_gzip_level,
-            check_allows="-1, 1 to 9",
-        ),
+            "compression.gzip.level", -1, check=_gzip_level, check_allows="-1, 1 to 9"
+        ).described("Level of gzip where the broker compresses."),
         "compression.gzip.level",
     ),
     _without_effect(
-        integer(
-            "compression.lz4.level",
-            9,
-            "Level of lz4 where the broker compresses.",
-            minimum=1,
-            maximum=17,
+        integer("compression.lz4.level", 9, minimum=1, maximum=17).described(
+            "Level of lz4 where the broker compresses."
         ),
         "compression.lz4.level",
     ),
     _without_effect(
-        integer(
-            "compression.zstd.level",
-            3,
-            "Level of zstd where the broker compresses.",
-            minimum=-131072,
-            maximum=22,
+        integer("compression.zstd.level", 3, minimum=-131072, maximum=22).described(
+            "Level of zstd where the broker compresses."
         ),
         "compression.zstd.level",
     ),
     _without_effect(
-        long("delete.retention.ms", 86400000, "How long compaction keeps tombstones.", minimum=0),
+        long("delete.retention.ms", 86400000, minimum=0).described(
+            "How long compaction keeps tombstones."
+        ),
         "log.cleaner.delete.retention.ms",
     ),
+    _as_broker("file.delete.delay.ms", "log.segment.delete.delay.ms"),
     TopicOption(
-        long(
-            "file.delete.delay.ms", 60000, "How long a deleted segment's file is kept.", minimum=0
-        ),
-        (Fallback("log.segment.delete.delay.ms"),),
-    ),
-    TopicOption(
-        long(
-            "flush.messages",
-            LONG_MAX,
-            "Records after which the log is synced to disk before they are acknowledged.",
-            minimum=1,
+        long("flush.messages", LONG_MAX, minimum=1).described(
+            "Records after which the log is synced to disk before they are acknowledged."
         ),
         (Fallback("log.flush.interval.messages"),),
     ),
     TopicOption(
-        long("flush.ms", LONG_MAX, "Longest time that a record stays unsynced.", minimum=0),
+        long("flush.ms", LONG_MAX, minimum=0).described(
+            "Longest time that a record stays unsynced."
+        ),
         (Fallback("log.flush.interval.ms"), Fallback("log.flush.scheduler.interval.ms")),
     ),
     TopicOption(
         items(
             "follower.replication.throttled.replicas",
             (),
-            "Replicas (PARTITION:BROKER,... or *) whose fetching counts towards "
-            "follower.replication.throttled.rate of their broker.",
             check=_throttled,
             check_allows="*, PARTITION:BROKER,...",
+        ).described(
+            "Replicas (PARTITION:BROKER,... or *) whose fetching counts towards "
+            "follower.replication.throttled.rate of their broker."
         )
     ),
-    TopicOption(
-        integer("index.interval.bytes", 4096, "Bytes of log between two index entries.", minimum=0),
-        (Fallback("log.index.interval.bytes"),),
-    ),
+    _as_broker("index.interval.bytes", "log.index.interval.bytes"),
     TopicOption(
         items(
             "leader.replication.throttled.replicas",
             (),
-            "Replicas (PARTITION:BROKER,... or *) that lead, and whose answers to followers count "
-            "towards leader.replication.throttled.rate of their broker.",
             check=_throttled,
             check_allows="*, PARTITION:BROKER,...",
+        ).described(
+            "Replicas (PARTITION:BROKER,... or *) that lead, and whose answers to followers count "
+            "towards leader.replication.throttled.rate of their broker."
         )
     ),
     _without_effect(
-        long(
-            "local.retention.bytes",
-            -2,
-            "Size kept here when older segments lie in remote storage.",
-            minimum=-2,
+        long("local.retention.bytes", -2, minimum=-2).described(
+            "Size kept here when older segments lie in remote storage."
         )
     ),
     _without_effect(
-        long(
-            "local.retention.ms",
-            -2,
-            "Age kept here when older segments lie in remote storage.",
-            minimum=-2,
+        long("local.retention.ms", -2, minimum=-2).described(
+            "Age kept here when older segments lie in remote storage."
         )
     ),
     _without_effect(
-        long(
-            "max.compaction.lag.ms",
-            LONG_MAX,
-            "Longest time that a record stays uncompacted.",
-            minimum=1,
+        long("max.compaction.lag.ms", LONG_MAX, minimum=1).described(
+            "Longest time that a record stays uncompacted."
         ),
         "log.cleaner.max.compaction.lag.ms",
     ),
-    TopicOption(
-        integer("max.message.bytes", 1048588, "Largest batch that is accepted.", minimum=0),
-        (Fallback("message.max.bytes"),),
-    ),
+    _as_broker("max.message.bytes", "message.max.bytes"),
     _without_effect(
-        boolean(
-            "message.downconversion.enable",
-            True,
-            "Whether old fetch versions get converted batches; they are not served here.",
-            importance="low",
+        boolean("message.downconversion.enable", True, importance="low").described(
+            "Whether old fetch versions get converted batches; they are not served here."
         ),
         "log.message.downconversion.enable",
     ),
     _without_effect(
-        string(
-            "message.format.version",
-            "3.0-IV1",
-            "Version of the record format; only the current one exists here.",
+        string("message.format.version", "3.0-IV1").described(
+            "Version of the record format; only the current one exists here."
         ),
         "log.message.format.version",
     ),
-    TopicOption(
-        long(
-            "message.timestamp.after.max.ms",
-            LONG_MAX,
-            "How far a producer's timestamp may lie in the future.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.after.max.ms"),),
-    ),
-    TopicOption(
-        long(
-            "message.timestamp.before.max.ms",
-            LONG_MAX,
-            "How far a producer's timestamp may lie in the past.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.before.max.ms"),),
-    ),
-    TopicOption(
-        long(
-            "message.timestamp.difference.max.ms",
-            LONG_MAX,
-            "Older form of the two bounds above, used if they are not given.",
-            minimum=0,
-        ),
-        (Fallback("log.message.timestamp.difference.max.ms"),),
-    ),
-    TopicOption(
-        string("message.timestamp.type", "CreateTime", _TIMESTAMP_TYPE, choices=TIMESTAMP_TYPES),
-        (Fallback("log.message.timestamp.type"),),
-    ),
+    _as_broker("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _as_broker("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _as_broker("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
+    _as_broker("message.timestamp.type", "log.message.timestamp.type"),
     _without_effect(
-        double(
-            "min.cleanable.dirty.ratio",
-            0.5,
-            "Share of a log that must be uncompacted before compaction starts.",
-            minimum=0,
-            maximum=1,
+        double("min.cleanable.dirty.ratio", 0.5, minimum=0, maximum=1).described(
+            "Share of a log that must be uncompacted before compaction starts."
         ),
         "log.cleaner.min.cleanable.ratio",
     ),
     _without_effect(
-        long(
-            "min.compaction.lag.ms", 0, "Shortest time that a record stays uncompacted.", minimum=0
+        long("min.compaction.lag.ms", 0, minimum=0).described(
+            "Shortest time that a record stays uncompacted."
         ),
         "log.cleaner.min.compaction.lag.ms",
     ),
     TopicOption(
-        integer("min.insync.replicas", 1, _MIN_ISR, minimum=1), (Fallback("min.insync.replicas"),)
+        integer("min.insync.replicas", 1, minimum=1).described(
+            "In-sync replicas that a write with acks=all needs."
+        ),
+        (Fallback("min.insync.replicas"),),
     ),
     _without_effect(
-        boolean("preallocate", False, "Whether a segment's file gets its full size at once."),
+        boolean("preallocate", False).described(
+            "Whether a segment's file gets its full size at once."
+        ),
         "log.preallocate",
     ),
     _without_effect(
-        boolean(
-            "remote.log.copy.disable",
-            False,
-            "Whether segments go on being copied to remote storage.",
+        boolean("remote.log.copy.disable", False).described(
+            "Whether segments go on being copied to remote storage."
         )
     ),
     _without_effect(
-        boolean(
-            "remote.log.delete.on.disable",
-            False,
-            "Whether remote segments go when remote storage is turned off.",
+        boolean("remote.log.delete.on.disable", False).described(
+            "Whether remote segments go when remote storage is turned off."
         )
     ),
     TopicOption(
-        boolean(
-            "pyrklog.adopted.unconfirmed",
-            False,
+        boolean("pyrklog.adopted.unconfirmed", False).described(
             "The topic was adopted without its options, and keeps everything until they are "
-            "confirmed.",
+            "confirmed."
         )
     ),
     _without_effect(
-        boolean("remote.storage.enable", False, "Whether old segments go to remote storage.")
+        boolean("remote.storage.enable", False).described(
+            "Whether old segments go to remote storage."
+        )
     ),
-    TopicOption(long("retention.bytes", -1, _RETENTION_BYTES), (Fallback("log.retention.bytes"),)),
+    _as_broker("retention.bytes", "log.retention.bytes"),
     TopicOption(
-        long(
-            "retention.ms", 604800000, "Age at which records are deleted; -1 = never.", minimum=-1
+        long("retention.ms", 604800000, minimum=-1).described(
+            "Age at which records are deleted; -1 = never."
         ),
         (
             Fallback("log.retention.ms"),
@@ -436,34 +311,20 @@ TOPIC_OPTIONS = (
             Fallback("log.retention.hours", HOUR_MS),
         ),
     ),
+    _as_broker("segment.bytes", "log.segment.bytes"),
+    _as_broker("segment.index.bytes", "log.index.size.max.bytes"),
     TopicOption(
-        integer(
-            "segment.bytes",
-            1073741824,
-            "Size at which a segment is closed and a new one begun.",
-            minimum=14,
-        ),
-        (Fallback("log.segment.bytes"),),
-    ),
-    TopicOption(
-        integer(
-            "segment.index.bytes",
-            10485760,
-            "Size at which a full index closes its segment.",
-            minimum=4,
-        ),
-        (Fallback("log.index.size.max.bytes"),),
-    ),
-    TopicOption(
-        long("segment.jitter.ms", 0, "Random time taken off segment.ms.", minimum=0),
+        long("segment.jitter.ms", 0, minimum=0).described("Random time taken off segment.ms."),
         (Fallback("log.roll.jitter.ms"), Fallback("log.roll.jitter.hours", HOUR_MS)),
     ),
     TopicOption(
-        long("segment.ms", 604800000, "Age at which a segment is closed.", minimum=1),
+        long("segment.ms", 604800000, minimum=1).described("Age at which a segment is closed."),
         (Fallback("log.roll.ms"), Fallback("log.roll.hours", HOUR_MS)),
     ),
     TopicOption(
-        boolean("unclean.leader.election.enable", False, _UNCLEAN),
+        boolean("unclean.leader.election.enable", False).described(
+            "Whether a replica that is not in sync may lead when no other lives."
+        ),
         (Fallback("unclean.leader.election.enable"),),
     ),
 )

@@ -11,16 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pyrklog.config.entry import (
-    TYPE_BOOLEAN,
-    TYPE_DOUBLE,
-    TYPE_INT,
-    TYPE_LIST,
-    TYPE_LONG,
-    TYPE_PASSWORD,
-    TYPE_SHORT,
-    TYPE_STRING,
-)
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -32,20 +23,9 @@ CLUSTER_WIDE = "cluster-wide"
 PER_BROKER = "per-broker"
 
 _RANGES = {
-    TYPE_SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
-    TYPE_INT: (-(2**31), INT_MAX, "a 32-bit integer"),
-    TYPE_LONG: (-(2**63), LONG_MAX, "a 64-bit integer"),
-}
-
-_TYPE_NAMES = {
-    TYPE_BOOLEAN: "boolean",
-    TYPE_STRING: "string",
-    TYPE_INT: "int",
-    TYPE_SHORT: "short",
-    TYPE_LONG: "long",
-    TYPE_DOUBLE: "double",
-    TYPE_LIST: "list",
-    TYPE_PASSWORD: "password",
+    OptionType.SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
+    OptionType.INT: (-(2**31), INT_MAX, "a 32-bit integer"),
+    OptionType.LONG: (-(2**63), LONG_MAX, "a 64-bit integer"),
 }
 
 
@@ -58,9 +38,8 @@ class Option(NamedTuple):
 
     name: str
     default: Value
-    documentation: str
-    type: int
-    """A TYPE_ constant of DescribeConfigs."""
+    documentation: str = ""
+    type: OptionType = OptionType.UNKNOWN
     importance: str = "medium"
     minimum: float | None = None
     maximum: float | None = None
@@ -79,6 +58,9 @@ class Option(NamedTuple):
     in_kafka: str = ""
     """How Kafka's option of this name differs: a sentence, or empty."""
 
+    def described(self, documentation: str, *, in_kafka: str = "") -> Option:
+        return self._replace(documentation=documentation, in_kafka=in_kafka)
+
     def parse(self, text: str) -> Value:
         """Raises :class:`InvalidValueError`."""
         value = self._read(text)
@@ -94,14 +76,29 @@ class Option(NamedTuple):
             return ",".join(value)
         return str(value)
 
+    def entry(
+        self, value: str | None, synonyms: Sequence[Synonym], *, read_only: bool
+    ) -> ConfigEntry:
+        """The option in DescribeConfigs, from the strongest of ``synonyms``."""
+        return ConfigEntry(
+            name=self.name,
+            value=value,
+            read_only=read_only,
+            source=synonyms[0].source if synonyms else Source.DEFAULT,
+            sensitive=self.is_secret,
+            synonyms=synonyms,
+            type=self.type,
+            documentation=self.documentation,
+        )
+
     @property
     def is_secret(self) -> bool:
         """Whether the value is never shown."""
-        return self.type == TYPE_PASSWORD
+        return self.type == OptionType.PASSWORD
 
     @property
     def type_name(self) -> str:
-        return _TYPE_NAMES[self.type]
+        return self.type.name.lower()
 
     @property
     def valid_values(self) -> str:
@@ -114,19 +111,19 @@ class Option(NamedTuple):
 
     def _read(self, text: str) -> Value:
         trimmed = text.strip()
-        if self.type == TYPE_BOOLEAN:
+        if self.type == OptionType.BOOLEAN:
             lowered = trimmed.lower()
             if lowered not in ("true", "false"):
                 raise self._invalid(text, "must be true or false")
             return lowered == "true"
         if self.type in _RANGES:
             return self._read_integer(trimmed, text)
-        if self.type == TYPE_DOUBLE:
+        if self.type == OptionType.DOUBLE:
             try:
                 return float(trimmed)
             except ValueError:
                 raise self._invalid(text, "must be a number") from None
-        if self.type == TYPE_LIST:
+        if self.type == OptionType.LIST:
             return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
         return trimmed
 
@@ -160,14 +157,14 @@ class Option(NamedTuple):
         return InvalidValueError(f"Invalid value {text} for configuration {self.name}: {why}.")
 
 
-boolean = partial(Option, type=TYPE_BOOLEAN)
-short = partial(Option, type=TYPE_SHORT)
-integer = partial(Option, type=TYPE_INT)
-long = partial(Option, type=TYPE_LONG)
-double = partial(Option, type=TYPE_DOUBLE)
-string = partial(Option, type=TYPE_STRING)
-items = partial(Option, type=TYPE_LIST)
+boolean = partial(Option, type=OptionType.BOOLEAN)
+short = partial(Option, type=OptionType.SHORT)
+integer = partial(Option, type=OptionType.INT)
+long = partial(Option, type=OptionType.LONG)
+double = partial(Option, type=OptionType.DOUBLE)
+string = partial(Option, type=OptionType.STRING)
+items = partial(Option, type=OptionType.LIST)
 
 
 def password(name: str, documentation: str) -> Option:
-    return Option(name, None, documentation, TYPE_PASSWORD)
+    return Option(name, None, documentation, OptionType.PASSWORD)

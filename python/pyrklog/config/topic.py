@@ -10,16 +10,10 @@ from pyrklog.config.broker import (
     Candidate,
     defaults_by_memory,
 )
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_STATIC_BROKER,
-    SOURCE_TOPIC,
-    ConfigEntry,
-    Synonym,
-)
+from pyrklog.config.entry import ConfigEntry, Source, Synonym
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
-from pyrklog.config.option import LONG_MAX, InvalidValueError, Value
+from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Value
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
@@ -190,9 +184,6 @@ def describe_topic_options(
     overrides: Mapping[str, str],
     defaults: TopicDefaults,
     names: Set[str] | None,
-    *,
-    include_synonyms: bool,
-    include_documentation: bool,
 ) -> list[ConfigEntry]:
     """The options in DescribeConfigs; unknown names are left out, as in Kafka."""
     entries = []
@@ -204,20 +195,9 @@ def describe_topic_options(
         synonyms = defaults.synonyms(name)
         override = overrides.get(name)
         if override is not None:
-            synonyms = [Synonym(name, override, SOURCE_TOPIC), *synonyms]
+            synonyms = [Synonym(name, override, Source.TOPIC), *synonyms]
         value = override if override is not None else item.option.format(defaults.value(name))
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=value,
-                read_only=False,
-                source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
-                sensitive=False,
-                synonyms=synonyms if include_synonyms else (),
-                type=item.option.type,
-                documentation=item.option.documentation if include_documentation else None,
-            )
-        )
+        entries.append(item.option.entry(value, synonyms, read_only=False))
     return entries
 
 
@@ -225,13 +205,13 @@ def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synony
     """As Kafka: given values under every name, the default under the first name only."""
     if item.broker_name is not None:
         default = item.option.format(item.option.default)
-        return [Synonym(item.broker_name, default, SOURCE_DEFAULT)]
+        return [Synonym(item.broker_name, default, Source.DEFAULT)]
     found = [
         Synonym(fallback.name, candidate.text, candidate.source)
         for fallback in item.fallbacks
         for candidate in broker.candidates(fallback.name)
         if candidate.text is not None
-        and (candidate.source != SOURCE_DEFAULT or fallback is item.fallbacks[0])
+        and (candidate.source != Source.DEFAULT or fallback is item.fallbacks[0])
     ]
     # All names of one source come before those of the next (the sort is stable).
     return sorted(found, key=lambda synonym: synonym.source)
@@ -241,8 +221,6 @@ def describe_broker_options(
     broker: BrokerConfig,
     names: Set[str] | None,
     *,
-    include_synonyms: bool,
-    include_documentation: bool,
     node_id: int | None = None,
     memory_bytes: int | None = None,
 ) -> list[ConfigEntry]:
@@ -257,38 +235,26 @@ def describe_broker_options(
         defaults = {name: str(value) for name, value in found.items()}
     settled = broker.places
     if node_id is not None:
-        settled |= dict.fromkeys(NODE_ID_NAMES, Candidate(str(node_id), SOURCE_STATIC_BROKER))
+        settled |= dict.fromkeys(NODE_ID_NAMES, Candidate(str(node_id), Source.STATIC_BROKER))
     entries = []
     for name, option in OPTIONS.items():
         if names is not None and name not in names:
             continue
         candidates = [item for item in broker.candidates(name) if item.text is not None]
         if name in RUN_TIME_ONLY:
-            candidates = [item for item in candidates if item.source != SOURCE_DEFAULT]
+            candidates = [item for item in candidates if item.source != Source.DEFAULT]
             if not candidates:
                 continue
         if name in settled:
-            default = [item for item in candidates if item.source == SOURCE_DEFAULT]
+            default = [item for item in candidates if item.source == Source.DEFAULT]
             candidates = [settled[name], *default]
         if name in defaults:
-            candidates[-1] = Candidate(defaults[name], SOURCE_DEFAULT)
-        secret = option.is_secret
-        synonyms = [
-            Synonym(name, None if secret else item.text, item.source) for item in candidates
-        ]
+            candidates[-1] = Candidate(defaults[name], Source.DEFAULT)
+        shown = [one._replace(text=None) for one in candidates] if option.is_secret else candidates
+        synonyms = [Synonym(name, *one) for one in shown]
         value = settled[name].text if name in settled else option.format(broker.value(name))
         if name in defaults and len(candidates) == 1:
             value = defaults[name]
-        entries.append(
-            ConfigEntry(
-                name=name,
-                value=None if secret else value,
-                read_only=option.update_mode == "read-only",
-                source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
-                sensitive=secret,
-                synonyms=synonyms if include_synonyms else (),
-                type=option.type,
-                documentation=option.documentation if include_documentation else None,
-            )
-        )
+        value = None if option.is_secret else value
+        entries.append(option.entry(value, synonyms, read_only=option.update_mode == READ_ONLY))
     return entries

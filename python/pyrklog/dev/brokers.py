@@ -35,21 +35,12 @@ def write_files(place: Place, cluster: Cluster, node: Node) -> None:
         file.write_text("".join(line.replace("\\", "\\\\") + "\n" for line in lines))
 
 
-WIRING = frozenset(
-    {
-        "broker.id",
-        "node.id",
-        "pyrklog.data.dir",
-        "log.dir",
-        "log.dirs",
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "inter.broker.listener.name",
-        "security.inter.broker.protocol",
-        "zookeeper.connect",
-    }
-)
+_WIRING = """
+    broker.id node.id pyrklog.data.dir log.dir log.dirs listeners advertised.listeners
+    listener.security.protocol.map inter.broker.listener.name security.inter.broker.protocol
+    zookeeper.connect
+"""
+WIRING = frozenset(_WIRING.split())
 
 
 def settings(cluster: Cluster, node: Node, data: Path) -> list[str]:

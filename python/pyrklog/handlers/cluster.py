@@ -14,18 +14,8 @@ from pyrklog.protocol.errors import ApiError, ErrorCode
 
 CREATE, ALTER, DESCRIBE, CLUSTER_ACTION = 5, 7, 8, 9
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
-CLUSTER_OPERATIONS = sum(
-    1 << operation
-    for operation in (
-        CREATE,
-        ALTER,
-        DESCRIBE,
-        CLUSTER_ACTION,
-        DESCRIBE_CONFIGS,
-        ALTER_CONFIGS,
-        IDEMPOTENT_WRITE,
-    )
-)
+_OPERATIONS = (CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (*_OPERATIONS, IDEMPOTENT_WRITE))
 """All operations on the cluster, as bits (KIP-430); without ACLs, everyone may do all."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Set
 
-from pyrklog.config.entry import SOURCE_DEFAULT, ConfigEntry
+from pyrklog.config.entry import ConfigEntry, Source
 from pyrklog.handlers.context import Context
 from pyrklog.handlers.service import (
     AlteredConfigs,
@@ -46,8 +46,6 @@ async def describe_configs(
             )
     described = await context.service.describe_configs(
         list(_wanted(request).items()),
-        include_synonyms=request.include_synonyms,
-        include_documentation=request.include_documentation,
     )
     return DescribeConfigsResponse(results=[_described(one, request) for one in described])
 
@@ -94,7 +92,7 @@ def _option(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=None if entry.sensitive else entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == SOURCE_DEFAULT,
+        is_default=entry.source == Source.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[

@@ -21,12 +21,12 @@ class Context:
     """Takes the controller's requests."""
     controller: ControllerAdmin
     """Serves requests to the controller."""
-    session: Session
-    api_version: int
-    elements_max: int
-    """Most elements of an answer to a request that does not name them."""
     large_answers: trio.Lock
     """Held while a large answer is made: one at a time."""
+    elements_max: int
+    """Most elements of an answer to a request that does not name them."""
+    session: Session
+    api_version: int
 
 
 STEP_ITEMS = 1_000

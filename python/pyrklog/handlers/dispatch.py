@@ -129,21 +129,19 @@ class Handlers:
         groups: "GroupCoordinator",
         control_requests: BrokerChannel,
         controller: ControllerAdmin,
-        elements_max: int = ELEMENTS_MAX,
-        control_elements_max: int = CONTROL_ELEMENTS_MAX,
-        decoded_max_bytes: int = DECODED_MAX_BYTES,
+        memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
     ) -> None:
-        """``elements_max``: limit over all arrays of a client's request; ``control_elements_max``:
-        of another broker's; ``decoded_max_bytes``: see :class:`Decoding`."""
+        affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
+        self._elements_max = min(ELEMENTS_MAX, affordable)
+        self._control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)
+        decoded_max_bytes = min(DECODED_MAX_BYTES, memory_bytes // MEMORY_SHARE)
         self._decoding = Decoding(decoded_max_bytes)
         self._control_decoding = Decoding(decoded_max_bytes)
-        self._elements_max = elements_max
-        self._large_answers = trio.Lock()
-        self._control_elements_max = control_elements_max
-        self._service = service
         self._groups = groups
-        self._control_requests = control_requests
-        self._controller = controller
+        self._large_answers = trio.Lock()
+        self._context = partial(
+            Context, service, groups, control_requests, controller, self._large_answers
+        )
         self._routes: dict[int, Route] = {}
 
     async def handle(self, request: Request) -> bytes | None:
@@ -161,7 +159,7 @@ class Handlers:
         route = self._route(request.api_key)
         if route is None:
             return None
-        context = self._context(request)
+        context = self._context(self._elements_max, request.session, request.api_version)
         if route.handler_now is None:
             return Later(partial(self._ask, route, context, request), waits=False)
         if len(request.body) > LARGE_BYTES and request.api_key in IN_TURN_WHEN_LARGE:
@@ -210,18 +208,6 @@ class Handlers:
         call :meth:`begin`."""
         return self._groups.commit_as_member(commit)
 
-    def _context(self, request: Request) -> Context:
-        return Context(
-            self._service,
-            self._groups,
-            self._control_requests,
-            self._controller,
-            request.session,
-            request.api_version,
-            self._elements_max,
-            self._large_answers,
-        )
-
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """The answer in which every part failed with ``code``; None for an API that Python does not
         serve, or a malformed body."""
@@ -254,28 +240,6 @@ class Handlers:
         if route is None and api_key in ROWS:
             route = self._routes[api_key] = load_route(api_key)
         return route
-
-
-def build_handlers(
-    service: ClusterService,
-    groups: "GroupCoordinator",
-    control_requests: BrokerChannel,
-    controller: ControllerAdmin,
-    memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
-) -> Handlers:
-    affordable = max(ELEMENTS_MIN, memory_bytes // ELEMENT_BYTES)
-    elements_max = min(ELEMENTS_MAX, affordable)
-    control_elements_max = min(CONTROL_ELEMENTS_MAX, PLAN_FACTOR * affordable)
-    decoded_max_bytes = min(DECODED_MAX_BYTES, memory_bytes // MEMORY_SHARE)
-    return Handlers(
-        service,
-        groups,
-        control_requests,
-        controller,
-        elements_max,
-        control_elements_max,
-        decoded_max_bytes,
-    )
 
 
 async def _encode_later(route: Route, context: Context, answer: Later[Any]) -> bytes:

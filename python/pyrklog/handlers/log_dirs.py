@@ -1,7 +1,7 @@
 """DescribeLogDirs."""
 
 from pyrklog.handlers.context import Context
-from pyrklog.handlers.service import LogDirInfo
+from pyrklog.plane.dataplane import LogDirUsage
 from pyrklog.protocol.log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -22,17 +22,15 @@ async def describe_log_dirs(
     return DescribeLogDirsResponse(results=[_result(one) for one in described])
 
 
-def _result(info: LogDirInfo) -> DescribeLogDirsResult:
+def _result(usage: LogDirUsage) -> DescribeLogDirsResult:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for one in info.partitions:
-        topic = topics.setdefault(one.topic, DescribeLogDirsTopic(one.topic, []))
-        topic.partitions.append(
-            DescribeLogDirsPartition(one.partition, one.size_bytes, one.offset_lag)
-        )
+    for name, index, size_bytes, lag in usage.partitions:
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
+        topic.partitions.append(DescribeLogDirsPartition(index, size_bytes, lag))
     return DescribeLogDirsResult(
-        error_code=info.error,
-        log_dir=info.path,
+        error_code=usage.error_code,
+        log_dir=usage.path,
         topics=list(topics.values()),
-        total_bytes=info.total_bytes,
-        usable_bytes=info.usable_bytes,
+        total_bytes=usage.total_bytes,
+        usable_bytes=usage.usable_bytes,
     )

@@ -1,8 +1,9 @@
 """OffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import trio
 
@@ -40,6 +41,7 @@ LARGE_WAITING_MAX = 2
 """Larger requests waiting for their turn; others are told to retry."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
+Answer = TypeVar("Answer")
 
 
 def offset_commit_now(
@@ -114,20 +116,26 @@ def _stamped(
 
 
 def _commit_response(request: OffsetCommitRequest, errors: Errors) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                [
-                    OffsetCommitResponsePartition(
-                        one.partition_index, errors[(topic.name, one.partition_index)]
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = _by_topic(request, errors, OffsetCommitResponsePartition)
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(*topic) for topic in topics])
+
+
+def _by_topic(
+    request: OffsetCommitRequest | OffsetDeleteRequest,
+    errors: Errors,
+    answer: Callable[[int, ErrorCode], Answer],
+) -> list[tuple[str, list[Answer]]]:
+    """Each partition's code, in the order of the request."""
+    return [
+        (
+            topic.name,
+            [
+                answer(one.partition_index, errors[topic.name, one.partition_index])
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
 
 
 def offset_fetch_now(
@@ -305,17 +313,5 @@ async def offset_delete(context: Context, request: OffsetDeleteRequest) -> Offse
     if result.error:
         return OffsetDeleteResponse(error_code=result.error)
     errors.update(result.errors)
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                topic.name,
-                [
-                    OffsetDeleteResponsePartition(
-                        one.partition_index, errors[(topic.name, one.partition_index)]
-                    )
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = _by_topic(request, errors, OffsetDeleteResponsePartition)
+    return OffsetDeleteResponse(topics=[OffsetDeleteResponseTopic(*topic) for topic in topics])

@@ -28,11 +28,3 @@ async def init_producer_id(
         raise ApiError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
     producer_id = await context.service.next_producer_id()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def init_producer_id_error(
-    _request: InitProducerIdRequest, code: ErrorCode, _message: str | None
-) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-    )

@@ -17,7 +17,7 @@ from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.config.entry import ConfigEntry
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
-from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
+from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 
 # Resource types of the config APIs (KIP-133).
@@ -149,23 +149,6 @@ class DeletedRecords(NamedTuple):
     low_watermark: int
 
 
-class LogDirPartition(NamedTuple):
-    topic: str
-    partition: int
-    size_bytes: int
-    offset_lag: int
-
-
-class LogDirInfo(NamedTuple):
-    """Sizes of the volume are -1 where unknown."""
-
-    path: str
-    error: ErrorCode
-    total_bytes: int
-    usable_bytes: int
-    partitions: Sequence[LogDirPartition]
-
-
 class TopicInfo(NamedTuple):
     name: str
     topic_id: bytes
@@ -212,9 +195,6 @@ class ClusterService(Protocol):
     async def describe_configs(
         self,
         resources: Sequence[tuple[ConfigResource, Set[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[DescribedConfigs]:
         """Options of each resource; names of None mean all."""
 
@@ -255,7 +235,7 @@ class ClusterService(Protocol):
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[LogDirInfo]:
+    ) -> Sequence[LogDirUsage]:
         """This broker's log directories; None = all partitions."""
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:

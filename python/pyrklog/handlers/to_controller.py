@@ -2,9 +2,6 @@ from __future__ import annotations
 
 from pyrklog.cluster.requests import (
     NO_TOPIC_ID,
-    AlterPartitionResponse,
-    ControlledShutdownResponse,
-    ProducerIdsResponse,
 )
 from pyrklog.cluster.to_controller import (
     allocated_message,
@@ -12,7 +9,6 @@ from pyrklog.cluster.to_controller import (
     altered_message,
     left_message,
 )
-from pyrklog.errors import ErrorCode
 from pyrklog.handlers.context import Context
 from pyrklog.protocol import to_controller as wire
 
@@ -32,24 +28,12 @@ async def alter_partition(
     return altered_message(response, ((topic_id, name) for name, topic_id in ids.items()))
 
 
-def alter_partition_error(
-    _message: wire.AlterPartitionRequest, code: ErrorCode, _text: str | None
-) -> wire.AlterPartitionResponse:
-    return altered_message(AlterPartitionResponse(code, []))
-
-
 async def controlled_shutdown(
     context: Context, message: wire.ControlledShutdownRequest
 ) -> wire.ControlledShutdownResponse:
     """Others lead the asking broker's partitions."""
     response = await context.controller.shut_down(message.broker_id, message.broker_epoch)
     return left_message(response)
-
-
-def controlled_shutdown_error(
-    _message: wire.ControlledShutdownRequest, code: ErrorCode, _text: str | None
-) -> wire.ControlledShutdownResponse:
-    return left_message(ControlledShutdownResponse(code, []))
 
 
 async def allocate_producer_ids(
@@ -59,9 +43,3 @@ async def allocate_producer_ids(
         message.broker_id, message.broker_epoch
     )
     return allocated_message(response)
-
-
-def allocate_producer_ids_error(
-    _message: wire.AllocateProducerIdsRequest, code: ErrorCode, _text: str | None
-) -> wire.AllocateProducerIdsResponse:
-    return allocated_message(ProducerIdsResponse(code, None))

@@ -38,6 +38,15 @@ FULL_REQUEST = 2
 """``type`` of a request: what a partition's absence means (KIP-866)."""
 
 
+class ControlRequest(Message):
+    """What the controller's requests begin with."""
+
+    controller_id: Int32
+    is_kraft_controller: Bool = False
+    controller_epoch: Int32 = 0
+    broker_epoch: Int64 = -1
+
+
 class LeaderAndIsrPartitionState(Message):
     partition_index: Int32
     controller_epoch: Int32
@@ -67,13 +76,9 @@ class LeaderAndIsrLiveLeader(Message):
     port: Int32
 
 
-class LeaderAndIsrRequest(Message):
+class LeaderAndIsrRequest(ControlRequest):
     """Lead or follow these partitions."""
 
-    controller_id: Int32
-    is_kraft_controller: Bool = False
-    controller_epoch: Int32 = 0
-    broker_epoch: Int64 = -1
     type: Int8 = UNKNOWN_REQUEST
     topic_states: list[LeaderAndIsrTopicState] = empty_list()
     live_leaders: list[LeaderAndIsrLiveLeader] = empty_list()
@@ -115,13 +120,9 @@ class StopReplicaTopicState(Message):
     topic_id: Annotated[Uuid, tagged(TOPIC_ID_TAG, since=4)] = NO_UUID
 
 
-class StopReplicaRequest(Message):
+class StopReplicaRequest(ControlRequest):
     """Stop, and perhaps delete, these replicas."""
 
-    controller_id: Int32
-    is_kraft_controller: Bool = False
-    controller_epoch: Int32 = 0
-    broker_epoch: Int64 = -1
     topic_states: list[StopReplicaTopicState] = empty_list()
 
 
@@ -179,13 +180,9 @@ class UpdateMetadataBroker(Message):
     rack: Str | None = None
 
 
-class UpdateMetadataRequest(Message):
+class UpdateMetadataRequest(ControlRequest):
     """All live brokers and the changed partitions."""
 
-    controller_id: Int32
-    is_kraft_controller: Bool = False
-    controller_epoch: Int32 = 0
-    broker_epoch: Int64 = -1
     topic_states: list[UpdateMetadataTopicState] = empty_list()
     live_brokers: list[UpdateMetadataBroker] = empty_list()
     type: Annotated[Int8, tagged(0, since=8)] = UNKNOWN_REQUEST

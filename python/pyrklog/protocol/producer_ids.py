@@ -22,7 +22,7 @@ class InitProducerIdResponse(Message):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     producer_id: Int64 = NO_PRODUCER_ID
-    producer_epoch: Int16 = 0
+    producer_epoch: Int16 = NO_PRODUCER_EPOCH
 
 
 INIT_PRODUCER_ID = Api(

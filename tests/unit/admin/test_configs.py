@@ -8,17 +8,7 @@ import trio
 
 from pyrklog.admin.service import Administration
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_DYNAMIC_BROKER,
-    SOURCE_DYNAMIC_DEFAULT_BROKER,
-    SOURCE_TOPIC,
-    TYPE_INT,
-    TYPE_PASSWORD,
-    TYPE_UNKNOWN,
-    ConfigEntry,
-    Synonym,
-)
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.service import (
     OP_APPEND,
@@ -49,9 +39,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def entries(running: Running, resource: ConfigResource) -> Mapping[str, ConfigEntry]:
-    (found,) = await running.service.describe_configs(
-        [(resource, None)], include_synonyms=True, include_documentation=False
-    )
+    (found,) = await running.service.describe_configs([(resource, None)])
     assert found.error is ErrorCode.NONE, found.message
     return {entry.name: entry for entry in found.entries}
 
@@ -68,7 +56,7 @@ async def alter(
 
 async def test_a_topics_options(running: Running) -> None:
     found = await entries(running, T)
-    assert (found["retention.ms"].value, found["retention.ms"].source) == ("1000", SOURCE_TOPIC)
+    assert (found["retention.ms"].value, found["retention.ms"].source) == ("1000", Source.TOPIC)
     assert found["cleanup.policy"].value == "delete"
 
 
@@ -113,7 +101,7 @@ async def test_option_change_of_a_topic_deleted_meanwhile_fails(running: Running
     assert set(codes) <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes[-1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await running.created("t")
-    assert (await entries(running, T))["retention.ms"].source == SOURCE_DEFAULT
+    assert (await entries(running, T))["retention.ms"].source == Source.DEFAULT
 
 
 async def test_options_of_a_topic_that_the_image_still_knows(running: Running) -> None:
@@ -135,7 +123,7 @@ async def test_a_full_replacement_resets_the_unnamed(running: Running) -> None:
     log = running.plane.topics["t"].log
     assert (log.max_message_bytes, log.retention_ms) == (77, 604800000)
     assert "retention.ms" not in {
-        name for name, entry in (await entries(running, T)).items() if entry.source == SOURCE_TOPIC
+        name for name, entry in (await entries(running, T)).items() if entry.source == Source.TOPIC
     }
 
 
@@ -237,7 +225,7 @@ async def test_options_that_kafka_changes_at_run_time_are_kept_without_effect(
     # Kafka shows options with a listener's prefix as read-only, although they may be altered.
     assert (mine.value, mine.read_only) == (value, name.startswith("listener.name."))
     is_own = resource == BROKER
-    assert mine.source == (SOURCE_DYNAMIC_BROKER if is_own else SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert mine.source == (Source.DYNAMIC_BROKER if is_own else Source.DYNAMIC_DEFAULT_BROKER)
     assert await alter(running, resource, (OP_DELETE, name, None)) is ErrorCode.NONE
     assert name not in await entries(running, resource)
 
@@ -345,10 +333,10 @@ async def test_behind_a_listeners_prefix_the_plain_name_is_a_synonym(running: Ru
     assert await alter(running, BROKER, (OP_SET, name, "5")) is ErrorCode.NONE
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "6"), (OP_SET, plain, "7")) == 0
     synonyms = [
-        Synonym(name, "5", SOURCE_DYNAMIC_BROKER),
-        Synonym(name, "6", SOURCE_DYNAMIC_DEFAULT_BROKER),
-        Synonym(plain, "7", SOURCE_DYNAMIC_DEFAULT_BROKER),
-        Synonym(plain, str(2**31 - 1), SOURCE_DEFAULT),
+        Synonym(name, "5", Source.DYNAMIC_BROKER),
+        Synonym(name, "6", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym(plain, "7", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym(plain, str(2**31 - 1), Source.DEFAULT),
     ]
     assert (await entries(running, BROKER))[name].synonyms == synonyms
     assert (await entries(running, ALL_BROKERS))[name].synonyms == synonyms[1:3]
@@ -358,13 +346,13 @@ async def test_defaults_of_all_brokers_are_shown_for_each(running: Running) -> N
     name = "background.threads"
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "12")) is ErrorCode.NONE
     found = (await entries(running, BROKER))[name]
-    assert (found.value, found.source) == ("12", SOURCE_DYNAMIC_DEFAULT_BROKER)
+    assert (found.value, found.source) == ("12", Source.DYNAMIC_DEFAULT_BROKER)
     assert await alter(running, BROKER, (OP_SET, name, "13")) is ErrorCode.NONE
     found = (await entries(running, BROKER))[name]
-    assert (found.value, found.source) == ("13", SOURCE_DYNAMIC_BROKER)
+    assert (found.value, found.source) == ("13", Source.DYNAMIC_BROKER)
     assert list(found.synonyms) == [
-        Synonym(name, "13", SOURCE_DYNAMIC_BROKER),
-        Synonym(name, "12", SOURCE_DYNAMIC_DEFAULT_BROKER),
+        Synonym(name, "13", Source.DYNAMIC_BROKER),
+        Synonym(name, "12", Source.DYNAMIC_DEFAULT_BROKER),
     ]
 
 
@@ -372,14 +360,14 @@ async def test_options_that_another_broker_left_may_be_secret(running: Running) 
     assert isinstance(running.service, Administration)
     path = znodes.broker_config_path(znodes.DEFAULT_ENTITY)
     options = {"of.a.plugin": "x", "sasl.jaas.config": "y", "background.threads": "5"}
-    await running.service._configs._store.create(path, znodes.encode_config(options))
+    await running.service._topics._store.create(path, znodes.encode_config(options))
     for resource in (ALL_BROKERS, BROKER):
         found = await entries(running, resource)
         secret = {name: (found[name].sensitive, found[name].type) for name in options}
         assert secret == {
-            "of.a.plugin": (True, TYPE_UNKNOWN),
-            "sasl.jaas.config": (True, TYPE_PASSWORD),
-            "background.threads": (False, TYPE_INT),
+            "of.a.plugin": (True, OptionType.UNKNOWN),
+            "sasl.jaas.config": (True, OptionType.PASSWORD),
+            "background.threads": (False, OptionType.INT),
         }
 
 
@@ -392,9 +380,9 @@ async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
         assert await alter(running, BROKER, (OP_SET, "num.io.threads", "5")) is ErrorCode.NONE
         found = await entries(running, BROKER)
         assert [(one.value, one.source) for one in found["num.io.threads"].synonyms] == [
-            ("5", SOURCE_DYNAMIC_BROKER),
-            ("4", SOURCE_DYNAMIC_DEFAULT_BROKER),
-            ("8", SOURCE_DEFAULT),
+            ("5", Source.DYNAMIC_BROKER),
+            ("4", Source.DYNAMIC_DEFAULT_BROKER),
+            ("8", Source.DEFAULT),
         ]
         settings = running.plane.settings
         assert settings is not None
@@ -406,7 +394,7 @@ async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
         assert isinstance(running.service, Administration)
         path = znodes.broker_config_path("1")
         kept = {"num.io.threads": "none", "max.connections": "66", "max.connections.per.ip": "0"}
-        await running.service._configs._store.set(path, znodes.encode_config(kept))
+        await running.service._topics._store.set(path, znodes.encode_config(kept))
     async with running_broker(tmp_path) as running:
         settings = running.plane.settings
         assert settings is not None
@@ -434,10 +422,10 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
     default = await entries(running, ALL_BROKERS)
     assert list(default) == ["log.retention.ms"]
     mine = (await entries(running, BROKER))["log.retention.ms"]
-    assert (mine.value, mine.source, mine.read_only) == ("6", SOURCE_DYNAMIC_BROKER, False)
+    assert (mine.value, mine.source, mine.read_only) == ("6", Source.DYNAMIC_BROKER, False)
     assert [s.source for s in mine.synonyms] == [
-        SOURCE_DYNAMIC_BROKER,
-        SOURCE_DYNAMIC_DEFAULT_BROKER,
+        Source.DYNAMIC_BROKER,
+        Source.DYNAMIC_DEFAULT_BROKER,
     ]
     assert await alter(running, BROKER, (OP_DELETE, "log.retention.ms", None)) is ErrorCode.NONE
     assert running.plane.topics["follows"].log.retention_ms == 5
@@ -476,8 +464,8 @@ async def test_throttles_are_options_of_a_broker_while_they_are_set(
     assert await alter(running, BROKER, (OP_SET, name, "-1")) is ErrorCode.INVALID_REQUEST
     assert await alter(running, BROKER, (OP_SET, name, "1000")) is ErrorCode.NONE
     mine = (await entries(running, BROKER))[name]
-    assert (mine.value, mine.source, mine.read_only) == ("1000", SOURCE_DYNAMIC_BROKER, False)
-    assert [synonym.source for synonym in mine.synonyms] == [SOURCE_DYNAMIC_BROKER]
+    assert (mine.value, mine.source, mine.read_only) == ("1000", Source.DYNAMIC_BROKER, False)
+    assert [synonym.source for synonym in mine.synonyms] == [Source.DYNAMIC_BROKER]
     assert await alter(running, BROKER, (OP_DELETE, name, None)) is ErrorCode.NONE
     assert name not in await entries(running, BROKER)
     config = BrokerConfig({})
@@ -501,8 +489,6 @@ async def test_a_brokers_options(running: Running) -> None:
     assert "listeners" in found
     (unknown, some) = await running.service.describe_configs(
         [(ConfigResource(RESOURCE_TOPIC, "none"), None), (T, {"segment.ms", "none"})],
-        include_synonyms=False,
-        include_documentation=True,
     )
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [(entry.name, bool(entry.documentation)) for entry in some.entries] == [

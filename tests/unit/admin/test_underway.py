@@ -41,7 +41,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 def store_of(running: Running) -> CurrentStore:
     assert isinstance(running.service, Administration)
-    store = running.service._configs._store
+    store = running.service._topics._store
     assert isinstance(store, CurrentStore)
     return store
 

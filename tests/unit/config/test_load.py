@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pyrklog.config.broker import Candidate
-from pyrklog.config.entry import SOURCE_DEFAULT
+from pyrklog.config.entry import Source
 from pyrklog.config.listeners import Endpoint
 from pyrklog.config.load import load_config, unknown_variables
 from pyrklog.config.topic import describe_broker_options
@@ -114,8 +114,6 @@ def test_passwords_are_never_shown() -> None:
     shown = describe_broker_options(
         config,
         {"pyrklog.zookeeper.digest"},
-        include_synonyms=True,
-        include_documentation=False,
     )
     assert [(item.value, item.sensitive) for item in shown] == [(None, True)]
     assert "secret" not in str(shown)
@@ -266,11 +264,11 @@ def test_initial_rebalance_delay_defaults_to_zero_on_a_lone_broker() -> None:
     cluster = {"zookeeper.connect": "z:2181"}
     alone = load_config()
     assert alone.integer(name) == group_settings(alone, 2**34).initial_rebalance_delay_ms == 0
-    assert alone.candidates(name) == [Candidate("0", SOURCE_DEFAULT)]
+    assert alone.candidates(name) == [Candidate("0", Source.DEFAULT)]
     assert alone.with_dynamic(default={}, broker={}).integer(name) == 0
     in_cluster = load_config(flags=cluster)
     assert in_cluster.integer(name) == 3000
-    assert in_cluster.candidates(name) == [Candidate("3000", SOURCE_DEFAULT)]
+    assert in_cluster.candidates(name) == [Candidate("3000", Source.DEFAULT)]
     for flags in ({}, cluster):
         assert load_config(flags=flags, overrides=[f"{name}=7"]).integer(name) == 7
 

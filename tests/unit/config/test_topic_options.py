@@ -1,15 +1,7 @@
 import pytest
 
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.entry import (
-    SOURCE_DEFAULT,
-    SOURCE_DYNAMIC_DEFAULT_BROKER,
-    SOURCE_STATIC_BROKER,
-    SOURCE_TOPIC,
-    TYPE_LONG,
-    ConfigEntry,
-    Synonym,
-)
+from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.config.load import load_config
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import (
@@ -125,34 +117,32 @@ def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
 
 
 def described(config: BrokerConfig, overrides: dict[str, str], name: str) -> ConfigEntry:
-    entries = describe_topic_options(
-        overrides, TopicDefaults(config), None, include_synonyms=True, include_documentation=True
-    )
+    entries = describe_topic_options(overrides, TopicDefaults(config), None)
     return entry(entries, name)
 
 
 def test_synonyms_of_a_default() -> None:
     found = described(broker(), {}, "retention.bytes")
     assert found.value == "-1"
-    assert (found.source, found.type, found.read_only) == (SOURCE_DEFAULT, TYPE_LONG, False)
-    assert found.synonyms == [Synonym("log.retention.bytes", "-1", SOURCE_DEFAULT)]
+    assert (found.source, found.type, found.read_only) == (Source.DEFAULT, OptionType.LONG, False)
+    assert found.synonyms == [Synonym("log.retention.bytes", "-1", Source.DEFAULT)]
     assert found.documentation
 
 
 def test_the_default_has_a_synonym_under_the_first_name_only() -> None:
     found = described(broker(), {}, "retention.ms")
-    assert (found.value, found.source) == (str(168 * HOUR_MS), SOURCE_DEFAULT)
+    assert (found.value, found.source) == (str(168 * HOUR_MS), Source.DEFAULT)
     assert found.synonyms == []
     given = described(broker("log.retention.hours=24"), {}, "retention.ms")
-    assert (given.value, given.source) == (str(24 * HOUR_MS), SOURCE_STATIC_BROKER)
-    assert given.synonyms == [Synonym("log.retention.hours", "24", SOURCE_STATIC_BROKER)]
+    assert (given.value, given.source) == (str(24 * HOUR_MS), Source.STATIC_BROKER)
+    assert given.synonyms == [Synonym("log.retention.hours", "24", Source.STATIC_BROKER)]
 
 
 def test_options_that_no_broker_option_changes_have_kafkas_synonym() -> None:
     found = described(broker(), {"min.cleanable.dirty.ratio": "0.1"}, "min.cleanable.dirty.ratio")
     assert found.synonyms == [
-        Synonym("min.cleanable.dirty.ratio", "0.1", SOURCE_TOPIC),
-        Synonym("log.cleaner.min.cleanable.ratio", "0.5", SOURCE_DEFAULT),
+        Synonym("min.cleanable.dirty.ratio", "0.1", Source.TOPIC),
+        Synonym("log.cleaner.min.cleanable.ratio", "0.5", Source.DEFAULT),
     ]
     assert described(broker(), {}, "follower.replication.throttled.replicas").synonyms == []
 
@@ -164,9 +154,9 @@ def test_synonyms_from_all_sources_strongest_first() -> None:
     found = described(config, {"retention.ms": "5"}, "retention.ms")
     assert found.value == "5"
     assert found.synonyms == [
-        Synonym("retention.ms", "5", SOURCE_TOPIC),
-        Synonym("log.retention.ms", "4", SOURCE_DYNAMIC_DEFAULT_BROKER),
-        Synonym("log.retention.minutes", "3", SOURCE_STATIC_BROKER),
+        Synonym("retention.ms", "5", Source.TOPIC),
+        Synonym("log.retention.ms", "4", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.minutes", "3", Source.STATIC_BROKER),
     ]
 
 
@@ -175,12 +165,8 @@ def test_describe_returns_only_the_named_options() -> None:
         {},
         TopicDefaults(broker()),
         {"retention.ms", "no.such"},
-        include_synonyms=False,
-        include_documentation=False,
     )
     assert [item.name for item in entries] == ["retention.ms"]
-    assert entries[0].synonyms == ()
-    assert entries[0].documentation is None
 
 
 @pytest.mark.parametrize(
@@ -192,32 +178,26 @@ def test_describe_returns_only_the_named_options() -> None:
     ],
 )
 def test_log_dirs_are_shown_wherever_they_come_from(given: tuple[str, ...], shown: str) -> None:
-    entries = describe_broker_options(
-        broker(*given), {"log.dirs"}, include_synonyms=False, include_documentation=False
-    )
+    entries = describe_broker_options(broker(*given), {"log.dirs"})
     assert entry(entries, "log.dirs").value == shown
 
 
 def test_broker_id_in_use_is_shown_although_not_configured() -> None:
-    entries = describe_broker_options(
-        broker(), None, include_synonyms=True, include_documentation=False, node_id=7
-    )
+    entries = describe_broker_options(broker(), None, node_id=7)
     for name in ("broker.id", "node.id"):
         found = entry(entries, name)
-        assert (found.value, found.source) == ("7", SOURCE_STATIC_BROKER)
+        assert (found.value, found.source) == ("7", Source.STATIC_BROKER)
         assert found.synonyms == [
-            Synonym(name, "7", SOURCE_STATIC_BROKER),
-            Synonym(name, "-1", SOURCE_DEFAULT),
+            Synonym(name, "7", Source.STATIC_BROKER),
+            Synonym(name, "-1", Source.DEFAULT),
         ]
 
 
 def test_broker_options_say_whether_they_may_change() -> None:
-    entries = describe_broker_options(
-        broker("num.partitions=3"), None, include_synonyms=True, include_documentation=True
-    )
+    entries = describe_broker_options(broker("num.partitions=3"), None)
     count = entry(entries, "num.partitions")
-    assert (count.value, count.source, count.read_only) == ("3", SOURCE_STATIC_BROKER, True)
-    assert count.synonyms[1] == Synonym("num.partitions", "1", SOURCE_DEFAULT)
+    assert (count.value, count.source, count.read_only) == ("3", Source.STATIC_BROKER, True)
+    assert count.synonyms[1] == Synonym("num.partitions", "1", Source.DEFAULT)
     retention = entry(entries, "log.retention.ms")
     assert (retention.value, retention.read_only) == (None, False)
 
@@ -235,11 +215,9 @@ def test_options_that_depend_on_memory_show_the_value_in_force(
     (entry,) = describe_broker_options(
         load_config(overrides=overrides),
         {name},
-        include_synonyms=True,
-        include_documentation=False,
         memory_bytes=512 * mib,
     )
-    default = Synonym(name, str(in_force), SOURCE_DEFAULT)
-    static = [] if given is None else [Synonym(name, given, SOURCE_STATIC_BROKER)]
+    default = Synonym(name, str(in_force), Source.DEFAULT)
+    static = [] if given is None else [Synonym(name, given, Source.STATIC_BROKER)]
     assert list(entry.synonyms) == [*static, default]
     assert entry.value == (given or default.value)

@@ -14,7 +14,7 @@ import trio
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import CommitRequest, Offset
 from pyrklog.handlers.context import STEP_ITEMS, Later
-from pyrklog.handlers.dispatch import LARGE_BYTES, Handlers, build_handlers
+from pyrklog.handlers.dispatch import LARGE_BYTES, Handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.group_admin import DescribeGroupsRequest
@@ -35,7 +35,7 @@ MANY = 6 * STEP_ITEMS
 
 def _handlers(rig: Rig) -> Handlers:
     service: Any = FakeService()
-    return build_handlers(service, rig.coordinator, service, service)
+    return Handlers(service, rig.coordinator, service, service)
 
 
 def _begin(rig: Rig, key: int, version: int, request: Any) -> Any:

@@ -13,7 +13,7 @@ import trio.testing
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
 from pyrklog.handlers.context import Later
-from pyrklog.handlers.dispatch import Handlers, build_handlers
+from pyrklog.handlers.dispatch import Handlers
 from pyrklog.handlers.offsets import FETCHED_AT_ONCE_MAX
 from pyrklog.protocol.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from pyrklog.protocol.registry import find_api
@@ -42,7 +42,7 @@ def _offsets(count: int) -> dict[TopicPartition, Offset]:
 
 def _handlers(rig: Rig, elements_max: int) -> Handlers:
     service: Any = FakeService()
-    handlers = build_handlers(service, rig.coordinator, service, service)
+    handlers = Handlers(service, rig.coordinator, service, service)
     handlers._elements_max = elements_max
     return handlers
 

@@ -22,8 +22,8 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.handlers import service
-from pyrklog.handlers.dispatch import Handlers, build_handlers
-from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
+from pyrklog.handlers.dispatch import Handlers
+from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
@@ -121,15 +121,10 @@ class FakeService:
     async def describe_configs(
         self,
         resources: Sequence[tuple[service.ConfigResource, Set[str] | None]],
-        *,
-        include_synonyms: bool,
-        include_documentation: bool,
     ) -> list[service.DescribedConfigs]:
         result: list[service.DescribedConfigs] = self._answer(
             "describe_configs",
             resources,
-            include_synonyms=include_synonyms,
-            include_documentation=include_documentation,
         )
         return result
 
@@ -182,8 +177,8 @@ class FakeService:
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None
-    ) -> list[service.LogDirInfo]:
-        result: list[service.LogDirInfo] = self._answer("describe_log_dirs", partitions)
+    ) -> Sequence[LogDirUsage]:
+        result: Sequence[LogDirUsage] = self._answer("describe_log_dirs", partitions)
         return result
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
@@ -282,7 +277,7 @@ def make_handlers(
         fresh_id=lambda: "id",
     )
     controller = controller or FakeController()
-    return build_handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
+    return Handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
 
 
 async def ask(

@@ -8,9 +8,8 @@ from pyrklog.handlers.service import (
     ClusterDescription,
     DeletedRecords,
     DeleteRecordsTarget,
-    LogDirInfo,
-    LogDirPartition,
 )
+from pyrklog.plane.dataplane import LogDirUsage
 from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -58,13 +57,13 @@ async def test_log_directories_are_described(
     topics: list[DescribableLogDirTopic] | None, wanted: object
 ) -> None:
     partitions = [
-        LogDirPartition("a", 0, 10, 0),
-        LogDirPartition("b", 0, 5, 0),
-        LogDirPartition("a", 1, 20, 1),
+        ("a", 0, 10, 0),
+        ("b", 0, 5, 0),
+        ("a", 1, 20, 1),
     ]
     infos = [
-        LogDirInfo("/d1", ErrorCode.NONE, 100, 40, partitions),
-        LogDirInfo("/d2", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, []),
+        LogDirUsage("/d1", ErrorCode.NONE, 100, 40, partitions),
+        LogDirUsage("/d2", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, []),
     ]
     fake = FakeService(describe_log_dirs=infos)
     response = await ask(fake, LOG_DIRS, 4, DescribeLogDirsRequest(topics))

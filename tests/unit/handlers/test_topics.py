@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrklog.config.entry import SOURCE_TOPIC, TYPE_LONG, ConfigEntry
+from pyrklog.config.entry import ConfigEntry, OptionType, Source
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     DeletedTopic,
@@ -30,8 +30,10 @@ ID = bytes(range(16))
 
 
 async def test_a_topic_is_created_and_described() -> None:
-    entry = ConfigEntry("retention.ms", "1000", False, SOURCE_TOPIC, False, (), TYPE_LONG, None)
-    secret = ConfigEntry("secret", None, True, SOURCE_TOPIC, True, (), TYPE_LONG, None)
+    entry = ConfigEntry(
+        "retention.ms", "1000", False, Source.TOPIC, False, (), OptionType.LONG, None
+    )
+    secret = ConfigEntry("secret", None, True, Source.TOPIC, True, (), OptionType.LONG, None)
     created = TopicResult("a", ErrorCode.NONE, None, ID, 3, 1, [entry, secret])
     fake = FakeService(create_topics=[created])
     asked = CreatableTopic("a", 3, 1, [], [CreatableTopicConfig("retention.ms", "1000")])
