@@ -22,7 +22,7 @@ use thiserror::Error;
 use self::records::RecordFacts;
 use crate::batch_info::BatchInfo;
 use crate::compression::{self, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
-use crate::config::{CompressionType, LogConfig};
+use crate::config::LogConfig;
 use crate::producer_state::marker::MarkerError;
 
 /// Limit of record errors per request, so that bad batches cannot cause a large reply.
@@ -43,8 +43,8 @@ pub struct Rules {
     pub timestamp_after_max_ms: i64,
     /// `cleanup.policy` contains "compact": records need keys.
     pub compacted: bool,
-    /// `compression.type`.
-    pub compression: CompressionType,
+    /// `compression.type`; `None` for the producer's.
+    pub compression: Option<Compression>,
     /// Version of the Produce request: zstd came with 7.
     pub produce_version: i16,
     /// Limit of a compressed batch's expansion.
@@ -73,14 +73,7 @@ impl Rules {
 
     /// The codec in which a batch sent in `sent` is stored.
     pub fn stored_codec(&self, sent: Compression) -> Compression {
-        match self.compression {
-            CompressionType::Producer => sent,
-            CompressionType::Uncompressed => Compression::None,
-            CompressionType::Gzip => Compression::Gzip,
-            CompressionType::Snappy => Compression::Snappy,
-            CompressionType::Lz4 => Compression::Lz4,
-            CompressionType::Zstd => Compression::Zstd,
-        }
+        self.compression.unwrap_or(sent)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::validate::validate_replica;
-use pyrklog_log::{LogConfig, Origin};
+use pyrklog_log::{Checkpoint, LogConfig, Origin};
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
@@ -205,7 +205,9 @@ fn a_cut_writes_its_recovery_point_behind_rows_that_were_gathered_before() {
         // Nothing shows that it waits for the lock: gives it the time to pass, if there were none.
         std::thread::sleep(Duration::from_millis(200));
         assert!(!cut.is_finished(), "it waits for the row");
-        dir.files.write_recovery_points(&[("t", 0, 3)]).unwrap();
+        dir.files
+            .write_checkpoint(Checkpoint::RecoveryPoint, &[("t", 0, 3)])
+            .unwrap();
         drop(gathered);
         assert_eq!(cut.join().unwrap(), 1);
     });
@@ -238,7 +240,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         });
         partition
             .dir
-            .write_log_starts(&follower.plane.network().registry)
+            .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (2, 2));
         follower.follow(1);
@@ -247,7 +249,7 @@ fn a_cut_below_the_log_start_begins_anew_and_leaves_no_row() {
         follower.append(1);
         partition
             .dir
-            .write_log_starts(&follower.plane.network().registry)
+            .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (0, 0));
     }
@@ -272,7 +274,10 @@ fn a_cut_below_the_high_watermark_lowers_its_row() {
         .advance_high_watermark(3);
     partition
         .dir
-        .write_high_watermarks(&follower.plane.network().registry)
+        .write_checkpoint(
+            Checkpoint::HighWatermark,
+            &follower.plane.network().registry,
+        )
         .unwrap();
     assert_eq!(row(), 3);
     follower.follow(1);
@@ -289,7 +294,9 @@ fn a_row_behind_the_end_of_a_log_that_is_opened_is_lowered() {
     (0..3).for_each(|_| follower.append(0));
     follower.await_writer();
     let files = &follower.partition.dir.files;
-    files.write_high_watermarks(&[("t", 0, 8)]).unwrap();
+    files
+        .write_checkpoint(Checkpoint::HighWatermark, &[("t", 0, 8)])
+        .unwrap();
     let file = files.path().join("replication-offset-checkpoint");
     let row = || std::fs::read_to_string(&file).unwrap();
     assert_eq!(row(), "0\n1\nt 0 8\n");
