@@ -65,7 +65,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
         Ok(validated) => {
             let stored = match &validated.rewritten {
                 Some(rewritten) => rewritten,
-                None => &bytes[..validated.info.size_bytes],
+                None => &bytes[..validated.info.total_len()],
             };
             expect(!is_too_large || damage != Damage::None, || {
                 "records beyond the bound were accepted".into()

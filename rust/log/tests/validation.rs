@@ -89,10 +89,10 @@ fn stored(sent: &[u8], rules: &Rules) -> Result<(Validated, Vec<u8>), ErrorCode>
         Ok(validated) => {
             let bytes = match &validated.rewritten {
                 Some(bytes) => bytes.clone(),
-                None => patched[..validated.info.size_bytes].to_vec(),
+                None => patched[..validated.info.total_len()].to_vec(),
             };
             assert_eq!(batch::verify_crc(&bytes), Ok(()));
-            assert_eq!(bytes.len(), validated.info.size_bytes);
+            assert_eq!(bytes.len(), validated.info.total_len());
             Ok((validated, bytes))
         }
         Err(error) => {

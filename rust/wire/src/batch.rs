@@ -233,6 +233,12 @@ impl BatchHeader {
         }
     }
 
+    /// Are the timestamps the broker's?
+    #[inline]
+    pub fn is_log_append_time(&self) -> bool {
+        self.timestamp_type() == TimestampType::LogAppendTime
+    }
+
     /// Part of a transaction?
     #[inline]
     pub fn is_transactional(&self) -> bool {
@@ -320,10 +326,11 @@ pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
     put(batch, BASE_SEQUENCE, base_sequence.to_be_bytes());
 }
 
-/// Updates the CRC of exactly one batch.
-pub fn refresh_crc(batch: &mut [u8]) {
+/// Updates the CRC of exactly one batch, and returns it.
+pub fn refresh_crc(batch: &mut [u8]) -> u32 {
     let crc = compute_crc(batch);
     put(batch, CRC, crc.to_be_bytes());
+    crc
 }
 
 /// One batch in a buffer.
