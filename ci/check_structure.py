@@ -64,9 +64,9 @@ KAZOO_IMPORTERS = {
 # Allowed dependencies among our crates.
 CRATE_DEPENDENCIES = {
     "wire": frozenset[str](),
-    # Its own tests enable its feature ``testing``.
+    # A crate's own tests enable its feature ``testing``.
     "arena": frozenset({"arena"}),
-    "log": frozenset({"wire", "arena"}),
+    "log": frozenset({"wire", "arena", "log"}),
     "base": frozenset({"wire"}),
     "control": frozenset({"wire", "log", "base"}),
     "replica": frozenset({"wire", "log", "base", "control"}),

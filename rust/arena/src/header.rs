@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::ArenaError;
+use crate::fnv::Fnv;
 use crate::layout::{
     HEADER_BOOT, HEADER_BYTES, HEADER_CHUNKS, HEADER_CRC, HEADER_FIXED, HEADER_LEFT, HEADER_PATH,
     HEADER_PATH_HASH, HEADER_PATH_LEN, HEADER_POPULATED, HEADER_SLOTS, HEADER_UUID, HEADER_VERSION,
@@ -58,14 +59,11 @@ fn cut(log_dir: &str) -> &str {
     &log_dir[..end]
 }
 
-/// FNV-1a; never 0.
+/// Never 0.
 fn path_hash(log_dir: &str) -> u64 {
-    let hash = log_dir
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    hash.max(1)
+    let mut hash = Fnv::default();
+    hash.add(log_dir.as_bytes());
+    hash.finish()
 }
 
 pub(crate) fn store(memory: &Memory, identity: Identity, capacity: u32, log_dir: &str) {

@@ -15,6 +15,7 @@ mod error;
 #[cfg(test)]
 mod explore;
 mod file;
+mod fnv;
 #[cfg(any(test, feature = "testing"))]
 mod fuse;
 mod growth;
@@ -40,6 +41,7 @@ pub use arena::Arena;
 pub use attach::{Found, FoundPartition};
 pub use counters::ArenaStatistics;
 pub use error::ArenaError;
+pub use fnv::Fnv;
 #[cfg(any(test, feature = "testing"))]
 pub use fuse::Fuse;
 pub use guard::Guard;

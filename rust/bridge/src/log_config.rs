@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyrklog_log::LogConfig;
-use pyrklog_log::config::timestamp_type;
+use pyrklog_log::config::{compression_type, timestamp_type};
 
 use crate::errors::unknown_option;
 use crate::fields::{field, read};
@@ -20,6 +20,6 @@ pub fn log_config(log: &Bound<'_, PyAny>) -> PyResult<LogConfig> {
         cleanup_delete, cleanup_compact
     } with {
         message_timestamp_type: timestamp_type(&timestamps).map_err(unknown_option)?,
-        compression_type: compression.parse().map_err(unknown_option)?,
+        compression_type: compression_type(&compression).map_err(unknown_option)?,
     }))
 }

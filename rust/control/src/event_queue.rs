@@ -9,8 +9,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::api::Event;
+use crate::api::{Event, TicketOutcome};
 use pyrklog_base::hash::FastMap;
+use pyrklog_base::ids::TicketId;
 use pyrklog_base::pace::Pace;
 
 /// Limit of waiting notices.
@@ -61,6 +62,11 @@ impl EventQueue {
         if was_empty {
             self.wake();
         }
+    }
+
+    /// Completes a ticket.
+    pub fn complete(&self, id: TicketId, outcome: TicketOutcome) {
+        self.push(Event::Ticket { id, outcome });
     }
 
     /// Appends completed tickets and empties `tickets`.

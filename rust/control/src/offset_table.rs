@@ -195,8 +195,7 @@ impl OffsetTable {
         for (topic, partition, offset) in offsets {
             let slot = inner.topics.entry(topic.into()).or_default();
             let slot = slot.entry(partition).or_default();
-            let is_first = slot.committed.is_none();
-            slot.keep_newer(offset);
+            let is_first = slot.keep_newer(offset);
             inner.committed += usize::from(is_first);
         }
     }
@@ -250,11 +249,13 @@ impl OffsetTable {
 }
 
 impl Slot {
-    fn keep_newer(&mut self, offset: CommittedOffset) {
+    /// True if there was none.
+    fn keep_newer(&mut self, offset: CommittedOffset) -> bool {
         let known = self.committed.as_ref().map(|known| known.record_offset);
         if known.is_none_or(|known| known < offset.record_offset) {
             self.committed = Some(offset);
         }
+        known.is_none()
     }
 }
 
@@ -290,8 +291,7 @@ impl Inner {
             return;
         };
         if let Some(offset) = offset {
-            let is_first = slot.committed.is_none();
-            slot.keep_newer(offset);
+            let is_first = slot.keep_newer(offset);
             self.committed += usize::from(is_first);
         }
     }

@@ -90,11 +90,8 @@ impl Outbox {
         for work in self.reads.drain(..) {
             // The readers' queue is full: the control plane must retry.
             if let Err(work) = to.begin_read(work) {
-                let outcome = work.failed(ErrorCode::REQUEST_TIMED_OUT);
-                self.tickets.push(Event::Ticket {
-                    id: work.ticket,
-                    outcome,
-                });
+                let (id, outcome) = (work.ticket, work.failed(ErrorCode::REQUEST_TIMED_OUT));
+                self.tickets.push(Event::Ticket { id, outcome });
             }
         }
         if !self.tickets.is_empty() {

@@ -8,7 +8,7 @@ use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{Event, LogDirDescription, TicketOutcome};
+use pyrklog_control::api::{LogDirDescription, TicketOutcome};
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir::LogDirState;
 use pyrklog_storage::log_loader::{Command, with};
@@ -25,10 +25,8 @@ pub fn delete_records(services: &Arc<Services>, targets: &[(String, i32, i64)]) 
             }
         })
         .collect();
-    services.events.push(Event::Ticket {
-        id,
-        outcome: TicketOutcome::DeleteRecords(results),
-    });
+    let outcome = TicketOutcome::DeleteRecords(results);
+    services.events.complete(id, outcome);
     id
 }
 
@@ -123,10 +121,8 @@ fn tell_of_dirs(services: &Services, id: TicketId, mut described: Vec<LogDirDesc
     let index_of = |path: &Path| services.dirs.iter().position(|dir| dir.path() == path);
     described.sort_by_key(|dir| index_of(&dir.path));
     described.extend(services.unusable_dirs.iter().map(|(path, _)| failed(path)));
-    services.events.push(Event::Ticket {
-        id,
-        outcome: TicketOutcome::LogDirs(described),
-    });
+    let outcome = TicketOutcome::LogDirs(described);
+    services.events.complete(id, outcome);
 }
 
 fn failed(path: &Path) -> LogDirDescription {

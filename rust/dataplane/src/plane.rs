@@ -482,10 +482,7 @@ impl DataPlane {
         let end = move || {
             let is_clean = shutdown::end_in_order(&network, &fetchers, &threads, grace_ms);
             let outcome = TicketOutcome::Shutdown(is_clean);
-            network.events.push(Event::Ticket {
-                id: ticket,
-                outcome,
-            });
+            network.events.complete(ticket, outcome);
         };
         match std::thread::Builder::new()
             .name("shutdown".into())

@@ -8,7 +8,6 @@ use pyrklog_wire::api::TABLE;
 use crate::net::network::Network;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::statistics::{Counter, ThreadStatistics};
-use pyrklog_storage::block_cache;
 
 /// All of them; `requests.<API>` for each API of the table.
 pub fn statistics(network: &Network) -> Vec<(String, u64)> {
@@ -100,7 +99,7 @@ const OF_ARENA: [(&str, OfArena); 10] = [
 fn cache(network: &Network, all: &mut Vec<(String, u64)>) {
     let dirs = network.dirs.iter();
     let arenas: Vec<ArenaStatistics> = dirs
-        .filter_map(|dir| Some(block_cache::arena_of(&dir.files)?.statistics()))
+        .filter_map(|dir| Some(dir.env().arena()?.statistics()))
         .collect();
     all.extend(OF_ARENA.map(|(name, value)| (name.to_owned(), arenas.iter().map(value).sum())));
 }

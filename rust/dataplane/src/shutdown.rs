@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pyrklog_log::Checkpoint;
 use pyrklog_wire::ErrorCode;
 
 use crate::follower::fetcher_manager::FetcherManager;
@@ -107,12 +108,10 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
             log.all_synced();
         }
     }
-    let write = |result: std::io::Result<()>| {
-        result.map_err(|error| format!("writing a checkpoint: {error}"))
-    };
-    write(dir.write_recovery_points(&network.registry))?;
-    write(dir.write_log_starts(&network.registry))?;
-    write(dir.write_high_watermarks(&network.registry))?;
+    for checkpoint in Checkpoint::ALL {
+        dir.write_checkpoint(checkpoint, &network.registry)
+            .map_err(|error| format!("writing a checkpoint: {error}"))?;
+    }
     // Bytes of logs that were not opened are only in the arena: if the directory were clean, a
     // reboot would lose them unnoticed. All else is as it should be.
     let unwritten = dir.env().unclaimed_unwritten();

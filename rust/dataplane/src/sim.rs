@@ -35,7 +35,6 @@ use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
 use pyrklog_control::api::{DigestedBatch, PlaneConfig};
 use pyrklog_replica::partition::Role;
-use pyrklog_storage::block_cache::arena_of;
 use pyrklog_storage::internal_read::read_whole;
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;
@@ -105,7 +104,7 @@ impl SimPlane {
         let writers = network.dirs.iter();
         let writers = writers.flat_map(|dir| Writer::team(&network.logs, dir).into_iter().take(1));
         let syncer = |dir| Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
-        let arenas = network.dirs.iter().filter_map(|dir| arena_of(&dir.files));
+        let arenas = network.dirs.iter().filter_map(|dir| dir.env().arena());
         let caches = arenas.map(|arena| (arena, Janitor::default())).collect();
         let mut sim = SimPlane {
             caches,

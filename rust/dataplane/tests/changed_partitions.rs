@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 use pyrklog_dataplane::api::{Behind, LeaderSpec, StopSpec, TopicConfig};
-use pyrklog_log::CompressionType;
+use pyrklog_log::Compression;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchPartition;
@@ -111,7 +111,7 @@ fn a_deleted_topic_is_told_of() {
 fn an_option_that_matters_to_the_client_is_told_of() {
     let (_dir, mut test, mut session) = settled(|ask| ask.version = 9);
     let mut options = topic_config();
-    options.log.compression_type = CompressionType::Zstd;
+    options.log.compression_type = Some(Compression::Zstd);
     test.describe_topic("t", 3, &options);
     let told = errors(&session.fetch(&[]));
     assert_eq!(told.len(), 3);

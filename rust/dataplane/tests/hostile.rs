@@ -497,7 +497,7 @@ fn closed_connection_drops_its_waiting_validations() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let mut options = topic_config();
-    options.log.compression_type = pyrklog_log::CompressionType::Gzip;
+    options.log.compression_type = Some(Compression::Gzip);
     assert_eq!(test.lead("t", 8, &options), [0; 8]);
     // Uncompressed, to be stored in another codec: that work is left to validators, too.
     let large = large_batch(900_000);

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use harness::*;
 use pyrklog_dataplane::api::{CacheConfig, ReadPath};
-use pyrklog_log::{CompressionType, RealDisk};
+use pyrklog_log::{Compression, RealDisk};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::builder::BatchBuilder;
@@ -293,7 +293,7 @@ fn topics_that_are_stored_as_zstd_are_refused_to_old_consumers() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());
     let mut config = topic_config();
-    config.log.compression_type = CompressionType::Zstd;
+    config.log.compression_type = Some(Compression::Zstd);
     test.describe_topic("t", 1, &config);
     test.lead("t", 1, &config);
     let mut client = test.client();

@@ -3,7 +3,7 @@
 
 use pyrklog_log::compression::{compress, with_decompressed};
 use pyrklog_log::validate::{Rules, Validated, validate_produce, validate_replica};
-use pyrklog_log::{BatchInfo, CompressionType, LogConfig, TimestampType};
+use pyrklog_log::{BatchInfo, LogConfig, TimestampType};
 use pyrklog_wire::batch::{self, BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 use pyrklog_wire::records::Records;
@@ -65,7 +65,7 @@ pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
         Ok(validated) => {
             let stored = match &validated.rewritten {
                 Some(rewritten) => rewritten,
-                None => &bytes[..validated.info.size_bytes],
+                None => &bytes[..validated.info.total_len()],
             };
             expect(!is_too_large || damage != Damage::None, || {
                 "records beyond the bound were accepted".into()
@@ -146,13 +146,13 @@ fn mend(bytes: &mut [u8]) -> bool {
 
 fn rules(script: &mut Script<'_>) -> Rules {
     let compression_type = script.pick(&[
-        CompressionType::Producer,
-        CompressionType::Producer,
-        CompressionType::Uncompressed,
-        CompressionType::Gzip,
-        CompressionType::Snappy,
-        CompressionType::Lz4,
-        CompressionType::Zstd,
+        None,
+        None,
+        Some(Compression::None),
+        Some(Compression::Gzip),
+        Some(Compression::Snappy),
+        Some(Compression::Lz4),
+        Some(Compression::Zstd),
     ]);
     let message_timestamp_type = match script.one_in(4) {
         true => TimestampType::LogAppendTime,

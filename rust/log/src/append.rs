@@ -93,7 +93,7 @@ impl Log {
         if let Some(reason) = self.poisoned() {
             return Err(AppendError::Poisoned(reason.to_owned()));
         }
-        if self.env.is_full() {
+        if self.env.is_read_only() {
             return Err(AppendError::Full);
         }
         if self.truncating {
@@ -114,7 +114,7 @@ impl Log {
         let wake_writer = self.is_idle();
         let base_offset = self.place_batch(batch, info, origin, leader_epoch)?;
         let facts = BatchFacts {
-            size: info.size_bytes as u32,
+            size: info.total_len() as u32,
             last_offset: base_offset + i64::from(info.last_offset_delta),
             max_timestamp: info.max_timestamp,
         };
@@ -138,7 +138,7 @@ impl Log {
         Ok(Appended {
             base_offset,
             last_offset: facts.last_offset,
-            log_append_time_ms: if info.log_append_time {
+            log_append_time_ms: if info.is_log_append_time() {
                 info.max_timestamp
             } else {
                 NO_TIMESTAMP
@@ -176,7 +176,7 @@ impl Log {
                     end_offset,
                 });
             }
-            self.assign_epoch(info.leader_epoch, info.base_offset);
+            self.assign_epoch(info.partition_leader_epoch, info.base_offset);
             return Ok(info.base_offset);
         }
         batch::set_base_offset(batch, end_offset);
@@ -237,7 +237,7 @@ impl Log {
     }
 
     fn update_producer(&mut self, info: &BatchInfo, base_offset: i64, place: SegmentPosition) {
-        self.unsaved_bytes += info.size_bytes;
+        self.unsaved_bytes += info.total_len();
         let Some(aborted) = self.producers.update(info, base_offset, Some(place)) else {
             return;
         };

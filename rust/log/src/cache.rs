@@ -26,29 +26,17 @@ pub(crate) fn may_go_behind(config: &LogConfig) -> bool {
 }
 
 impl LogCache {
-    /// For a log without usable blocks. Blocks of an earlier opening were written when it ended.
-    /// They are invalidated, since the files may have been truncated since.
-    pub fn new(arena: &Arc<Arena>, name: PartitionName, has_producers: bool) -> LogCache {
-        let slot = arena.known_slot(&name).map(|slot| arena.kill_blocks(slot));
-        LogCache::of(arena, name, slot, has_producers)
-    }
-
-    /// For a log with reattached blocks.
-    pub fn found(
+    /// For a log whose blocks were reattached (`found`), or has no usable ones. Blocks of an earlier
+    /// opening were written when it ended. They are invalidated, since the files may have been
+    /// truncated since.
+    pub fn new(
         arena: &Arc<Arena>,
         name: PartitionName,
-        slot: Slot,
+        found: Option<Slot>,
         has_producers: bool,
     ) -> LogCache {
-        LogCache::of(arena, name, Some(slot), has_producers)
-    }
-
-    fn of(
-        arena: &Arc<Arena>,
-        name: PartitionName,
-        slot: Option<Slot>,
-        has_producers: bool,
-    ) -> LogCache {
+        let known = || Some(arena.kill_blocks(arena.known_slot(&name)?));
+        let slot = found.or_else(known);
         if let Some(slot) = slot {
             arena.set_producers(slot, has_producers);
         }

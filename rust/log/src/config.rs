@@ -1,8 +1,6 @@
 //! The topic options that logs act on.
 
-use std::str::FromStr;
-
-pub use pyrklog_wire::batch::TimestampType;
+pub use pyrklog_wire::batch::{Compression, TimestampType};
 
 /// Parses `message.timestamp.type`.
 ///
@@ -16,36 +14,19 @@ pub fn timestamp_type(text: &str) -> Result<TimestampType, UnknownOption> {
     }
 }
 
-/// `compression.type` of a topic: how batches are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompressionType {
-    /// As the producer sent them.
-    Producer,
-    /// Not compressed.
-    Uncompressed,
-    /// gzip.
-    Gzip,
-    /// snappy, in the framing of xerial's Java library.
-    Snappy,
-    /// LZ4 frames.
-    Lz4,
-    /// Zstandard (KIP-110).
-    Zstd,
-}
-
-impl FromStr for CompressionType {
-    type Err = UnknownOption;
-
-    fn from_str(text: &str) -> Result<Self, UnknownOption> {
-        Ok(match text {
-            "producer" => Self::Producer,
-            "uncompressed" | "none" => Self::Uncompressed,
-            "gzip" => Self::Gzip,
-            "snappy" => Self::Snappy,
-            "lz4" => Self::Lz4,
-            "zstd" => Self::Zstd,
-            _ => return Err(UnknownOption::new("compression.type", text)),
-        })
+/// Parses `compression.type`: the codec in which batches are stored; `None` as the producer sent
+/// them.
+///
+/// # Errors
+/// Any value other than "producer", "uncompressed" and the names of codecs.
+pub fn compression_type(text: &str) -> Result<Option<Compression>, UnknownOption> {
+    match text {
+        "producer" => Ok(None),
+        "uncompressed" => Ok(Some(Compression::None)),
+        _ => match Compression::from_name(text) {
+            None => Err(UnknownOption::new("compression.type", text)),
+            codec => Ok(codec),
+        },
     }
 }
 
@@ -90,8 +71,8 @@ pub struct LogConfig {
     pub message_timestamp_before_max_ms: i64,
     /// How far a record's timestamp may lie after the broker's clock.
     pub message_timestamp_after_max_ms: i64,
-    /// How batches are stored.
-    pub compression_type: CompressionType,
+    /// The codec in which batches are stored; `None` as the producer sent them.
+    pub compression_type: Option<Compression>,
     /// With this many unsynced records the durable end offset waits for an fsync; 1 = each append.
     pub flush_messages: i64,
     /// Written data is synced within this time.
@@ -122,7 +103,7 @@ impl Default for LogConfig {
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: i64::MAX,
-            compression_type: CompressionType::Producer,
+            compression_type: None,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             retention_ms: 7 * DAY_MS,

@@ -1,4 +1,5 @@
-//! The only way to files: a trait with implementations for production and for tests.
+//! The only way to files: a trait with implementations for production and for tests (feature
+//! `testing`).
 //!
 //! Everything the log does to a disk goes through [`Disk`] and [`DiskFile`], so that tests can make
 //! any operation fail, run short, or lose unsynced data. Nothing here retries: the caller decides
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 
 mod real;
 pub use real::{LeftOpen, LogDirKey, RealDisk, leave_files_open, take_left_open};
+#[cfg(feature = "testing")]
 pub mod testing;
 
 /// Of memory and files, for [`DiskFile::write_pages_at`].

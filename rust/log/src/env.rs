@@ -30,7 +30,7 @@ pub const DIRECT_MIN_BYTES: u32 = 64 * 1024;
 pub struct LogEnv {
     disk: Arc<dyn Disk>,
     poison: OnceLock<String>,
-    is_full: AtomicBool,
+    is_read_only: AtomicBool,
     spare: Mutex<SpareBuffers>,
     handles: Mutex<VecDeque<Weak<dyn SegmentHandle>>>,
     max_open_segments: usize,
@@ -42,8 +42,10 @@ pub struct LogEnv {
     /// Logs that an earlier run left unclosed and that were not opened since. An orderly shutdown
     /// does not make them clean.
     left_open: Mutex<HashSet<(String, i32)>>,
-    windows: Windows,
-    kept: Kept,
+    /// Of readers far behind.
+    pub(crate) windows: Windows,
+    /// Old data that stays in the page cache.
+    pub(crate) kept: Kept,
     direct_min_bytes: AtomicU32,
 }
 
@@ -75,7 +77,7 @@ impl LogEnv {
         Arc::new(Self {
             disk,
             poison: OnceLock::new(),
-            is_full: AtomicBool::new(false),
+            is_read_only: AtomicBool::new(false),
             spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
@@ -275,16 +277,6 @@ impl LogEnv {
         self.poison.get().map(String::as_str)
     }
 
-    /// Windows of readers far behind.
-    pub(crate) fn windows(&self) -> &Windows {
-        &self.windows
-    }
-
-    /// Old data that stays in the page cache.
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
     /// Gives up windows idle since the last call, and old data in the page cache beyond the limit.
     pub fn forget_idle_reads(&self) {
         self.windows.forget_idle();
@@ -303,13 +295,13 @@ impl LogEnv {
 
     /// Whether logs refuse records for lack of space; reads and writes go on.
     #[inline]
-    pub fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::SeqCst)
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::SeqCst)
     }
 
-    /// Sets [`LogEnv::is_full`]; returns the previous value.
-    pub fn set_full(&self, is_full: bool) -> bool {
-        self.is_full.swap(is_full, Ordering::SeqCst)
+    /// Sets [`LogEnv::is_read_only`]; returns the previous value.
+    pub fn set_read_only(&self, is_read_only: bool) -> bool {
+        self.is_read_only.swap(is_read_only, Ordering::SeqCst)
     }
 
     pub(crate) fn take_buffers(&self) -> TailBuffers {

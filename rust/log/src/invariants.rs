@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::log::Log;
 use crate::position::SegmentPosition;
+use crate::segment::Segment;
 
 /// With debug assertions a log with at most so many entries is checked as a whole each time.
 const SMALL: usize = 64;
@@ -167,12 +168,7 @@ impl Log {
 
     /// Each segment, leader epoch, snapshot and producer.
     fn check_entries(&self) -> Result<(), String> {
-        for pair in self.segments.windows(2) {
-            let (one, next) = (pair[0].base_offset(), pair[1].base_offset());
-            ensure(one < next, || {
-                format!("segment {next} follows segment {one}")
-            })?;
-        }
+        check_rising(&self.segments, "follows")?;
         // A write or a truncation that is on its way changes the segments meanwhile.
         let are_at_rest = self.in_flight.is_none() && !self.truncating;
         for segment in self.segments.iter().filter(|_| are_at_rest) {
@@ -193,12 +189,7 @@ impl Log {
                 format!("aborted transactions are kept of segment {base_offset}, which is gone")
             })?;
         }
-        for pair in self.sync.segments.windows(2) {
-            let (one, next) = (pair[0].base_offset(), pair[1].base_offset());
-            ensure(one < next, || {
-                format!("segment {next} is to be synced behind segment {one}")
-            })?;
-        }
+        check_rising(&self.sync.segments, "is to be synced behind")?;
         for pair in self.epochs.entries().windows(2) {
             let [one, next] = pair else { continue };
             ensure(
@@ -219,6 +210,15 @@ impl Log {
             None => Ok(()),
         }
     }
+}
+
+fn check_rising(segments: &[Arc<Segment>], stands: &str) -> Result<(), String> {
+    segments.windows(2).try_for_each(|pair| {
+        let (one, next) = (pair[0].base_offset(), pair[1].base_offset());
+        ensure(one < next, || {
+            format!("segment {next} {stands} segment {one}")
+        })
+    })
 }
 
 #[cfg(test)]

@@ -57,14 +57,14 @@ mod write_behind;
 
 pub use append::{AppendError, Appended};
 pub use batch_info::BatchInfo;
-pub use config::{CompressionType, LogConfig, TimestampType};
+pub use config::{Compression, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
 pub use kept::set_kept_max_bytes;
 pub use log::Log;
 pub use log_dir::{
-    ArenaMarker, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError, PartitionFolder,
-    hex, parse_id,
+    ArenaMarker, Checkpoint, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError,
+    PartitionFolder, hex, parse_id,
 };
 pub use open::{OpenError, OpenReport, OpenRequest, OpenState, TopicId};
 pub use position::SegmentPosition;

@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::checkpoint::{self, FILE_BYTES_MAX};
 use crate::disk::{self, LockGuard, Space};
@@ -35,6 +35,7 @@ mod offsets;
 pub(crate) mod recovering;
 mod reserve;
 pub use arena_marker::{ArenaMarker, KeptMark, Left, hex, parse_id};
+pub use offsets::Checkpoint;
 use offsets::OffsetTable;
 
 /// The broker was never registered, or an older version did not record the epoch.
@@ -97,9 +98,8 @@ pub struct LogDir {
     /// Identifies the clean-shutdown mark that was found, before its removal.
     clean_mark: Option<u64>,
     notes: Vec<String>,
-    recovery_points: Mutex<OffsetTable>,
-    log_starts: Mutex<OffsetTable>,
-    high_watermarks: Mutex<OffsetTable>,
+    /// By [`Checkpoint`].
+    tables: Vec<Mutex<OffsetTable>>,
     /// Logs that were closed in this run with unsynced data.
     closed_unsynced: Mutex<HashSet<(String, i32)>>,
     /// The arena's marker, until a broker has registered with it.
@@ -127,10 +127,11 @@ impl LogDir {
         };
         check_identity(&env, path, identity)?;
         let mut notes = Vec::new();
-        let mut table = |name| OffsetTable::read(&env, path, name, &mut notes).map_err(failed);
-        let recovery_points = Mutex::new(table(names::RECOVERY_POINT_CHECKPOINT)?);
-        let log_starts = Mutex::new(table(names::LOG_START_CHECKPOINT)?);
-        let high_watermarks = Mutex::new(table(names::REPLICATION_CHECKPOINT)?);
+        let mut tables = Vec::new();
+        for checkpoint in Checkpoint::ALL {
+            let table = OffsetTable::read(&env, path, checkpoint, &mut notes).map_err(failed)?;
+            tables.push(Mutex::new(table));
+        }
         let marker = path.join(names::CLEAN_SHUTDOWN);
         let content = disk::read_file(env.disk(), &marker, FILE_BYTES_MAX);
         let clean_epoch = disk::if_exists(content)
@@ -147,9 +148,7 @@ impl LogDir {
             clean_epoch,
             clean_mark,
             notes,
-            recovery_points,
-            log_starts,
-            high_watermarks,
+            tables,
             closed_unsynced: Mutex::default(),
             unregistered: Mutex::default(),
             _lock: lock,
@@ -213,15 +212,15 @@ impl LogDir {
 
     /// The checkpoints' values for one log.
     pub fn open_state(&self, topic: &str, partition: i32) -> OpenState {
-        let get = |table: &Mutex<OffsetTable>| table.lock().get(topic, partition).unwrap_or(0);
+        let get = |checkpoint| self.row(checkpoint, topic, partition).unwrap_or(0);
         let key = (topic.to_owned(), partition);
         OpenState {
             clean: self.was_clean()
                 && !self.env.must_recover(topic, partition)
                 && !self.closed_unsynced.lock().contains(&key),
-            recovery_point: get(&self.recovery_points),
-            log_start_offset: get(&self.log_starts),
-            high_watermark: get(&self.high_watermarks),
+            recovery_point: get(Checkpoint::RecoveryPoint),
+            log_start_offset: get(Checkpoint::LogStart),
+            high_watermark: get(Checkpoint::HighWatermark),
         }
     }
 
@@ -238,37 +237,33 @@ impl LogDir {
         }
     }
 
-    /// Writes recovery points ([`crate::Log::recovery_point`]) of some logs; rows of others stay.
-    /// Writes nothing if nothing changed.
-    ///
-    /// # Errors
-    /// A disk error, or the directory is poisoned.
-    pub fn write_recovery_points(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.write_table(&self.recovery_points, rows)
+    fn table(&self, checkpoint: Checkpoint) -> MutexGuard<'_, OffsetTable> {
+        self.tables[checkpoint as usize].lock()
     }
 
-    /// The same for log start offsets. A log that starts at 0 has no row.
+    fn row(&self, checkpoint: Checkpoint, topic: &str, partition: i32) -> Option<i64> {
+        self.table(checkpoint).get(topic, partition)
+    }
+
+    /// Writes a checkpoint's rows of some logs; rows of others stay. Writes nothing if nothing
+    /// changed.
     ///
     /// # Errors
     /// A disk error, or the directory is poisoned.
-    pub fn write_log_starts(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.change_table(&self.log_starts, |table| {
-            for (topic, partition, offset) in rows {
-                if *offset > 0 {
-                    table.set(topic, *partition, *offset);
-                } else {
-                    table.remove(topic, *partition);
-                }
+    pub fn write_checkpoint(
+        &self,
+        checkpoint: Checkpoint,
+        rows: &[(&str, i32, i64)],
+    ) -> io::Result<()> {
+        self.refuse_if_poisoned()?;
+        let mut table = self.table(checkpoint);
+        for &(topic, partition, offset) in rows {
+            match checkpoint {
+                Checkpoint::LogStart if offset <= 0 => table.remove(topic, partition),
+                _ => table.set(topic, partition, offset),
             }
-        })
-    }
-
-    /// The same for high watermarks.
-    ///
-    /// # Errors
-    /// A disk error, or the directory is poisoned.
-    pub fn write_high_watermarks(&self, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.write_table(&self.high_watermarks, rows)
+        }
+        table.write(&self.env, &self.path)
     }
 
     /// Lowers a log's high watermark row to `high_watermark`, if it is higher.
@@ -281,13 +276,12 @@ impl LogDir {
         partition: i32,
         high_watermark: i64,
     ) -> io::Result<()> {
-        let row = self.high_watermarks.lock().get(topic, partition);
-        match row {
-            Some(row) if row > high_watermark => {
-                self.write_high_watermarks(&[(topic, partition, high_watermark)])
-            }
-            _ => Ok(()),
+        let row = self.row(Checkpoint::HighWatermark, topic, partition);
+        if row.is_none_or(|row| row <= high_watermark) {
+            return Ok(());
         }
+        let rows = [(topic, partition, high_watermark)];
+        self.write_checkpoint(Checkpoint::HighWatermark, &rows)
     }
 
     /// Called after a log that ends at `log_end` was opened, before any append. After a loss of
@@ -306,31 +300,12 @@ impl LogDir {
         partition: i32,
         log_end: i64,
     ) -> io::Result<()> {
-        let mut table = self.high_watermarks.lock();
+        let mut table = self.table(Checkpoint::HighWatermark);
         if table.opened(topic, partition, log_end) {
             self.refuse_if_poisoned()?;
             table.write(&self.env, &self.path)?;
         }
         Ok(())
-    }
-
-    fn write_table(&self, table: &Mutex<OffsetTable>, rows: &[(&str, i32, i64)]) -> io::Result<()> {
-        self.change_table(table, |table| {
-            for (topic, partition, offset) in rows {
-                table.set(topic, *partition, *offset);
-            }
-        })
-    }
-
-    fn change_table(
-        &self,
-        table: &Mutex<OffsetTable>,
-        change: impl Fn(&mut OffsetTable),
-    ) -> io::Result<()> {
-        self.refuse_if_poisoned()?;
-        let mut table = table.lock();
-        change(&mut table);
-        table.write(&self.env, &self.path)
     }
 
     /// Renames a partition's folder to `<topic>-<partition>.<unique>-delete`, where `unique` is 16
@@ -373,11 +348,7 @@ impl LogDir {
     fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
         let key = (topic.to_owned(), partition);
         self.closed_unsynced.lock().remove(&key);
-        for table in [
-            &self.recovery_points,
-            &self.log_starts,
-            &self.high_watermarks,
-        ] {
+        for table in &self.tables {
             let mut table = table.lock();
             table.remove(topic, partition);
             table.write(&self.env, &self.path)?;

@@ -2,6 +2,7 @@
 //! point on are scanned.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::disk;
@@ -228,10 +229,9 @@ fn check_topic_id(request: &OpenRequest<'_>, folder: &Folder) -> Result<(), Open
     }
 }
 
-/// Distinguishes partitions for the jitter of `segment.ms` (FNV-1a).
+/// Distinguishes partitions for the jitter of `segment.ms`.
 fn jitter_seed(topic: &str, partition: i32) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325 ^ partition as u64;
-    topic.bytes().fold(start, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    let mut hasher = DefaultHasher::new();
+    (topic, partition).hash(&mut hasher);
+    hasher.finish()
 }

@@ -95,18 +95,15 @@ fn value_of<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 /// 16 bytes as 22 characters of unpadded base64url, Kafka's text form of an id.
 pub fn encode_uuid(id: &[u8; 16]) -> String {
     let value = u128::from_be_bytes(*id);
-    let mut text = String::with_capacity(UUID_CHARS);
-    for i in 0..UUID_CHARS {
+    let letter = |i| {
         // 128 bits and 4 of padding; the last character carries two bits of the id.
-        let shift = 122 - 6 * i as i32;
-        let bits = if shift >= 0 {
-            value >> shift
-        } else {
-            value << -shift
+        let bits = match i + 1 {
+            UUID_CHARS => value << 4,
+            behind => value >> (128 - 6 * behind),
         };
-        text.push(char::from(ALPHABET[(bits & 63) as usize]));
-    }
-    text
+        char::from(ALPHABET[(bits & 63) as usize])
+    };
+    (0..UUID_CHARS).map(letter).collect()
 }
 
 /// Parses Kafka's text form of an id; `None` unless it is 22 characters of base64url with zero

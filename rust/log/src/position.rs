@@ -1,5 +1,7 @@
 //! Offsets together with their place in the files.
 
+use std::collections::VecDeque;
+
 /// A byte position in one segment's `.log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentPosition {
@@ -42,32 +44,24 @@ const RECENT_MAX: usize = 32;
 /// The last positions of the durable end offset. A consumer that has read everything asks for one
 /// of them next and needs no search.
 #[derive(Debug, Default)]
-pub(crate) struct RecentPositions {
-    ring: Vec<(i64, SegmentPosition)>,
-    next: usize,
-}
+pub(crate) struct RecentPositions(VecDeque<(i64, SegmentPosition)>);
 
 impl RecentPositions {
     pub fn push(&mut self, offset: i64, place: SegmentPosition) {
-        if self.ring.len() < RECENT_MAX {
-            self.ring.push((offset, place));
-        } else {
-            self.ring[self.next] = (offset, place);
+        if self.0.len() == RECENT_MAX {
+            self.0.pop_front();
         }
-        self.next = (self.next + 1) % RECENT_MAX;
+        self.0.push_back((offset, place));
     }
 
     /// Where `offset` begins, if remembered.
     pub fn find(&self, offset: i64) -> Option<SegmentPosition> {
-        self.ring
-            .iter()
-            .find(|(known, _)| *known == offset)
-            .map(|(_, place)| *place)
+        let found = self.0.iter().find(|(known, _)| *known == offset);
+        found.map(|(_, place)| *place)
     }
 
     /// Forgets all, since a truncation moved the positions.
     pub fn clear(&mut self) {
-        self.ring.clear();
-        self.next = 0;
+        self.0.clear();
     }
 }

@@ -171,13 +171,13 @@ impl ProducerStates {
             }));
         }
         check_epoch(state, info)?;
-        if info.is_control {
+        if info.is_control() {
             check_marker(state, info)?;
         } else {
             if origin == Origin::Client {
                 check_sequence(state, info)?;
             }
-            if state.current_txn_first_offset.is_some() && !info.is_transactional {
+            if state.current_txn_first_offset.is_some() && !info.is_transactional() {
                 let producer_id = info.producer_id;
                 return Err(ProducerError::OutsideTransaction { producer_id });
             }
@@ -210,7 +210,7 @@ impl ProducerStates {
         if !info.has_producer() {
             return None;
         }
-        if info.is_control {
+        if info.is_control() {
             let marker = info.marker?;
             return self.end_transaction(info, base_offset, marker);
         }
@@ -223,7 +223,7 @@ impl ProducerStates {
             offset_delta: info.last_offset_delta,
             timestamp: info.max_timestamp,
         });
-        if info.is_transactional && state.current_txn_first_offset.is_none() {
+        if info.is_transactional() && state.current_txn_first_offset.is_none() {
             state.current_txn_first_offset = Some(base_offset);
             let start = TxnStart {
                 producer_id,

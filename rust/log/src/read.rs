@@ -241,27 +241,39 @@ impl Entry {
             Start::From(position) => position,
             Start::Index => segment.search_offset(offset, wait)?,
         };
-        match scan_to(segment, offset, u64::from(from), limit, wait) {
-            Ok(met) => Ok(met.map(|met| met.position)),
-            // A misleading index is discarded and the segment scanned from its start. The active
-            // segment's index stays until the segment is closed.
-            Err(ReadError::Corrupt(_)) if from > 0 => {
-                if wait == Wait::Nowait {
-                    return Err(ReadError::WouldBlock);
-                }
-                if matches!(self.start, Start::Index) {
-                    segment.discard_indexes()?;
-                }
-                let met = scan_to(segment, offset, 0, limit, wait)?;
-                Ok(met.map(|met| met.position))
-            }
-            Err(error) => Err(error),
-        }
+        let discards = matches!(self.start, Start::Index);
+        let met = unless_astray(segment, from, wait, discards, |from| {
+            scan_to(segment, offset, from, limit, wait)
+        })?;
+        Ok(met.map(|met| met.position))
     }
 
     fn next_segment(&mut self) {
         self.index += 1;
         self.start = Start::Exact(0);
+    }
+}
+
+/// Walks a segment from its index's position. If that is no batch, discards the index (`discards`;
+/// the active segment's stays until the segment is closed) and walks from the first byte.
+pub(crate) fn unless_astray<T>(
+    segment: &Segment,
+    start: u32,
+    wait: Wait,
+    discards: bool,
+    walk: impl Fn(u64) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    match walk(u64::from(start)) {
+        Err(ReadError::Corrupt(_)) if start > 0 => {
+            if wait == Wait::Nowait {
+                return Err(ReadError::WouldBlock);
+            }
+            if discards {
+                segment.discard_indexes()?;
+            }
+            walk(0)
+        }
+        result => result,
     }
 }
 
@@ -293,6 +305,14 @@ fn scan_to(
         }
     }
     Ok(None)
+}
+
+/// Where a read must stop in a segment up to that of `bound`.
+fn limit_in(segment: &Segment, bound: SegmentPosition) -> u64 {
+    match segment.base_offset() == bound.segment_base {
+        true => u64::from(bound.position),
+        false => segment.size(),
+    }
 }
 
 impl Location {
@@ -327,11 +347,7 @@ impl Location {
                 Start::Exact(position) | Start::From(position) if i == self.entry.index => position,
                 _ => 0,
             };
-            let end = if segment.base_offset() == bound.segment_base {
-                u64::from(bound.position)
-            } else {
-                segment.size()
-            };
+            let end = limit_in(segment, bound);
             bytes += end.saturating_sub(u64::from(start));
             if segment.base_offset() >= bound.segment_base {
                 break;
@@ -358,11 +374,7 @@ impl Location {
             if segment.base_offset() > bound.segment_base {
                 break;
             }
-            let limit = if segment.base_offset() == bound.segment_base {
-                u64::from(bound.position)
-            } else {
-                segment.size()
-            };
+            let limit = limit_in(segment, bound);
             if let Some(position) = entry.find(self.offset, limit, wait)? {
                 let mut slice = self.slice(segment, position, limit, max_bytes, min_one, wait)?;
                 slice.goes_on = segment.base_offset() < bound.segment_base;
@@ -398,10 +410,8 @@ impl Location {
             segment: Some(segment.clone()),
             position,
             len,
-            offset: self.offset,
-            bound: self.bound.offset,
             available,
-            goes_on: false,
+            ..self.nothing()
         })
     }
 

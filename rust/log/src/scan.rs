@@ -126,7 +126,7 @@ impl<B: ReadBytes> BatchScanner<B> {
             .map_err(|reason| ScanError::NotABatch { position, reason })?;
         let met = Met { position, header };
         if met.end() > self.limit {
-            return Err(self.cut_off(&met));
+            return Err(cut_off(position, header.total_len(), self.limit - position));
         }
         self.next = met.end();
         self.last_bytes = met.header.total_len();
@@ -147,17 +147,6 @@ impl<B: ReadBytes> BatchScanner<B> {
         self.bytes_at(met.position, met.header.total_len(), self.chunk)
     }
 
-    fn cut_off(&self, met: &Met) -> ScanError {
-        let reason = DecodeError::Truncated {
-            needed: met.header.total_len(),
-            remaining: (self.limit - met.position) as usize,
-        };
-        ScanError::NotABatch {
-            position: met.position,
-            reason,
-        }
-    }
-
     /// `len` bytes at `position`; reads a new window if needed.
     pub fn bytes_at(
         &mut self,
@@ -176,11 +165,7 @@ impl<B: ReadBytes> BatchScanner<B> {
     fn fill(&mut self, position: u64, len: usize, chunk: usize) -> Result<(), ScanError> {
         let left = self.limit - position;
         if (len as u64) > left {
-            let reason = DecodeError::Truncated {
-                needed: len,
-                remaining: left as usize,
-            };
-            return Err(ScanError::NotABatch { position, reason });
+            return Err(cut_off(position, len, left));
         }
         let wanted = (len.max(chunk) as u64).min(left) as usize;
         self.window.clear();
@@ -192,11 +177,7 @@ impl<B: ReadBytes> BatchScanner<B> {
             match self.bytes.read(&mut self.window[filled..], at, self.wait) {
                 Ok(0) => {
                     self.window.clear();
-                    let reason = DecodeError::Truncated {
-                        needed: len,
-                        remaining: filled,
-                    };
-                    return Err(ScanError::NotABatch { position, reason });
+                    return Err(cut_off(position, len, filled as u64));
                 }
                 Ok(n) => filled += n,
                 Err(error) => {
@@ -208,4 +189,10 @@ impl<B: ReadBytes> BatchScanner<B> {
         self.window.truncate(filled);
         Ok(())
     }
+}
+
+fn cut_off(position: u64, needed: usize, remaining: u64) -> ScanError {
+    let remaining = remaining as usize;
+    let reason = DecodeError::Truncated { needed, remaining };
+    ScanError::NotABatch { position, reason }
 }

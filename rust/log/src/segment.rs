@@ -7,13 +7,14 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use pyrklog_arena::CachedSegment;
 
-use crate::disk::{DiskFile, OpenMode, if_exists, missing_is_fine};
+use crate::disk::{self, Disk, DiskFile, OpenMode, if_exists, missing_is_fine};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
@@ -203,8 +204,8 @@ impl Segment {
         if let (Some(cached), Ok(position)) = (self.cached(), u32::try_from(bytes)) {
             cached.cut(position);
         }
-        self.env.windows().forget(self.id);
-        self.env.kept().forget(self.id);
+        self.env.windows.forget(self.id);
+        self.env.kept.forget(self.id);
     }
 
     /// Its blocks in the cache, if any.
@@ -247,6 +248,23 @@ impl Segment {
     pub fn write_index_tails(&self, indexes: &SegmentIndexes) -> io::Result<()> {
         self.finish_index(FileKind::TimeIndex, &indexes.times)?;
         self.finish_index(FileKind::OffsetIndex, &indexes.offsets)
+    }
+
+    /// Replaces the index files by `replace`: [`disk::replace_file`] if no sync follows, else
+    /// [`disk::replace_file_unsynced`].
+    pub fn replace_indexes(
+        &self,
+        indexes: &SegmentIndexes,
+        replace: fn(&dyn Disk, &Path, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (disk, path) = (self.env.disk(), |kind| self.path(kind));
+        // In this order, so that after a kill the offsets are never ahead of the times.
+        replace(disk, &path(FileKind::TimeIndex), indexes.times.as_bytes())?;
+        replace(
+            disk,
+            &path(FileKind::OffsetIndex),
+            indexes.offsets.as_bytes(),
+        )
     }
 
     /// Makes it the active segment again, after those behind it were removed.
@@ -418,7 +436,7 @@ impl Segment {
             Some(files) => files,
             None => {
                 let built = SegmentIndexes::rebuild(self.bytes(), self.base_offset, self.size())?;
-                built.replace(self.env.disk(), &|kind| self.path(kind))?;
+                self.replace_indexes(&built, disk::replace_file)?;
                 self.open_indexes()?.ok_or_else(|| {
                     let path = self.path(FileKind::OffsetIndex);
                     io::Error::new(

@@ -37,16 +37,25 @@ pub(crate) struct Tail {
     snapshot_bytes: usize,
 }
 
+/// Bytes of the `.log` up to `end`; position 0 creates the segment's files.
+#[derive(Debug)]
+struct Bytes {
+    segment: Arc<Segment>,
+    position: u32,
+    end: u32,
+    /// Where they begin in the buffer; `None` if they are in the block cache.
+    heap: Option<usize>,
+}
+
+impl Bytes {
+    fn len(&self) -> usize {
+        (self.end - self.position) as usize
+    }
+}
+
 #[derive(Debug)]
 enum Step {
-    /// Bytes of the `.log` up to `end`; position 0 creates the segment's files. They are in the
-    /// buffer from `heap` on, or else in the block cache.
-    Bytes {
-        segment: Arc<Segment>,
-        position: u32,
-        end: u32,
-        heap: Option<usize>,
-    },
+    Bytes(Bytes),
     Entries {
         segment: Arc<Segment>,
         kind: FileKind,
@@ -101,9 +110,8 @@ impl Tail {
 
     /// Whether anything but bytes of the block cache waits.
     pub fn has_other_steps(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|step| !matches!(step, Step::Bytes { heap: None, .. }))
+        let is_cached = |step: &Step| matches!(step, Step::Bytes(bytes) if bytes.heap.is_none());
+        !self.steps.iter().all(is_cached)
     }
 
     pub fn capacity_bytes(&self) -> usize {
@@ -133,43 +141,34 @@ impl Tail {
 
     #[inline]
     fn push_bytes(&mut self, segment: &Arc<Segment>, position: u32, end: u32, heap: Option<usize>) {
-        if let Some(Step::Bytes {
-            segment: last,
-            end: last_end,
-            heap: last_heap,
-            ..
-        }) = self.steps.last_mut()
-            && Arc::ptr_eq(last, segment)
-            && last_heap.is_some() == heap.is_some()
+        if let Some(Step::Bytes(last)) = self.steps.last_mut()
+            && Arc::ptr_eq(&last.segment, segment)
+            && last.heap.is_some() == heap.is_some()
         {
-            *last_end = end;
+            last.end = end;
             return;
         }
-        let segment = segment.clone();
-        self.steps.push(Step::Bytes {
-            segment,
+        self.steps.push(Step::Bytes(Bytes {
+            segment: segment.clone(),
             position,
             end,
             heap,
-        });
+        }));
     }
 
     /// Splits off a partial last page in the block cache that is better written later, as a tail of
     /// its own. Call before anything is queued behind it.
     pub fn hold_back_page(&mut self, direct_min_bytes: u32) -> Option<Tail> {
-        let Some(Step::Bytes {
-            segment,
-            position,
-            end,
-            heap: None,
-        }) = self.steps.last_mut()
-        else {
+        let Some(Step::Bytes(last)) = self.steps.last_mut() else {
             return None;
         };
-        let page = page_to_hold_back(*position, *end, direct_min_bytes)?;
+        if last.heap.is_some() {
+            return None;
+        }
+        let page = page_to_hold_back(last.position, last.end, direct_min_bytes)?;
         let mut held = Tail::default();
-        held.push_cached(segment, page, *end);
-        *end = page;
+        held.push_cached(&last.segment, page, last.end);
+        last.end = page;
         self.cached_bytes -= held.cached_bytes;
         Some(held)
     }
@@ -184,24 +183,16 @@ impl Tail {
             ..
         } = self;
         for step in steps.iter_mut() {
-            let Step::Bytes {
-                segment,
-                position,
-                end,
-                heap,
-            } = step
-            else {
-                continue;
-            };
-            let Some(start) = *heap else { continue };
-            let len = (*end - *position) as usize;
-            if !cache.append(segment, *position, &bytes[start..start + len]) {
+            let Step::Bytes(step) = step else { continue };
+            let Some(start) = step.heap else { continue };
+            let len = step.len();
+            if !cache.append(&step.segment, step.position, &bytes[start..start + len]) {
                 return false;
             }
-            segment.set_size(u64::from(*end));
+            step.segment.set_size(u64::from(step.end));
             *heap_bytes -= len;
             *cached_bytes += len;
-            *heap = None;
+            step.heap = None;
         }
         bytes.clear();
         true
@@ -281,22 +272,18 @@ impl Tail {
 
     fn execute_step(&self, step: &Step, env: &LogEnv, folder: &Folder) -> io::Result<()> {
         match step {
-            Step::Bytes {
-                segment,
-                position,
-                end,
-                heap,
-            } => {
-                if *position == 0 {
+            Step::Bytes(step) => {
+                let segment = &step.segment;
+                if step.position == 0 {
                     create_files(segment, env)?;
                 }
-                let Some(start) = *heap else {
-                    return write_cached(segment, env, *position, *end);
+                let Some(start) = step.heap else {
+                    return write_cached(segment, env, step.position, step.end);
                 };
-                let bytes = &self.buffers.bytes[start..start + (*end - *position) as usize];
+                let bytes = &self.buffers.bytes[start..start + step.len()];
                 let file = segment.log_file_for_writing()?;
-                file.write_all_at(bytes, u64::from(*position))?;
-                segment.set_written(u64::from(*end));
+                file.write_all_at(bytes, u64::from(step.position))?;
+                segment.set_written(u64::from(step.end));
             }
             Step::Entries {
                 segment,

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::log::Log;
-use crate::read::{Isolation, ReadError};
+use crate::read::{self, Isolation, ReadError};
 use crate::record_search;
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
@@ -243,8 +243,7 @@ impl Search {
         })
     }
 
-    /// Walks a segment from its index's position. If that is no batch, discards the index (except
-    /// the active segment's) and walks from the first byte.
+    /// Walks a segment from its index's position, or from its start.
     fn unless_astray<T>(
         &self,
         index: usize,
@@ -252,19 +251,8 @@ impl Search {
         wait: Wait,
         walk: impl Fn(&Arc<Segment>, u64) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let segment = &self.segments[index];
-        match walk(segment, u64::from(start)) {
-            Err(ReadError::Corrupt(_)) if start > 0 => {
-                if wait == Wait::Nowait {
-                    return Err(ReadError::WouldBlock);
-                }
-                if !self.is_active(index) {
-                    segment.discard_indexes()?;
-                }
-                walk(segment, 0)
-            }
-            result => result,
-        }
+        let (segment, discards) = (&self.segments[index], !self.is_active(index));
+        read::unless_astray(segment, start, wait, discards, |start| walk(segment, start))
     }
 
     /// A position at or before the batch that holds `offset`.

@@ -22,7 +22,7 @@ use thiserror::Error;
 use self::records::RecordFacts;
 use crate::batch_info::BatchInfo;
 use crate::compression::{self, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
-use crate::config::{CompressionType, LogConfig};
+use crate::config::LogConfig;
 use crate::producer_state::marker::MarkerError;
 
 /// Limit of record errors per request, so that bad batches cannot cause a large reply.
@@ -43,8 +43,8 @@ pub struct Rules {
     pub timestamp_after_max_ms: i64,
     /// `cleanup.policy` contains "compact": records need keys.
     pub compacted: bool,
-    /// `compression.type`.
-    pub compression: CompressionType,
+    /// `compression.type`; `None` for the producer's.
+    pub compression: Option<Compression>,
     /// Version of the Produce request: zstd came with 7.
     pub produce_version: i16,
     /// Limit of a compressed batch's expansion.
@@ -73,14 +73,7 @@ impl Rules {
 
     /// The codec in which a batch sent in `sent` is stored.
     pub fn stored_codec(&self, sent: Compression) -> Compression {
-        match self.compression {
-            CompressionType::Producer => sent,
-            CompressionType::Uncompressed => Compression::None,
-            CompressionType::Gzip => Compression::Gzip,
-            CompressionType::Snappy => Compression::Snappy,
-            CompressionType::Lz4 => Compression::Lz4,
-            CompressionType::Zstd => Compression::Zstd,
-        }
+        self.compression.unwrap_or(sent)
     }
 }
 
@@ -89,7 +82,7 @@ impl Rules {
 pub struct Validated {
     /// The batch's fields for the append.
     pub info: BatchInfo,
-    /// Its bytes if the codec changed; else it is the first `info.size_bytes` of the validated
+    /// Its bytes if the codec changed; else it is the first `info.total_len()` of the validated
     /// bytes, patched in place.
     pub rewritten: Option<Vec<u8>>,
     /// Length of its expanded records.
@@ -100,10 +93,10 @@ impl Validated {
     /// Sets the append time of `batch`, the one to be appended, if the broker sets timestamps and
     /// the append happens later than the validation.
     pub fn set_time(&mut self, batch: &mut [u8], now_ms: i64) {
-        if self.info.log_append_time {
+        if self.info.is_log_append_time() {
             batch::set_max_timestamp(batch, now_ms);
-            batch::refresh_crc(batch);
-            self.info.max_timestamp = now_ms;
+            self.info.header.crc = batch::refresh_crc(batch);
+            self.info.header.max_timestamp = now_ms;
         }
     }
 }
@@ -255,6 +248,7 @@ fn finish(
     facts: RecordFacts,
     now_ms: i64,
 ) -> Result<Validated> {
+    let mut changed = rewritten.is_some();
     let batch = rewritten.as_deref_mut().unwrap_or(sent);
     if batch.len() > rules.max_message_bytes {
         return Err(too_large(batch.len(), rules));
@@ -274,21 +268,18 @@ fn finish(
         TimestampType::CreateTime => facts.max_timestamp,
         TimestampType::LogAppendTime => now_ms,
     };
-    let header = BatchHeader::parse(batch).map_err(ValidationError::invalid)?;
-    let timed =
-        header.max_timestamp == max_timestamp && header.timestamp_type() == rules.timestamp_type;
-    if !timed {
+    let mut header = BatchHeader::parse(batch).map_err(ValidationError::invalid)?;
+    if header.max_timestamp != max_timestamp || header.timestamp_type() != rules.timestamp_type {
         batch::set_timestamp_type(batch, rules.timestamp_type);
         batch::set_max_timestamp(batch, max_timestamp);
+        changed = true;
     }
-    if !timed || rewritten.is_some() {
-        batch::refresh_crc(rewritten.as_deref_mut().unwrap_or(sent));
+    if changed {
+        batch::refresh_crc(batch);
+        header = BatchHeader::parse(batch).map_err(ValidationError::invalid)?;
     }
-    let mut info = BatchInfo::from_header(&header);
-    info.max_timestamp = max_timestamp;
-    info.log_append_time = rules.timestamp_type == TimestampType::LogAppendTime;
     Ok(Validated {
-        info,
+        info: BatchInfo::from_header(header),
         rewritten,
         expanded_bytes: 0,
     })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{DIR, Rig, batch, small};
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, MemDisk, Operation};
 use pyrklog_log::disk::{Disk, OpenMode, RealDisk};
-use pyrklog_log::{Identity, LogConfig, LogDir, LogDirError, LogEnv, OpenState};
+use pyrklog_log::{Checkpoint, Identity, LogConfig, LogDir, LogDirError, LogEnv, OpenState};
 
 fn identity() -> Identity {
     Identity {
@@ -120,10 +120,12 @@ fn foreign_directories_are_refused_and_left_alone() {
 fn checkpoints_keep_rows_of_unopened_logs() {
     let disk = MemDisk::default();
     let dir = open(&disk).unwrap();
-    dir.write_recovery_points(&[("a", 0, 5), ("b", 3, 7)])
+    dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 0, 5), ("b", 3, 7)])
         .unwrap();
-    dir.write_log_starts(&[("a", 0, 2)]).unwrap();
-    dir.write_high_watermarks(&[("a", 0, 4)]).unwrap();
+    dir.write_checkpoint(Checkpoint::LogStart, &[("a", 0, 2)])
+        .unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &[("a", 0, 4)])
+        .unwrap();
     assert_eq!(
         text(&disk, "recovery-point-offset-checkpoint"),
         "0\n2\na 0 5\nb 3 7\n"
@@ -138,7 +140,8 @@ fn checkpoints_keep_rows_of_unopened_logs() {
         high_watermark: 4,
     };
     assert_eq!(dir.open_state("a", 0), expected);
-    dir.write_recovery_points(&[("a", 0, 6)]).unwrap();
+    dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 0, 6)])
+        .unwrap();
     assert_eq!(
         text(&disk, "recovery-point-offset-checkpoint"),
         "0\n2\na 0 6\nb 3 7\n"
@@ -152,7 +155,8 @@ fn rows_behind_the_end_of_their_logs_are_lowered_with_one_write() {
     let disk = MemDisk::default();
     let dir = open(&disk).unwrap();
     let rows = [("a", 0, 40), ("a", 1, 50), ("b", 0, 60), ("b", 1, 70)];
-    dir.write_high_watermarks(&rows).unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &rows)
+        .unwrap();
     drop(dir);
     disk.reboot(3);
     let faulty = FaultyDisk::new(Arc::new(disk.clone()));
@@ -170,7 +174,8 @@ fn rows_behind_the_end_of_their_logs_are_lowered_with_one_write() {
     assert_eq!(writes(), before);
     assert_eq!(dir.open_state("b", 0).high_watermark, 6);
     assert_eq!(dir.open_state("b", 1).high_watermark, 70);
-    dir.write_high_watermarks(&[("a", 1, 6)]).unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &[("a", 1, 6)])
+        .unwrap();
     assert_eq!(file(), "0\n3\na 0 40\na 1 6\nb 0 6\n");
     // The file has its row now, so it is lowered there at once.
     dir.lower_high_watermark_row("b", 0, 2).unwrap();
@@ -184,7 +189,8 @@ fn a_row_that_could_not_be_lowered_is_tried_again() {
     let faulty = FaultyDisk::new(Arc::new(disk.clone()));
     let env = LogEnv::new(Arc::new(faulty.clone()), 16);
     let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
-    dir.write_high_watermarks(&[("a", 0, 40)]).unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &[("a", 0, 40)])
+        .unwrap();
     faulty.fail(Operation::Write, "replication", 0, 1, Fault::InputOutput);
     dir.lower_high_watermark_row("a", 0, 5).unwrap_err();
     dir.lower_high_watermark_row("a", 0, 5).unwrap();
@@ -198,8 +204,10 @@ fn a_row_that_could_not_be_lowered_is_tried_again() {
 fn a_log_that_starts_at_0_loses_its_row() {
     let disk = MemDisk::default();
     let dir = open(&disk).unwrap();
-    dir.write_log_starts(&[("a", 0, 2), ("b", 3, 7)]).unwrap();
-    dir.write_log_starts(&[("a", 0, 0), ("c", 1, 0)]).unwrap();
+    dir.write_checkpoint(Checkpoint::LogStart, &[("a", 0, 2), ("b", 3, 7)])
+        .unwrap();
+    dir.write_checkpoint(Checkpoint::LogStart, &[("a", 0, 0), ("c", 1, 0)])
+        .unwrap();
     assert_eq!(text(&disk, "log-start-offset-checkpoint"), "0\n1\nb 3 7\n");
 }
 
@@ -208,9 +216,11 @@ fn an_unchanged_checkpoint_is_not_written() {
     let faulty = FaultyDisk::new(Arc::new(MemDisk::default()));
     let env = LogEnv::new(Arc::new(faulty.clone()), 16);
     let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
-    dir.write_high_watermarks(&[("a", 0, 4)]).unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &[("a", 0, 4)])
+        .unwrap();
     let writes = faulty.count(Operation::Write);
-    dir.write_high_watermarks(&[("a", 0, 4)]).unwrap();
+    dir.write_checkpoint(Checkpoint::HighWatermark, &[("a", 0, 4)])
+        .unwrap();
     assert_eq!(faulty.count(Operation::Write), writes);
 }
 
@@ -226,9 +236,13 @@ fn a_checkpoint_survives_a_crash_at_each_step_of_its_writing() {
         let faulty = FaultyDisk::new(Arc::new(memory.clone()));
         let env = LogEnv::new(Arc::new(faulty.clone()), 16);
         let dir = LogDir::open(env, Path::new(DIR), &identity()).unwrap();
-        dir.write_recovery_points(&[("a", 0, 5)]).unwrap();
+        dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 0, 5)])
+            .unwrap();
         faulty.fail(operation, "recovery-point", 0, 1, Fault::InputOutput);
-        assert!(dir.write_recovery_points(&[("a", 0, 6)]).is_err());
+        assert!(
+            dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 0, 6)])
+                .is_err()
+        );
         drop(dir);
         for seed in 0..8 {
             memory.reboot(seed);
@@ -283,7 +297,8 @@ fn folders_are_listed_renamed_and_removed() {
     id[15] = 1;
     assert_eq!((found[0].topic_id, found[1].topic_id), (Some(id), None));
 
-    dir.write_recovery_points(&[("a", 2, 5)]).unwrap();
+    dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 2, 5)])
+        .unwrap();
     let deleted = dir.delete_folder("a", 2, 0xabc).unwrap().unwrap();
     assert!(deleted.path.to_string_lossy().ends_with("-delete"));
     assert_eq!(dir.partitions().unwrap().len(), 2);
@@ -313,8 +328,11 @@ fn an_orderly_shutdown_is_trusted_once() {
     assert!(rig.append(&mut batch(1, &["too late"])).is_err());
     dir.sync_all().unwrap();
     rig.log.all_synced();
-    dir.write_recovery_points(&[("t", 0, rig.log.recovery_point())])
-        .unwrap();
+    dir.write_checkpoint(
+        Checkpoint::RecoveryPoint,
+        &[("t", 0, rig.log.recovery_point())],
+    )
+    .unwrap();
     dir.mark_clean(-1).unwrap();
     drop(dir);
     rig.memory.reboot(5);
@@ -345,7 +363,10 @@ fn a_poisoned_directory_writes_nothing() {
     let disk = MemDisk::default();
     let dir = open(&disk).unwrap();
     dir.env().poison("the disk is gone");
-    assert!(dir.write_recovery_points(&[("a", 0, 5)]).is_err());
+    assert!(
+        dir.write_checkpoint(Checkpoint::RecoveryPoint, &[("a", 0, 5)])
+            .is_err()
+    );
     assert!(dir.mark_clean(-1).is_err());
     assert!(dir.sync_all().is_err());
     assert!(dir.delete_folder("a", 0, 1).is_err());

@@ -18,8 +18,8 @@ use common::records_in;
 use killing_disk::{KillingDisk, Phase, Point};
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{
-    BatchInfo, Identity, Isolation, Log, LogConfig, LogDir, LogEnv, OpenReport, OpenRequest,
-    Origin, SyncScope, TruncateError, Wait,
+    BatchInfo, Checkpoint, Identity, Isolation, Log, LogConfig, LogDir, LogEnv, OpenReport,
+    OpenRequest, Origin, SyncScope, TruncateError, Wait,
 };
 use pyrklog_wire::builder::BatchBuilder;
 
@@ -94,7 +94,9 @@ impl Home {
         }
         assert_eq!(self.log.poisoned(), None);
         let row = [("t", 0, self.log.recovery_point())];
-        self.dir.write_recovery_points(&row).unwrap();
+        self.dir
+            .write_checkpoint(Checkpoint::RecoveryPoint, &row)
+            .unwrap();
     }
 
     fn contents(&self) -> BTreeMap<i64, String> {
@@ -182,7 +184,9 @@ fn retain(home: &mut Home, disk: &KillingDisk) {
     println!("@starting {}", home.log.log_start_offset());
     disk.enter(Phase::Retaining);
     let row = [("t", 0, home.log.log_start_offset())];
-    home.dir.write_log_starts(&row).unwrap();
+    home.dir
+        .write_checkpoint(Checkpoint::LogStart, &row)
+        .unwrap();
     if let Some(mut removed) = retention.removed {
         removed.rename().unwrap();
         removed.delete().unwrap();

@@ -107,13 +107,13 @@ fn a_kill_on_a_full_disk_loses_nothing_of_the_cache() {
 #[test]
 fn a_full_log_takes_nothing_and_says_so() {
     let mut rig = filled(true);
-    rig.log.env().set_full(true);
+    rig.log.env().set_read_only(true);
     let mut records = batch(rig.now_ms, &["no"]);
     let end = rig.log.log_end_offset();
     let refused = rig.append(&mut records).unwrap_err();
     assert_eq!(refused, pyrklog_log::AppendError::Full);
     write(&mut rig.log);
-    rig.log.env().set_full(false);
+    rig.log.env().set_read_only(false);
     assert_eq!(rig.append(&mut records).unwrap().base_offset, end);
 }
 

@@ -4,7 +4,6 @@
 use proptest::prelude::*;
 use pyrklog_log::LogConfig;
 use pyrklog_log::compression::{compress, decompress};
-use pyrklog_log::config::CompressionType;
 use pyrklog_log::validate::{Rules, Validated, validate_produce};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{
@@ -90,10 +89,10 @@ fn stored(sent: &[u8], rules: &Rules) -> Result<(Validated, Vec<u8>), ErrorCode>
         Ok(validated) => {
             let bytes = match &validated.rewritten {
                 Some(bytes) => bytes.clone(),
-                None => patched[..validated.info.size_bytes].to_vec(),
+                None => patched[..validated.info.total_len()].to_vec(),
             };
             assert_eq!(batch::verify_crc(&bytes), Ok(()));
-            assert_eq!(bytes.len(), validated.info.size_bytes);
+            assert_eq!(bytes.len(), validated.info.total_len());
             Ok((validated, bytes))
         }
         Err(error) => {
@@ -219,12 +218,12 @@ proptest! {
         records in records(),
         sent_as in codec(),
         option in proptest::sample::select(vec![
-            CompressionType::Producer,
-            CompressionType::Uncompressed,
-            CompressionType::Gzip,
-            CompressionType::Snappy,
-            CompressionType::Lz4,
-            CompressionType::Zstd,
+            None,
+            Some(Compression::None),
+            Some(Compression::Gzip),
+            Some(Compression::Snappy),
+            Some(Compression::Lz4),
+            Some(Compression::Zstd),
         ]),
         timestamp_type in proptest::sample::select(vec![
             TimestampType::CreateTime,

@@ -360,7 +360,7 @@ fn append(
     let mut rewritten = validated.rewritten.take();
     let batch = match &mut rewritten {
         Some(bytes) => bytes.as_mut_slice(),
-        None => &mut records[..validated.info.size_bytes],
+        None => &mut records[..validated.info.total_len()],
     };
     if params.is_late {
         validated.set_time(batch, cx.now.wall_ms);
@@ -434,7 +434,7 @@ fn append_locked(
 /// Transactional batches need a coordinator that added the partition to the transaction. There is
 /// none, so they get the answer for a partition that was never added.
 fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refusal> {
-    if !info.is_transactional {
+    if !info.is_transactional() {
         return Ok(());
     }
     if !params.has_transactional_id {

@@ -74,10 +74,8 @@ pub fn open(
 ) -> Result<Vec<Note>, LogDirError> {
     let mut notes = Vec::new();
     let Some(boot) = boot_id() else {
-        notes.push((
-            "warning",
-            format!("{BOOT_ID} cannot be read: no block cache"),
-        ));
+        let told = format!("{BOOT_ID} cannot be read: no block cache");
+        notes.push(("warning", told));
         begin_recovery(files, folders, false, &mut notes);
         return Ok(notes);
     };
@@ -152,10 +150,8 @@ fn begin_recovery(
 ) {
     let may_lack = !files.was_clean() && !is_reattached;
     if let Err(error) = files.begin_recovery(folders, may_lack) {
-        notes.push((
-            "warning",
-            format!("recording that logs need recovery: {error}"),
-        ));
+        let told = format!("recording that logs need recovery: {error}");
+        notes.push(("warning", told));
     }
 }
 
@@ -279,12 +275,10 @@ fn tell_of_unwritten(marker: &ArenaMarker, found: &Found, notes: &mut Vec<Note>)
     let count = unwritten.count();
     if count > 0 {
         let path = marker.path.display();
-        notes.push((
-            "info",
-            format!(
-                "reattached {path}: {count} partitions have records that are not in their files"
-            ),
-        ));
+        let told = format!(
+            "reattached {path}: {count} partitions have records that are not in their files"
+        );
+        notes.push(("info", told));
     }
 }
 
@@ -358,10 +352,8 @@ fn fresh_uuid() -> [u8; 16] {
 
 /// Tells the operator that acknowledged records may be lost, and notes it in the directory.
 pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
-    notes.push((
-        "error",
-        format!("acknowledged records that were not in files yet may be lost: {reason}"),
-    ));
+    let told = format!("acknowledged records that were not in files yet may be lost: {reason}");
+    notes.push(("error", told));
     if let Err(error) = files.record_unclean(Now::read().wall_ms, reason) {
         notes.push(("error", format!("recording that: {error}")));
     }
@@ -408,11 +400,6 @@ pub fn leave_again(dirs: &[Arc<LogDirState>]) {
             let _gone_or_not = give_up(files);
         }
     }
-}
-
-/// The arena, if the directory has one that takes appends.
-pub fn arena_of(files: &LogDir) -> Option<Arc<Arena>> {
-    files.env().arena()
 }
 
 #[cfg(test)]

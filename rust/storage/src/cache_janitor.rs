@@ -9,7 +9,6 @@ use pyrklog_arena::limits::MemoryMeter;
 use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
-use crate::block_cache;
 use crate::kept_cache;
 use crate::log_dir::LogDirState;
 use crate::log_manager::LogManager;
@@ -66,7 +65,7 @@ impl CacheKeeper {
         dir: Arc<LogDirState>,
         stop: Arc<AtomicBool>,
     ) -> Option<CacheKeeper> {
-        let arena = block_cache::arena_of(&dir.files)?;
+        let arena = dir.env().arena()?;
         let is_reattached = arena.populated() > 0;
         let mut keeper = CacheKeeper {
             logs,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pyrklog_log::{Log, LogDir};
+use pyrklog_log::{Checkpoint, Log};
 
 use crate::log_dir::{LogDirState, Registry};
 
@@ -29,40 +29,28 @@ impl CutLog {
 }
 
 impl LogDirState {
-    /// Writes `recovery-point-offset-checkpoint`.
-    pub fn write_recovery_points(&self, registry: &Registry) -> io::Result<()> {
-        self.write(registry, Log::recovery_point, LogDir::write_recovery_points)
-    }
-
     /// Writes recovery point and log start offset of a log that was just truncated, and lowers its
     /// high watermark. The lock keeps rows gathered earlier from being written afterwards.
     pub fn write_cut(&self, topic: &str, index: i32, cut: CutLog) -> io::Result<()> {
         let _nothing_gathered_before = self.checkpoints.lock();
-        let rows = |offset| [(topic, index, offset)];
-        self.files.write_log_starts(&rows(cut.log_start_offset))?;
+        let write = |checkpoint, offset| {
+            let rows = [(topic, index, offset)];
+            self.files.write_checkpoint(checkpoint, &rows)
+        };
+        write(Checkpoint::LogStart, cut.log_start_offset)?;
         self.files
             .lower_high_watermark(topic, index, cut.high_watermark)?;
-        self.files.write_recovery_points(&rows(cut.recovery_point))
+        write(Checkpoint::RecoveryPoint, cut.recovery_point)
     }
 
-    /// Writes `log-start-offset-checkpoint`.
-    pub fn write_log_starts(&self, registry: &Registry) -> io::Result<()> {
-        self.write(registry, Log::log_start_offset, LogDir::write_log_starts)
-    }
-
-    /// Writes `replication-offset-checkpoint`.
-    pub fn write_high_watermarks(&self, registry: &Registry) -> io::Result<()> {
-        self.write(registry, Log::high_watermark, LogDir::write_high_watermarks)
-    }
-
-    /// Writes a value of the directory's open logs. The files keep the rows of other logs, and of
-    /// those with impossible offsets.
-    fn write(
-        &self,
-        registry: &Registry,
-        offset: impl Fn(&Log) -> i64,
-        write: impl Fn(&LogDir, &[(&str, i32, i64)]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Writes a checkpoint's rows of the directory's open logs. The file keeps the rows of other
+    /// logs, and of those with impossible offsets.
+    pub fn write_checkpoint(&self, checkpoint: Checkpoint, registry: &Registry) -> io::Result<()> {
+        let offset = match checkpoint {
+            Checkpoint::RecoveryPoint => Log::recovery_point,
+            Checkpoint::LogStart => Log::log_start_offset,
+            Checkpoint::HighWatermark => Log::high_watermark,
+        };
         let _no_deletion_between = self.checkpoints.lock();
         let held = registry.load();
         let mut rows = Vec::new();
@@ -72,6 +60,6 @@ impl LogDirState {
                 rows.push((&*partition.topic.name, partition.index, offset(log)));
             }
         }
-        write(&self.files, &rows)
+        self.files.write_checkpoint(checkpoint, &rows)
     }
 }

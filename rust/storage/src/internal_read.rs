@@ -14,7 +14,7 @@ use pyrklog_wire::records::walk_records;
 
 use crate::log_dir::Registry;
 use crate::reader_queue::{Job, ReaderWorker};
-use pyrklog_control::api::{Event, InternalBatch, InternalRead, TicketOutcome};
+use pyrklog_control::api::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::statistics::Statistics;
@@ -51,10 +51,7 @@ impl Job for InternalReadJob {
 
 impl InternalReadJob {
     fn complete(&self, outcome: TicketOutcome) {
-        self.events.push(Event::Ticket {
-            id: self.work.ticket,
-            outcome,
-        });
+        self.events.complete(self.work.ticket, outcome);
     }
 }
 

@@ -92,10 +92,8 @@ pub fn reattach(
         Ok((arena, found)) => {
             let kept_bytes = arena.statistics().held_bytes;
             let path = arena.path().display();
-            notes.push((
-                "info",
-                format!("reattached {path}: {} MiB are in memory", kept_bytes / MIB),
-            ));
+            let told = format!("reattached {path}: {} MiB are in memory", kept_bytes / MIB);
+            notes.push(("info", told));
             files.env().set_cache(arena, false, found);
             return true;
         }

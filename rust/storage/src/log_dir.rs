@@ -165,7 +165,7 @@ impl LogDirState {
 
     /// Whether it takes no records for lack of space, descriptors or memory.
     pub fn is_read_only(&self) -> bool {
-        self.env().is_full()
+        self.env().is_read_only()
     }
 
     /// Whether space is what it lacks, or lacked last.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::log_dir::Partition;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{Event, TicketOutcome};
+use pyrklog_control::api::TicketOutcome;
 use pyrklog_control::event_queue::EventQueue;
 
 /// Commands of a directory that may lend their places at a time; each keeps a thread.
@@ -326,10 +326,7 @@ impl Gathering {
     /// Completes the ticket.
     pub fn complete(&self, events: &EventQueue) {
         let codes = std::mem::take(&mut *self.codes.lock());
-        events.push(Event::Ticket {
-            id: self.ticket,
-            outcome: TicketOutcome::Partitions(codes),
-        });
+        events.complete(self.ticket, TicketOutcome::Partitions(codes));
     }
 }
 

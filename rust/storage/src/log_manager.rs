@@ -208,7 +208,7 @@ impl LogManager {
     /// No space is left in `dir`: it takes no records until its writer finds some. It still serves
     /// its records. Answers the requests that wait for room.
     pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
-        if dir.has_failed() || dir.env().set_full(true) {
+        if dir.has_failed() || dir.env().set_read_only(true) {
             return;
         }
         let fields = vec![
@@ -229,7 +229,7 @@ impl LogManager {
     /// Lets `dir` take records again.
     pub fn disk_has_space(&self, dir: &LogDirState) {
         dir.set_lacks_space(false);
-        if dir.env().set_full(false) {
+        if dir.env().set_read_only(false) {
             let fields = vec![("log_dir", dir.path().display().to_string())];
             self.events.notice("log_dir_has_space", "info", fields);
         }

@@ -24,6 +24,17 @@ struct Folder {
     topic_id: Option<[u8; 16]>,
 }
 
+impl Folder {
+    /// A folder in `dir`, counted there.
+    fn placed(dir: &LogDirState, topic_id: Option<[u8; 16]>) -> Folder {
+        dir.partitions.fetch_add(1, Ordering::Relaxed);
+        Folder {
+            dir: dir.index,
+            topic_id,
+        }
+    }
+}
+
 impl PartitionDirs {
     /// Adds a folder that was found at start.
     pub fn found(
@@ -33,11 +44,7 @@ impl PartitionDirs {
         topic_id: Option<[u8; 16]>,
         dir: &LogDirState,
     ) {
-        dir.partitions.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder {
-            dir: dir.index,
-            topic_id,
-        };
+        let folder = Folder::placed(dir, topic_id);
         self.folders.lock().insert((topic, partition), folder);
     }
 
@@ -82,12 +89,7 @@ impl PartitionDirs {
                 let takes_none = dir.is_read_only() || dir.writer.is_hanging(now_ms);
                 (takes_none, dir.partitions.load(Ordering::Relaxed))
             })?;
-        dir.partitions.fetch_add(1, Ordering::Relaxed);
-        let folder = Folder {
-            dir: dir.index,
-            topic_id: None,
-        };
-        folders.insert((topic.to_owned(), partition), folder);
+        folders.insert((topic.to_owned(), partition), Folder::placed(dir, None));
         Some(dir)
     }
 
@@ -116,14 +118,7 @@ impl PartitionDirs {
     /// Adds a folder back that could not be deleted, unless its name was placed anew.
     pub fn kept(&self, topic: &str, partition: i32, dir: &LogDirState) {
         let mut folders = self.folders.lock();
-        folders
-            .entry((topic.to_owned(), partition))
-            .or_insert_with(|| {
-                dir.partitions.fetch_add(1, Ordering::Relaxed);
-                Folder {
-                    dir: dir.index,
-                    topic_id: None,
-                }
-            });
+        let folder = folders.entry((topic.to_owned(), partition));
+        folder.or_insert_with(|| Folder::placed(dir, None));
     }
 }

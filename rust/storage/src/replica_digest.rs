@@ -26,7 +26,7 @@ use crate::log_dir::Registry;
 use crate::log_manager::LogManager;
 use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{DigestRange, DigestedBatch, Event, ReplicaDigest, TicketOutcome};
+use pyrklog_control::api::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 
 /// Bytes read at once; a larger batch is read whole.
@@ -90,10 +90,8 @@ impl DigestWork {
     }
 
     fn complete(&self, digest: ReplicaDigest) {
-        self.events.push(Event::Ticket {
-            id: self.ticket,
-            outcome: TicketOutcome::ReplicaDigest(digest),
-        });
+        let outcome = TicketOutcome::ReplicaDigest(digest);
+        self.events.complete(self.ticket, outcome);
     }
 
     fn digest(&self, worker: &ReaderWorker<'_>) -> Result<ReplicaDigest, ErrorCode> {

@@ -2,11 +2,10 @@
 //! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pyrklog_log::SyncScope;
 use pyrklog_log::disk::may_pass;
+use pyrklog_log::{Checkpoint, SyncScope};
 
 use crate::log_dir::{LogDirState, Partition};
 use crate::log_manager::LogManager;
@@ -35,9 +34,7 @@ const CHECKPOINT_SOON_MS: i64 = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    RecoveryCheckpoint,
-    LogStartCheckpoint,
-    HighWatermarkCheckpoint,
+    Checkpoint(Checkpoint),
     Retention,
     Producers,
     Flush,
@@ -46,9 +43,9 @@ enum Timer {
 }
 
 const TIMERS: [Timer; 7] = [
-    Timer::RecoveryCheckpoint,
-    Timer::LogStartCheckpoint,
-    Timer::HighWatermarkCheckpoint,
+    Timer::Checkpoint(Checkpoint::RecoveryPoint),
+    Timer::Checkpoint(Checkpoint::LogStart),
+    Timer::Checkpoint(Checkpoint::HighWatermark),
     Timer::Retention,
     Timer::Producers,
     Timer::Flush,
@@ -56,11 +53,19 @@ const TIMERS: [Timer; 7] = [
 ];
 
 impl Timer {
+    /// Its place in [`TIMERS`].
+    fn index(self) -> usize {
+        let place = TIMERS.iter().position(|timer| *timer == self);
+        place.expect("every timer has a place")
+    }
+
     fn interval_ms(self, config: &PlaneConfig) -> i64 {
         match self {
-            Timer::RecoveryCheckpoint => config.recovery_checkpoint_interval_ms,
-            Timer::LogStartCheckpoint => config.log_start_checkpoint_interval_ms,
-            Timer::HighWatermarkCheckpoint => config.high_watermark_checkpoint_interval_ms,
+            Timer::Checkpoint(Checkpoint::RecoveryPoint) => config.recovery_checkpoint_interval_ms,
+            Timer::Checkpoint(Checkpoint::LogStart) => config.log_start_checkpoint_interval_ms,
+            Timer::Checkpoint(Checkpoint::HighWatermark) => {
+                config.high_watermark_checkpoint_interval_ms
+            }
             Timer::Retention => config.retention_check_interval_ms,
             Timer::Producers => PRODUCER_CHECK_MS,
             Timer::Flush => FLUSH_CHECK_MS,
@@ -223,15 +228,12 @@ impl Syncer {
     fn next_timer_ms(&self) -> i64 {
         let queue = &self.dir.syncer;
         let has_reason = |timer| match timer {
-            Timer::RecoveryCheckpoint => queue.recovery_point_moved.load(Ordering::Relaxed),
-            Timer::LogStartCheckpoint => queue.log_start_moved.load(Ordering::Relaxed),
-            Timer::Flush => queue.flush_ms.is_any(),
             // The writer sets the flag without waking this thread, so it is checked at each
             // interval.
-            Timer::HighWatermarkCheckpoint
-            | Timer::Retention
-            | Timer::Producers
-            | Timer::IdleReads => true,
+            Timer::Checkpoint(Checkpoint::HighWatermark) => true,
+            Timer::Checkpoint(checkpoint) => queue.has_moved(checkpoint),
+            Timer::Flush => queue.flush_ms.is_any(),
+            Timer::Retention | Timer::Producers | Timer::IdleReads => true,
         };
         TIMERS
             .into_iter()
@@ -243,55 +245,43 @@ impl Syncer {
     }
 
     fn fire(&mut self, timer: Timer) -> Result<(), String> {
-        let dir = Arc::clone(&self.dir);
-        let queue = &dir.syncer;
-        let moved = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
-        if timer == Timer::HighWatermarkCheckpoint {
-            // The interval suits retries of syncs as well.
-            for partition in std::mem::take(&mut self.unsynced) {
-                self.dir.syncer.rolled(partition);
-            }
-        }
-        let written = match timer {
-            Timer::RecoveryCheckpoint if moved(&queue.recovery_point_moved) => {
-                self.dir.write_recovery_points(&self.logs.registry)
-            }
-            Timer::LogStartCheckpoint if moved(&queue.log_start_moved) => {
-                self.dir.write_log_starts(&self.logs.registry)
-            }
-            Timer::HighWatermarkCheckpoint if moved(&queue.high_watermark_moved) => {
-                self.dir.write_high_watermarks(&self.logs.registry)
-            }
-            Timer::RecoveryCheckpoint
-            | Timer::LogStartCheckpoint
-            | Timer::HighWatermarkCheckpoint => Ok(()),
-            Timer::Retention => return self.each_partition(Self::retain),
+        match timer {
+            Timer::Checkpoint(checkpoint) => self.write_checkpoint(checkpoint),
+            Timer::Retention => self.each_partition(Self::retain),
             Timer::Producers => {
                 let expiration_ms = self.logs.config.producer_id_expiration_ms;
-                return self.each_partition(|_, partition| {
+                self.each_partition(|_, partition| {
                     let now_ms = Now::read().wall_ms;
                     if let Some(log) = &mut partition.lock().log {
                         log.expire_producers(now_ms, expiration_ms);
                     }
                     Ok(())
-                });
+                })
             }
-            Timer::Flush => return self.flush_due(),
+            Timer::Flush => self.flush_due(),
             Timer::IdleReads => {
                 page_cache_limit::update();
                 self.dir.env().forget_idle_reads();
                 Ok(())
             }
-        };
-        match written {
+        }
+    }
+
+    fn write_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<(), String> {
+        let queue = &self.dir.syncer;
+        if checkpoint == Checkpoint::HighWatermark {
+            // The interval suits retries of syncs as well.
+            for partition in self.unsynced.drain(..) {
+                queue.rolled(partition);
+            }
+        }
+        if !queue.take_moved(checkpoint) {
+            return Ok(());
+        }
+        match self.dir.write_checkpoint(checkpoint, &self.logs.registry) {
             Err(error) if may_pass(&error) => {
                 self.no_space("writing a checkpoint", &error);
-                let flag = match timer {
-                    Timer::LogStartCheckpoint => &queue.log_start_moved,
-                    Timer::HighWatermarkCheckpoint => &queue.high_watermark_moved,
-                    _ => &queue.recovery_point_moved,
-                };
-                flag.store(true, Ordering::Relaxed);
+                queue.set_moved(checkpoint);
                 Ok(())
             }
             written => written.map_err(|error| format!("writing a checkpoint: {error}")),
@@ -344,10 +334,7 @@ impl Syncer {
         if more && failure.is_none() {
             self.dir.syncer.rolled(Arc::clone(partition));
         }
-        self.dir
-            .syncer
-            .recovery_point_moved
-            .store(true, Ordering::Relaxed);
+        self.dir.syncer.set_moved(Checkpoint::RecoveryPoint);
         failure.map_or(Ok(()), Err)
     }
 
@@ -385,10 +372,7 @@ impl Syncer {
         let Some(mut removed) = retention.removed else {
             return Ok(());
         };
-        self.dir
-            .syncer
-            .log_start_moved
-            .store(true, Ordering::Relaxed);
+        self.dir.syncer.set_moved(Checkpoint::LogStart);
         match removed.rename() {
             Err(error) if may_pass(&error) => {
                 self.no_space(&describe(partition, "renaming", &error), &error);
@@ -441,11 +425,14 @@ fn describe(partition: &Partition, doing: &str, error: &std::io::Error) -> Strin
 /// Makes timers due early on request.
 fn hasten(due_ms: &mut [i64; TIMERS.len()], inner: &mut Inner<Arc<Partition>>, now_ms: i64) {
     let mut due_by = |timer: Timer, by_ms: i64| {
-        let due_ms = &mut due_ms[timer as usize];
+        let due_ms = &mut due_ms[timer.index()];
         *due_ms = (*due_ms).min(by_ms);
     };
     if std::mem::take(&mut inner.log_start_soon) {
-        due_by(Timer::LogStartCheckpoint, now_ms + CHECKPOINT_SOON_MS);
+        due_by(
+            Timer::Checkpoint(Checkpoint::LogStart),
+            now_ms + CHECKPOINT_SOON_MS,
+        );
     }
     if std::mem::take(&mut inner.flush_soon) {
         due_by(Timer::Flush, now_ms);

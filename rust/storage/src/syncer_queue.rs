@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
-use pyrklog_log::{DeletedFolder, RemovedSegments};
+use pyrklog_log::{Checkpoint, DeletedFolder, RemovedSegments};
 
 /// Files to be removed later.
 #[derive(Debug)]
@@ -36,12 +36,8 @@ pub struct SyncerQueue<P> {
     pub inner: Mutex<Inner<P>>,
     /// Signals an addition.
     pub wake: Condvar,
-    /// The high watermark checkpoint is to be written.
-    pub high_watermark_moved: AtomicBool,
-    /// The recovery point checkpoint is to be written.
-    pub recovery_point_moved: AtomicBool,
-    /// The log start checkpoint is to be written.
-    pub log_start_moved: AtomicBool,
+    /// By [`Checkpoint`]: it is to be written.
+    moved: [AtomicBool; Checkpoint::ALL.len()],
     /// The shortest `flush.ms` of the directory's topics.
     pub flush_ms: ShortestFlush,
 }
@@ -57,9 +53,7 @@ impl<P> Default for SyncerQueue<P> {
                 flush_soon: false,
             }),
             wake: Condvar::new(),
-            high_watermark_moved: AtomicBool::new(false),
-            recovery_point_moved: AtomicBool::new(false),
-            log_start_moved: AtomicBool::new(false),
+            moved: Default::default(),
             flush_ms: ShortestFlush::default(),
         }
     }
@@ -79,7 +73,7 @@ impl<P> SyncerQueue<P> {
     /// DeleteRecords moved a log start offset. The checkpoint follows soon; retention removes the
     /// files later, as in Kafka.
     pub fn log_start_moved(&self) {
-        self.log_start_moved.store(true, Ordering::Relaxed);
+        self.set_moved(Checkpoint::LogStart);
         self.change(|inner| inner.log_start_soon = true);
     }
 
@@ -90,9 +84,24 @@ impl<P> SyncerQueue<P> {
 
     /// A high watermark moved: its checkpoint is due at the next interval.
     pub fn high_watermark_moved(&self) {
-        if !self.high_watermark_moved.load(Ordering::Relaxed) {
-            self.high_watermark_moved.store(true, Ordering::Relaxed);
+        if !self.has_moved(Checkpoint::HighWatermark) {
+            self.set_moved(Checkpoint::HighWatermark);
         }
+    }
+
+    /// An offset moved: the checkpoint is due at the next interval.
+    pub fn set_moved(&self, checkpoint: Checkpoint) {
+        self.moved[checkpoint as usize].store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a checkpoint is to be written.
+    pub fn has_moved(&self, checkpoint: Checkpoint) -> bool {
+        self.moved[checkpoint as usize].load(Ordering::Relaxed)
+    }
+
+    /// The same, for the one who writes it.
+    pub fn take_moved(&self, checkpoint: Checkpoint) -> bool {
+        self.moved[checkpoint as usize].swap(false, Ordering::Relaxed)
     }
 
     /// A topic of the directory has this `flush.ms`.

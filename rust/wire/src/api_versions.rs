@@ -57,16 +57,10 @@ fields! {
 
 impl From<&ApiRow> for ApiVersion {
     fn from(row: &ApiRow) -> Self {
-        let &ApiRow {
-            key,
-            min_version,
-            max_version,
-            ..
-        } = row;
         ApiVersion {
-            key,
-            min_version,
-            max_version,
+            key: row.key,
+            min_version: row.min_version,
+            max_version: row.max_version,
         }
     }
 }

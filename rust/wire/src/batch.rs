@@ -21,7 +21,7 @@
 //! Parsing a header promises that its length holds a header and that the format is v2, nothing
 //! about the CRC or the records.
 
-use crate::error::{DecodeError, Result};
+use crate::error::{DecodeError, Result, first_chunk};
 
 /// Bytes of a batch before its records.
 pub const HEADER_LEN: usize = 61;
@@ -66,27 +66,30 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// By their bits, with the names used in configurations.
+    const NAMES: [(Compression, &str); 5] = [
+        (Compression::None, "none"),
+        (Compression::Gzip, "gzip"),
+        (Compression::Snappy, "snappy"),
+        (Compression::Lz4, "lz4"),
+        (Compression::Zstd, "zstd"),
+    ];
+
     /// From the codec bits of the attributes.
     pub fn from_bits(bits: u8) -> Result<Self> {
-        Ok(match bits {
-            0 => Compression::None,
-            1 => Compression::Gzip,
-            2 => Compression::Snappy,
-            3 => Compression::Lz4,
-            4 => Compression::Zstd,
-            other => return Err(DecodeError::BadCompression(other)),
-        })
+        let codec = Self::NAMES.get(usize::from(bits)).map(|row| row.0);
+        codec.ok_or(DecodeError::BadCompression(bits))
+    }
+
+    /// From the name used in configurations.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let row = Self::NAMES.iter().find(|row| row.1 == name);
+        row.map(|row| row.0)
     }
 
     /// The name used in configurations.
     pub fn name(self) -> &'static str {
-        match self {
-            Compression::None => "none",
-            Compression::Gzip => "gzip",
-            Compression::Snappy => "snappy",
-            Compression::Lz4 => "lz4",
-            Compression::Zstd => "zstd",
-        }
+        Self::NAMES[self as usize].1
     }
 }
 
@@ -175,12 +178,7 @@ impl BatchHeader {
     /// `Truncated` below [`HEADER_LEN`] bytes, `BadMagic` and `BadBatchLength`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<BatchHeader> {
-        let Some(h) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(DecodeError::Truncated {
-                needed: HEADER_LEN,
-                remaining: bytes.len(),
-            });
-        };
+        let h = first_chunk::<HEADER_LEN>(bytes)?;
         let magic = h[MAGIC_AT] as i8;
         if magic != MAGIC {
             return Err(DecodeError::BadMagic(magic));
@@ -235,6 +233,12 @@ impl BatchHeader {
         }
     }
 
+    /// Are the timestamps the broker's?
+    #[inline]
+    pub fn is_log_append_time(&self) -> bool {
+        self.timestamp_type() == TimestampType::LogAppendTime
+    }
+
     /// Part of a transaction?
     #[inline]
     pub fn is_transactional(&self) -> bool {
@@ -277,12 +281,7 @@ pub fn compute_crc(batch: &[u8]) -> u32 {
 /// `Truncated` below [`HEADER_LEN`] bytes, `BadCrc`.
 #[inline]
 pub fn verify_crc(batch: &[u8]) -> Result<()> {
-    let Some(header) = batch.first_chunk::<HEADER_LEN>() else {
-        return Err(DecodeError::Truncated {
-            needed: HEADER_LEN,
-            remaining: batch.len(),
-        });
-    };
+    let header = first_chunk::<HEADER_LEN>(batch)?;
     let stored = u32::from_be_bytes(field(header, CRC));
     let computed = compute_crc(batch);
     if stored == computed {
@@ -327,10 +326,11 @@ pub fn set_producer(batch: &mut [u8], id: i64, epoch: i16, base_sequence: i32) {
     put(batch, BASE_SEQUENCE, base_sequence.to_be_bytes());
 }
 
-/// Updates the CRC of exactly one batch.
-pub fn refresh_crc(batch: &mut [u8]) {
+/// Updates the CRC of exactly one batch, and returns it.
+pub fn refresh_crc(batch: &mut [u8]) -> u32 {
     let crc = compute_crc(batch);
     put(batch, CRC, crc.to_be_bytes());
+    crc
 }
 
 /// One batch in a buffer.

@@ -62,6 +62,22 @@ fn looks_like(announced: i32) -> &'static str {
     }
 }
 
+/// The first `N` of these bytes.
+#[inline(always)]
+pub(crate) fn first_chunk<const N: usize>(bytes: &[u8]) -> Result<&[u8; N]> {
+    let (needed, remaining) = (N, bytes.len());
+    let chunk = bytes.first_chunk();
+    chunk.ok_or(DecodeError::Truncated { needed, remaining })
+}
+
+/// The first `needed` of these bytes.
+#[inline(always)]
+pub(crate) fn first(bytes: &[u8], needed: usize) -> Result<&[u8]> {
+    let remaining = bytes.len();
+    let first = bytes.get(..needed);
+    first.ok_or(DecodeError::Truncated { needed, remaining })
+}
+
 /// Short form for this crate's results.
 pub type Result<T> = std::result::Result<T, DecodeError>;
 

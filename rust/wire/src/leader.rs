@@ -29,46 +29,21 @@ fields! {
     }
 }
 
-/// The endpoints of hinted leaders: tagged field 0 at the end of a Produce or Fetch reply, from a
-/// version on.
-pub enum EndpointsSince<const SINCE: i16> {}
+/// A leader where one is known. `None` has no form of its own: a tagged field without it is left out.
+impl Field<'_> for Option<CurrentLeader> {
+    type Value = Self;
 
-impl<'a, const SINCE: i16> Field<'a> for EndpointsSince<SINCE> {
-    type Value = Vec<NodeEndpoint<'a>>;
-
-    fn read(reader: &mut Reader<'a>, version: i16) -> Result<Self::Value> {
-        let mut endpoints = Vec::new();
-        reader.tags(|tag, field| {
-            let is_known = tag == 0 && version >= SINCE;
-            if is_known {
-                endpoints = Vec::read(field, version)?;
-            }
-            Ok(is_known)
-        })?;
-        Ok(endpoints)
+    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Self> {
+        CurrentLeader::read(reader, version).map(Some)
     }
 
-    fn write(endpoints: &Self::Value, writer: &mut Writer<'_>, version: i16) {
-        Self::write_all(endpoints, writer, version);
-    }
-
-    fn min_bytes(_version: i16, flexible: bool) -> usize {
-        usize::from(flexible)
-    }
-}
-
-impl<const SINCE: i16> EndpointsSince<SINCE> {
-    /// Appends them, if there are any and the version has the field.
-    pub fn write_all(endpoints: &[NodeEndpoint<'_>], writer: &mut Writer<'_>, version: i16) {
-        if version < SINCE || endpoints.is_empty() {
-            writer.no_tags();
-            return;
+    fn write(leader: &Self, writer: &mut Writer<'_>, version: i16) {
+        if let Some(leader) = leader {
+            CurrentLeader::write(leader, writer, version);
         }
-        writer.tag_count(1);
-        writer.tagged_field(0, |field| {
-            field.array(endpoints, |field, endpoint| {
-                NodeEndpoint::write(endpoint, field, version);
-            });
-        });
+    }
+
+    fn min_bytes(version: i16, flexible: bool) -> usize {
+        CurrentLeader::min_bytes(version, flexible)
     }
 }

@@ -5,6 +5,7 @@
 //! by hand: the requests of [`crate::produce`], [`crate::fetch`] and [`crate::offset_commit`].
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 
 use crate::api;
 use crate::error::{DecodeError, Result};
@@ -153,6 +154,42 @@ impl<'a, const SINCE: i16> Field<'a> for NullableSince<SINCE> {
 
     fn min_bytes(version: i16, flexible: bool) -> usize {
         <&str>::min_bytes(version, flexible)
+    }
+}
+
+/// Tagged field 0 at the end of a type, from a version on; not written if it has its default value.
+pub struct TagSince<T, const SINCE: i16>(PhantomData<T>);
+
+impl<'a, T: Field<'a>, const SINCE: i16> Field<'a> for TagSince<T, SINCE>
+where
+    T::Value: Default + PartialEq,
+{
+    type Value = T::Value;
+
+    #[inline]
+    fn read(reader: &mut Reader<'a>, version: i16) -> Result<T::Value> {
+        let mut value = T::Value::default();
+        reader.tags(|tag, field| {
+            let is_known = tag == 0 && version >= SINCE;
+            if is_known {
+                value = T::read(field, version)?;
+            }
+            Ok(is_known)
+        })?;
+        Ok(value)
+    }
+
+    #[inline]
+    fn write(value: &T::Value, writer: &mut Writer<'_>, version: i16) {
+        if version < SINCE || *value == T::Value::default() {
+            return writer.no_tags();
+        }
+        writer.tag_count(1);
+        writer.tagged_field(0, |field| T::write(value, field, version));
+    }
+
+    fn min_bytes(_version: i16, flexible: bool) -> usize {
+        usize::from(flexible)
     }
 }
 

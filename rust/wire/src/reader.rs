@@ -1,6 +1,6 @@
 //! Decodes the protocol's primitive types, bounds-checked and without copies.
 
-use crate::error::{DecodeError, Result};
+use crate::error::{DecodeError, Result, first, first_chunk};
 use crate::error_code::ErrorCode;
 use crate::span::Span;
 use crate::varint;
@@ -96,26 +96,14 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let rest = self.rest();
-        let Some(taken) = rest.get(..len) else {
-            return Err(DecodeError::Truncated {
-                needed: len,
-                remaining: rest.len(),
-            });
-        };
+        let taken = first(self.rest(), len)?;
         self.position += len;
         Ok(taken)
     }
 
     #[inline]
     fn chunk<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let rest = self.rest();
-        let Some(chunk) = rest.first_chunk::<N>() else {
-            return Err(DecodeError::Truncated {
-                needed: N,
-                remaining: rest.len(),
-            });
-        };
+        let chunk = first_chunk(self.rest())?;
         self.position += N;
         Ok(*chunk)
     }
@@ -184,28 +172,12 @@ impl<'a> Reader<'a> {
         if is_string {
             self.classic_string_len()
         } else {
-            self.classic_len()
+            classic_len(self.i32()?.into())
         }
     }
 
     fn classic_string_len(&mut self) -> Result<Option<usize>> {
-        match self.i16()? {
-            -1 => Ok(None),
-            len => match usize::try_from(len) {
-                Ok(len) => Ok(Some(len)),
-                Err(_) => Err(DecodeError::UnexpectedNull(i64::from(len))),
-            },
-        }
-    }
-
-    fn classic_len(&mut self) -> Result<Option<usize>> {
-        match self.i32()? {
-            -1 => Ok(None),
-            len => match usize::try_from(len) {
-                Ok(len) => Ok(Some(len)),
-                Err(_) => Err(DecodeError::UnexpectedNull(i64::from(len))),
-            },
-        }
+        classic_len(self.i16()?.into())
     }
 
     fn text(&mut self, len: usize) -> Result<&'a str> {
@@ -214,10 +186,8 @@ impl<'a> Reader<'a> {
 
     /// A nullable string in the message's form.
     pub fn nullable_string(&mut self) -> Result<Option<&'a str>> {
-        match self.nullable_len(true)? {
-            Some(len) => self.text(len).map(Some),
-            None => Ok(None),
-        }
+        let len = self.nullable_len(true)?;
+        len.map(|len| self.text(len)).transpose()
     }
 
     /// A string, in the message's own form.
@@ -228,10 +198,8 @@ impl<'a> Reader<'a> {
 
     /// A nullable string in classic form (request headers).
     pub fn classic_nullable_string(&mut self) -> Result<Option<&'a str>> {
-        match self.classic_string_len()? {
-            Some(len) => self.text(len).map(Some),
-            None => Ok(None),
-        }
+        let len = self.classic_string_len()?;
+        len.map(|len| self.text(len)).transpose()
     }
 
     /// A string's place; its bytes were checked to be UTF-8.
@@ -248,10 +216,8 @@ impl<'a> Reader<'a> {
 
     /// Bytes that may be null, in the message's own form.
     pub fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>> {
-        match self.nullable_len(false)? {
-            Some(len) => self.take(len).map(Some),
-            None => Ok(None),
-        }
+        let len = self.nullable_len(false)?;
+        len.map(|len| self.take(len)).transpose()
     }
 
     /// Bytes, in the message's own form.
@@ -310,10 +276,8 @@ impl<'a> Reader<'a> {
         min_element_bytes: usize,
         element: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<Option<Vec<T>>> {
-        match self.nullable_array_len(min_element_bytes)? {
-            Some(count) => self.elements(count, element).map(Some),
-            None => Ok(None),
-        }
+        let count = self.nullable_array_len(min_element_bytes)?;
+        count.map(|count| self.elements(count, element)).transpose()
     }
 
     fn elements<T>(
@@ -370,6 +334,16 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// A length as in classic versions: -1 is null.
+fn classic_len(len: i64) -> Result<Option<usize>> {
+    match len {
+        -1 => Ok(None),
+        _ => usize::try_from(len)
+            .map(Some)
+            .map_err(|_| DecodeError::UnexpectedNull(len)),
     }
 }
 

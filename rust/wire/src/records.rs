@@ -10,7 +10,7 @@
 //! headers         varint count, then each: varint length, key; varint length (-1 = null), value
 //! ```
 
-use crate::error::{DecodeError, Result};
+use crate::error::{DecodeError, Result, first};
 use crate::reader::Reader;
 use crate::varint::{self, read_varint};
 
@@ -49,13 +49,7 @@ impl<'a> Record<'a> {
         let (length, prefix) = read_varint(body)?;
         let bad_length = DecodeError::BadRecordLength { index };
         let length = usize::try_from(length).map_err(|_| bad_length)?;
-        let rest = &body[prefix..];
-        let Some(fields) = rest.get(..length) else {
-            return Err(DecodeError::Truncated {
-                needed: length,
-                remaining: rest.len(),
-            });
-        };
+        let fields = first(&body[prefix..], length)?;
         // A record that ends within its own length is malformed, not truncated.
         let cut = |error| match error {
             DecodeError::Truncated { .. } => bad_length,
@@ -175,6 +169,10 @@ pub struct RecordsSummary {
 /// # Errors
 /// `RecordCount` for another number or a count below 1, and those of [`Record::parse`].
 pub fn walk_records(body: &[u8], expected_count: i32) -> Result<RecordsSummary> {
+    let wrong = |found| DecodeError::RecordCount {
+        expected: expected_count,
+        found,
+    };
     let mut summary = RecordsSummary {
         max_timestamp_delta: i64::MIN,
         max_timestamp_offset_delta: 0,
@@ -184,18 +182,12 @@ pub fn walk_records(body: &[u8], expected_count: i32) -> Result<RecordsSummary> 
         all_have_keys: true,
     };
     if expected_count < 1 {
-        return Err(DecodeError::RecordCount {
-            expected: expected_count,
-            found: 0,
-        });
+        return Err(wrong(0));
     }
     let mut rest = body;
     for index in 0..expected_count {
         if rest.is_empty() {
-            return Err(DecodeError::RecordCount {
-                expected: expected_count,
-                found: index,
-            });
+            return Err(wrong(index));
         }
         let step = match step_fast(rest) {
             Some(step) => step,
@@ -212,11 +204,7 @@ pub fn walk_records(body: &[u8], expected_count: i32) -> Result<RecordsSummary> 
         rest = &rest[step.size_bytes..];
     }
     if !rest.is_empty() {
-        let found = expected_count.saturating_add(1);
-        return Err(DecodeError::RecordCount {
-            expected: expected_count,
-            found,
-        });
+        return Err(wrong(expected_count.saturating_add(1)));
     }
     Ok(summary)
 }

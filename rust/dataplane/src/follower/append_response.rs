@@ -181,11 +181,16 @@ fn checked(records: &[u8], answer: &Answer) -> Result<Vec<(Range<usize>, BatchIn
                 }
                 return Err(at(&format!("a batch that begins at {}", info.base_offset)));
             }
-            if info.leader_epoch < last_epoch || info.leader_epoch > answer.ask.leader_epoch {
-                return Err(at(&format!("a batch of epoch {}", info.leader_epoch)));
+            if info.partition_leader_epoch < last_epoch
+                || info.partition_leader_epoch > answer.ask.leader_epoch
+            {
+                return Err(at(&format!(
+                    "a batch of epoch {}",
+                    info.partition_leader_epoch
+                )));
             }
             next_offset = end;
-            last_epoch = info.leader_epoch;
+            last_epoch = info.partition_leader_epoch;
             batches.push((begin..begin + len, info));
         }
         begin += len;

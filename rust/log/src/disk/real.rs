@@ -18,6 +18,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::direct::Direct;
+use self::past_cache::RWF_DONTCACHE;
 use super::{
     DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space, Stamp, sync_failed, write_zeros,
 };
@@ -36,10 +37,7 @@ const SLICES_MAX: usize = 1024;
 /// request.
 const AHEAD_STEP_BYTES: u64 = 128 << 10;
 
-/// Drops written pages from the page cache once they are on the disk (Linux 6.14).
-const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
-
-/// Whether [`RWF_DONTCACHE`] is still accepted.
+/// Whether [`RWF_DONTCACHE`] is still accepted for writes.
 static DROPS_BEHIND: AtomicBool = AtomicBool::new(true);
 
 /// Lock files of this process as (device, inode): fcntl locks do not exclude their own process.

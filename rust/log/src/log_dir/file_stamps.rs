@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use pyrklog_arena::{CachedSegment, Found, PartitionName};
+use pyrklog_arena::{CachedSegment, Fnv, Found, PartitionName};
 
 use crate::disk::{DirEntry, Stamp, if_exists};
 use crate::env::LogEnv;
@@ -15,39 +15,19 @@ use crate::open::TopicId;
 
 const NO_ID: TopicId = [0; 16];
 
-/// FNV-1a: the same in every version of this program.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn add_stamp(&mut self, name: &str, stamp: &Stamp) {
-        self.add(name.as_bytes());
-        // No name contains it.
-        self.add(&[0]);
-        self.add(&stamp.inode.to_le_bytes());
-        self.add(&stamp.size.to_le_bytes());
-        self.add(&stamp.modified_ns.to_le_bytes());
-        self.add(&stamp.changed_ns.to_le_bytes());
-    }
-
-    /// Never 0, which means "none" in stored hashes.
-    fn finish(self) -> u64 {
-        self.0.max(1)
-    }
+fn add_stamp(hash: &mut Fnv, name: &str, stamp: &Stamp) {
+    hash.add(name.as_bytes());
+    // No name contains it.
+    hash.add(&[0]);
+    hash.add(&stamp.inode.to_le_bytes());
+    hash.add(&stamp.size.to_le_bytes());
+    hash.add(&stamp.modified_ns.to_le_bytes());
+    hash.add(&stamp.changed_ns.to_le_bytes());
 }
 
 pub(super) fn file_hash(env: &LogEnv, path: &Path) -> io::Result<u64> {
-    let mut hash = Fnv::new();
-    hash.add_stamp("", &env.disk().stamp(path)?);
+    let mut hash = Fnv::default();
+    add_stamp(&mut hash, "", &env.disk().stamp(path)?);
     Ok(hash.finish())
 }
 
@@ -64,10 +44,10 @@ impl LogDir {
             return Ok(None);
         };
         entries.sort();
-        let mut hash = Fnv::new();
+        let mut hash = Fnv::default();
         for entry in entries {
             let stamp = disk.stamp(&folder.join(&entry.name))?;
-            hash.add_stamp(&entry.name, &stamp);
+            add_stamp(&mut hash, &entry.name, &stamp);
         }
         let state = self.open_state(topic, partition);
         for offset in [state.recovery_point, state.log_start_offset] {

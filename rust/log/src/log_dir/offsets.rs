@@ -7,6 +7,35 @@ use std::path::Path;
 use crate::checkpoint::{self, FILE_BYTES_MAX, OffsetRow};
 use crate::disk;
 use crate::env::LogEnv;
+use crate::names;
+
+/// A checkpoint file with one offset a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// [`crate::Log::recovery_point`].
+    RecoveryPoint,
+    /// [`crate::Log::log_start_offset`]. A log that starts at 0 has no row.
+    LogStart,
+    /// [`crate::Log::high_watermark`].
+    HighWatermark,
+}
+
+impl Checkpoint {
+    /// All of them.
+    pub const ALL: [Checkpoint; 3] = [
+        Checkpoint::RecoveryPoint,
+        Checkpoint::LogStart,
+        Checkpoint::HighWatermark,
+    ];
+
+    fn file_name(self) -> &'static str {
+        match self {
+            Checkpoint::RecoveryPoint => names::RECOVERY_POINT_CHECKPOINT,
+            Checkpoint::LogStart => names::LOG_START_CHECKPOINT,
+            Checkpoint::HighWatermark => names::REPLICATION_CHECKPOINT,
+        }
+    }
+}
 
 /// Offsets by topic and partition. The file is always written whole: rows of unopened logs stay,
 /// unless they may be too high.
@@ -37,9 +66,10 @@ impl OffsetTable {
     pub fn read(
         env: &LogEnv,
         directory: &Path,
-        name: &'static str,
+        checkpoint: Checkpoint,
         notes: &mut Vec<String>,
     ) -> io::Result<Self> {
+        let name = checkpoint.file_name();
         let path = directory.join(name);
         let mut table = Self {
             name,

@@ -6,17 +6,17 @@ use crate::disk;
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::producers::Aborted;
-use crate::open::{Loader, OpenError, files};
+use crate::open::{Loader, OpenError};
 use crate::transaction_index::TransactionIndex;
 
 impl Loader<'_> {
     /// Reads all transaction indexes. Unreadable ones are noted, to be rebuilt from the batches.
     pub(super) fn load_transaction_indexes(
         &self,
-        files: &files::FolderFiles,
+        bases: &BTreeSet<i64>,
         loading: &mut LoadedState,
     ) -> Result<(), OpenError> {
-        for &base_offset in &files.transaction_indexes {
+        for &base_offset in bases {
             let path = self
                 .folder
                 .segment_file(base_offset, FileKind::TransactionIndex);

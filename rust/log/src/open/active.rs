@@ -75,8 +75,7 @@ impl Loader<'_> {
                 "rebuilt the indexes of {}",
                 segment.path(FileKind::Log).display()
             ));
-            let path = |kind| segment.path(kind);
-            active.indexes.write(self.env.disk(), &path)?;
+            segment.replace_indexes(&active.indexes, disk::replace_file_unsynced)?;
             active.indexes.set_taken();
         }
         Ok(Some(LoadedTail {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use pyrklog_wire::batch;
 use pyrklog_wire::error::DecodeError;
 
+use crate::disk;
 use crate::names::FileKind;
 use crate::open::load::{LoadedState, Opened};
 use crate::open::{Loader, OpenError, OpenReport};
@@ -153,9 +154,7 @@ impl Loader<'_> {
         }
         segment.set_largest(closed.indexes.largest);
         if closed.indexes.untaken_bytes() > 0 {
-            closed
-                .indexes
-                .write(self.env.disk(), &|kind| segment.path(kind))?;
+            segment.replace_indexes(&closed.indexes, disk::replace_file_unsynced)?;
         }
         Ok(())
     }

@@ -79,10 +79,8 @@ impl Claim {
                 blocks.cut(0);
             }
         }
-        Some(match self.claimed.found {
-            Some(found) => LogCache::found(&arena, self.name, found.slot, has_producers),
-            None => LogCache::new(&arena, self.name, has_producers),
-        })
+        let slot = self.claimed.found.map(|found| found.slot);
+        Some(LogCache::new(&arena, self.name, slot, has_producers))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The files of a partition's folder at opening, including leftovers of an interrupted run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use crate::disk::{Disk, OpenMode};
@@ -11,29 +11,19 @@ use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES};
 use crate::segment::SegmentBytes;
 use crate::wait::Wait;
 
-/// Base offsets of the files that belong to the log, by kind.
+/// The files that belong to the log.
 #[derive(Debug, Default)]
 pub(super) struct FolderFiles {
-    pub logs: BTreeSet<i64>,
-    pub offset_indexes: BTreeSet<i64>,
-    pub time_indexes: BTreeSet<i64>,
-    pub transaction_indexes: BTreeSet<i64>,
-    pub snapshots: BTreeSet<i64>,
+    /// Base offsets of segments' files.
+    bases: HashMap<FileKind, BTreeSet<i64>>,
     pub has_epochs: bool,
-    pub has_metadata: bool,
     pub was_truncating: bool,
 }
 
 impl FolderFiles {
-    fn of_kind(&mut self, kind: FileKind) -> Option<&mut BTreeSet<i64>> {
-        match kind {
-            FileKind::Log => Some(&mut self.logs),
-            FileKind::OffsetIndex => Some(&mut self.offset_indexes),
-            FileKind::TimeIndex => Some(&mut self.time_indexes),
-            FileKind::TransactionIndex => Some(&mut self.transaction_indexes),
-            FileKind::Snapshot => Some(&mut self.snapshots),
-            _ => None,
-        }
+    /// The base offsets of a kind of segments' files.
+    pub fn take(&mut self, kind: FileKind) -> BTreeSet<i64> {
+        self.bases.remove(&kind).unwrap_or_default()
     }
 }
 
@@ -55,7 +45,6 @@ pub(super) fn settle(
         }
         match entry.name.as_str() {
             names::LEADER_EPOCH_CHECKPOINT => files.has_epochs = true,
-            names::PARTITION_METADATA => files.has_metadata = true,
             names::TRUNCATION => files.was_truncating = true,
             name if name.ends_with(".tmp") => disk.remove_file(&folder.file(name))?,
             name => {
@@ -69,7 +58,8 @@ pub(super) fn settle(
     for (name, file) in found {
         if file.suffix != Suffix::None {
             disk.remove_file(&folder.file(&name))?;
-        } else if let Some(bases) = files.of_kind(file.kind) {
+        } else {
+            let bases = files.bases.entry(file.kind).or_default();
             bases.insert(file.base_offset);
         }
     }
@@ -168,11 +158,9 @@ fn remove_orphans(
     files: &mut FolderFiles,
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
-    let logs = files.logs.clone();
+    let logs = files.take(FileKind::Log);
     for kind in INDEX_FILES {
-        let Some(bases) = files.of_kind(kind) else {
-            continue;
-        };
+        let bases = files.bases.entry(kind).or_default();
         for base_offset in bases.difference(&logs) {
             notes.push(format!(
                 "removed {}, which has no .log",
@@ -182,5 +170,6 @@ fn remove_orphans(
         }
         bases.retain(|base_offset| logs.contains(base_offset));
     }
+    files.bases.insert(FileKind::Log, logs);
     Ok(())
 }

@@ -82,14 +82,15 @@ impl Loader<'_> {
     /// Loads the folder as `state` says it was left; goes on with `report`.
     pub fn load(&self, state: OpenState, mut report: OpenReport) -> Result<Loaded, OpenError> {
         let mut files = files::settle(self.env, self.folder, &mut report.notes)?;
-        let segments = self.segments(&files, state.log_start_offset)?;
+        let logs = files.take(FileKind::Log);
+        let segments = self.segments(&logs, state.log_start_offset)?;
         let mut loading = LoadedState {
             report,
             log_start: state.log_start_offset.max(segments[0].base_offset()),
             epochs: LeaderEpochs::new(),
             epochs_changed: false,
             producers: ProducerStates::new(),
-            snapshots: std::mem::take(&mut files.snapshots),
+            snapshots: files.take(FileKind::Snapshot),
             aborted: BTreeMap::new(),
             aborted_unread: BTreeSet::new(),
             unsynced: Vec::new(),
@@ -98,7 +99,8 @@ impl Loader<'_> {
             synced_end: state.recovery_point,
             segments,
         };
-        self.load_transaction_indexes(&files, &mut loading)?;
+        let indexed = files.take(FileKind::TransactionIndex);
+        self.load_transaction_indexes(&indexed, &mut loading)?;
         let damaged = loading.aborted_unread.first().copied();
         let recover_from = match (state.clean, damaged) {
             (true, None) => None,
@@ -135,10 +137,10 @@ impl Loader<'_> {
     /// The segments of folder and block cache by base offset; an empty one if there is none.
     fn segments(
         &self,
-        files: &files::FolderFiles,
+        logs: &BTreeSet<i64>,
         log_start_offset: i64,
     ) -> Result<Vec<Arc<Segment>>, OpenError> {
-        let mut bases = files.logs.clone();
+        let mut bases = logs.clone();
         let unwritten = self.blocks.iter();
         let unwritten = unwritten.filter(|(_, blocks)| blocks.unwritten_from().is_some());
         bases.extend(unwritten.map(|(base_offset, _)| *base_offset));
@@ -146,7 +148,7 @@ impl Loader<'_> {
         let last = bases.last().copied();
         let mut behind: Option<i64> = None;
         for &base_offset in &bases {
-            let size = if files.logs.contains(&base_offset) {
+            let size = if logs.contains(&base_offset) {
                 self.segment_size(base_offset)?
             } else {
                 0

@@ -101,7 +101,7 @@ fn replay(
             let info = if met.header.is_control() {
                 BatchInfo::parse(scanner.whole(&met)?).map_err(io::Error::other)?
             } else {
-                BatchInfo::from_header(&met.header)
+                BatchInfo::from_header(met.header)
             };
             let place = SegmentPosition {
                 segment_base: segment.base_offset(),

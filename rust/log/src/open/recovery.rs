@@ -8,7 +8,7 @@ use pyrklog_wire::batch::{self, HEADER_LEN};
 use pyrklog_wire::error::DecodeError;
 
 use crate::batch_info::BatchInfo;
-use crate::disk::missing_is_fine;
+use crate::disk::{self, missing_is_fine};
 use crate::names::FileKind;
 use crate::open::load::LoadedState;
 use crate::open::{Loader, OpenError};
@@ -143,7 +143,7 @@ impl Loader<'_> {
         recovered
             .indexes
             .add(facts, at, self.config.index_interval_bytes);
-        state.note_epoch(info.leader_epoch, info.base_offset);
+        state.note_epoch(info.partition_leader_epoch, info.base_offset);
         let place = SegmentPosition {
             segment_base,
             position: at,
@@ -179,9 +179,7 @@ impl Loader<'_> {
             }
         }
         if recovered.size > 0 {
-            recovered
-                .indexes
-                .write(self.env.disk(), &|kind| segment.path(kind))?;
+            segment.replace_indexes(&recovered.indexes, disk::replace_file_unsynced)?;
             state.unsynced.push(segment.clone());
         }
         let path = segment.path(FileKind::TransactionIndex);
@@ -190,7 +188,7 @@ impl Loader<'_> {
             missing_is_fine(self.env.disk().remove_file(&path))?;
         } else {
             let bytes = recovered.transactions.to_bytes();
-            crate::disk::replace_file_unsynced(self.env.disk(), &path, &bytes)?;
+            disk::replace_file_unsynced(self.env.disk(), &path, &bytes)?;
             state
                 .aborted
                 .insert(segment.base_offset(), recovered.transactions.clone());

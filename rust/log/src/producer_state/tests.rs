@@ -30,7 +30,7 @@ fn marker(producer_id: i64, epoch: i16, commit: bool, coordinator_epoch: i32) ->
 }
 
 fn info(batch: &[u8]) -> BatchInfo {
-    BatchInfo::from_header(&BatchHeader::parse(batch).expect("a batch"))
+    BatchInfo::from_header(BatchHeader::parse(batch).expect("a batch"))
 }
 
 /// A log that only assigns offsets.
@@ -83,7 +83,7 @@ fn duplicate(base_offset: i64, last_offset: i64) -> Result<Check, ProducerError>
 fn batches_without_producer_id_are_not_looked_at() {
     let mut log = Offsets::default();
     let mut batch = data(0, 0, 1);
-    batch.producer_id = -1;
+    batch.header.producer_id = -1;
     assert_eq!(log.append(&batch, Origin::Client), Ok(Check::NotIdempotent));
     assert!(log.states.is_empty());
 }
@@ -324,9 +324,9 @@ fn sequences_go_on_over_a_marker_of_the_same_epoch() {
     // A marker with a higher epoch (the coordinator fenced the producer) starts over.
     log.push(&marker(PRODUCER, 1, false, 0));
     let mut next = transactional(PRODUCER, 2);
-    next.producer_epoch = 1;
+    next.header.producer_epoch = 1;
     assert_eq!(log.append(&next, Origin::Client), out_of_order(1, 2, 1, -1));
-    next.base_sequence = 0;
+    next.header.base_sequence = 0;
     assert_eq!(log.append(&next, Origin::Client), Ok(Check::New));
 }
 
@@ -335,10 +335,9 @@ fn sequences_go_on_over_a_marker_of_the_same_epoch() {
 fn a_snapshot_of_many_producers_is_in_order() {
     let mut log = Offsets::default();
     for producer_id in (0..2000).map(|number| number * 7919 % 2003) {
-        log.push(&BatchInfo {
-            producer_id,
-            ..data(0, 0, 1)
-        });
+        let mut info = data(0, 0, 1);
+        info.header.producer_id = producer_id;
+        log.push(&info);
     }
     let bytes = snapshot::encode_sorted(log.states.entries_unsorted());
     assert_eq!(bytes, snapshot::encode(&log.states.snapshot_entries()));

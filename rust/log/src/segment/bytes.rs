@@ -128,7 +128,7 @@ impl SegmentBytes {
 
     fn look(&self, position: u64) -> Look {
         match &self.source {
-            Source::Segment(segment) => segment.env().windows().look(segment.id(), position),
+            Source::Segment(segment) => segment.env().windows.look(segment.id(), position),
             Source::File(_) => Look::Unknown,
         }
     }
@@ -139,12 +139,12 @@ impl SegmentBytes {
             return Ok(BytesPlace::PageCache);
         };
         let env = segment.env();
-        let look = env.windows().look(segment.id(), position);
+        let look = env.windows.look(segment.id(), position);
         if let Look::Held(window) = look {
             return Ok(BytesPlace::Window(window));
         }
         let file = segment.log_file(Wait::Blocking)?;
-        let kept = env.kept();
+        let kept = &env.kept;
         let mut verdict = kept.touch(&**segment, position);
         if verdict.is_none() {
             // The page cache of files that are not the system's is unknown.
@@ -181,7 +181,7 @@ impl SegmentBytes {
     /// the file ends before or has no windows.
     pub fn load(&self, position: u64) -> io::Result<Option<Arc<Window>>> {
         match &self.source {
-            Source::Segment(segment) => segment.env().windows().load(segment, position),
+            Source::Segment(segment) => segment.env().windows.load(segment, position),
             Source::File(_) => Ok(None),
         }
     }
@@ -202,7 +202,7 @@ impl SegmentBytes {
         let Source::Segment(segment) = &self.source else {
             return Vec::new();
         };
-        let windows = segment.env().windows();
+        let windows = &segment.env().windows;
         let mut plan = windows.plan_ahead(segment, window);
         // Kept pieces are read from the page cache.
         let kept = plan.iter().position(|at| is_kept_from(segment, *at));
@@ -215,21 +215,21 @@ impl SegmentBytes {
     /// Carries out a planned read. Waits for the disk.
     pub fn load_ahead(&self, position: u64) {
         if let Source::Segment(segment) = &self.source {
-            segment.env().windows().load_ahead(segment, position);
+            segment.env().windows.load_ahead(segment, position);
         }
     }
 
     /// Drops a planned read.
     pub fn forget_ahead(&self, position: u64) {
         if let Source::Segment(segment) = &self.source {
-            segment.env().windows().forget_ahead(segment.id(), position);
+            segment.env().windows.forget_ahead(segment.id(), position);
         }
     }
 
     /// Everything up to the end of a window was sent.
     pub fn passed(&self, window: &Arc<Window>) {
         if let Source::Segment(segment) = &self.source {
-            segment.env().windows().passed(window);
+            segment.env().windows.passed(window);
         }
     }
 }
@@ -269,7 +269,7 @@ fn ask_for(file: &dyn DiskFile, segment: &Segment, position: u64, pieces: u64) {
 
 /// Whether what follows is kept, or is to be from now on, which is decided at the start of a piece.
 fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
-    let kept = segment.env().kept();
+    let kept = &segment.env().kept;
     if kept.holds(segment.id(), position) {
         return true;
     }
@@ -298,7 +298,7 @@ fn read_nowait(
     buffer: &mut [u8],
     position: u64,
 ) -> io::Result<usize> {
-    if segment.env().kept().is_open() {
+    if segment.env().kept.is_open() {
         file.read_at_nowait_keeping(buffer, position)
     } else {
         file.read_at_nowait(buffer, position)

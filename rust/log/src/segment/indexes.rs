@@ -1,10 +1,7 @@
 //! Both sparse indexes of a segment, filled by Kafka's rule.
 
 use std::io;
-use std::path::PathBuf;
 
-use crate::disk::{self, Disk};
-use crate::names::FileKind;
 use crate::offset_index::OffsetIndex;
 use crate::scan::{BatchFacts, BatchScanner, ReadBytes, WALK_CHUNK_BYTES};
 use crate::sparse_index::IndexEntry;
@@ -85,18 +82,5 @@ impl SegmentIndexes {
         }
         indexes.add_largest(true);
         Ok(indexes)
-    }
-
-    /// Replaces the segment's index files durably, since no sync follows.
-    pub fn replace(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
-        // In this order, so that after a kill the offsets are never ahead of the times.
-        disk::replace_file(disk, &path(FileKind::TimeIndex), self.times.as_bytes())?;
-        disk::replace_file(disk, &path(FileKind::OffsetIndex), self.offsets.as_bytes())
-    }
-
-    /// The same for a segment that is yet to be synced.
-    pub fn write(&self, disk: &dyn Disk, path: &dyn Fn(FileKind) -> PathBuf) -> io::Result<()> {
-        disk::replace_file_unsynced(disk, &path(FileKind::TimeIndex), self.times.as_bytes())?;
-        disk::replace_file_unsynced(disk, &path(FileKind::OffsetIndex), self.offsets.as_bytes())
     }
 }

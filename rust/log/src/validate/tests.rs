@@ -61,7 +61,7 @@ fn accept(bytes: &[u8], rules: &Rules) -> (Validated, Vec<u8>) {
     let validated = validate_produce(&mut bytes, rules, NOW).expect("a good batch");
     let stored = match &validated.rewritten {
         Some(rewritten) => rewritten.clone(),
-        None => bytes[..validated.info.size_bytes].to_vec(),
+        None => bytes[..validated.info.total_len()].to_vec(),
     };
     batch::verify_crc(&stored).expect("the checksum follows every change");
     assert_eq!(BatchInfo::parse(&stored).as_ref(), Ok(&validated.info));
@@ -90,10 +90,10 @@ fn good_batches_of_every_codec_are_taken_as_they_are() {
         let info = validated.info;
         assert_eq!((info.record_count, info.last_offset_delta), (3, 2));
         assert_eq!(
-            (info.max_timestamp, info.log_append_time),
+            (info.max_timestamp, info.is_log_append_time()),
             (NOW + 20, false)
         );
-        assert_eq!(info.size_bytes, batch.len());
+        assert_eq!(info.total_len(), batch.len());
     }
 }
 
@@ -138,7 +138,7 @@ fn more_than_one_batch_for_a_partition_is_refused() {
     for tail in [&[0_u8; 11][..], &batch[..40]] {
         let (validated, stored) = accept(&[&batch[..], tail].concat(), &rules());
         assert_eq!(
-            (validated.info.size_bytes, stored),
+            (validated.info.total_len(), stored),
             (batch.len(), batch.clone())
         );
     }

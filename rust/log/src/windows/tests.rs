@@ -44,7 +44,7 @@ fn rig() -> (MemDisk, Arc<LogEnv>, Arc<Segment>) {
 
 /// Acts as a reader: (bytes from `position` on, whether the disk was read).
 fn read(env: &LogEnv, segment: &Arc<Segment>, position: u64) -> (Vec<u8>, bool) {
-    let windows = env.windows();
+    let windows = &env.windows;
     let (window, is_new) = match windows.look(segment.id(), position) {
         Look::Held(window) => (window, false),
         Look::GoesOn | Look::Unknown => (windows.load(segment, position).unwrap().unwrap(), true),
@@ -72,16 +72,16 @@ fn read_all(env: &LogEnv, segment: &Arc<Segment>, mut position: u64) -> usize {
 #[test]
 fn a_reader_goes_through_a_file_in_large_steps() {
     let (_, env, segment) = rig();
-    assert!(matches!(env.windows().look(segment.id(), 0), Look::Unknown));
+    assert!(matches!(env.windows.look(segment.id(), 0), Look::Unknown));
     assert_eq!(read_all(&env, &segment, 5_000), WINDOWS + 1);
     assert!(env.window_bytes() <= PASSED_MAX_BYTES + 2 * WINDOW_BYTES);
-    assert!(env.windows().load(&segment, LEN as u64).unwrap().is_none());
+    assert!(env.windows.load(&segment, LEN as u64).unwrap().is_none());
 }
 
 #[test]
 fn reader_goes_on_after_a_full_window_but_not_after_the_file_end() {
     let (_, env, segment) = rig();
-    let look = |position: u64| env.windows().look(segment.id(), position);
+    let look = |position: u64| env.windows.look(segment.id(), position);
     read(&env, &segment, 4096 + 10);
     let end = WINDOW_BYTES as u64;
     assert!(matches!(look(4095), Look::Unknown));
@@ -115,7 +115,7 @@ fn memory_is_bounded_and_shared_in_small_pieces_by_many() {
     let (mut largest, mut is_small) = (0, false);
     for segment in std::iter::once(first).chain(others) {
         for at in 0..WINDOWS as u64 {
-            let window = env.windows().load(&segment, at * WINDOW_BYTES as u64);
+            let window = env.windows.load(&segment, at * WINDOW_BYTES as u64);
             let len = window
                 .unwrap()
                 .unwrap()
@@ -150,7 +150,7 @@ fn a_file_that_is_cut_is_read_anew() {
     read(&env, &one, 0);
     read(&env, &other, 0);
     one.cut(100);
-    let look = |segment: &Segment| env.windows().look(segment.id(), 0);
+    let look = |segment: &Segment| env.windows.look(segment.id(), 0);
     assert!(matches!(look(&one), Look::Unknown));
     assert!(matches!(look(&other), Look::Held(_)));
     let (found, _) = read(&env, &one, 0);
@@ -160,7 +160,7 @@ fn a_file_that_is_cut_is_read_anew() {
 #[test]
 fn read_ahead_covers_the_next_windows_while_memory_lasts() {
     let (disk, env, first) = rig();
-    let windows = env.windows();
+    let windows = &env.windows;
     let mebibytes =
         |plan: Vec<u64>| -> Vec<u64> { plan.iter().map(|at| at / WINDOW_BYTES as u64).collect() };
     let window = windows.load(&first, 0).unwrap().unwrap();
@@ -178,7 +178,7 @@ fn read_ahead_covers_the_next_windows_while_memory_lasts() {
         windows.load_ahead(&first, at * WINDOW_BYTES as u64);
     }
     assert!(windows.plan_ahead(&first, &window).is_empty(), "it is here");
-    let second = env.windows().load(&first, WINDOW_BYTES as u64);
+    let second = env.windows.load(&first, WINDOW_BYTES as u64);
     let second = second.unwrap().unwrap();
     assert_eq!(mebibytes(windows.plan_ahead(&first, &second)), [deeper + 1]);
     windows.forget_ahead(first.id(), (deeper + 1) * WINDOW_BYTES as u64);
@@ -197,7 +197,7 @@ fn read_ahead_covers_the_next_windows_while_memory_lasts() {
 #[test]
 fn read_ahead_grows_when_a_reader_waits_and_ends_when_unused() {
     let (_, env, segment) = rig();
-    let windows = env.windows();
+    let windows = &env.windows;
     let depth = || AHEAD_MIN + windows.inner.lock().deeper;
     for at in 0..WINDOWS as u64 {
         windows.load(&segment, at * WINDOW_BYTES as u64).unwrap();
@@ -217,13 +217,13 @@ fn reader_waits_for_a_window_that_another_loads() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let window = env.windows().load(&segment, 5_000).unwrap().unwrap();
+                let window = env.windows.load(&segment, 5_000).unwrap().unwrap();
                 assert_eq!(window.from(5_000)[0], byte_at(5_000));
             });
         }
     });
     assert_eq!(env.window_bytes(), WINDOW_BYTES);
-    assert!(env.windows().inner.lock().loading.is_empty());
+    assert!(env.windows.inner.lock().loading.is_empty());
 }
 
 #[test]
@@ -232,8 +232,8 @@ fn a_read_that_fails_leaves_nothing_behind_and_the_next_one_tries_again() {
     let path = segment.path(FileKind::Log);
     let content = disk.content(&path).unwrap();
     disk.remove_file(&path).unwrap();
-    assert!(env.windows().load(&segment, 0).is_err());
-    assert!(env.windows().inner.lock().loading.is_empty());
+    assert!(env.windows.load(&segment, 0).is_err());
+    assert!(env.windows.inner.lock().loading.is_empty());
     disk.put(&path, &content);
     assert_eq!(read(&env, &segment, 0).0.len(), WINDOW_BYTES);
 }

@@ -1,6 +1,6 @@
 //! One partition's part of a fetch: checks, then bytes.
 
-use pyrklog_log::{CompressionType, Isolation, Log, ReadError, Slice, Wait};
+use pyrklog_log::{Compression, Isolation, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
@@ -222,7 +222,7 @@ fn read_once(
 }
 
 fn is_stored_as_zstd(partition: &Partition) -> bool {
-    partition.topic.settings().log.compression_type == CompressionType::Zstd
+    partition.topic.settings().log.compression_type == Some(Compression::Zstd)
 }
 
 /// Why an offset beyond the end cannot be judged.

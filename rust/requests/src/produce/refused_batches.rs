@@ -91,7 +91,7 @@ impl ProducerBatch {
     pub fn in_request(item: Item<'_>, frame: &[u8]) -> Option<ProducerBatch> {
         let records = item.wanted.records?.of(frame);
         let header = BatchHeader::parse(records).ok()?;
-        ProducerBatch::of(&BatchInfo::from_header(&header))
+        ProducerBatch::of(&BatchInfo::from_header(header))
     }
 }
 
@@ -253,26 +253,14 @@ fn passes(error: ErrorCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pyrklog_wire::builder::BatchBuilder;
 
     const ERROR: ErrorCode = ErrorCode::NOT_ENOUGH_REPLICAS;
 
     fn info(sequence: i32) -> BatchInfo {
-        BatchInfo {
-            size_bytes: 61,
-            base_offset: 0,
-            leader_epoch: -1,
-            last_offset_delta: 0,
-            record_count: 1,
-            base_timestamp: 0,
-            max_timestamp: 0,
-            producer_id: 9,
-            producer_epoch: 0,
-            base_sequence: sequence,
-            is_transactional: false,
-            is_control: false,
-            log_append_time: false,
-            marker: None,
-        }
+        let mut builder = BatchBuilder::new().producer(9, 0, sequence);
+        builder.append(0, None, None);
+        BatchInfo::parse(&builder.build()).unwrap()
     }
 
     fn fill(refused: &mut RefusedBatches, room: &Arc<RefusedRoom>, topic: &str, count: usize) {

@@ -36,7 +36,7 @@ impl Syncer {
             Ok(())
         })?;
         let wait_ms = wait_ms(shortest_ms, next_ms.get());
-        self.due_ms[Timer::Flush as usize] = Now::read().mono_ms.saturating_add(wait_ms);
+        self.due_ms[Timer::Flush.index()] = Now::read().mono_ms.saturating_add(wait_ms);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use super::{
     TOPIC_IDS_SINCE, check_version,
 };
 use crate::error::Result;
-use crate::message::{Field, fields};
+use crate::message::{Field, TagSince, fields};
 use crate::reader::{Reader, Uuid};
 use crate::span::{Span, clear_reusable};
 use crate::writer::Writer;
@@ -72,41 +72,7 @@ fields! {
         /// The most bytes of this partition.
         pub max_bytes: i32,
         /// The follower's log directory, zero unknown (version 17 on).
-        pub directory_id: Uuid [by DirectoryTag],
-    }
-}
-
-/// Tagged field 0 at the end of a partition.
-enum DirectoryTag {}
-
-impl Field<'_> for DirectoryTag {
-    type Value = Uuid;
-
-    #[inline]
-    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Uuid> {
-        let mut id = Uuid::default();
-        reader.tags(|tag, field| {
-            let is_known = tag == 0 && version >= DIRECTORY_SINCE;
-            if is_known {
-                id = field.uuid()?;
-            }
-            Ok(is_known)
-        })?;
-        Ok(id)
-    }
-
-    #[inline]
-    fn write(id: &Uuid, writer: &mut Writer<'_>, version: i16) {
-        if version >= DIRECTORY_SINCE && *id != Uuid::default() {
-            writer.tag_count(1);
-            writer.tagged_field(0, |field| field.uuid(*id));
-        } else {
-            writer.no_tags();
-        }
-    }
-
-    fn min_bytes(_version: i16, flexible: bool) -> usize {
-        usize::from(flexible)
+        pub directory_id: Uuid [by TagSince<Uuid, DIRECTORY_SINCE>],
     }
 }
 

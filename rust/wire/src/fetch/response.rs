@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use super::{ENDPOINTS_SINCE, FLEXIBLE_SINCE, TOPIC_IDS_SINCE};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::leader::{CurrentLeader, EndpointsSince, NodeEndpoint};
-use crate::message::{Field, body, fields};
+use crate::leader::{CurrentLeader, NodeEndpoint};
+use crate::message::{Field, TagSince, body, fields};
 use crate::reader::{Reader, Uuid};
 use crate::writer::Writer;
 
@@ -231,7 +231,8 @@ impl<'a> FetchResponseWriter<'a> {
             self.topics_left == 0 && self.partitions_left == 0,
             "body incomplete"
         );
-        EndpointsSince::<ENDPOINTS_SINCE>::write_all(endpoints, &mut self.writer, self.version);
+        let endpoints = Cow::Borrowed(endpoints);
+        TagSince::<Cow<[_]>, ENDPOINTS_SINCE>::write(&endpoints, &mut self.writer, self.version);
     }
 }
 
@@ -243,7 +244,7 @@ fields! {
         pub head: FetchResponseHead,
         pub topics: Vec<FetchTopicResponse<'a>>,
         /// Where the leaders hinted at are.
-        pub endpoints: Vec<NodeEndpoint<'a>> [by EndpointsSince<ENDPOINTS_SINCE>],
+        pub endpoints: Vec<NodeEndpoint<'a>> [by TagSince<Vec<NodeEndpoint<'a>>, ENDPOINTS_SINCE>],
     }
 }
 

@@ -7,8 +7,8 @@ use super::{FLEXIBLE_SINCE, HINTS_SINCE};
 use crate::api::PRODUCE_MIN_SERVED;
 use crate::error::Result;
 use crate::error_code::ErrorCode;
-use crate::leader::{CurrentLeader, EndpointsSince, NodeEndpoint};
-use crate::message::{Field, body, fields};
+use crate::leader::{CurrentLeader, NodeEndpoint};
+use crate::message::{Field, TagSince, body, fields};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -40,40 +40,7 @@ fields! {
         /// One sentence.
         pub error_message: Option<Cow<'a, str>> [in 8.., else None],
         /// Where the leader is instead (version 10 on).
-        pub current_leader: Option<CurrentLeader> [by LeaderTag],
-    }
-}
-
-/// Tagged field 0 at the end of a partition.
-enum LeaderTag {}
-
-impl Field<'_> for LeaderTag {
-    type Value = Option<CurrentLeader>;
-
-    fn read(reader: &mut Reader<'_>, version: i16) -> Result<Self::Value> {
-        let mut leader = None;
-        reader.tags(|tag, field| {
-            let is_known = tag == 0 && version >= HINTS_SINCE;
-            if is_known {
-                leader = Some(CurrentLeader::read(field, version)?);
-            }
-            Ok(is_known)
-        })?;
-        Ok(leader)
-    }
-
-    fn write(leader: &Self::Value, writer: &mut Writer<'_>, version: i16) {
-        match leader {
-            Some(leader) if version >= HINTS_SINCE => {
-                writer.tag_count(1);
-                writer.tagged_field(0, |field| CurrentLeader::write(leader, field, version));
-            }
-            _ => writer.no_tags(),
-        }
-    }
-
-    fn min_bytes(_version: i16, flexible: bool) -> usize {
-        usize::from(flexible)
+        pub current_leader: Option<CurrentLeader> [by TagSince<Option<CurrentLeader>, HINTS_SINCE>],
     }
 }
 
@@ -146,7 +113,8 @@ impl<'a> ProduceResponseWriter<'a> {
             "body incomplete"
         );
         self.writer.i32(throttle_ms);
-        EndpointsSince::<HINTS_SINCE>::write_all(endpoints, &mut self.writer, self.version);
+        let endpoints = Cow::Borrowed(endpoints);
+        TagSince::<Cow<[_]>, HINTS_SINCE>::write(&endpoints, &mut self.writer, self.version);
     }
 }
 
@@ -158,7 +126,7 @@ fields! {
         /// Throttle time in milliseconds.
         pub throttle_ms: i32,
         /// Where the leaders hinted at are.
-        pub endpoints: Vec<NodeEndpoint<'a>> [by EndpointsSince<HINTS_SINCE>],
+        pub endpoints: Vec<NodeEndpoint<'a>> [by TagSince<Vec<NodeEndpoint<'a>>, HINTS_SINCE>],
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::validate::validate_replica;
-use pyrklog_log::{LogConfig, Origin};
+use pyrklog_log::{Checkpoint, LogConfig, Origin};
 use pyrklog_wire::builder::BatchBuilder;
 
 use super::*;
@@ -205,7 +205,9 @@ fn truncation_overwrites_recovery_points_gathered_before() {
         // Nothing shows that it waits for the lock: gives it the time to pass, if there were none.
         std::thread::sleep(Duration::from_millis(200));
         assert!(!cut.is_finished(), "it waits for the row");
-        dir.files.write_recovery_points(&[("t", 0, 3)]).unwrap();
+        dir.files
+            .write_checkpoint(Checkpoint::RecoveryPoint, &[("t", 0, 3)])
+            .unwrap();
         drop(gathered);
         assert_eq!(cut.join().unwrap(), 1);
     });
@@ -238,7 +240,7 @@ fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
         });
         partition
             .dir
-            .write_log_starts(&follower.plane.network().registry)
+            .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (2, 2));
         follower.follow(1);
@@ -247,7 +249,7 @@ fn truncation_below_the_log_start_restarts_the_log_without_a_row() {
         follower.append(1);
         partition
             .dir
-            .write_log_starts(&follower.plane.network().registry)
+            .write_checkpoint(Checkpoint::LogStart, &follower.plane.network().registry)
             .unwrap();
         assert_eq!(starts(), (0, 0));
     }
@@ -272,7 +274,10 @@ fn truncation_below_the_high_watermark_lowers_its_row() {
         .advance_high_watermark(3);
     partition
         .dir
-        .write_high_watermarks(&follower.plane.network().registry)
+        .write_checkpoint(
+            Checkpoint::HighWatermark,
+            &follower.plane.network().registry,
+        )
         .unwrap();
     assert_eq!(row(), 3);
     follower.follow(1);
@@ -289,7 +294,9 @@ fn checkpoint_row_beyond_an_opened_logs_end_is_lowered() {
     (0..3).for_each(|_| follower.append(0));
     follower.await_writer();
     let files = &follower.partition.dir.files;
-    files.write_high_watermarks(&[("t", 0, 8)]).unwrap();
+    files
+        .write_checkpoint(Checkpoint::HighWatermark, &[("t", 0, 8)])
+        .unwrap();
     let file = files.path().join("replication-offset-checkpoint");
     let row = || std::fs::read_to_string(&file).unwrap();
     assert_eq!(row(), "0\n1\nt 0 8\n");

@@ -1,6 +1,7 @@
 //! A second descriptor of a file, for writes past the page cache.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
+const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 
 /// Descriptors kept open in the process. Beyond that each is opened for one write: thousands of
 /// partitions must not need two descriptors each, and opening costs little compared with a write of
@@ -50,6 +51,16 @@ impl Drop for Kept {
     }
 }
 
+/// Opens a file again, past the page cache.
+pub fn open_direct(file: &impl AsRawFd, options: &mut OpenOptions) -> io::Result<File> {
+    options.custom_flags(O_DIRECT).open(own_path(file))
+}
+
+/// By its descriptor, since the file may be renamed or removed.
+pub fn own_path(file: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
 impl Direct {
     /// The descriptor for `file`, if the file system supports it.
     pub fn of(&self, file: BorrowedFd<'_>) -> Option<Arc<File>> {
@@ -59,11 +70,7 @@ impl Direct {
             State::Refused => return None,
             State::Closed => {}
         }
-        // By the descriptor, since the file may have been renamed.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let mut options = OpenOptions::new();
-        options.write(true).custom_flags(O_DIRECT);
-        match options.open(path) {
+        match open_direct(&file, OpenOptions::new().write(true)) {
             Ok(file) => {
                 let file = Arc::new(file);
                 if let Some(kept) = Kept::new(&file) {

@@ -3,20 +3,19 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::direct::O_DIRECT;
+use super::direct::{open_direct, own_path};
 use crate::disk::PAGE_BYTES;
 
 /// Pages that a read brings into the page cache leave it afterwards; others stay. This includes the
-/// kernel's read-ahead (Linux 6.14, by file system).
-const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+/// kernel's read-ahead (Linux 6.14, by file system). Written pages leave it once they are on the disk.
+pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Whether [`RWF_DONTCACHE`] is still accepted.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
@@ -48,7 +47,9 @@ pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io:
     let numbers = [buffer.as_ptr().addr(), buffer.len(), position as usize];
     if numbers.iter().all(|n| n.is_multiple_of(PAGE_BYTES))
         && !apart.is_refused.load(Ordering::Relaxed)
-        && let Some(direct) = apart.direct.get_or_init(|| open_direct(file))
+        && let Some(direct) = apart
+            .direct
+            .get_or_init(|| open_direct(file, OpenOptions::new().read(true)).ok())
     {
         match rustix::io::pread(direct, &mut *buffer, position) {
             Err(Errno::INVAL) => apart.is_refused.store(true, Ordering::Relaxed),
@@ -71,17 +72,6 @@ pub fn read(file: &File, apart: &Apart, buffer: &mut [u8], position: u64) -> io:
     }
     let plain = apart.plain.get_or_init(|| reopen(file));
     read_and_drop(plain.as_ref().unwrap_or(file), buffer, position)
-}
-
-fn open_direct(file: &File) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(O_DIRECT);
-    options.open(own_path(file)).ok()
-}
-
-/// By its descriptor, since it may be renamed or removed.
-fn own_path(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Reads what is in the page cache. A miss makes the kernel fetch the rest, which must not stay

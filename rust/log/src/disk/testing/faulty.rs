@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::disk::{DirEntry, Disk, DiskFile, LockGuard, OpenMode, Space};
 
 /// An operation that can be made to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Opening or creating a file.
     Open,
@@ -69,7 +69,7 @@ struct Faults {
     free_bytes: Option<usize>,
     /// Reservations by [`DiskFile::allocate`], by path.
     allocated: HashMap<PathBuf, usize>,
-    counts: Vec<(Operation, usize)>,
+    counts: HashMap<Operation, usize>,
 }
 
 /// Passes operations to another disk, except those that a rule makes fail.
@@ -126,11 +126,7 @@ impl FaultyDisk {
     /// How often an operation was tried.
     pub fn count(&self, operation: Operation) -> usize {
         let faults = self.faults.lock();
-        faults
-            .counts
-            .iter()
-            .find(|(o, _)| *o == operation)
-            .map_or(0, |(_, n)| *n)
+        faults.counts.get(&operation).copied().unwrap_or(0)
     }
 
     fn check(&self, operation: Operation, path: &Path) -> io::Result<()> {
@@ -142,10 +138,7 @@ impl FaultyDisk {
 
     fn fault(&self, operation: Operation, path: &Path) -> Option<Fault> {
         let mut faults = self.faults.lock();
-        match faults.counts.iter_mut().find(|(o, _)| *o == operation) {
-            Some((_, n)) => *n += 1,
-            None => faults.counts.push((operation, 1)),
-        }
+        *faults.counts.entry(operation).or_default() += 1;
         let path = path.to_string_lossy();
         for rule in &mut faults.rules {
             if rule.operation != operation || !path.contains(&rule.name_contains) {

@@ -318,14 +318,9 @@ impl State {
             .map(|d| moved(d).unwrap_or_else(|| d.clone()))
             .collect();
         for change in &mut self.pending {
-            let paths: [&mut PathBuf; 2] = match change {
-                DirChange::Rename(a, b) => [a, b],
-                DirChange::Link(path, _) | DirChange::Unlink(path) => {
-                    if let Some(new) = moved(path) {
-                        *path = new;
-                    }
-                    continue;
-                }
+            let paths = match change {
+                DirChange::Rename(from, to) => vec![from, to],
+                DirChange::Link(path, _) | DirChange::Unlink(path) => vec![path],
             };
             for path in paths {
                 if let Some(new) = moved(path) {

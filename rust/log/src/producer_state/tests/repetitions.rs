@@ -135,7 +135,7 @@ fn batch_half_of_all_sequences_back_is_not_taken_for_a_retry() {
     let mut log = Offsets::default();
     for round in 0..3 {
         let mut batch = data(0, round << 29, 1);
-        batch.last_offset_delta = (1 << 29) - 1;
+        batch.header.last_offset_delta = (1 << 29) - 1;
         log.push(&batch);
     }
     log.push(&data(0, 3 << 29, 1));

@@ -103,7 +103,10 @@ fn append_time_sets_the_type_and_the_brokers_clock() {
         assert_eq!(header.timestamp_type(), TimestampType::LogAppendTime);
         assert_eq!(header.base_timestamp, NOW);
         assert_eq!(
-            (validated.info.max_timestamp, validated.info.log_append_time),
+            (
+                validated.info.max_timestamp,
+                validated.info.is_log_append_time()
+            ),
             (NOW, true)
         );
         assert_eq!(stored[HEADER_LEN..], with_codec(codec)[HEADER_LEN..]);
