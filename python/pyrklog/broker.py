@@ -44,8 +44,8 @@ from pyrklog.membership.member import Member
 from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
-from pyrklog.plane.core_plane import CorePlane, memory_bytes
-from pyrklog.plane.dataplane import Plane, PlaneSettings
+from pyrklog.plane.core_plane import Plane, memory_bytes
+from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.start import banner
@@ -117,7 +117,7 @@ def run_broker(config: BrokerConfig) -> int:
 
 class Broker:
     def __init__(
-        self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = CorePlane
+        self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = Plane
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}

@@ -35,7 +35,8 @@ from pyrklog.handlers.service import (
     TopicSpec,
 )
 from pyrklog.metastore.interface import MetastoreError
-from pyrklog.plane.dataplane import DigestRange, Plane, ReplicaDigest
+from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0

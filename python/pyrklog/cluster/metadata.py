@@ -33,7 +33,7 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
     WatchEvent,
 )
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.values import ImageDelta, PartitionImage
 
 GONE_MAX = 10_000

@@ -20,7 +20,7 @@ from pyrklog.cluster.requests import (
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERED
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.replication.isr import Committed, InSyncReplicas, Proposal
 
 UNKNOWN_EPOCH = -1
