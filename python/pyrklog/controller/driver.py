@@ -22,7 +22,6 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrResponse,
     LiveBroker,
     StopReplicaResponse,
-    TopicPartitions,
 )
 from pyrklog.controller import store_reads, store_writes
 from pyrklog.controller.cached_states import leaderless
@@ -62,6 +61,7 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5

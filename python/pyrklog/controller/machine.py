@@ -17,19 +17,18 @@ from pyrklog.cluster.requests import (
     LiveBroker,
     StopReplicaResponse,
     TopicPartition,
-    TopicPartitions,
 )
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.cached_states import remembered_states
 from pyrklog.controller.controlled_shutdown import ControlledShutdown
 from pyrklog.controller.effects import (
+    DeleteNodes,
     DeleteTopicNodes,
     Pause,
     ReadUnclean,
     Snapshot,
     Steps,
     TakeProducerIds,
-    UnmarkDeletion,
 )
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leader_election import preferred_election, same_leader
@@ -41,7 +40,8 @@ from pyrklog.controller.state import ControllerState, Partition, PartitionState,
 from pyrklog.controller.suspects import Suspects
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
-from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
+from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment, delete_topic_path
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 
 class Controller:
@@ -123,7 +123,7 @@ class Controller:
         yield from self._batch.flush()
         yield from self.reassignments.resume(list(state.moving()))
         if missing:
-            yield UnmarkDeletion(missing)
+            yield _unmark(missing)
         yield from self._resume_deletions()
 
     def _mark_for_deletion(self, names: Iterable[str]) -> None:
@@ -397,7 +397,7 @@ class Controller:
         if not self._delete_topic_enable:
             missing = list(names)
         if missing:
-            yield UnmarkDeletion(missing)
+            yield _unmark(missing)
         marked = state.to_delete | state.deletion_blocked
         fresh = [n for n in names if n in state.topics and n not in missing and n not in marked]
         if not fresh:
@@ -537,6 +537,11 @@ class Controller:
                     if partition.replicas[0] == broker and not partition.is_moving
                 ]
                 yield from self.elect_preferred(keys)
+
+
+def _unmark(topics: Iterable[str]) -> DeleteNodes:
+    """Of topics that do not exist or may not be deleted."""
+    return DeleteNodes([delete_topic_path(topic) for topic in topics])
 
 
 def _is_ended(partition: Partition) -> bool:

@@ -17,17 +17,18 @@ import trio
 from pyrklog.metastore.database import Database, DiskFullError, persistent
 from pyrklog.metastore.interface import (
     Delete,
+    Metastore,
     MetastoreError,
     Node,
     NoNodeError,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     Stat,
     StoreFailedError,
     Watch,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.tree import Context, Draft, Tree, check_path
 from pyrklog.metastore.watches import Watches
 
@@ -148,9 +149,7 @@ class EmbeddedStore:
         return None
 
 
-class EmbeddedSession(SingleWrites):
-    """See :class:`Metastore`."""
-
+class EmbeddedSession(Metastore):
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self.session_id = session_id
         self._store = store
@@ -170,15 +169,6 @@ class EmbeddedSession(SingleWrites):
     @property
     def is_reachable(self) -> bool:
         return not self._ended
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        await trio.lowlevel.checkpoint()
-        node = self._find(path)
-        if node is None:
-            raise NoNodeError(path)
-        if watch is not None:
-            self._store.watches.add_data(path, self.session_id, watch)
-        return node
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         await trio.lowlevel.checkpoint()

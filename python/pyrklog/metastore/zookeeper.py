@@ -39,6 +39,7 @@ from pyrklog.metastore.interface import (
     Check,
     Create,
     Delete,
+    Metastore,
     MetastoreError,
     NoChildrenForEphemeralsError,
     Node,
@@ -47,6 +48,7 @@ from pyrklog.metastore.interface import (
     NotEmptyError,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     Set,
     Stat,
@@ -55,7 +57,6 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
@@ -158,8 +159,8 @@ class _Call:
             raise StoreFailedError(f"ZooKeeper failed: {error!r}") from None
 
 
-class ZooKeeperSession(SingleWrites):
-    """See :class:`Metastore`. Made by :func:`connect`."""
+class ZooKeeperSession(Metastore):
+    """Made by :func:`connect`."""
 
     def __init__(self, client: KazooClient, *, sets_acl: bool = False) -> None:
         self._sets_acl = sets_acl
@@ -278,12 +279,6 @@ class ZooKeeperSession(SingleWrites):
 
     def _listener(self, watch: Watch | None) -> Callable[[Any], None] | None:
         return self._event_came if watch is not None else None
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        (node,) = await self.get_many([path], watch)
-        if node is None:
-            raise NoNodeError(path)
-        return node
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         listener = self._listener(watch)

@@ -15,13 +15,13 @@ from pyrklog.cluster.requests import (
     EPOCH_NONE,
     NO_TOPIC_ID,
     LeaderAndIsrRequest,
-    PartitionInfo,
     StopReplicaRequest,
     TopicPartition,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.values import FollowerSpec, LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 
 UNKNOWN_BROKER_EPOCH = -1
 STOPPED_MAX = 10_000

@@ -212,7 +212,7 @@ def test_an_eligible_replica_that_comes_back_unclean_is_one_no_more() -> None:
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
     assert runner.leadership("t", 0) == "leader 1 epoch 1 isr 1 eligible 3"
     assert lines.index("write t-0 leader 1 epoch 1 isr 1 eligible 3") < lines.index(
-        "forget unclean 2"
+        "delete /pyrklog/unclean/2"
     )
 
 

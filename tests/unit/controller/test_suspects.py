@@ -1,8 +1,8 @@
 """The consequences of a broker whose port refuses connections."""
 
-from pyrklog.cluster.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.cached_states import leaderless
 from pyrklog.metastore.znodes import RECOVERED, Leadership
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
 

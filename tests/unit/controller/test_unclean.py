@@ -75,7 +75,7 @@ def test_an_unclean_broker_comes_back_as_a_follower() -> None:
     assert partition is not None
     partition.lead(*runner.states["t", 0])
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
-    assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "forget unclean 2"]
+    assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "delete /pyrklog/unclean/2"]
     assert not runner.controller.state.brokers[2].is_unclean
     assert runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)})) == []
 
@@ -264,4 +264,4 @@ def test_what_is_being_deleted_is_left_alone() -> None:
     runner.states = {("t", 0): (Leadership(1, 4, (1, 2), EPOCH), 9)}
     lines = runner.start({**live(1), **unclean(2)}, {"t": assignment((1, 2))}, ["t"])
     assert not any(line.startswith("write") for line in lines if "leader 1" in line)
-    assert "forget unclean 2" in lines
+    assert "delete /pyrklog/unclean/2" in lines

@@ -16,7 +16,6 @@ from pyrklog.cluster.requests import (
     ControlledShutdownResponse,
     ControllerService,
     IsrChangeResult,
-    PartitionInfo,
 )
 from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
@@ -25,6 +24,7 @@ from pyrklog.peers.connection import PeerError
 from pyrklog.peers.peers import TELL_SECONDS, Peers
 from pyrklog.plane.dataplane import LaggingFollowers
 from pyrklog.plane.values import BrokerImage, LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.machine import Hosted
 from pyrklog.testing.fake_plane import FakePlane

@@ -8,12 +8,12 @@ from pyrklog.cluster.requests import (
     AlterPartitionResponse,
     IsrChange,
     IsrChangeResult,
-    PartitionInfo,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.dataplane import LaggingFollowers
 from pyrklog.plane.values import LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.isr import Proposal
 from pyrklog.replication.isr_manager import IsrManager
 from pyrklog.testing.fake_plane import FakePlane
