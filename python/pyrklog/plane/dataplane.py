@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 from pyrklog.errors import ErrorCode
 
@@ -68,14 +68,16 @@ class LogDirUsage(NamedTuple):
 
 
 class ClusterSettings(NamedTuple):
+    """With the names of the broker's options that the fields have."""
+
     listener: str
-    fetchers: int
-    fetch_wait_max_ms: int
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_response_max_bytes: int
-    fetch_backoff_ms: int
-    socket_timeout_ms: int
+    fetchers: Annotated[int, "num.replica.fetchers"]
+    fetch_wait_max_ms: Annotated[int, "replica.fetch.wait.max.ms"]
+    fetch_min_bytes: Annotated[int, "replica.fetch.min.bytes"]
+    fetch_max_bytes: Annotated[int, "replica.fetch.max.bytes"]
+    fetch_response_max_bytes: Annotated[int, "replica.fetch.response.max.bytes"]
+    fetch_backoff_ms: Annotated[int, "replica.fetch.backoff.ms"]
+    socket_timeout_ms: Annotated[int, "replica.socket.timeout.ms"]
     reads_by_rack: bool
 
 
@@ -88,41 +90,45 @@ class LaggingFollowers(NamedTuple):
 
 class PlaneSettings(NamedTuple):
     """Fixed for the life of the process. Rust reads it by field names
-    (rust/bridge/src/config.rs).
+    (rust/bridge/src/config.rs). With the names of the broker's options that the fields have.
     """
 
     node_id: int
     cluster_id: str
     log_dirs: Sequence[str]
-    network_threads: int
-    reader_threads: int
-    recovery_threads_per_dir: int
-    writer_threads_per_dir: int
+    network_threads: Annotated[int, "num.network.threads"]
+    reader_threads: Annotated[int, "num.io.threads"]
+    recovery_threads_per_dir: Annotated[int, "num.recovery.threads.per.data.dir"]
+    writer_threads_per_dir: Annotated[int, "pyrklog.writer.threads.per.data.dir"]
     socket_request_max_bytes: int
     receive_buffers_max_bytes: int
-    control_queue_max_requests: int
-    connections_max_idle_ms: int
-    max_connections: int
-    max_connections_per_ip: int
+    control_queue_max_requests: Annotated[int, "queued.max.requests"]
+    connections_max_idle_ms: Annotated[int, "connections.max.idle.ms"]
+    max_connections: Annotated[int, "max.connections"]
+    max_connections_per_ip: Annotated[int, "max.connections.per.ip"]
     socket_send_buffer_bytes: int
-    socket_receive_buffer_bytes: int
-    fetch_max_bytes: int
-    fetch_session_slots: int
+    socket_receive_buffer_bytes: Annotated[int, "socket.receive.buffer.bytes"]
+    fetch_max_bytes: Annotated[int, "fetch.max.bytes"]
+    fetch_session_slots: Annotated[int, "max.incremental.fetch.session.cache.slots"]
     fetch_read_path: str
     unwritten_max_bytes: int | None
     cache_dir: str | None
     cache_max_bytes: int | None
-    cache_keeps: bool
-    cache_drops: bool
-    cache_flush_bytes: int
-    cache_flush_ms: int
-    cache_direct_min_bytes: int
-    recovery_checkpoint_interval_ms: int
-    log_start_checkpoint_interval_ms: int
-    high_watermark_checkpoint_interval_ms: int
-    retention_check_interval_ms: int
-    producer_id_expiration_ms: int
-    auto_create_topics: bool
+    cache_keeps: Annotated[bool, "pyrklog.cache.keep"]
+    cache_drops: Annotated[bool, "pyrklog.cache.drop"]
+    cache_flush_bytes: Annotated[int, "pyrklog.cache.flush.bytes"]
+    cache_flush_ms: Annotated[int, "pyrklog.cache.flush.ms"]
+    cache_direct_min_bytes: Annotated[int, "pyrklog.cache.direct.min.bytes"]
+    recovery_checkpoint_interval_ms: Annotated[int, "log.flush.offset.checkpoint.interval.ms"]
+    log_start_checkpoint_interval_ms: Annotated[
+        int, "log.flush.start.offset.checkpoint.interval.ms"
+    ]
+    high_watermark_checkpoint_interval_ms: Annotated[
+        int, "replica.high.watermark.checkpoint.interval.ms"
+    ]
+    retention_check_interval_ms: Annotated[int, "log.retention.check.interval.ms"]
+    producer_id_expiration_ms: Annotated[int, "producer.id.expiration.ms"]
+    auto_create_topics: Annotated[bool, "auto.create.topics.enable"]
     cluster: ClusterSettings | None
     """None for a single broker."""
 
