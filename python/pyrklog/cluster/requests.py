@@ -101,17 +101,19 @@ class IsrChange(NamedTuple):
 
 
 class IsrChangeResult(NamedTuple):
-    """The partition's present state; meaningless with an error."""
+    """The partition's present state; meaningless with an error. Behind the topic the fields of
+    ``to_controller.AlteredPartition``.
+    """
 
     topic_id: bytes
     partition: int
     error: ErrorCode
     leader: int = -1
     leader_epoch: int = -1
-    isr: Sequence[int] = ()
-    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
     recovery_state: int = 0
-    eligible: Sequence[int] = ()
+    partition_epoch: int = -1
+    eligible: tuple[int, ...] = ()
 
 
 class AlterPartitionRequest(NamedTuple):

@@ -321,7 +321,7 @@ class ControllerDriver:
     async def _unclean_timer(self, number: int, seconds: float) -> None:
         await trio.sleep(seconds)
         machine = self._current()
-        self._queue(object(), lambda: self._perform(machine.unclean_wait_over(number)))
+        self._queue(object(), lambda: self._perform(machine.unclean.wait_over(number)))
 
     async def _rebalance(self) -> None:
         machine = self._current()
@@ -361,7 +361,7 @@ class ControllerDriver:
 
     def _trust_changed(self, broker: int, is_trusted: bool) -> None:
         machine = self._current()
-        procedure = machine.trust if is_trusted else machine.suspect
+        procedure = machine.suspects.trust if is_trusted else machine.suspects.suspect
         self._queue(object(), lambda: self._perform(procedure(broker)), is_urgent=True)
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:

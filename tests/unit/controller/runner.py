@@ -225,7 +225,7 @@ class Runner:
         return self.run(self.controller.leader_and_isr_answered(broker, response))
 
     def wait_over(self) -> list[str]:
-        return self.run(self.controller.unclean_wait_over(self.waits[-1]))
+        return self.run(self.controller.unclean.wait_over(self.waits[-1]))
 
     def stop_answered(self, broker: int, error: ErrorCode = ErrorCode.NONE) -> list[str]:
         """The broker answers its last StopReplica, every replica with ``error``."""

@@ -129,8 +129,8 @@ def test_an_earlier_wait_says_nothing_of_who_came_since() -> None:
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     first, second = runner.waits
     runner.ends_answered(1, 3, 95)
-    assert runner.run(runner.controller.unclean_wait_over(first)) == []
-    assert runner.run(runner.controller.unclean_wait_over(second)) != []
+    assert runner.run(runner.controller.unclean.wait_over(first)) == []
+    assert runner.run(runner.controller.unclean.wait_over(second)) != []
 
 
 def test_what_was_said_for_an_earlier_state_or_life_counts_no_more() -> None:
@@ -153,7 +153,7 @@ def test_who_told_before_a_suspect_left_is_waited_for_again() -> None:
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     runner.ends_answered(1, 3, 90)
     runner.ends_answered(3, 3, 95)
-    runner.run(runner.controller.suspect(2))
+    runner.run(runner.controller.suspects.suspect(2))
     assert runner.leadership("t", 0) == "leader -1 epoch 7 isr 1,3 unclean 1,3"
     assert runner.ends_answered(1, 3, 90) == [], "3 has more, and has not told it since"
     runner.ends_answered(3, 3, 95)

@@ -45,7 +45,9 @@ class Failing:
             self.written.append((change.topic_id, isr))
             epoch = change.partition_epoch + 1
             results.append(
-                IsrChangeResult(change.topic_id, change.partition, ErrorCode.NONE, 1, 0, isr, epoch)
+                IsrChangeResult(
+                    change.topic_id, change.partition, ErrorCode.NONE, 1, 0, isr, 0, epoch
+                )
             )
         return AlterPartitionResponse(ErrorCode.NONE, results)
 

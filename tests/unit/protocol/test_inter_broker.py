@@ -97,7 +97,7 @@ def altered(version: int) -> AlterPartitionResponse:
         partition_index=2,
         leader_id=1,
         leader_epoch=5,
-        isr=[1, 2],
+        isr=(1, 2),
         leader_recovery_state=int(version > 0),
         partition_epoch=9,
     )

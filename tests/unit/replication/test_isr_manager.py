@@ -72,7 +72,7 @@ class Bench:
 
 
 def written(*isr: int, partition_epoch: int = 9, leader_epoch: int = 5) -> IsrChangeResult:
-    return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, partition_epoch)
+    return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, 0, partition_epoch)
 
 
 def test_who_has_caught_up_is_asked_for_and_counts_from_then_on() -> None:
