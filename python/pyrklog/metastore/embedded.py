@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -40,11 +41,11 @@ SYSTEM_SESSION = 0
 """Submits for sessions that have ended."""
 
 
+@dataclass(eq=False)
 class _Batch:
-    def __init__(self, session: int, transactions: Sequence[Sequence[Operation]]) -> None:
-        self.session = session
-        self.transactions = transactions
-        self.outcomes: list[Outcome] | None = None
+    session: int
+    transactions: Sequence[Sequence[Operation]]
+    outcomes: list[Outcome] | None = None
 
 
 class EmbeddedStore:
