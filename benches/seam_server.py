@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import trio
 
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
-from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.dataplane import PlaneSettings, Request, Session
 from pyrklog.plane.values import BrokerImage, ImageDelta
 
@@ -21,7 +21,7 @@ _GRACE_MS = 1_000
 class Answerer:
     """Answers in the turn of the event."""
 
-    def __init__(self, plane: CorePlane) -> None:
+    def __init__(self, plane: Plane) -> None:
         self._plane = plane
 
     def on_request(self, request: Request) -> None:
@@ -101,7 +101,7 @@ def _settings(folder: str) -> PlaneSettings:
 
 async def serve(folder: str) -> None:
     """Until standard input ends."""
-    plane = CorePlane(_settings(folder))
+    plane = Plane(_settings(folder))
     port = plane.listen("PLAINTEXT", "127.0.0.1", 0)
     broker = BrokerImage(id=1, rack=None, endpoints=[("PLAINTEXT", "127.0.0.1", port)])
     plane.apply_image(

@@ -29,6 +29,7 @@ from pyrklog.base import logs
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
+from pyrklog.config.settings import from_options
 from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.local_channel import Channels, LocalChannel
@@ -44,8 +45,8 @@ from pyrklog.membership.member import Member
 from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
-from pyrklog.plane.core_plane import CorePlane, memory_bytes
-from pyrklog.plane.dataplane import Plane, PlaneSettings
+from pyrklog.plane.core_plane import Plane, memory_bytes
+from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.start import banner
@@ -66,7 +67,7 @@ from pyrklog.start.standing import note_standing
 
 if TYPE_CHECKING:
     from pyrklog.cluster.requests import TopicPartition
-    from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.groups.requests import GroupCoordinator
     from pyrklog.handlers.dispatch import Handlers
     from pyrklog.peers.peers import Peers
 
@@ -117,7 +118,7 @@ def run_broker(config: BrokerConfig) -> int:
 
 class Broker:
     def __init__(
-        self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = CorePlane
+        self, config: BrokerConfig, make_plane: Callable[[PlaneSettings], Plane] = Plane
     ) -> None:
         self.config = config
         self.ports: dict[str, int] = {}
@@ -396,12 +397,12 @@ class Broker:
         plane: Plane,
     ) -> GroupCoordinator:
         from pyrklog.admin.offsets_topic import ClusterOffsetsTopic
-        from pyrklog.groups.driver import GroupCoordinator
-        from pyrklog.groups.options import group_options, group_settings
+        from pyrklog.groups.options import GroupOptions, group_settings
+        from pyrklog.groups.requests import GroupCoordinator
 
         return GroupCoordinator(
             group_settings(self.config, memory_bytes()),
-            group_options(self.config),
+            from_options(GroupOptions, self.config),
             plane,
             ClusterOffsetsTopic(metadata, replication.replicas, service),
             wall_ms=lambda: time.time_ns() // 1_000_000,
@@ -541,7 +542,7 @@ def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
 
 def _import_groups() -> None:
     import pyrklog.admin.offsets_topic
-    import pyrklog.groups.driver  # noqa: F401
+    import pyrklog.groups.requests  # noqa: F401
 
 
 def _forget_offsets(

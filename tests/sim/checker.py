@@ -244,7 +244,7 @@ class Checker:
         for life in self._cluster.live():
             machine = life.controller._machine if life.controller is not None else None
             if machine is not None and life.controller is not None and life.controller.leads:
-                told = machine._unclean._ends.get(("t", index))
+                told = machine.unclean._ends.get(("t", index))
                 if told:
                     return told
         return ()

@@ -28,7 +28,7 @@ from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
 from pyrklog.peers.witness import Witness
-from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.replication.driver import ReplicationDriver
@@ -59,8 +59,8 @@ class _Commands:
         return lambda *arguments, **named: self._life.touch(lambda: command(*arguments, **named))
 
 
-class SimCorePlane(CorePlane):
-    """:class:`CorePlane` over a plane that is driven by hand."""
+class HandDrivenPlane(Plane):
+    """:class:`Plane` over a plane that is driven by hand."""
 
     def __init__(self, plane: Any, life: Life) -> None:
         self._core = core()
@@ -139,7 +139,7 @@ class Life(BrokerLife):
         settings = plane_settings(self._config, broker.id, "simulation")
         core().set_now_ms(cluster.heap.now_ms)
         self.sim: Any = core().SimPlane(self._with_cache(settings), broker.volume.disk)
-        self.plane = SimCorePlane(self.sim.plane(), self)
+        self.plane = HandDrivenPlane(self.sim.plane(), self)
         self._events: EventHandler | None = None
         self._handlers: Any = None
         self._routes: dict[int, Callable[[bytes | None], None]] = {}

@@ -15,18 +15,19 @@ from typing import Any
 
 from pyrklog.metastore.interface import (
     Delete,
+    Metastore,
     MetastoreError,
     Node,
     NoNodeError,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     Stat,
     TooLargeError,
     Watch,
     WatchEvent,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 from pyrklog.metastore.tree import Context, Draft, Tree
 from pyrklog.metastore.watches import Watches
@@ -118,7 +119,7 @@ class ZooKeeper:
         return results
 
 
-class Session(SingleWrites):
+class Session(Metastore):
     """A session of one process. The driver sees it as a ``Metastore``."""
 
     def __init__(self, server: ZooKeeper, process: Process, broker: int, session_id: int) -> None:

@@ -17,7 +17,7 @@ from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.requests import TopicPartition
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.service import DeletedRecords, DeleteRecordsTarget
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.values import ImageDelta
 
 HIGH_WATERMARK = -1

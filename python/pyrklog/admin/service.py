@@ -23,7 +23,8 @@ from pyrklog.handlers.service import (
     TopicSpec,
 )
 from pyrklog.metastore.interface import MetastoreError
-from pyrklog.plane.dataplane import LogDirUsage, Plane
+from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.dataplane import LogDirUsage
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.controller.store_writes import Outcome, Term
+from pyrklog.controller.store_writes import Term
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import STORE_AWAY
 from pyrklog.metastore import znodes
@@ -21,6 +21,7 @@ from pyrklog.metastore.interface import (
     NodeExistsError,
     NoNodeError,
     Operation,
+    Outcome,
     SessionExpiredError,
     Set,
     StoreFailedError,

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import trio
+from msgspec.structs import replace
 
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.image import LEADER_BEING_DELETED, ClusterImage, TopicEntry
-from pyrklog.cluster.requests import (
-    PartitionInfo,
-    TopicPartition,
-    TopicPartitions,
-    UpdateMetadataRequest,
-)
+from pyrklog.cluster.requests import TopicPartition, UpdateMetadataRequest
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.option import LONG_MAX, InvalidValueError
 from pyrklog.config.topic import TopicDefaults
@@ -33,8 +29,9 @@ from pyrklog.metastore.interface import (
     StoreFailedError,
     WatchEvent,
 )
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.values import ImageDelta, PartitionImage
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 
 GONE_MAX = 10_000
 CHANGE_KEPT_MS = 15 * 60 * 1000
@@ -147,7 +144,7 @@ class Metadata:
         """Takes partitions of a LeaderAndIsr: the plane must know a topic before it leads in it."""
         for topic in topics:
             newer = [p for p in topic.partitions if self._is_newer(topic.topic, p)]
-            self._take_topic(topic._replace(partitions=newer))
+            self._take_topic(replace(topic, partitions=newer))
         self.publish()
 
     def _is_newer(self, topic: str, info: PartitionInfo) -> bool:

@@ -14,6 +14,7 @@ from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import ProducerIdBlock
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 EPOCH_NONE = -1
 EPOCH_DURING_DELETE = -2
@@ -23,31 +24,6 @@ NO_TOPIC_ID = bytes(16)
 """Where a topic has no id in a message."""
 
 TopicPartition = tuple[str, int]
-
-
-class PartitionInfo(NamedTuple):
-    partition: int
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-    offline: tuple[int, ...]
-    is_new: bool
-    recovery_state: int
-    eligible: tuple[int, ...] = ()
-    """Replicas outside the ISR that may lead (KIP-966)."""
-    unclean: tuple[int, ...] = ()
-    """Members that may lack records, where nobody leads; only in UpdateMetadata."""
-
-
-class TopicPartitions(NamedTuple):
-    topic: str
-    topic_id: bytes
-    partitions: Sequence[PartitionInfo]
 
 
 class LeaderAndIsrRequest(NamedTuple):
@@ -125,17 +101,19 @@ class IsrChange(NamedTuple):
 
 
 class IsrChangeResult(NamedTuple):
-    """The partition's present state; meaningless with an error."""
+    """The partition's present state; meaningless with an error. Behind the topic the fields of
+    ``to_controller.AlteredPartition``.
+    """
 
     topic_id: bytes
     partition: int
     error: ErrorCode
     leader: int = -1
     leader_epoch: int = -1
-    isr: Sequence[int] = ()
-    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
     recovery_state: int = 0
-    eligible: Sequence[int] = ()
+    partition_epoch: int = -1
+    eligible: tuple[int, ...] = ()
 
 
 class AlterPartitionRequest(NamedTuple):

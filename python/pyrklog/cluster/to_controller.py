@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import astuple
+
 from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -79,35 +81,14 @@ def altered_message(
                 topic_name=known.get(result.topic_id, ""), topic_id=result.topic_id, partitions=[]
             ),
         )
-        topic.partitions.append(
-            wire.AlteredPartition(
-                partition_index=result.partition,
-                error_code=result.error,
-                leader_id=result.leader,
-                leader_epoch=result.leader_epoch,
-                isr=list(result.isr),
-                leader_recovery_state=result.recovery_state,
-                partition_epoch=result.partition_epoch,
-                eligible_replicas=list(result.eligible),
-            )
-        )
+        topic.partitions.append(wire.AlteredPartition(*result[1:]))
     return wire.AlterPartitionResponse(error_code=response.error, topics=list(topics.values()))
 
 
 def altered_response(message: wire.AlterPartitionResponse) -> AlterPartitionResponse:
     """From version 3."""
     results = [
-        IsrChangeResult(
-            topic.topic_id,
-            item.partition_index,
-            error_of(item.error_code),
-            item.leader_id,
-            item.leader_epoch,
-            tuple(item.isr),
-            item.partition_epoch,
-            item.leader_recovery_state,
-            tuple(item.eligible_replicas),
-        )
+        IsrChangeResult(topic.topic_id, *astuple(item))._replace(error=error_of(item.error_code))
         for topic in message.topics
         for item in topic.partitions
     ]

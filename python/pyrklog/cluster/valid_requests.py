@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyrklog.cluster.requests import (
-    ControlRequest,
-    StopReplicaRequest,
-    TopicPartitions,
-    UpdateMetadataRequest,
-)
+from pyrklog.cluster.requests import ControlRequest, StopReplicaRequest, UpdateMetadataRequest
 from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.metastore.znode_values import PORT_MAX
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 
 def wrong_with_request(request: ControlRequest) -> str | None:

@@ -17,11 +17,9 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LogEnd,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
@@ -39,15 +37,16 @@ _TOPICS_AT = 17
 """In the body of an UpdateMetadata v8: behind controller id, KRaft flag and controller epoch."""
 
 
+_APIS: dict[type[ControlRequest], Api[Any, Any]] = {
+    LeaderAndIsrRequest: wire.LEADER_AND_ISR,
+    UpdateMetadataRequest: wire.UPDATE_METADATA,
+    StopReplicaRequest: wire.STOP_REPLICA,
+}
+
+
 def api_of(request: ControlRequest) -> Api[Any, Any]:
     """The controller speaks only its highest version."""
-    match request:
-        case LeaderAndIsrRequest():
-            return wire.LEADER_AND_ISR
-        case UpdateMetadataRequest():
-            return wire.UPDATE_METADATA
-        case StopReplicaRequest():
-            return wire.STOP_REPLICA
+    return _APIS[type(request)]
 
 
 def encode_request(
@@ -66,6 +65,11 @@ def encode_request(
     return api.encode_request(message, api.versions[1])
 
 
+def _head(request: ControlRequest) -> tuple[int, bool, int, int]:
+    """The first fields of each message; False: no KRaft controller."""
+    return request.controller_id, False, request.controller_epoch, request.broker_epoch
+
+
 def _leader_and_isr(
     request: LeaderAndIsrRequest, brokers: Mapping[int, BrokerImage], listener: str
 ) -> wire.LeaderAndIsrRequest:
@@ -77,33 +81,9 @@ def _leader_and_isr(
         if name == listener
     ]
     return wire.LeaderAndIsrRequest(
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        topic_states=[
-            wire.LeaderAndIsrTopicState(
-                topic.topic, topic.topic_id, [_lead_state(info) for info in topic.partitions]
-            )
-            for topic in request.topics
-        ],
+        *_head(request),
+        topic_states=list(request.topics),
         live_leaders=addresses,
-    )
-
-
-def _lead_state(info: PartitionInfo) -> wire.LeaderAndIsrPartitionState:
-    return wire.LeaderAndIsrPartitionState(
-        partition_index=info.partition,
-        controller_epoch=info.controller_epoch,
-        leader=info.leader,
-        leader_epoch=info.leader_epoch,
-        isr=list(info.isr),
-        partition_epoch=info.partition_epoch,
-        replicas=list(info.replicas),
-        adding_replicas=list(info.adding),
-        removing_replicas=list(info.removing),
-        is_new=info.is_new,
-        leader_recovery_state=info.recovery_state,
-        eligible_replicas=list(info.eligible),
     )
 
 
@@ -116,11 +96,11 @@ def metadata_pieces(request: UpdateMetadataRequest) -> Generator[None, None, byt
     around = api.encode_request(_update_metadata(request._replace(topics=[])), version)
     body = bytearray(around[:_TOPICS_AT])
     write_unsigned_varint(body, len(request.topics) + 1)
-    write = message_writer(wire.UpdateMetadataTopicState, version, True)
+    write = message_writer(wire.TopicPartitions, version, True)
     turn = Turn()
     for topic in request.topics:
         try:
-            write(body, _told_topic_state(topic))
+            write(body, topic)
         except (struct.error, OverflowError, UnicodeEncodeError) as error:
             raise EncodeError(f"UpdateMetadata of {topic.topic}: {error}") from None
         if turn.is_over(len(topic.partitions)):
@@ -136,33 +116,11 @@ def with_broker_epoch(body: bytes, broker_epoch: int) -> bytes:
 
 def _update_metadata(request: UpdateMetadataRequest) -> wire.UpdateMetadataRequest:
     return wire.UpdateMetadataRequest(
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
-        topic_states=[_told_topic_state(topic) for topic in request.topics],
+        *_head(request),
+        topic_states=list(request.topics),
         live_brokers=[_broker(broker) for broker in request.brokers],
         number=request.number,
         is_full=request.is_full,
-    )
-
-
-def _told_topic_state(topic: TopicPartitions) -> wire.UpdateMetadataTopicState:
-    states = [_told_state(info) for info in topic.partitions]
-    return wire.UpdateMetadataTopicState(topic.topic, topic.topic_id, states)
-
-
-def _told_state(info: PartitionInfo) -> wire.UpdateMetadataPartitionState:
-    return wire.UpdateMetadataPartitionState(
-        partition_index=info.partition,
-        controller_epoch=info.controller_epoch,
-        leader=info.leader,
-        leader_epoch=info.leader_epoch,
-        isr=list(info.isr),
-        zk_version=info.partition_epoch,
-        replicas=list(info.replicas),
-        offline_replicas=list(info.offline),
-        eligible_replicas=list(info.eligible),
-        unclean_replicas=list(info.unclean),
     )
 
 
@@ -185,97 +143,37 @@ def _stop_replica(request: StopReplicaRequest) -> wire.StopReplicaRequest:
             wire.StopReplicaPartitionState(item.partition, item.leader_epoch, item.delete)
         )
     return wire.StopReplicaRequest(
-        controller_id=request.controller_id,
-        controller_epoch=request.controller_epoch,
-        broker_epoch=request.broker_epoch,
+        *_head(request),
         topic_states=list(topics.values()),
     )
 
 
 def request_of(message: Any) -> ControlRequest:
     """The request in a message of one of these APIs."""
+    head = message.controller_id, message.controller_epoch, message.broker_epoch
     match message:
         case wire.LeaderAndIsrRequest():
-            return LeaderAndIsrRequest(
-                message.controller_id,
-                message.controller_epoch,
-                message.broker_epoch,
-                [_led_topic(topic) for topic in message.topic_states],
-            )
+            return LeaderAndIsrRequest(*head, message.topic_states)
         case wire.UpdateMetadataRequest():
+            brokers = [_told_broker(broker) for broker in message.live_brokers]
             return UpdateMetadataRequest(
-                message.controller_id,
-                message.controller_epoch,
-                message.broker_epoch,
-                [_told_topic(topic) for topic in message.topic_states],
-                [_told_broker(broker) for broker in message.live_brokers],
-                message.number,
-                message.is_full,
+                *head, message.topic_states, brokers, message.number, message.is_full
             )
         case wire.StopReplicaRequest():
-            return StopReplicaRequest(
-                message.controller_id,
-                message.controller_epoch,
-                message.broker_epoch,
-                [
-                    StopReplica(
-                        topic.topic_name,
-                        item.partition_index,
-                        item.leader_epoch,
-                        item.delete_partition,
-                        topic.topic_id,
-                    )
-                    for topic in message.topic_states
-                    for item in topic.partition_states
-                ],
-            )
+            replicas = [
+                StopReplica(
+                    topic.topic_name,
+                    item.partition_index,
+                    item.leader_epoch,
+                    item.delete_partition,
+                    topic.topic_id,
+                )
+                for topic in message.topic_states
+                for item in topic.partition_states
+            ]
+            return StopReplicaRequest(*head, replicas)
         case _:
             raise TypeError(f"{type(message).__name__} is no request of a controller")
-
-
-def _led_topic(topic: wire.LeaderAndIsrTopicState) -> TopicPartitions:
-    infos = [
-        PartitionInfo(
-            partition=state.partition_index,
-            controller_epoch=state.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=tuple(state.isr),
-            partition_epoch=state.partition_epoch,
-            replicas=tuple(state.replicas),
-            adding=tuple(state.adding_replicas),
-            removing=tuple(state.removing_replicas),
-            offline=(),
-            is_new=state.is_new,
-            recovery_state=state.leader_recovery_state,
-            eligible=tuple(state.eligible_replicas),
-        )
-        for state in topic.partition_states
-    ]
-    return TopicPartitions(topic.topic_name, topic.topic_id, infos)
-
-
-def _told_topic(topic: wire.UpdateMetadataTopicState) -> TopicPartitions:
-    infos = [
-        PartitionInfo(
-            partition=state.partition_index,
-            controller_epoch=state.controller_epoch,
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=tuple(state.isr),
-            partition_epoch=state.zk_version,
-            replicas=tuple(state.replicas),
-            adding=(),
-            removing=(),
-            offline=tuple(state.offline_replicas),
-            is_new=False,
-            recovery_state=0,
-            eligible=tuple(state.eligible_replicas),
-            unclean=tuple(state.unclean_replicas),
-        )
-        for state in topic.partition_states
-    ]
-    return TopicPartitions(topic.topic_name, topic.topic_id, infos)
 
 
 def _told_broker(broker: wire.UpdateMetadataBroker) -> BrokerImage:
@@ -296,7 +194,7 @@ def response_message(request: ControlRequest, response: ControlResponse) -> Any:
 
 
 def _errors_by_id(
-    topics: Sequence[TopicPartitions], response: LeaderAndIsrResponse
+    topics: Sequence[wire.TopicPartitions], response: LeaderAndIsrResponse
 ) -> list[wire.LeaderAndIsrTopicError]:
     ids = {topic.topic: topic.topic_id for topic in topics}
     found: dict[str, wire.LeaderAndIsrTopicError] = {}

@@ -54,7 +54,9 @@ class ControllerApi:
     async def shut_down(self, broker: int, broker_epoch: int) -> ControlledShutdownResponse:
         remaining: list[TopicPartition] = []
         error = await self._perform(
-            broker, broker_epoch, lambda controller: controller.shut_down(broker, remaining)
+            broker,
+            broker_epoch,
+            lambda controller: controller.controlled_shutdown.shut_down(broker, remaining),
         )
         return ControlledShutdownResponse(error, remaining if error is ErrorCode.NONE else [])
 

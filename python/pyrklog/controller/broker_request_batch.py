@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
+from msgspec.structs import replace
+
 from pyrklog.base.pieces import Turn
 from pyrklog.cluster.image import LEADER_BEING_DELETED
 from pyrklog.cluster.requests import (
     EPOCH_DURING_DELETE,
     EPOCH_NONE,
     LeaderAndIsrRequest,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.controller.effects import Pause, Send, Steps
 from pyrklog.controller.state import ControllerState, Partition, Topic
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 
 _ByTopic = defaultdict[Topic, list[PartitionInfo]]
 
@@ -74,7 +75,7 @@ class BrokerRequestBatch:
         for partition in self._metadata:
             infos[partition] = info = state.info(partition)
             if partition.topic.name in state.to_delete:
-                info = info._replace(leader=LEADER_BEING_DELETED)
+                info = replace(info, leader=LEADER_BEING_DELETED)
             told[partition.topic].append(info)
             if turn.is_over():
                 yield Pause()
@@ -92,7 +93,7 @@ class BrokerRequestBatch:
             led: _ByTopic = defaultdict(list)
             for partition, is_new in wanted.items():
                 if partition.leadership is not None:
-                    led[partition.topic].append(infos[partition]._replace(is_new=is_new))
+                    led[partition.topic].append(replace(infos[partition], is_new=is_new))
                 if turn.is_over():
                     yield Pause()
             if led and broker in state.brokers:

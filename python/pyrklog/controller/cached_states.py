@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyrklog.cluster.requests import LiveBroker, PartitionInfo, TopicPartition, TopicPartitions
+from msgspec.structs import replace
+
+from pyrklog.cluster.requests import LiveBroker, TopicPartition
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 
 
 def leaderless(
@@ -21,7 +24,7 @@ def leaderless(
             and any(broker in brokers and broker not in info.unclean for broker in info.isr)
         ]
         if partitions:
-            found.append(topic._replace(partitions=partitions))
+            found.append(replace(topic, partitions=partitions))
     return found
 
 
@@ -48,8 +51,8 @@ def _leadership(info: PartitionInfo) -> Leadership:
     return Leadership(
         info.leader,
         info.leader_epoch,
-        tuple(info.isr),
+        info.isr,
         info.controller_epoch,
-        eligible=tuple(info.eligible),
-        unclean=tuple(info.unclean),
+        eligible=info.eligible,
+        unclean=info.unclean,
     )

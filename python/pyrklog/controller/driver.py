@@ -22,7 +22,6 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrResponse,
     LiveBroker,
     StopReplicaResponse,
-    TopicPartitions,
 )
 from pyrklog.controller import store_reads, store_writes
 from pyrklog.controller.cached_states import leaderless
@@ -62,6 +61,7 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 FIRST_REBALANCE_SECONDS = 5
 STORE_RETRY_SECONDS = 5
@@ -321,7 +321,7 @@ class ControllerDriver:
     async def _unclean_timer(self, number: int, seconds: float) -> None:
         await trio.sleep(seconds)
         machine = self._current()
-        self._queue(object(), lambda: self._perform(machine.unclean_wait_over(number)))
+        self._queue(object(), lambda: self._perform(machine.unclean.wait_over(number)))
 
     async def _rebalance(self) -> None:
         machine = self._current()
@@ -361,7 +361,7 @@ class ControllerDriver:
 
     def _trust_changed(self, broker: int, is_trusted: bool) -> None:
         machine = self._current()
-        procedure = machine.trust if is_trusted else machine.suspect
+        procedure = machine.suspects.trust if is_trusted else machine.suspects.suspect
         self._queue(object(), lambda: self._perform(procedure(broker)), is_urgent=True)
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:

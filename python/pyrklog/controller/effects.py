@@ -74,26 +74,16 @@ class UnmarkReassignments(NamedTuple):
     wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
-class UnmarkElection(NamedTuple):
-    """Removes /admin/preferred_replica_election. Result: None."""
-
-
 class DeleteTopicNodes(NamedTuple):
     """The mark for deletion goes last. Result: None."""
 
     topics: Sequence[str]
 
 
-class UnmarkDeletion(NamedTuple):
-    """The topics do not exist or may not be deleted. Result: None."""
+class DeleteNodes(NamedTuple):
+    """Deletes nodes without children, which may be gone already. Result: None."""
 
-    topics: Sequence[str]
-
-
-class ForgetUnclean(NamedTuple):
-    """Removes the marks of unclean starts. Result: None."""
-
-    brokers: Sequence[int]
+    paths: Sequence[str]
 
 
 class WaitForOthers(NamedTuple):
@@ -137,10 +127,8 @@ Effect = (
     | ReadMinimums
     | WriteAssignments
     | UnmarkReassignments
-    | UnmarkElection
     | DeleteTopicNodes
-    | UnmarkDeletion
-    | ForgetUnclean
+    | DeleteNodes
     | WaitForOthers
     | TakeProducerIds
     | Send

@@ -154,7 +154,7 @@ def _result(change: IsrChange, partition: Partition) -> IsrChangeResult:
         current.leader,
         current.leader_epoch,
         current.isr,
-        partition.partition_epoch,
         current.recovery_state,
+        partition.partition_epoch,
         current.eligible,
     )

@@ -17,19 +17,18 @@ from pyrklog.cluster.requests import (
     LiveBroker,
     StopReplicaResponse,
     TopicPartition,
-    TopicPartitions,
 )
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
 from pyrklog.controller.cached_states import remembered_states
 from pyrklog.controller.controlled_shutdown import ControlledShutdown
 from pyrklog.controller.effects import (
+    DeleteNodes,
     DeleteTopicNodes,
     Pause,
     ReadUnclean,
     Snapshot,
     Steps,
     TakeProducerIds,
-    UnmarkDeletion,
 )
 from pyrklog.controller.isr_changes import IsrChanges
 from pyrklog.controller.leader_election import preferred_election, same_leader
@@ -41,7 +40,8 @@ from pyrklog.controller.state import ControllerState, Partition, PartitionState,
 from pyrklog.controller.suspects import Suspects
 from pyrklog.controller.unclean import UncleanStarts
 from pyrklog.errors import ErrorCode
-from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment
+from pyrklog.metastore.znodes import ProducerIdBlock, TopicAssignment, delete_topic_path
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 
 class Controller:
@@ -63,9 +63,9 @@ class Controller:
         self._partitions = PartitionChanges(self.state, self._batch)
         self._replicas = ReplicaChanges(self.state, self._batch, self._partitions)
         self._isr_changes = IsrChanges(self.state, self._batch, self._partitions.eligible)
-        self._controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
-        self._suspects = Suspects(self.state, self._batch, self._partitions)
-        self._unclean = UncleanStarts(self.state, self._batch, self._partitions)
+        self.controlled_shutdown = ControlledShutdown(self.state, self._batch, self._partitions)
+        self.suspects = Suspects(self.state, self._batch, self._partitions)
+        self.unclean = UncleanStarts(self.state, self._batch, self._partitions)
         self.reassignments = Reassignments(
             self.state, self._batch, self._partitions, self._replicas, self._reassignments_ended
         )
@@ -100,7 +100,7 @@ class Controller:
             partitions=sum(len(topic.partitions) for topic in state.topics.values()),
         )
         yield from self._initial_states()
-        yield from self._unclean.expel(state.brokers)
+        yield from self.unclean.expel(state.brokers)
         offline = self._leaderless()
         self._batch.tell_all(state.brokers)
         for partition in state.partitions():
@@ -123,7 +123,7 @@ class Controller:
         yield from self._batch.flush()
         yield from self.reassignments.resume(list(state.moving()))
         if missing:
-            yield UnmarkDeletion(missing)
+            yield _unmark(missing)
         yield from self._resume_deletions()
 
     def _mark_for_deletion(self, names: Iterable[str]) -> None:
@@ -204,7 +204,7 @@ class Controller:
                 state.failed_replicas.pop(broker, None)
                 state.shutting_down.discard(broker)
                 state.suspects.discard(broker)
-            self._unclean.gone(gone)
+            self.unclean.gone(gone)
             yield state.change("brokers_gone", brokers=sorted(gone))
             yield from self._replicas_gone(list(state.partitions_on(gone)))
         if came:
@@ -237,7 +237,7 @@ class Controller:
         self._batch.update_metadata(state.brokers.keys() - set(came), ())
         yield from self._batch.flush()
         self._batch.tell_all(came)
-        yield from self._unclean.expel(came)
+        yield from self.unclean.expel(came)
         back = [
             (partition, broker)
             for partition, broker in state.partitions_on(came)
@@ -279,15 +279,12 @@ class Controller:
                 back.append(partition)
         if newly:
             yield from self._replicas_gone(newly)
-            yield from self._unclean.look()
+            yield from self.unclean.look()
         if back:
             self._batch.update_metadata(state.brokers, back)
             yield from self._batch.flush()
         if response.ends:
-            yield from self._unclean.ends_told(broker, response.ends)
-
-    def unclean_wait_over(self, number: int) -> Steps:
-        yield from self._unclean.wait_over(number)
+            yield from self.unclean.ends_told(broker, response.ends)
 
     def knows(self, broker: int, broker_epoch: int) -> bool:
         live = self.state.brokers.get(broker)
@@ -306,16 +303,6 @@ class Controller:
         ]
         yield from self.reassignments.complete([p for p in changed if p.is_moving])
 
-    def shut_down(self, broker: int, remaining: list[TopicPartition]) -> Steps:
-        """``remaining`` gets what the broker still leads."""
-        yield from self._controlled_shutdown.shut_down(broker, remaining)
-
-    def suspect(self, broker: int) -> Steps:
-        yield from self._suspects.suspect(broker)
-
-    def trust(self, broker: int) -> Steps:
-        yield from self._suspects.trust(broker)
-
     def allocate_producer_ids(self, broker: int, blocks: list[ProducerIdBlock]) -> Steps:
         """``blocks`` gets the next one, unless none are left."""
         block: ProducerIdBlock | None = yield TakeProducerIds(broker)
@@ -323,7 +310,7 @@ class Controller:
             blocks.append(block)
 
     def options_changed(self) -> Steps:
-        yield from self._unclean.look()
+        yield from self.unclean.look()
         yield from self._release_high_watermarks()
         yield from self._elect_where_allowed()
         yield from self._batch.flush()
@@ -397,7 +384,7 @@ class Controller:
         if not self._delete_topic_enable:
             missing = list(names)
         if missing:
-            yield UnmarkDeletion(missing)
+            yield _unmark(missing)
         marked = state.to_delete | state.deletion_blocked
         fresh = [n for n in names if n in state.topics and n not in missing and n not in marked]
         if not fresh:
@@ -537,6 +524,11 @@ class Controller:
                     if partition.replicas[0] == broker and not partition.is_moving
                 ]
                 yield from self.elect_preferred(keys)
+
+
+def _unmark(topics: Iterable[str]) -> DeleteNodes:
+    """Of topics that do not exist or may not be deleted."""
+    return DeleteNodes([delete_topic_path(topic) for topic in topics])
 
 
 def _is_ended(partition: Partition) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyrklog.cluster.requests import Elected, ElectionKind, Refusal, TopicPartition
-from pyrklog.controller.effects import Steps, UnmarkElection
+from pyrklog.controller.effects import DeleteNodes, Steps
 from pyrklog.controller.leader_election import preferred_election, unclean_election
 from pyrklog.controller.partitions import Procedures
 from pyrklog.controller.state import Partition
 from pyrklog.errors import ErrorCode
+from pyrklog.metastore.znodes import PREFERRED_ELECTION
 
 
 class RequestedElections(Procedures):
@@ -45,7 +46,7 @@ class RequestedElections(Procedures):
     def asked_by_znode(self, keys: Sequence[TopicPartition]) -> Steps:
         """Serves /admin/preferred_replica_election and removes the node in any case."""
         yield from self.elect(ElectionKind.PREFERRED, keys, {})
-        yield UnmarkElection()
+        yield DeleteNodes([PREFERRED_ELECTION])
 
     def _refusal(
         self, kind: ElectionKind, key: TopicPartition, partition: Partition | None

@@ -11,9 +11,10 @@ from enum import Enum
 
 from pyrklog.cluster.assignment import PartitionAssignment
 from pyrklog.cluster.image import LEADER_NONE
-from pyrklog.cluster.requests import EPOCH_NONE, LiveBroker, PartitionInfo, TopicPartition
+from pyrklog.cluster.requests import EPOCH_NONE, LiveBroker, TopicPartition
 from pyrklog.controller.effects import StateChange
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
+from pyrklog.protocol.inter_broker import PartitionInfo
 
 
 class PartitionState(Enum):

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from pyrklog.controller import store_reads, store_writes
 from pyrklog.controller.effects import (
+    DeleteNodes,
     DeleteTopicNodes,
     Effect,
-    ForgetUnclean,
     ReadMinimums,
     ReadStates,
     ReadUnclean,
     TakeProducerIds,
-    UnmarkDeletion,
-    UnmarkElection,
     UnmarkReassignments,
     WriteAssignments,
     WriteStates,
@@ -22,7 +20,6 @@ from pyrklog.controller.effects import (
 from pyrklog.controller.producer_ids import take_block
 from pyrklog.controller.settings import ControllerSettings
 from pyrklog.controller.store_writes import Term
-from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore
 
 
@@ -47,13 +44,7 @@ async def execute(
             return await store_writes.write_assignments(store, term, topic, assignments)
         case UnmarkReassignments(wanted):
             await store_writes.unmark_reassignments(store, term, wanted)
-        case ForgetUnclean(brokers):
-            paths = [znodes.unclean_path(broker) for broker in brokers]
-            await store_writes.delete_nodes(store, term, paths)
-        case UnmarkElection():
-            await store_writes.delete_nodes(store, term, [znodes.PREFERRED_ELECTION])
-        case UnmarkDeletion(topics):
-            paths = [znodes.delete_topic_path(topic) for topic in topics]
+        case DeleteNodes(paths):
             await store_writes.delete_nodes(store, term, paths)
         case _:
             raise TypeError(f"{type(effect).__name__} does not concern the store")

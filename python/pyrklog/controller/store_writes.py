@@ -21,11 +21,11 @@ from pyrklog.metastore.interface import (
     Create,
     Delete,
     Metastore,
-    MetastoreError,
     NodeExistsError,
     NoNodeError,
     Operation,
     OperationResult,
+    Outcome,
     Set,
     Stat,
     TooLargeError,
@@ -55,9 +55,6 @@ class Term(NamedTuple):
     def check(self) -> Check:
         """Fails when a later controller was elected."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
-
-
-Outcome = list[OperationResult] | MetastoreError
 
 
 async def run_fenced(

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pyrklog.base.pieces import Turn
 from pyrklog.cluster.requests import LogEnd, TopicPartition
 from pyrklog.controller.broker_request_batch import BrokerRequestBatch
-from pyrklog.controller.effects import ForgetUnclean, Pause, ReadMinimums, Steps, WaitForOthers
+from pyrklog.controller.effects import DeleteNodes, Pause, ReadMinimums, Steps, WaitForOthers
 from pyrklog.controller.leader_election import after_unclean_starts, with_most
 from pyrklog.controller.partitions import PartitionChanges, Procedures
 from pyrklog.controller.state import ControllerState, Partition, PartitionState
-from pyrklog.metastore.znodes import Leadership
+from pyrklog.metastore.znodes import Leadership, unclean_path
 
 WAIT_SECONDS = 10.0
 """For other replicas of a partition, after the last unclean one came."""
@@ -66,7 +66,7 @@ class UncleanStarts(Procedures):
             ]
         )
         if unclean:
-            yield ForgetUnclean(unclean)
+            yield DeleteNodes([unclean_path(broker) for broker in unclean])
         for broker in unclean:
             state.brokers[broker] = state.brokers[broker]._replace(is_unclean=False)
         yield from self._wait(p for p in concerned if p.leadership and p.leadership.unclean)

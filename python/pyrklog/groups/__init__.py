@@ -8,9 +8,11 @@
 :mod:`.group_manager`     the groups of this broker; loading and unloading
 :mod:`.loading`           groups from the records of ``__consumer_offsets``
 :mod:`.driver`            carries out effects: timers, appends, reads, the offsets topic
-:mod:`.interfaces`        the driver's view of the rest of the broker
+:mod:`.requests`          handlers' requests as events: the coordinator
+:mod:`.interfaces`        the driver's view of the offsets topic
 ========================  ===================================================================
 
-All but the driver is pure: time, fresh member ids and results of appends are arguments. The rules
-are those of Kafka 3.9's coordinator of classic groups; comments name each departure.
+The driver and the requests have the clock and the log; all others are pure: time, fresh member ids
+and results of appends are arguments. The rules are those of Kafka 3.9's coordinator of classic
+groups; comments name each departure.
 """

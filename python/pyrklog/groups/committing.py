@@ -31,7 +31,7 @@ from pyrklog.groups.messages import (
 )
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition
-from pyrklog.plane.internal_log import AppendResult
+from pyrklog.plane.internal_log import AppendResult, Producer
 
 UNSTABLE = FetchedOffset(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
@@ -51,10 +51,8 @@ def commit(transition: Transition, request: CommitRequest, token: int) -> None:
     errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     if not kept:
         transition.reply(token, CommitResult(errors))
-    elif request.producer is None:
-        _append_plain(transition, kept, errors, token)
     else:
-        _append_transactional(transition, request, kept, errors, token)
+        _append(transition, request.producer, kept, errors, token)
 
 
 def commit_as_member(transition: Transition, commit: OffsetCommit) -> bool:
@@ -99,49 +97,38 @@ def _utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def _append_plain(
+def _append(
     transition: Transition,
+    producer: Producer | None,
     kept: Mapping[TopicPartition, Offset],
     errors: dict[TopicPartition, ErrorCode],
     token: int,
 ) -> None:
+    """``producer`` None: no transaction."""
     group = transition.group
 
     def written(later: Transition, result: AppendResult) -> None:
-        if result.error is ErrorCode.NONE:
-            if group.state is not GroupState.DEAD:
+        is_dead = group.state is GroupState.DEAD
+        match result.error, producer:
+            case ErrorCode.NONE, _ if is_dead:
+                pass
+            case ErrorCode.NONE, None:
                 group.offsets.commit(ticket, kept, result.base_offset)
-        else:
-            group.offsets.unstage(ticket, kept)
+            case ErrorCode.NONE, Producer(id):
+                group.offsets.append_transaction(id, kept, result.base_offset)
+            case _, None:
+                group.offsets.unstage(ticket, kept)
+            case _, Producer(id):
+                group.offsets.fail_transaction(id, kept)
         errors.update(dict.fromkeys(kept, persistence.commit_error(result.error)))
         later.reply(token, CommitResult(errors))
 
-    ticket = transition.append(persistence.offset_records(group.group_id, kept), written)
-    group.offsets.stage(ticket, kept)
-
-
-def _append_transactional(
-    transition: Transition,
-    request: CommitRequest,
-    kept: Mapping[TopicPartition, Offset],
-    errors: dict[TopicPartition, ErrorCode],
-    token: int,
-) -> None:
-    group = transition.group
-    producer = request.producer
-    assert producer is not None
-    producer_id = producer.id
-
-    def written(later: Transition, result: AppendResult) -> None:
-        if result.error is not ErrorCode.NONE:
-            group.offsets.fail_transaction(producer_id, kept)
-        elif group.state is not GroupState.DEAD:
-            group.offsets.append_transaction(producer_id, kept, result.base_offset)
-        errors.update(dict.fromkeys(kept, persistence.commit_error(result.error)))
-        later.reply(token, CommitResult(errors))
-
-    group.offsets.stage_transaction(producer_id, kept)
-    transition.append(persistence.offset_records(group.group_id, kept), written, producer)
+    records = persistence.offset_records(group.group_id, kept)
+    ticket = transition.append(records, written, producer)
+    if producer is None:
+        group.offsets.stage(ticket, kept)
+    else:
+        group.offsets.stage_transaction(producer.id, kept)
 
 
 def fetch(

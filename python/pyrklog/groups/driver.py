@@ -19,7 +19,7 @@ import trio
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending
-from pyrklog.errors import ErrorCode
+from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.batching import (
     AppendBatch,
     Queued,
@@ -39,14 +39,14 @@ from pyrklog.groups.effects import (
     Timer,
 )
 from pyrklog.groups.group_manager import GroupEffects, GroupManager, Loaded
-from pyrklog.groups.interfaces import BrokerEndpoint, InternalLog, OffsetsTopic
+from pyrklog.groups.interfaces import BrokerEndpoint, OffsetsTopic
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.messages import TopicPartition
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
-from pyrklog.groups.requests import GroupRequests, not_served
 from pyrklog.groups.timers import TimerQueue
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.internal_log import AppendResult
 
 CREATION_WAIT_SECONDS = 5.0
@@ -88,22 +88,28 @@ class _Signal:
         self._event = trio.Event()
 
 
-class GroupCoordinator(GroupRequests):
-    """Coordinates the groups whose partitions this broker leads."""
+def not_served(group_id: str) -> ApiError:
+    """The answer for a group that is set aside."""
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group '{group_id}' is set aside.")
+
+
+class GroupDriver:
+    """The groups' clock, log and topic."""
 
     def __init__(
         self,
         settings: GroupSettings,
         options: GroupOptions,
-        internal_log: InternalLog,
+        internal_log: Plane,
         topic: OffsetsTopic,
         *,
         wall_ms: Callable[[], int],
         fresh_id: Callable[[], str],
     ) -> None:
         count = topic.partition_count() or options.partition_count
-        manager = GroupManager(settings, count, topic.assigned_partitions)
-        super().__init__(manager, wall_ms, fresh_id)
+        self.manager = GroupManager(settings, count, topic.assigned_partitions)
+        self._wall_ms = wall_ms
+        self._fresh_id = fresh_id
         self.changes = Changes()
         """Notifies when a partition has been loaded or unloaded."""
         self._options = options
@@ -139,6 +145,10 @@ class GroupCoordinator(GroupRequests):
             task_status.started()
 
     def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
+        """Runs an event with a fresh token; its reply answers the returned ``Pending``.
+
+        Raises COORDINATOR_NOT_AVAILABLE if the event fails, which sets the group aside.
+        """
         token = next(self._tokens)
         pending: Pending[Any] = Pending(partial(self._forget, token))
         self._pending[token] = (group_id, pending)
@@ -170,6 +180,7 @@ class GroupCoordinator(GroupRequests):
                 log.error("former_group_failed", group=machine.group_id, exc_info=error)
 
     def _set_aside(self, group_id: str, error: Exception) -> None:
+        """Stops serving a group whose rules have failed."""
         log.error(
             "group_set_aside",
             group=group_id,
@@ -471,9 +482,11 @@ class GroupCoordinator(GroupRequests):
                 self._being_forgotten = {}
 
     def _is_forgetting(self) -> bool:
+        """Whether offsets of deleted partitions are still to be removed."""
         return bool(self._deleted or self._being_forgotten)
 
     def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
+        """Whether some of these partitions have the names of such deleted ones."""
         return any(
             index in gone.get(topic, ())
             for gone in (self._deleted, self._being_forgotten)

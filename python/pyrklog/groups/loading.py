@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import astuple
+
 from pyrklog.groups.messages import Offset, TopicPartition
 from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
 from pyrklog.plane.internal_log import InternalBatch, InternalRecord
@@ -18,7 +20,6 @@ from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,
     OffsetKey,
-    OffsetValue,
     UnknownKey,
     decode_group_value,
     decode_key,
@@ -95,7 +96,8 @@ class PartitionLoader:
         group, partition = key
         committed = None
         if record.value is not None:
-            committed = CommittedOffset(record.offset, _offset(decode_offset_value(record.value)))
+            value = Offset(*astuple(decode_offset_value(record.value)))
+            committed = CommittedOffset(record.offset, value)
         if batch.is_transactional:
             opened = self._open.setdefault(batch.producer_id, {})
             if committed is None:
@@ -129,16 +131,6 @@ class PartitionLoader:
                 self._offsets_of(group).restore_transaction(producer_id, partition, pending)
         for group in dict.fromkeys([*self._groups, *self._offsets]):
             yield LoadedGroup(group, self._groups.get(group), self._offsets_of(group))
-
-
-def _offset(value: OffsetValue) -> Offset:
-    return Offset(
-        value.offset,
-        value.leader_epoch,
-        value.metadata,
-        value.commit_timestamp,
-        value.expire_timestamp,
-    )
 
 
 def _control_type(record: InternalRecord) -> int:

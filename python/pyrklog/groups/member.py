@@ -1,59 +1,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES, text_bytes
 
 
+@dataclass(slots=True, eq=False)
 class Member:
-    """A member and its parked requests.
+    """A member and its parked requests."""
 
-    ``protocols`` are (name, metadata) in order of preference, each name once. ``awaiting_join`` and
-    ``awaiting_sync`` are tokens of parked requests, which :class:`.members.Members` counts and
-    changes.
-    """
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Sequence[tuple[str, bytes]]
+    """(name, metadata) in order of preference, each name once."""
+    assignment: bytes = b""
+    awaiting_join: int | None = None
+    """The token of a parked request, as :attr:`awaiting_sync`; :class:`.members.Members` counts and
+    changes them."""
+    awaiting_sync: int | None = None
+    reserved_bytes: int = 0
+    """The reserve for its assignment when it came."""
+    is_new: bool = False
+    """It has been in no generation yet, and so cannot send heartbeats."""
 
-    __slots__ = (
-        "assignment",
-        "awaiting_join",
-        "awaiting_sync",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "reserved_bytes",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        *,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Sequence[tuple[str, bytes]],
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = distinct(protocols)
-        self.assignment = assignment
-        self.awaiting_join: int | None = None
-        self.awaiting_sync: int | None = None
-        self.reserved_bytes = 0
-        """The reserve for its assignment when it came."""
-        self.is_new = False
-        """It has been in no generation yet, and so cannot send heartbeats."""
+    def __post_init__(self) -> None:
+        self.protocols = distinct(self.protocols)
 
     def metadata(self, protocol: str) -> bytes:
         """Empty for an unsupported protocol."""

@@ -66,7 +66,8 @@ class LeavingMember(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """``expire_ms`` -1: the broker's retention counts."""
+    """The fields of ``group_records.OffsetValue``. ``expire_ms`` -1: the broker's retention
+    counts."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from pyrklog.config.settings import from_options
 
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
@@ -14,13 +16,13 @@ MEMORY_SHARE = 16
 
 
 class GroupSettings(NamedTuple):
-    """Options of all groups; Kafka's names are in ``config/group_options.py``."""
+    """Options of all groups, with Kafka's names."""
 
-    session_timeout_min_ms: int = 6_000
-    session_timeout_max_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
-    members_max: int = 2**31 - 1
-    metadata_units_max: int = 4_096
+    session_timeout_min_ms: Annotated[int, "group.min.session.timeout.ms"] = 6_000
+    session_timeout_max_ms: Annotated[int, "group.max.session.timeout.ms"] = 1_800_000
+    initial_rebalance_delay_ms: Annotated[int, "group.initial.rebalance.delay.ms"] = 3_000
+    members_max: Annotated[int, "group.max.size"] = 2**31 - 1
+    metadata_units_max: Annotated[int, "offset.metadata.max.bytes"] = 4_096
     """UTF-16 units of a committed offset's metadata."""
     retention_ms: int = 7 * 24 * 3_600_000
     memory_max_bytes: int = 2**30
@@ -28,38 +30,22 @@ class GroupSettings(NamedTuple):
 
 
 class GroupOptions(NamedTuple):
-    """Options of the driver; Kafka's names are in ``config/group_options.py``."""
+    """Options of the driver, with Kafka's names."""
 
-    partition_count: int = 50
+    partition_count: Annotated[int, "offsets.topic.num.partitions"] = 50
     """Partitions of ``__consumer_offsets`` before its creation."""
-    codec: int = CODEC_NONE
-    load_buffer_bytes: int = 5_242_880
-    message_bytes_max: int = 1_048_588
+    codec: Annotated[int, "offsets.topic.compression.codec"] = CODEC_NONE
+    load_buffer_bytes: Annotated[int, "offsets.load.buffer.size"] = 5_242_880
+    message_bytes_max: Annotated[int, "message.max.bytes"] = 1_048_588
     """Limit of one batch."""
-    commit_timeout_ms: int = 5_000
-    expiry_interval_ms: int = 600_000
+    commit_timeout_ms: Annotated[int, "offsets.commit.timeout.ms"] = 5_000
+    expiry_interval_ms: Annotated[int, "offsets.retention.check.interval.ms"] = 600_000
 
 
 def group_settings(config: BrokerConfig, memory_bytes: int) -> GroupSettings:
-    number = config.integer
-    return GroupSettings(
-        session_timeout_min_ms=number("group.min.session.timeout.ms"),
-        session_timeout_max_ms=number("group.max.session.timeout.ms"),
-        initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
-        members_max=number("group.max.size"),
-        metadata_units_max=number("offset.metadata.max.bytes"),
-        retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+    return from_options(
+        GroupSettings,
+        config,
+        retention_ms=config.integer("offsets.retention.minutes") * MINUTE_MS,
         memory_max_bytes=memory_bytes // MEMORY_SHARE,
-    )
-
-
-def group_options(config: BrokerConfig) -> GroupOptions:
-    number = config.integer
-    return GroupOptions(
-        partition_count=number("offsets.topic.num.partitions"),
-        codec=number("offsets.topic.compression.codec"),
-        load_buffer_bytes=number("offsets.load.buffer.size"),
-        message_bytes_max=number("message.max.bytes"),
-        commit_timeout_ms=number("offsets.commit.timeout.ms"),
-        expiry_interval_ms=number("offsets.retention.check.interval.ms"),
     )

@@ -66,15 +66,7 @@ def offset_records(group_id: str, offsets: Mapping[TopicPartition, Offset]) -> l
     return [
         NewRecord(
             encode_offset_key(OffsetKey(group_id, *partition)),
-            encode_offset_value(
-                OffsetValue(
-                    value.offset,
-                    value.leader_epoch,
-                    value.metadata,
-                    value.commit_ms,
-                    value.expire_ms,
-                )
-            ),
+            encode_offset_value(OffsetValue(*value)),
         )
         for partition, value in offsets.items()
     ]

@@ -1,4 +1,4 @@
-"""Handlers' requests as events of groups; questions go to :attr:`GroupRequests.manager`.
+"""Handlers' requests as events of groups; questions go to :attr:`GroupDriver.manager`.
 
 Requests and results are in :mod:`.messages`. A request with a ``Pending`` has been acted on when
 the call returns, in call order; only its answer may wait, for other members or replication.
@@ -6,16 +6,13 @@ the call returns, in call order; only its answer may wait, for other members or 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pyrklog.base.pending import Pending
-from pyrklog.errors import ApiError, ErrorCode
+from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
-from pyrklog.groups.effects import Effect, Reply
-from pyrklog.groups.group_manager import GroupEffects, GroupManager
-from pyrklog.groups.machine import GroupMachine
+from pyrklog.groups.driver import GroupDriver, not_served
+from pyrklog.groups.effects import Reply
 from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
@@ -34,43 +31,8 @@ NO_TOKEN = 0
 """For a request answered among its event's effects."""
 
 
-def not_served(group_id: str) -> ApiError:
-    """The answer for a group that is set aside."""
-    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group '{group_id}' is set aside.")
-
-
-class GroupRequests(ABC):
-    """Turns requests into events; the driver carries out the effects."""
-
-    def __init__(
-        self, manager: GroupManager, wall_ms: Callable[[], int], fresh_id: Callable[[], str]
-    ) -> None:
-        self.manager = manager
-        self._wall_ms = wall_ms
-        self._fresh_id = fresh_id
-
-    @abstractmethod
-    def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
-        """Runs an event with a fresh token; its reply answers the returned ``Pending``.
-
-        Raises COORDINATOR_NOT_AVAILABLE if the event fails, which sets the group aside.
-        """
-
-    @abstractmethod
-    def _do(self, machine: GroupMachine | None, effect: Effect) -> None:
-        """Carries out an effect."""
-
-    @abstractmethod
-    def _set_aside(self, group_id: str, error: Exception) -> None:
-        """Stops serving a group whose rules have failed."""
-
-    @abstractmethod
-    def _is_forgetting(self) -> bool:
-        """Whether offsets of deleted partitions are still to be removed."""
-
-    @abstractmethod
-    def _waits_to_be_forgotten(self, offsets: Iterable[TopicPartition]) -> bool:
-        """Whether some of these partitions have the names of such deleted ones."""
+class GroupCoordinator(GroupDriver):
+    """Coordinates the groups whose partitions this broker leads."""
 
     def join(self, request: JoinRequest) -> Pending[JoinResult]:
         """Fills in ``request.fresh_id``."""

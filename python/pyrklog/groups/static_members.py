@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import persistence, rebalance
 from pyrklog.groups.effects import Timer
@@ -90,7 +92,7 @@ def _undo(
     transition: Transition,
     member: Member,
     old_id: str,
-    before: tuple[tuple[tuple[str, bytes], ...], int, int],
+    before: tuple[Sequence[tuple[str, bytes]], int, int],
     error: ErrorCode,
 ) -> None:
     """The new id could not be written: restores the old one."""

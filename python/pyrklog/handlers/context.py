@@ -10,7 +10,7 @@ from pyrklog.handlers.service import ClusterService
 from pyrklog.plane.dataplane import Session
 
 if TYPE_CHECKING:
-    from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.groups.requests import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pyrklog.protocol.primitives import DecodeError
 from pyrklog.protocol.registry import ROWS, find_api
 
 if TYPE_CHECKING:
-    from pyrklog.groups.driver import GroupCoordinator
+    from pyrklog.groups.requests import GroupCoordinator
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 HandlerNow = Callable[[Context, Any], Any]

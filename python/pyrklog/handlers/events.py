@@ -14,7 +14,8 @@ from pyrklog.handlers.requests_waiting import WaitingRequests
 from pyrklog.handlers.service import ClusterService
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError
-from pyrklog.plane.dataplane import Plane, Request, Session
+from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.dataplane import Request, Session
 from pyrklog.replication.driver import ReplicationDriver
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pyrklog.base.logs import get_logger
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 
 PLACE_SECONDS = 0.1
 """How long a request may keep its place, and run on after its client has disconnected."""

@@ -11,17 +11,17 @@ from pyrklog.metastore.interface import (
     Metastore,
     Node,
     Operation,
+    Outcome,
     SessionExpiredError,
     Stat,
     Watch,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 
 Result = TypeVar("Result")
 
 
-class CurrentStore(SingleWrites):
-    """A :class:`Metastore` that continues across sessions.
+class CurrentStore(Metastore):
+    """Continues across sessions.
 
     Calls between two sessions wait for the next one. A read without a watch is repeated there. A
     write or a read with a watch fails with :class:`SessionExpiredError`: only the caller can find
@@ -69,9 +69,6 @@ class CurrentStore(SingleWrites):
                     raise
             while self._session is session:
                 await self._changed.wait()
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        return await self._read(watch, lambda session: session.get(path, watch))
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         return await self._read(watch, lambda session: session.get_many(paths, watch))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -17,17 +18,18 @@ import trio
 from pyrklog.metastore.database import Database, DiskFullError, persistent
 from pyrklog.metastore.interface import (
     Delete,
+    Metastore,
     MetastoreError,
     Node,
     NoNodeError,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     Stat,
     StoreFailedError,
     Watch,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.tree import Context, Draft, Tree, check_path
 from pyrklog.metastore.watches import Watches
 
@@ -39,11 +41,11 @@ SYSTEM_SESSION = 0
 """Submits for sessions that have ended."""
 
 
+@dataclass(eq=False)
 class _Batch:
-    def __init__(self, session: int, transactions: Sequence[Sequence[Operation]]) -> None:
-        self.session = session
-        self.transactions = transactions
-        self.outcomes: list[Outcome] | None = None
+    session: int
+    transactions: Sequence[Sequence[Operation]]
+    outcomes: list[Outcome] | None = None
 
 
 class EmbeddedStore:
@@ -148,9 +150,7 @@ class EmbeddedStore:
         return None
 
 
-class EmbeddedSession(SingleWrites):
-    """See :class:`Metastore`."""
-
+class EmbeddedSession(Metastore):
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self.session_id = session_id
         self._store = store
@@ -170,15 +170,6 @@ class EmbeddedSession(SingleWrites):
     @property
     def is_reachable(self) -> bool:
         return not self._ended
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        await trio.lowlevel.checkpoint()
-        node = self._find(path)
-        if node is None:
-            raise NoNodeError(path)
-        if watch is not None:
-            self._store.watches.add_data(path, self.session_id, watch)
-        return node
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         await trio.lowlevel.checkpoint()

@@ -16,8 +16,9 @@ Every method may raise :class:`SessionExpiredError` and :class:`StoreFailedError
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 ANY_VERSION = -1
 
@@ -127,6 +128,8 @@ class Delete(NamedTuple):
 Operation = Check | Create | Set | Delete
 OperationResult = str | Stat | None
 """Of a Create, a Set, and of a Check or Delete."""
+Outcome = list[OperationResult] | MetastoreError
+"""Of one of several transactions."""
 
 CREATED = "created"
 DELETED = "deleted"
@@ -145,27 +148,36 @@ Watch = Callable[[WatchEvent], None]
 """Called on the session's Trio thread; must not block or raise."""
 
 
-class Metastore(Protocol):
+class Metastore(ABC):
     """One session."""
 
     session_id: int
 
     @property
+    @abstractmethod
     def is_reachable(self) -> bool:
         """False while calls wait for a connection or a session."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Raises :class:`NoNodeError` (and then leaves no watch)."""
+        (node,) = await self.get_many([path], watch)
+        if node is None:
+            raise NoNodeError(path)
+        return node
 
+    @abstractmethod
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """None for missing nodes (which get no watch)."""
 
+    @abstractmethod
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """The watch also waits for a missing node."""
 
+    @abstractmethod
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Sorted names; raises :class:`NoNodeError`."""
 
+    @abstractmethod
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Names of several nodes' children, None for missing nodes."""
 
@@ -173,24 +185,36 @@ class Metastore(Protocol):
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
         """Returns the new node's path."""
+        (result,) = await self.multi([Create(path, data, ephemeral, sequence)])
+        assert isinstance(result, str)
+        return result
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Sets a node's data."""
+        (result,) = await self.multi([Set(path, data, version)])
+        assert isinstance(result, Stat)
+        return result
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Deletes one node."""
+        await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """One transaction; raises the error of its first refused operation."""
+        (outcome,) = await self.multis([operations])
+        if isinstance(outcome, MetastoreError):
+            raise outcome
+        return outcome
 
-    async def multis(
-        self, transactions: Sequence[Sequence[Operation]]
-    ) -> list[list[OperationResult] | MetastoreError]:
-        """Independent transactions in order, sent together: results or errors."""
+    @abstractmethod
+    async def multis(self, transactions: Sequence[Sequence[Operation]]) -> list[Outcome]:
+        """Independent transactions in order, sent together."""
 
+    @abstractmethod
     async def wait_expired(self) -> None:
         """Returns when the session has ended without ``close``."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Ends the session and its ephemeral nodes."""
 

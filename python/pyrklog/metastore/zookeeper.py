@@ -39,6 +39,7 @@ from pyrklog.metastore.interface import (
     Check,
     Create,
     Delete,
+    Metastore,
     MetastoreError,
     NoChildrenForEphemeralsError,
     Node,
@@ -47,6 +48,7 @@ from pyrklog.metastore.interface import (
     NotEmptyError,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     Set,
     Stat,
@@ -55,7 +57,6 @@ from pyrklog.metastore.interface import (
     Watch,
     WatchEvent,
 )
-from pyrklog.metastore.single_writes import Outcome, SingleWrites
 from pyrklog.metastore.sizes import TRANSACTION_BYTES_MAX, transaction_bytes
 from pyrklog.metastore.tree import check_path
 from pyrklog.metastore.unsettled import results_if_done, touched
@@ -158,8 +159,8 @@ class _Call:
             raise StoreFailedError(f"ZooKeeper failed: {error!r}") from None
 
 
-class ZooKeeperSession(SingleWrites):
-    """See :class:`Metastore`. Made by :func:`connect`."""
+class ZooKeeperSession(Metastore):
+    """Made by :func:`connect`."""
 
     def __init__(self, client: KazooClient, *, sets_acl: bool = False) -> None:
         self._sets_acl = sets_acl
@@ -231,8 +232,7 @@ class ZooKeeperSession(SingleWrites):
     async def close(self) -> None:
         """Also frees what an expired session holds."""
         self._end()
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(_stop, self._client)
+        await _stop(self._client)
 
     def _check(self, path: str) -> None:
         check_path(path)
@@ -241,97 +241,64 @@ class ZooKeeperSession(SingleWrites):
 
     # --- reads ---------------------------------------------------------------------------------
 
-    async def _read(
-        self, path: str, send: Callable[[], Any], on_answer: Callable[[], None] | None
-    ) -> Any:
-        self._check(path)
-        return await self._read_on(path, send, on_answer, self._call(send, on_answer))
-
     def _call(self, send: Callable[[], Any], on_answer: Callable[[], None] | None = None) -> _Call:
         return _Call(self._hand_over, send(), on_answer)
 
-    async def _read_on(
-        self,
-        path: str,
-        send: Callable[[], Any],
-        on_answer: Callable[[], None] | None,
-        call: _Call,
-    ) -> Any:
-        while True:
-            try:
-                with _refusals(path):
-                    return await call.answer()
-            except _LOST:
-                await self._connected.wait()
-                self._check(path)
-                call = self._call(send, on_answer)
-
-    def _data_watch(self, path: str, watch: Watch | None) -> Callable[[], None] | None:
-        if watch is None:
-            return None
-        return lambda: self._watches.add_data(path, self.session_id, watch)
-
-    def _child_watch(self, path: str, watch: Watch | None) -> Callable[[], None] | None:
-        if watch is None:
-            return None
-        return lambda: self._watches.add_children(path, self.session_id, watch)
-
-    def _listener(self, watch: Watch | None) -> Callable[[Any], None] | None:
-        return self._event_came if watch is not None else None
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        (node,) = await self.get_many([path], watch)
-        if node is None:
-            raise NoNodeError(path)
-        return node
-
-    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        listener = self._listener(watch)
-        answers = await self._read_all(
-            paths,
-            lambda path: self._client.get_async(path, listener),
-            lambda path: self._data_watch(path, watch),
-        )
-        return [None if found is None else Node(found[0], _stat(found[1])) for found in answers]
-
-    async def _read_all(
+    async def _read(
         self,
         paths: Sequence[str],
-        send: Callable[[str], Any],
-        on_answer: Callable[[str], Callable[[], None] | None] = lambda _: None,
+        send: Callable[..., Any],
+        add: Callable[[str, int, Watch], None] | None = None,
+        watch: Watch | None = None,
     ) -> list[Any]:
-        """Sends all reads at once; None for missing nodes."""
+        """Sends all reads at once; None for missing nodes. ``add`` takes the watch once
+        the answer has come.
+        """
+
+        def call(path: str) -> _Call:
+            if add is None or watch is None:
+                return self._call(partial(send, path))
+            on_answer = partial(add, path, self.session_id, watch)
+            return self._call(partial(send, path, self._event_came), on_answer)
+
         for path in paths:
             self._check(path)
-        calls = [self._call(partial(send, path), on_answer(path)) for path in paths]
         found: list[Any] = []
-        for path, call in zip(paths, calls, strict=True):
-            try:
-                found.append(await self._read_on(path, partial(send, path), on_answer(path), call))
-            except NoNodeError:
-                found.append(None)
+        for path, sent in zip(paths, list(map(call, paths)), strict=True):
+            answer = None
+            while True:
+                try:
+                    with _refusals(path):
+                        answer = await sent.answer()
+                except NoNodeError:
+                    pass
+                except _LOST:
+                    await self._connected.wait()
+                    self._check(path)
+                    sent = call(path)
+                    continue
+                break
+            found.append(answer)
         return found
 
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        answers = await self._read(paths, self._client.get_async, self._watches.add_data, watch)
+        return [None if found is None else Node(found[0], _stat(found[1])) for found in answers]
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        listener = self._listener(watch)
-        stat = await self._read(
-            path,
-            lambda: self._client.exists_async(path, listener),
-            self._data_watch(path, watch),
-        )
+        exists = self._client.exists_async
+        (stat,) = await self._read([path], exists, self._watches.add_data, watch)
         return _stat(stat) if stat is not None else None
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        listener = self._listener(watch)
-        names: list[str] = await self._read(
-            path,
-            lambda: self._client.get_children_async(path, listener),
-            self._child_watch(path, watch),
-        )
+        children = self._client.get_children_async
+        (names,) = await self._read([path], children, self._watches.add_children, watch)
+        if names is None:
+            raise NoNodeError(path)
         return sorted(names)
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        answers = await self._read_all(paths, self._client.get_children_async)
+        answers = await self._read(paths, self._client.get_children_async)
         return [None if names is None else sorted(names) for names in answers]
 
     # --- writes --------------------------------------------------------------------------------
@@ -471,8 +438,7 @@ async def connect(address: ZooKeeperAddress) -> ZooKeeperSession:
             await _make_chroot(address, client.chroot)
         return session
     except BaseException:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(_stop, client)
+        await _stop(client)
         raise
 
 
@@ -507,8 +473,7 @@ async def _start(client: KazooClient, address: ZooKeeperAddress, reasons: Reason
             _told.discard(address.connect)
     finally:
         if not is_connected:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(_stop, client)
+            await _stop(client)
     if not is_connected:
         if address.tls is not None:
             reason = await trio.to_thread.run_sync(tls_failure, client.hosts, address.tls)
@@ -550,11 +515,15 @@ async def _make_chroot(address: ZooKeeperAddress, chroot: str) -> None:
     except _FORBIDDEN as error:
         raise StoreFailedError(_forbidden(error, chroot)) from None
     finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(_stop, client)
+        await _stop(client)
 
 
-def _stop(client: KazooClient) -> None:
-    """Ends the session and kazoo's thread. Blocks."""
-    client.stop()
-    client.close()
+async def _stop(client: KazooClient) -> None:
+    """Ends the session and kazoo's thread."""
+
+    def stop() -> None:
+        client.stop()
+        client.close()
+
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(stop)

@@ -14,7 +14,7 @@ from pyrklog.config.broker import BrokerConfig
 from pyrklog.errors import ErrorCode
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.controller_link import ControllerLink
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.isr_manager import IsrManager
 

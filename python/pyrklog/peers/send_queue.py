@@ -18,11 +18,11 @@ from pyrklog.cluster.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     StopReplicaRequest,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.peers.connection import PeerConnection, PeerError
 from pyrklog.protocol import DecodeError
+from pyrklog.protocol.inter_broker import TopicPartitions
 
 RETRY_SECONDS = 0.1
 

@@ -53,8 +53,12 @@ def memory_bytes() -> int:
     return _core.memory_bytes()
 
 
-class CorePlane:
-    """:class:`Plane` over ``_core.DataPlane``."""
+class Plane:
+    """The data plane's commands. Results have protocol codes for single partitions.
+
+    A slow command after ``shutdown`` never completes; cancel its caller.
+    ``testing.fake_plane.FakePlane`` stands in for it in tests.
+    """
 
     def __init__(self, settings: PlaneSettings) -> None:
         """Creates and locks the log directories. Raises :class:`StartError` or a subclass."""
@@ -74,29 +78,42 @@ class CorePlane:
         self._waiting: dict[int, _Ticket] = {}
 
     def found_partitions(self) -> Sequence[FoundPartition]:
+        """Partition folders at start."""
         return [FoundPartition(*item) for item in self._plane.found_partitions()]
 
     def pasts(self) -> Sequence[DirectoryPast]:
+        """How the last registered life left each usable log directory."""
         return [DirectoryPast(*item) for item in self._plane.pasts()]
 
     def listen(self, listener: str, host: str, port: int, *, for_brokers: bool = False) -> int:
+        """Binds and accepts; returns the port. ``for_brokers``: only for brokers, which may connect
+        when clients have taken every connection (KIP-402). Raises :class:`TemporaryError`.
+        """
         try:
             return self._plane.listen(listener, host, port, for_brokers)
         except OSError as error:
             raise _listen_error(listener, host, port, error) from None
 
     def apply_image(self, delta: ImageDelta) -> None:
+        """Applies the next version of the image."""
         self._plane.apply_image(delta)
 
     async def become_leaders(self, specs: Sequence[LeaderSpec]) -> Sequence[int]:
+        """Opens or creates logs and serves them; one error code for each spec, 0 = done."""
         done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_leaders(specs))
         return done.errors
 
     async def become_followers(self, specs: Sequence[FollowerSpec]) -> Sequence[int]:
+        """Opens or creates logs and follows their leaders; one error code for each spec, 0
+        = done.
+        """
         done: _core.PartitionsDone = await self._ticket(lambda: self._plane.become_followers(specs))
         return done.errors
 
     def log_ends(self, partitions: Sequence[tuple[str, int]]) -> Sequence[tuple[int, int] | None]:
+        """(leader epoch of the last record, -1 without any; log end offset) of each log; None where
+        none is open.
+        """
         return self._plane.log_ends(partitions)
 
     def set_isr(
@@ -108,37 +125,54 @@ class CorePlane:
         isr: Sequence[int],
         is_held: bool,
     ) -> bool:
+        """Sets a led partition's ISR: the written one, and ``members`` with joining replicas;
+        ``is_held`` as in :class:`LeaderSpec`. False where it is not led in that epoch, or where a
+        joining replica lacks records below the high watermark (it is reported again once it has
+        them).
+        """
         return self._plane.set_isr(topic, partition, leader_epoch, members, isr, is_held)
 
     def lagging_followers(self, max_lag_ms: int) -> Sequence[LaggingFollowers]:
+        """Of all led partitions."""
         return [LaggingFollowers(*item) for item in self._plane.lagging_followers(max_lag_ms)]
 
     def set_broker_epoch(self, epoch: int) -> None:
+        """The epoch of this broker's registration."""
         self._plane.set_broker_epoch(epoch)
 
     def set_replication_rates(
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None:
+        """Bytes a second to and from replicas that topics name as throttled (KIP-73); None =
+        unlimited.
+        """
         self._plane.set_replication_rates(leader_bytes=leader_bytes, follower_bytes=follower_bytes)
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
+        """Each (topic, partition, delete); one error code for each spec, 0 = done."""
         done: _core.PartitionsDone = await self._ticket(lambda: self._plane.stop_partitions(specs))
         return done.errors
 
     async def delete_records(
         self, targets: Sequence[tuple[str, int, int]]
     ) -> Sequence[tuple[int, int]]:
+        """Each (topic, partition, offset); (error code, log start offset or -1) in order."""
         done: _core.RecordsDeleted = await self._ticket(lambda: self._plane.delete_records(targets))
         return done.results
 
     def log_starts(self, partitions: Sequence[tuple[str, int]]) -> Sequence[LogStarts]:
+        """Of each partition; ``on_follower_log_start`` tells once when one has moved since."""
         return [LogStarts(*found) for found in self._plane.log_starts(partitions)]
 
     async def describe_log_dirs(self) -> Sequence[LogDirUsage]:
+        """All log directories."""
         done: _core.LogDirsDescribed = await self._ticket(self._plane.describe_log_dirs)
         return list(map(LogDirUsage._make, done.log_dirs))
 
     async def replica_digest(self, topic: str, partition: int, asked: DigestRange) -> ReplicaDigest:
+        """Digests this broker's replica. Errors: see ``DataPlane::replica_digest`` in
+        rust/dataplane/src/plane/digests.rs.
+        """
         done: _core.ReplicaDigestDone = await self._ticket(
             lambda: self._plane.replica_digest(
                 topic, partition, asked.start, asked.end, max_bytes=asked.max_bytes
@@ -158,6 +192,14 @@ class CorePlane:
         expected_epoch: int,
         producer: Producer | None = None,
     ) -> Awaitable[AppendResult]:
+        """Appends one batch to an internal topic; the result comes when the high watermark has
+        passed it.
+
+        The batch enters the log in memory within the call: a partition's appends are in the order
+        of the calls. Cancelling the wait does not take it back. ``codec`` is the number in a
+        batch's attributes. Errors: see ``DataPlane::append_internal`` in
+        rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
+        """
         waiter = _Ticket(_append_result)
         try:
             ticket = self._plane.append_internal(
@@ -186,6 +228,9 @@ class CorePlane:
         codec: int,
         expected_epoch: int,
     ) -> CommitBatch | None:
+        """Appends staged commits as one batch, in order; they are answered afterwards, also with
+        errors. None: the plane is ending.
+        """
         try:
             return self._plane.append_commits(
                 topic,
@@ -199,11 +244,17 @@ class CorePlane:
             return None
 
     def time_out_commits(self, commits: CommitBatch) -> None:
+        """Answers the unanswered ones with REQUEST_TIMED_OUT."""
         self._plane.time_out_commits(commits)
 
     async def read_internal(
         self, topic: str, partition: int, offset: int, *, max_bytes: int
     ) -> InternalRead:
+        """Reads whole batches of an internal topic, decompressed, up to the log end offset.
+
+        At least one batch, however large. Errors: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+        OFFSET_OUT_OF_RANGE (beyond the log end), INVALID_TOPIC_EXCEPTION (not internal).
+        """
         done: _core.InternalReadDone = await self._ticket(
             lambda: self._plane.read_internal(topic, partition, offset, max_bytes=max_bytes)
         )
@@ -211,24 +262,34 @@ class CorePlane:
         return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
 
     def reply(self, request_id: int, body: bytes) -> None:
+        """Answers a request; ``body`` follows the response header."""
         self._plane.reply(request_id, body)
 
     def answer_heartbeat(self, heartbeat: Heartbeat, error: int) -> None:
+        """Answers a heartbeat with a code."""
         self._plane.answer_heartbeat(heartbeat, error)
 
     def resume(self, request_id: int, errors: Mapping[str, int]) -> None:
+        """Answers a Metadata request that waited."""
         self._plane.resume(request_id, errors)
 
     def close_request(self, request_id: int) -> None:
+        """Closes the connection of a request without an answer."""
         self._plane.close_request(request_id)
 
     def park(self, request_id: int) -> bool:
+        """The answer waits (for other clients, replication or the metadata store): the request no
+        longer counts in ``queued.max.requests``. Returns False where there is no memory for more
+        waiting ones: answer at once.
+        """
         return self._plane.park(request_id)
 
     def statistics(self) -> Mapping[str, int]:
+        """Counters."""
         return self._plane.statistics()
 
     async def shutdown(self, grace_ms: int) -> bool:
+        """Refuses new work, drains, writes, syncs; True when everything is marked clean."""
         done: _core.ShutdownDone = await self._ticket(lambda: self._plane.shutdown(grace_ms))
         return done.clean
 
@@ -236,6 +297,7 @@ class CorePlane:
         self._plane.abandon()
 
     async def run(self, listener: PlaneListener) -> None:
+        """Delivers events until cancelled."""
         descriptor = self._plane.event_fd()
         while True:
             await trio.lowlevel.wait_readable(descriptor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+from pyrklog import _core
 
 
 class ArenaRow(NamedTuple):
@@ -29,43 +30,26 @@ class ArenaRow(NamedTuple):
 
 def list_arenas(directory: str) -> list[ArenaRow]:
     """Raises OSError."""
-    from pyrklog import _core
-
     return [ArenaRow(str(row[0]), *row[1:]) for row in _core.list_arenas(directory)]
 
 
-def drain_arena(log_dir: str) -> tuple[int, int]:
-    """Writes a killed broker's arena to its files; returns (partitions, bytes).
+drain_arena = _core.drain_arena
+"""(log directory) -> (partitions, bytes): writes a killed broker's arena to its files.
 
-    Raises OSError: the directory is in use or has no arena, or the two do not fit.
-    """
-    from pyrklog import _core
+Raises OSError: the directory is in use or has no arena, or the two do not fit.
+"""
 
-    return _core.drain_arena(log_dir)
+drop_arenas = _core.drop_arenas
+"""(directory, log directory or None for all) -> (arenas, bytes of memory): removes arenas of clean
+ends. Raises OSError.
+"""
 
+remove_arena = _core.remove_arena
+"""(path, *, force). Raises ValueError when the arena is in use or still needed."""
 
-def drop_arenas(directory: str, log_dir: str | None) -> tuple[int, int]:
-    """Removes arenas of clean ends in ``directory``, of all or one log directory; returns (arenas,
-    bytes of memory). Raises OSError.
-    """
-    from pyrklog import _core
+dump_file = _core.dump_file
+"""(path, *, records, verify): the rows of a log directory's file; see ``rust/log/src/dump.rs``.
 
-    return _core.drop_arenas(directory, log_dir)
-
-
-def remove_arena(path: str, *, force: bool) -> None:
-    """Raises ValueError when the arena is in use or still needed."""
-    from pyrklog import _core
-
-    _core.remove_arena(path, force=force)
-
-
-def dump_file(path: str, *, records: bool, verify: bool) -> Iterator[Mapping[str, object]]:
-    """The rows of a log directory's file; see ``rust/log/src/dump.rs``.
-
-    Damage is a row with ``kind`` "damage". Raises :class:`OSError` for an unreadable file and
-    :class:`ValueError` for a foreign one.
-    """
-    from pyrklog import _core
-
-    return _core.dump_file(path, records=records, verify=verify)
+Damage is a row with ``kind`` "damage". Raises :class:`OSError` for an unreadable file and
+:class:`ValueError` for a foreign one.
+"""

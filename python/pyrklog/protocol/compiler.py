@@ -154,8 +154,8 @@ def _reader(wire: WireType, version: int, flexible: bool, nullable: bool) -> Rea
             return string_reader(flexible, nullable)
         case Blob():
             return bytes_reader(flexible, nullable)
-        case Array(element):
-            return _array_reader(element, version, flexible, nullable)
+        case Array():
+            return _array_reader(wire, version, flexible, nullable)
         case _:
             return message_reader(wire, version, flexible)
 
@@ -169,13 +169,14 @@ def _fixed_reader(codec: struct.Struct) -> Reader:
     return read
 
 
-def _array_reader(element: WireType, version: int, flexible: bool, nullable: bool) -> Reader:
+def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) -> Reader:
+    element, kind = array.element, array.kind
     read_length = length_reader(flexible, wide=True)
     read_element = _reader(element, version, flexible, nullable=False)
     size_min = least_size_bytes(element, version, flexible)
     fixed = element.code if isinstance(element, Fixed) else None
 
-    def read(buffer: bytes, position: int) -> tuple[list[Any] | None, int]:
+    def read(buffer: bytes, position: int) -> tuple[Any, int]:
         count, position = read_length(buffer, position)
         if count < 0:
             check_length(count, nullable)
@@ -186,12 +187,12 @@ def _array_reader(element: WireType, version: int, flexible: bool, nullable: boo
             buffer.take(count)
         if fixed is not None and len(fixed) == 1:
             run = struct.unpack_from(f">{count}{fixed}", buffer, position)
-            return list(run), position + count * size_min
+            return kind(run), position + count * size_min
         values: list[Any] = []
         for _ in range(count):
             value, position = read_element(buffer, position)
             values.append(value)
-        return values, position
+        return values if kind is list else kind(values), position
 
     return read
 

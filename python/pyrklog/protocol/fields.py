@@ -68,6 +68,8 @@ def empty_list() -> Any:
 @dataclass(frozen=True, slots=True)
 class Array:
     element: "WireType"
+    kind: type[list[Any]] | type[tuple[Any, ...]] = list
+    """What decoding makes; encoding takes any sequence."""
 
 
 WireType = Fixed | Text | Blob | Array | type[Message]
@@ -186,8 +188,8 @@ def _wire_type(name: str, hint: Any) -> WireType:
         for extra in typing.get_args(hint)[1:]:
             if isinstance(extra, Fixed | Text | Blob):
                 return extra
-    if origin is list:
-        return Array(_wire_type(name, typing.get_args(hint)[0]))
+    if origin in (list, tuple):
+        return Array(_wire_type(name, typing.get_args(hint)[0]), origin)
     if isinstance(hint, type) and issubclass(hint, Message):
         return hint
     raise TypeError(f"field {name}: {hint!r} names no wire type")

@@ -17,7 +17,9 @@ from pyrklog.protocol.fields import (
     Str,
     Uuid,
     empty_list,
+    since,
     tagged,
+    until,
 )
 
 ELIGIBLE_TAG = 10_000
@@ -47,25 +49,31 @@ class ControlRequest(Message):
     broker_epoch: Int64 = -1
 
 
-class LeaderAndIsrPartitionState(Message):
-    partition_index: Int32
+class PartitionInfo(Message):
+    """One partition in LeaderAndIsr (version 7) and UpdateMetadata (version 8)."""
+
+    partition: Int32
     controller_epoch: Int32
     leader: Int32
     leader_epoch: Int32
-    isr: list[Int32]
+    isr: tuple[Int32, ...]
     partition_epoch: Int32
-    replicas: list[Int32]
-    adding_replicas: list[Int32] = empty_list()
-    removing_replicas: list[Int32] = empty_list()
-    is_new: Bool = False
-    leader_recovery_state: Int8 = 0
-    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=7)] = empty_list()
+    replicas: tuple[Int32, ...]
+    adding: Annotated[tuple[Int32, ...], until(7)] = ()
+    removing: Annotated[tuple[Int32, ...], until(7)] = ()
+    offline: Annotated[tuple[Int32, ...], since(8)] = ()
+    is_new: Annotated[Bool, until(7)] = False
+    recovery_state: Annotated[Int8, until(7)] = 0
+    eligible: Annotated[tuple[Int32, ...], tagged(ELIGIBLE_TAG, since=7)] = ()
+    """Replicas outside the ISR that may lead (KIP-966)."""
+    unclean: Annotated[tuple[Int32, ...], tagged(UNCLEAN_TAG, since=8)] = ()
+    """Members that may lack records, where nobody leads."""
 
 
-class LeaderAndIsrTopicState(Message):
-    topic_name: Str
+class TopicPartitions(Message):
+    topic: Str
     topic_id: Uuid
-    partition_states: list[LeaderAndIsrPartitionState]
+    partitions: list[PartitionInfo]
 
 
 class LeaderAndIsrLiveLeader(Message):
@@ -80,7 +88,7 @@ class LeaderAndIsrRequest(ControlRequest):
     """Lead or follow these partitions."""
 
     type: Int8 = UNKNOWN_REQUEST
-    topic_states: list[LeaderAndIsrTopicState] = empty_list()
+    topic_states: list[TopicPartitions] = empty_list()
     live_leaders: list[LeaderAndIsrLiveLeader] = empty_list()
 
 
@@ -142,27 +150,6 @@ class StopReplicaResponse(Message):
 STOP_REPLICA = Api(5, StopReplicaRequest, StopReplicaResponse, versions=(4, 4), flexible_since=2)
 
 
-class UpdateMetadataPartitionState(Message):
-    """One partition, as clients see it."""
-
-    partition_index: Int32
-    controller_epoch: Int32
-    leader: Int32
-    leader_epoch: Int32
-    isr: list[Int32]
-    zk_version: Int32
-    replicas: list[Int32]
-    offline_replicas: list[Int32] = empty_list()
-    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=8)] = empty_list()
-    unclean_replicas: Annotated[list[Int32], tagged(UNCLEAN_TAG, since=8)] = empty_list()
-
-
-class UpdateMetadataTopicState(Message):
-    topic_name: Str
-    topic_id: Uuid
-    partition_states: list[UpdateMetadataPartitionState]
-
-
 class UpdateMetadataEndpoint(Message):
     """``security_protocol`` is Kafka's number of it."""
 
@@ -183,7 +170,7 @@ class UpdateMetadataBroker(Message):
 class UpdateMetadataRequest(ControlRequest):
     """All live brokers and the changed partitions."""
 
-    topic_states: list[UpdateMetadataTopicState] = empty_list()
+    topic_states: list[TopicPartitions] = empty_list()
     live_brokers: list[UpdateMetadataBroker] = empty_list()
     type: Annotated[Int8, tagged(0, since=8)] = UNKNOWN_REQUEST
     number: Annotated[Int32, tagged(NUMBER_TAG, since=8)] = 0

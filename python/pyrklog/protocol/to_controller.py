@@ -86,10 +86,10 @@ class AlteredPartition(Message):
     error_code: Int16 = 0
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
-    isr: list[Int32] = empty_list()
+    isr: tuple[Int32, ...] = ()
     leader_recovery_state: Annotated[Int8, since(1)] = 0
     partition_epoch: Int32 = 0
-    eligible_replicas: Annotated[list[Int32], tagged(ELIGIBLE_TAG, since=3)] = empty_list()
+    eligible_replicas: Annotated[tuple[Int32, ...], tagged(ELIGIBLE_TAG, since=3)] = ()
 
 
 class AlteredTopic(Message):

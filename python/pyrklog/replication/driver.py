@@ -26,7 +26,7 @@ from pyrklog.cluster.requests import (
 )
 from pyrklog.cluster.wire import error_of
 from pyrklog.errors import ErrorCode
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.values import FollowerSpec, LeaderSpec
 from pyrklog.replication.isr_manager import IsrManager
 from pyrklog.replication.machine import LeadershipDecision, Replicas

@@ -15,12 +15,12 @@ from pyrklog.cluster.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     IsrChange,
-    PartitionInfo,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERED
-from pyrklog.plane.dataplane import Plane
+from pyrklog.plane.core_plane import Plane
+from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.isr import Committed, InSyncReplicas, Proposal
 
 UNKNOWN_EPOCH = -1

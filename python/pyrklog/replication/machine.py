@@ -8,6 +8,7 @@ equal one is answered STALE_CONTROLLER_EPOCH, which is harmless: the request cam
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyrklog.cluster.requests import (
@@ -15,31 +16,27 @@ from pyrklog.cluster.requests import (
     EPOCH_NONE,
     NO_TOPIC_ID,
     LeaderAndIsrRequest,
-    PartitionInfo,
     StopReplicaRequest,
     TopicPartition,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.values import FollowerSpec, LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 
 UNKNOWN_BROKER_EPOCH = -1
 STOPPED_MAX = 10_000
 
 
+@dataclass(slots=True)
 class Hosted:
     """A partition that this broker leads or follows."""
 
-    __slots__ = ("leader_epoch", "leads", "serving_since", "topic_id")
-
-    def __init__(
-        self, topic_id: bytes, leader_epoch: int, leads: bool, serving_since: int | None = None
-    ) -> None:
-        self.topic_id = topic_id
-        self.leader_epoch = leader_epoch
-        self.leads = leads
-        self.serving_since = serving_since
-        """The first epoch of this unbroken leadership in which the plane served the log."""
+    topic_id: bytes
+    leader_epoch: int
+    leads: bool
+    serving_since: int | None = None
+    """The first epoch of this unbroken leadership in which the plane served the log."""
 
 
 class LeadershipDecision(NamedTuple):

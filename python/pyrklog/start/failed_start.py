@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyrklog.errors import StartError
-from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.core_plane import Plane
 
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
@@ -24,12 +24,12 @@ class StartAttempt:
         self._new_folders = _missing([self._meta_dir, *self._log_dirs])
         self._has_new_meta = not self._meta_dir.exists()
         self._has_new_logs = False
-        self._plane: CorePlane | None = None
+        self._plane: Plane | None = None
 
-    def make_plane(self, settings: PlaneSettings) -> CorePlane:
-        """As :class:`CorePlane`. From here on nobody else uses the log directories."""
+    def make_plane(self, settings: PlaneSettings) -> Plane:
+        """As :class:`Plane`. From here on nobody else uses the log directories."""
         self._has_new_logs = not any(path.exists() for path in self._log_dirs)
-        self._plane = CorePlane(settings)
+        self._plane = Plane(settings)
         return self._plane
 
     def take_back(self) -> None:

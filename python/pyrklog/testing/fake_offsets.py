@@ -14,6 +14,7 @@ from pyrklog.base.changes import Changes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.interfaces import BrokerEndpoint
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
@@ -26,8 +27,8 @@ from pyrklog.plane.internal_log import (
 NO_PRODUCER_ID = -1
 
 
-class FakeLog:
-    """Implements ``InternalLog`` for one topic.
+class FakeLog(Plane):
+    """The part of a plane that coordinators use, for one topic.
 
     ``epoch_of`` gives a partition's leader epoch, None where this broker does not lead it.
     """

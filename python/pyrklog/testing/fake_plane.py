@@ -1,7 +1,7 @@
 """A data plane in memory, for tests of its drivers. It moves no bytes and opens no sockets.
 
 It keeps what it is given (image, led partitions, folders) and asserts the contract of
-``dataplane.Plane``. Tests can inject events, hold back tickets, and fail partitions and
+``core_plane.Plane``. Tests can inject events, hold back tickets, and fail partitions and
 directories.
 """
 
@@ -15,6 +15,7 @@ import trio
 
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.dataplane import (
     DigestRange,
     DirectoryPast,
@@ -52,8 +53,8 @@ class FakeRequest(NamedTuple):
     session: FakeSession = FakeSession()
 
 
-class FakePlane:
-    """Implements ``dataplane.Plane``."""
+class FakePlane(Plane):
+    """Replaces every command."""
 
     def __init__(
         self, settings: PlaneSettings | None = None, found: Sequence[FoundPartition] = ()

@@ -9,7 +9,7 @@ import trio
 
 from pyrklog.config.load import load_config
 from pyrklog.plane import core_plane
-from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.plane_settings import plane_settings
 
 
@@ -17,7 +17,7 @@ async def test_a_listener_that_raises_hears_the_next_event(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
-    plane = CorePlane(plane_settings(config, 1, "cluster"))
+    plane = Plane(plane_settings(config, 1, "cluster"))
     heard = []
     raised = trio.Event()
     real = plane._dispatch
@@ -44,7 +44,7 @@ async def test_a_listener_that_raises_hears_the_next_event(
 
 async def test_other_tasks_run_while_events_take_long(tmp_path: Path, monkeypatch: Any) -> None:
     config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
-    plane = CorePlane(plane_settings(config, 1, "cluster"))
+    plane = Plane(plane_settings(config, 1, "cluster"))
     monkeypatch.setattr(core_plane, "TURN_SECONDS", 0.0)
     order: list[str] = []
     all_handed_out = trio.Event()

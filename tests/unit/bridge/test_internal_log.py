@@ -10,8 +10,8 @@ import trio
 from pyrklog import _core
 from pyrklog.config.resolved import LogConfig
 from pyrklog.errors import ErrorCode
-from pyrklog.plane.core_plane import CorePlane
-from pyrklog.plane.dataplane import Plane, PlaneSettings, Request, Session
+from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.dataplane import PlaneSettings, Request, Session
 from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
@@ -122,9 +122,9 @@ def settings(folder: Path) -> PlaneSettings:
 
 
 @asynccontextmanager
-async def leading(folder: Path) -> AsyncIterator[CorePlane]:
+async def leading(folder: Path) -> AsyncIterator[Plane]:
     """A plane that does not listen yet and leads the topic's one partition in epoch 5."""
-    plane = CorePlane(settings(folder))
+    plane = Plane(settings(folder))
     partition = PartitionImage(0, 1, 5, [1], [1], [])
     topic = TopicImage(TOPIC, b"\1" * 16, True, LOG, 1, [partition])
     brokers = [BrokerImage(1, None, [("PLAINTEXT", "127.0.0.1", 9092)])]

@@ -8,7 +8,7 @@ import trio.testing
 
 from pyrklog import _core
 from pyrklog.config.load import load_config
-from pyrklog.plane.core_plane import CorePlane
+from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.dataplane import Request, Session
 from pyrklog.plane.plane_settings import plane_settings
 
@@ -54,7 +54,7 @@ class Listener:
 
 async def test_a_command_after_the_shutdown_never_completes(tmp_path: Path) -> None:
     config = load_config(flags={"pyrklog.data.dir": str(tmp_path)})
-    plane = CorePlane(plane_settings(config, 1, "cluster"))
+    plane = Plane(plane_settings(config, 1, "cluster"))
     completed = []
 
     async def ask() -> None:

@@ -21,8 +21,8 @@ def metadata(port: int) -> wire.UpdateMetadataRequest:
 
 
 def lead(topic: str, partition: int) -> wire.LeaderAndIsrRequest:
-    state = wire.LeaderAndIsrPartitionState(partition, FAR_EPOCH, 1, 0, [1], 0, [1])
-    topic_state = wire.LeaderAndIsrTopicState(topic, b"9" * 16, [state])
+    state = wire.PartitionInfo(partition, FAR_EPOCH, 1, 0, (1,), 0, (1,))
+    topic_state = wire.TopicPartitions(topic, b"9" * 16, [state])
     return wire.LeaderAndIsrRequest(7, controller_epoch=FAR_EPOCH, topic_states=[topic_state])
 
 

@@ -27,9 +27,9 @@ REQUEST = AlterPartitionRequest(
 RESPONSE = AlterPartitionResponse(
     ErrorCode.NONE,
     [
-        IsrChangeResult(A, 0, ErrorCode.NONE, 1, 5, (1, 2), 9, 0),
+        IsrChangeResult(A, 0, ErrorCode.NONE, 1, 5, (1, 2), 0, 9),
         IsrChangeResult(A, 3, ErrorCode.INELIGIBLE_REPLICA),
-        IsrChangeResult(B, 0, ErrorCode.NONE, 1, 1, (1,), 3, 1, (3,)),
+        IsrChangeResult(B, 0, ErrorCode.NONE, 1, 1, (1,), 1, 3, (3,)),
     ],
 )
 

@@ -3,14 +3,13 @@ import pytest
 from pyrklog.cluster.requests import (
     ControlRequest,
     LeaderAndIsrRequest,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.cluster.valid_requests import wrong_with_request
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 
 
 def topic(name: str, *partitions: int) -> TopicPartitions:

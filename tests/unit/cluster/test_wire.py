@@ -1,6 +1,7 @@
 """The controller's requests survive encoding and decoding."""
 
 import pytest
+from msgspec.structs import replace
 
 from pyrklog.cluster import wire
 from pyrklog.cluster.requests import (
@@ -9,17 +10,15 @@ from pyrklog.cluster.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.values import BrokerImage
 from pyrklog.protocol import DecodeError
-from pyrklog.protocol.inter_broker import LEADER_AND_ISR
+from pyrklog.protocol.inter_broker import LEADER_AND_ISR, PartitionInfo, TopicPartitions
 from pyrklog.protocol.inter_broker import StopReplicaResponse as StopReplicaMessage
 
 BROKERS = {
@@ -41,14 +40,14 @@ LED = PartitionInfo(
     recovery_state=1,
     eligible=(5, 2),
 )
-TOLD = LED._replace(adding=(), removing=(), is_new=False, recovery_state=0, offline=(5,))
+TOLD = replace(LED, adding=(), removing=(), is_new=False, recovery_state=0, offline=(5,))
 A, B = bytes([1] * 16), bytes([2] * 16)
 LEAD = LeaderAndIsrRequest(
     6,
     4,
     77,
     [
-        TopicPartitions("a", A, [LED, LED._replace(partition=4, leader=9)]),
+        TopicPartitions("a", A, [LED, replace(LED, partition=4, leader=9)]),
         TopicPartitions("b", B, [LED]),
     ],
 )

@@ -13,15 +13,14 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrResponse,
     LiveBroker,
     LogEnd,
-    PartitionInfo,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartition,
     UpdateMetadataRequest,
 )
 from pyrklog.controller.effects import (
+    DeleteNodes,
     DeleteTopicNodes,
-    ForgetUnclean,
     Pause,
     ReadMinimums,
     ReadStates,
@@ -30,8 +29,6 @@ from pyrklog.controller.effects import (
     Snapshot,
     StateChange,
     Steps,
-    UnmarkDeletion,
-    UnmarkElection,
     UnmarkReassignments,
     WaitForOthers,
     WriteAssignments,
@@ -41,6 +38,7 @@ from pyrklog.controller.machine import Controller
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import Leadership, TopicAssignment
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import PartitionInfo
 
 CONTROLLER = 1
 EPOCH = 7
@@ -156,8 +154,6 @@ class Runner:
                     ]
                 case UnmarkReassignments(wanted):
                     lines += self._unmark_reassignments(wanted)
-                case UnmarkElection():
-                    lines.append("unmark election")
                 case Send(broker, request):
                     self.sent.append((broker, request))
                     lines.append(f"{broker} <- {request_line(request)}")
@@ -165,13 +161,11 @@ class Runner:
                     self.deleted += topics
                     self.states = {k: v for k, v in self.states.items() if k[0] not in topics}
                     lines.append(f"delete nodes {' '.join(topics)}")
-                case ForgetUnclean(brokers):
-                    lines.append(f"forget unclean {' '.join(map(str, brokers))}")
+                case DeleteNodes(paths):
+                    lines.append(f"delete {' '.join(paths)}")
                 case WaitForOthers(number, _):
                     self.waits.append(number)
                     lines.append(f"wait {number}")
-                case UnmarkDeletion(topics):
-                    lines.append(f"unmark {' '.join(topics)}")
                 case StateChange(event, fields):
                     if event.endswith("_failed"):
                         lines.append(f"failed {fields['topic']}-{fields['partition']}")
@@ -231,7 +225,7 @@ class Runner:
         return self.run(self.controller.leader_and_isr_answered(broker, response))
 
     def wait_over(self) -> list[str]:
-        return self.run(self.controller.unclean_wait_over(self.waits[-1]))
+        return self.run(self.controller.unclean.wait_over(self.waits[-1]))
 
     def stop_answered(self, broker: int, error: ErrorCode = ErrorCode.NONE) -> list[str]:
         """The broker answers its last StopReplica, every replica with ``error``."""

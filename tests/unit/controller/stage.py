@@ -12,7 +12,6 @@ from pyrklog.cluster.requests import (
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
 )
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.local_channel import LocalChannel
@@ -23,6 +22,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, EmbeddedStore
 from pyrklog.metastore.interface import Create, Metastore, Set
+from pyrklog.protocol.inter_broker import TopicPartitions
 from tests.unit.controller.runner import assignment, request_line
 
 
@@ -38,7 +38,9 @@ class Brokers:
         self.changed.set()
         self.changed = trio.Event()
         if isinstance(request, LeaderAndIsrRequest):
-            led = {(t.topic, p.partition): ErrorCode.NONE for t in request.topics for p in t[2]}
+            led = {
+                (t.topic, p.partition): ErrorCode.NONE for t in request.topics for p in t.partitions
+            }
             answered(LeaderAndIsrResponse(ErrorCode.NONE, led))
         elif isinstance(request, StopReplicaRequest):
             stopped = {(r.topic, r.partition): ErrorCode.NONE for r in request.replicas}

@@ -21,10 +21,10 @@ from pyrklog.metastore.interface import (
     Delete,
     Metastore,
     Operation,
+    Outcome,
     SessionExpiredError,
     Set,
 )
-from pyrklog.metastore.single_writes import Outcome
 from pyrklog.peers import port_monitor
 from pyrklog.peers.connection import Address, PeerError
 from pyrklog.start.identity import create_paths

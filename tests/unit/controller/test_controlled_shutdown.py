@@ -22,7 +22,7 @@ async def test_brokers_that_are_about_to_end_are_known(
     driver = cluster.driver(1)
     assert list(driver.leaving) == []
     await nursery.start(driver.run)
-    assert await driver.perform(lambda machine: machine.shut_down(2, []))
+    assert await driver.perform(lambda machine: machine.controlled_shutdown.shut_down(2, []))
     assert list(driver.leaving) == [2]
     await cluster.sessions[2].close()
     with trio.fail_after(10):

@@ -12,10 +12,8 @@ import trio.testing
 from pyrklog.cluster.requests import (
     ControlRequest,
     ControlResponse,
-    PartitionInfo,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
 )
 from pyrklog.controller.driver import FIRST_REBALANCE_SECONDS, ControllerDriver
 from pyrklog.controller.machine import Controller
@@ -35,6 +33,7 @@ from pyrklog.metastore.interface import (
     WatchEvent,
 )
 from pyrklog.metastore.znodes import Leadership
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import assignment
 from tests.unit.controller.stage import Brokers, Cluster

@@ -146,7 +146,7 @@ def test_an_eligible_replica_that_lives_leads_at_once() -> None:
 def test_suspect_is_the_last_eligible_choice() -> None:
     runner = started(1, 2, 3)
     ask(runner, 1)
-    runner.run(runner.controller.suspect(2))
+    runner.run(runner.controller.suspects.suspect(2))
     living(runner, 2, 3)
     assert runner.leadership("t", 0) == "leader 3 epoch 1 isr 3 eligible 1,2"
 
@@ -156,7 +156,7 @@ def test_a_suspect_in_sync_goes_before_one_that_is_eligible() -> None:
     ask(runner, 1, 2)
     runner.minimums = {"t": 3}
     ask(runner, 1)
-    runner.run(runner.controller.suspect(1))
+    runner.run(runner.controller.suspects.suspect(1))
     assert runner.leadership("t", 0).startswith("leader 1 ")
 
 
@@ -212,7 +212,7 @@ def test_unclean_start_ends_eligibility() -> None:
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
     assert runner.leadership("t", 0) == "leader 1 epoch 1 isr 1 eligible 3"
     assert lines.index("write t-0 leader 1 epoch 1 isr 1 eligible 3") < lines.index(
-        "forget unclean 2"
+        "delete /pyrklog/unclean/2"
     )
 
 

@@ -47,7 +47,7 @@ def ask(runner: Runner, *changes: IsrChange) -> tuple[list[IsrChangeResult], lis
 def test_a_member_leaves_and_comes_back() -> None:
     runner = started(1, 2, 3)
     results, lines = ask(runner, change(1, 2))
-    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 1, 0)]
+    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 0, 1)]
     assert lines == [
         "write t-0 leader 1 epoch 0 isr 1,2",
         "1 <- metadata t-0:1@0 brokers 1,2,3",
@@ -64,7 +64,7 @@ def test_isr_change_that_is_already_written_succeeds() -> None:
     ask(runner, change(1, 2))
     # A retry after a lost answer, with an old partition epoch.
     results, lines = ask(runner, change(2, 1))
-    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 1, 0)]
+    assert results == [IsrChangeResult(ID, 0, ErrorCode.NONE, 1, 0, (1, 2), 0, 1)]
     assert lines == []
 
 
@@ -115,14 +115,14 @@ def test_state_written_by_another_is_read_again() -> None:
 def test_controlled_shutdown_moves_leaders() -> None:
     runner = started(1, 2, 3)
     remaining: list[TopicPartition] = []
-    lines = runner.run(runner.controller.shut_down(1, remaining))
+    lines = runner.run(runner.controller.controlled_shutdown.shut_down(1, remaining))
     assert remaining == []
     assert runner.leadership("t", 0) == "leader 2 epoch 1 isr 2,3"
     assert "2 <- lead t-0:2@1" in lines
     results, _ = ask(runner, change(2, 3, 1, leader_epoch=1, partition_epoch=1))
     assert results[0].error is ErrorCode.INELIGIBLE_REPLICA, "it is about to end"
     remaining = []
-    lines = runner.run(runner.controller.shut_down(3, remaining))
+    lines = runner.run(runner.controller.controlled_shutdown.shut_down(3, remaining))
     assert remaining == []
     assert runner.leadership("t", 0) == "leader 2 epoch 2 isr 2"
     assert not any("stop" in line for line in lines)
@@ -132,14 +132,14 @@ def test_partition_without_another_candidate_remains_at_shutdown() -> None:
     runner = started(1, 2, 3)
     ask(runner, change(1))
     remaining: list[TopicPartition] = []
-    runner.run(runner.controller.shut_down(1, remaining))
+    runner.run(runner.controller.controlled_shutdown.shut_down(1, remaining))
     assert remaining == [("t", 0)]
     assert runner.leadership("t", 0) == "leader 1 epoch 0 isr 1"
 
 
 def test_a_broker_that_came_back_is_not_about_to_end() -> None:
     runner = started(1, 2, 3)
-    runner.run(runner.controller.shut_down(1, []))
+    runner.run(runner.controller.controlled_shutdown.shut_down(1, []))
     runner.run(runner.controller.brokers_changed(live(2, 3)))
     runner.run(runner.controller.brokers_changed({**live(2, 3), **live(1, epoch=200)}))
     epoch, version = runner.states[("t", 0)][0].leader_epoch, runner.states[("t", 0)][1]
@@ -154,7 +154,7 @@ def test_last_in_sync_replica_hands_over_to_an_eligible_one() -> None:
     runner.states = {("t", 0): (Leadership(1, 4, (1,), EPOCH, eligible=(2, 3)), 9)}
     runner.start(live(1, 3), {"t": assignment((1, 2, 3))})
     remaining: list[tuple[str, int]] = []
-    runner.run(runner.controller.shut_down(1, remaining))
+    runner.run(runner.controller.controlled_shutdown.shut_down(1, remaining))
     assert runner.leadership("t", 0) == "leader 3 epoch 5 isr 3 eligible 1,2"
     assert remaining == []
 
@@ -165,7 +165,7 @@ def test_many_partitions_are_handed_over_in_pieces(monkeypatch: pytest.MonkeyPat
     runner = Runner()
     runner.start(live(1, 2))
     runner.run(runner.controller.topics_changed({"t": assignment(*[(1, 2)] * 5)}, ["t"]))
-    lines = runner.run(runner.controller.shut_down(1, []))
+    lines = runner.run(runner.controller.controlled_shutdown.shut_down(1, []))
     orders = [line for line in lines if line.startswith(("write", "1 <- lead"))]
     kinds = [line.split()[0] for line in orders]
     assert kinds == ["write", "write", "1", "write", "write", "1", "write", "1"]
@@ -174,8 +174,8 @@ def test_many_partitions_are_handed_over_in_pieces(monkeypatch: pytest.MonkeyPat
 def test_new_partitions_are_not_led_by_brokers_shutting_down() -> None:
     runner = Runner()
     runner.start(live(1, 2, 3))
-    runner.run(runner.controller.shut_down(1, []))
-    runner.run(runner.controller.suspect(2))
+    runner.run(runner.controller.controlled_shutdown.shut_down(1, []))
+    runner.run(runner.controller.suspects.suspect(2))
     runner.run(runner.controller.topics_changed({"t": assignment((1, 2, 3), (1, 2), (1,))}, ["t"]))
     assert runner.leadership("t", 0) == "leader 3 epoch 0 isr 3"
     told = runner.last(2, LeaderAndIsrRequest)

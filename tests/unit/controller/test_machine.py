@@ -6,11 +6,9 @@ from pyrklog.cluster.image import LEADER_BEING_DELETED
 from pyrklog.cluster.requests import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    PartitionInfo,
     Refusal,
     StopReplicaRequest,
     TopicPartition,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.controller.effects import Snapshot
@@ -23,6 +21,7 @@ from pyrklog.controller.state import (
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.metastore.znodes import RECOVERING, Leadership
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from tests.unit.controller.runner import EPOCH, Runner, assignment, live
 
 
@@ -474,7 +473,7 @@ def test_a_new_controller_goes_on_deleting() -> None:
     lines = runner.start(live(1), {"t": assignment((1,))}, ["t", "gone"])
     assert lines == [
         "1 <- metadata t-0:-2@0 brokers 1",
-        "unmark gone",
+        "delete /admin/delete_topics/gone",
         "1 <- metadata t-0:-2@0 brokers 1",
         "1 <- stop t-0@-2 delete",
     ]
@@ -494,7 +493,7 @@ def test_deletion_may_be_turned_off() -> None:
     runner = Runner(delete_topic_enable=False)
     runner.start(live(1))
     created(runner, t=[(1,)])
-    assert runner.run(runner.controller.deletion_asked(["t"])) == ["unmark t"]
+    assert runner.run(runner.controller.deletion_asked(["t"])) == ["delete /admin/delete_topics/t"]
     assert "t" in runner.controller.state.topics
 
 

@@ -388,7 +388,7 @@ def test_impossible_reassignments_are_refused(
 
 def test_a_broker_that_is_about_to_end_gets_no_replica() -> None:
     runner = cluster()
-    runner.run(runner.controller.shut_down(4, []))
+    runner.run(runner.controller.controlled_shutdown.shut_down(4, []))
     assert refused(runner, {T0: (4, 5)}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

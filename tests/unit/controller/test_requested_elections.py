@@ -111,5 +111,7 @@ def test_legacy_election_znode_is_deleted_after_any_outcome() -> None:
     elections = runner.controller.elections
     lines = runner.run(elections.asked_by_znode([("t", 0), ("t", 7)]))
     assert lines[0] == "write t-0 leader 1 epoch 4 isr 1,2"
-    assert lines[-1] == "unmark election"
-    assert runner.run(elections.asked_by_znode([("t", 7)])) == ["unmark election"]
+    assert lines[-1] == "delete /admin/preferred_replica_election"
+    assert runner.run(elections.asked_by_znode([("t", 7)])) == [
+        "delete /admin/preferred_replica_election"
+    ]

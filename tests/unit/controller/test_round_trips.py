@@ -12,8 +12,15 @@ from pyrklog.controller.store_writes import Term
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
-from pyrklog.metastore.interface import Create, Node, Operation, Stat, Watch, descendants_of
-from pyrklog.metastore.single_writes import Outcome
+from pyrklog.metastore.interface import (
+    Create,
+    Node,
+    Operation,
+    Outcome,
+    Stat,
+    Watch,
+    descendants_of,
+)
 from pyrklog.start.identity import create_paths
 from tests.unit.controller.runner import assignment
 from tests.unit.controller.stage import Cluster

@@ -7,7 +7,6 @@ import pytest
 import trio
 import trio.testing
 
-from pyrklog.cluster.requests import PartitionInfo, TopicPartitions
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.effects import Steps
 from pyrklog.controller.machine import Controller
@@ -17,8 +16,8 @@ from pyrklog.controller.takeover.evidence import Found, Incumbent, operations
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
-from pyrklog.metastore.interface import Create, Delete, Operation
-from pyrklog.metastore.single_writes import Outcome
+from pyrklog.metastore.interface import Create, Delete, Operation, Outcome
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from pyrklog.start.identity import create_paths
 from tests.unit.controller.stage import Cluster
 

@@ -82,7 +82,7 @@ def broker_gone(controller: Controller, partitions: int) -> Steps:
 
 def broker_leaves(controller: Controller, partitions: int) -> Steps:
     turns(started(controller, partitions))
-    return controller.shut_down(3, [])
+    return controller.controlled_shutdown.shut_down(3, [])
 
 
 @pytest.mark.parametrize("procedure", [started, broker_gone, broker_leaves])

@@ -75,7 +75,7 @@ def test_an_unclean_broker_comes_back_as_a_follower() -> None:
     assert partition is not None
     partition.lead(*runner.states["t", 0])
     lines = runner.run(runner.controller.brokers_changed({**live(1, 3), **unclean(2)}))
-    assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "forget unclean 2"]
+    assert lines[2:4] == ["write t-0 leader 1 epoch 6 isr 1,3", "delete /pyrklog/unclean/2"]
     assert not runner.controller.state.brokers[2].is_unclean
     assert runner.run(runner.controller.brokers_changed({**live(1, 3), **live(2, epoch=200)})) == []
 
@@ -129,8 +129,8 @@ def test_earlier_wait_does_not_end_the_wait_for_later_replicas() -> None:
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     first, second = runner.waits
     runner.ends_answered(1, 3, 95)
-    assert runner.run(runner.controller.unclean_wait_over(first)) == []
-    assert runner.run(runner.controller.unclean_wait_over(second)) != []
+    assert runner.run(runner.controller.unclean.wait_over(first)) == []
+    assert runner.run(runner.controller.unclean.wait_over(second)) != []
 
 
 def test_log_end_of_an_earlier_epoch_or_life_is_ignored() -> None:
@@ -153,7 +153,7 @@ def test_log_ends_are_asked_again_after_a_suspect_left() -> None:
     runner.run(runner.controller.brokers_changed({**live(1, epoch=200), **unclean(2, 3)}))
     runner.ends_answered(1, 3, 90)
     runner.ends_answered(3, 3, 95)
-    runner.run(runner.controller.suspect(2))
+    runner.run(runner.controller.suspects.suspect(2))
     assert runner.leadership("t", 0) == "leader -1 epoch 7 isr 1,3 unclean 1,3"
     assert runner.ends_answered(1, 3, 90) == [], "3 has more, and has not told it since"
     runner.ends_answered(3, 3, 95)
@@ -264,4 +264,4 @@ def test_topic_being_deleted_gets_no_unclean_marks() -> None:
     runner.states = {("t", 0): (Leadership(1, 4, (1, 2), EPOCH), 9)}
     lines = runner.start({**live(1), **unclean(2)}, {"t": assignment((1, 2))}, ["t"])
     assert not any(line.startswith("write") for line in lines if "leader 1" in line)
-    assert "forget unclean 2" in lines
+    assert "delete /pyrklog/unclean/2" in lines

@@ -10,7 +10,6 @@ from typing import Any
 import trio
 
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.messages import (
     CommitRequest,
     JoinRequest,
@@ -22,6 +21,7 @@ from pyrklog.groups.messages import (
     TopicPartition,
 )
 from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
 
 NONE = ErrorCode.NONE

@@ -19,8 +19,8 @@ from pyrklog.cluster.requests import (
 )
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ApiError, ErrorCode
-from pyrklog.groups.driver import GroupCoordinator
 from pyrklog.groups.options import GroupOptions, GroupSettings
+from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.handlers import service
 from pyrklog.handlers.dispatch import Handlers
 from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest

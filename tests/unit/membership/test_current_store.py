@@ -1,6 +1,6 @@
 """A store that survives the end of its sessions."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,8 +48,8 @@ async def test_call_between_sessions_waits_for_the_next_session(opened: Embedded
 class Ending:
     session_id = 0
 
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        raise SessionExpiredError(path)
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        raise SessionExpiredError(paths[0])
 
 
 async def test_read_is_retried_in_the_next_session(opened: EmbeddedStore) -> None:

@@ -21,10 +21,10 @@ from pyrklog.metastore.interface import (
     Node,
     Operation,
     OperationResult,
+    Outcome,
     SessionExpiredError,
     StoreFailedError,
 )
-from pyrklog.metastore.single_writes import Outcome
 from pyrklog.start.identity import create_paths
 
 PATH = znodes.broker_path(3)

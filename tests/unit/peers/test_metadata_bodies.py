@@ -5,12 +5,14 @@ from collections.abc import Generator
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from pyrklog.base.pieces import PARTITIONS_A_TURN
 from pyrklog.cluster import wire
-from pyrklog.cluster.requests import PartitionInfo, TopicPartitions, UpdateMetadataRequest
+from pyrklog.cluster.requests import UpdateMetadataRequest
 from pyrklog.peers.metadata_bodies import KEPT, MetadataBodies
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from pyrklog.protocol.primitives import EncodeError
 
 OF_TOPIC = 100
@@ -88,7 +90,7 @@ async def test_different_metadata_requests_have_different_bodies(made: list[int]
 
 async def test_unencodable_metadata_fails_each_time() -> None:
     bodies = MetadataBodies()
-    bad = request([*topics(100), topics(100)[0]._replace(topic="\ud800")])
+    bad = request([*topics(100), replace(topics(100)[0], topic="\ud800")])
     for _ in range(2):
         with pytest.raises(EncodeError):
             await bodies.body_of(bad)

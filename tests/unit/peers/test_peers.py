@@ -16,7 +16,6 @@ from pyrklog.cluster.requests import (
     ControlledShutdownResponse,
     ControllerService,
     IsrChangeResult,
-    PartitionInfo,
 )
 from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
@@ -25,6 +24,7 @@ from pyrklog.peers.connection import PeerError
 from pyrklog.peers.peers import TELL_SECONDS, Peers
 from pyrklog.plane.dataplane import LaggingFollowers
 from pyrklog.plane.values import BrokerImage, LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.replication.machine import Hosted
 from pyrklog.testing.fake_plane import FakePlane
@@ -45,7 +45,9 @@ class Failing:
             self.written.append((change.topic_id, isr))
             epoch = change.partition_epoch + 1
             results.append(
-                IsrChangeResult(change.topic_id, change.partition, ErrorCode.NONE, 1, 0, isr, epoch)
+                IsrChangeResult(
+                    change.topic_id, change.partition, ErrorCode.NONE, 1, 0, isr, 0, epoch
+                )
             )
         return AlterPartitionResponse(ErrorCode.NONE, results)
 

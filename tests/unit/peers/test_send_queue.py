@@ -13,13 +13,12 @@ from pyrklog.cluster.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.peers.connection import Address, PeerConnection
 from pyrklog.peers.send_queue import SendQueue
-from pyrklog.protocol.inter_broker import STOP_REPLICA, UPDATE_METADATA
+from pyrklog.protocol.inter_broker import STOP_REPLICA, UPDATE_METADATA, TopicPartitions
 from tests.unit.peers.fake_peer import FakePeer, free_address
 
 

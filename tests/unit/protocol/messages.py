@@ -88,8 +88,8 @@ def values(wire: WireType, version: int) -> st.SearchStrategy[Any]:
             return st.text(max_size=300)
         case Blob():
             return st.binary(max_size=300)
-        case Array(element):
-            return st.lists(values(element, version), max_size=4)
+        case Array(element, kind):
+            return st.lists(values(element, version), max_size=4).map(kind)
         case _:
             return messages(wire, version)
 

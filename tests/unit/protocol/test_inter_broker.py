@@ -13,22 +13,20 @@ from pyrklog.protocol.inter_broker import (
     UPDATE_METADATA,
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
-    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
-    LeaderAndIsrTopicState,
+    PartitionInfo,
     StopReplicaPartitionError,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
+    TopicPartitions,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
-    UpdateMetadataTopicState,
 )
 from pyrklog.protocol.to_controller import (
     ALLOCATE_PRODUCER_IDS,
@@ -49,27 +47,27 @@ from pyrklog.protocol.to_controller import (
 )
 
 TOPIC_ID = bytes(range(1, 17))
-LEAD = LeaderAndIsrPartitionState(
-    partition_index=2,
+LEAD = PartitionInfo(
+    partition=2,
     controller_epoch=3,
     leader=1,
     leader_epoch=5,
-    isr=[1, 2],
+    isr=(1, 2),
     partition_epoch=8,
-    replicas=[1, 2, 3],
-    adding_replicas=[3],
+    replicas=(1, 2, 3),
+    adding=(3,),
     is_new=True,
-    leader_recovery_state=1,
+    recovery_state=1,
 )
-TOLD = UpdateMetadataPartitionState(
-    partition_index=2,
+TOLD = PartitionInfo(
+    partition=2,
     controller_epoch=3,
     leader=-2,
     leader_epoch=5,
-    isr=[1],
-    zk_version=8,
-    replicas=[1, 2],
-    offline_replicas=[2],
+    isr=(1,),
+    partition_epoch=8,
+    replicas=(1, 2),
+    offline=(2,),
 )
 ENDPOINT = UpdateMetadataEndpoint(9092, "h", "PLAINTEXT", 0)
 
@@ -99,7 +97,7 @@ def altered(version: int) -> AlterPartitionResponse:
         partition_index=2,
         leader_id=1,
         leader_epoch=5,
-        isr=[1, 2],
+        isr=(1, 2),
         leader_recovery_state=int(version > 0),
         partition_epoch=9,
     )
@@ -116,7 +114,7 @@ CASES: list[Case] = [
             controller_epoch=3,
             broker_epoch=99,
             type=INCREMENTAL_REQUEST,
-            topic_states=[LeaderAndIsrTopicState("t", TOPIC_ID, [LEAD])],
+            topic_states=[TopicPartitions("t", TOPIC_ID, [LEAD])],
             live_leaders=[LeaderAndIsrLiveLeader(1, "h", 9092)],
         ),
         "0000000700000000030000000000000063010202740102030405060708090a0b0c0d0e0f10020000"
@@ -169,7 +167,7 @@ CASES: list[Case] = [
             controller_id=7,
             controller_epoch=3,
             broker_epoch=99,
-            topic_states=[UpdateMetadataTopicState("t", TOPIC_ID, [TOLD])],
+            topic_states=[TopicPartitions("t", TOPIC_ID, [TOLD])],
             live_brokers=[UpdateMetadataBroker(1, [ENDPOINT], "r")],
             type=FULL_REQUEST,
         ),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from pyrklog.cluster.metadata import Metadata
 from pyrklog.cluster.requests import (
@@ -13,12 +14,10 @@ from pyrklog.cluster.requests import (
     ControlResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
     TopicPartition,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.config.load import load_config
@@ -26,6 +25,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.start.identity import create_paths
 from pyrklog.testing.fake_plane import FakePlane
@@ -197,7 +197,7 @@ async def test_a_partition_that_has_moved_away_is_closed_and_kept(bench: Bench) 
     await bench.metadata_of(topic("t", 0, 0))
     await bench.lead(topic("t", 0, 0))
     (away, stays) = topic("t", 1, 1).partitions
-    away = away._replace(leader=2, replicas=(2,))
+    away = replace(away, leader=2, replicas=(2,))
     moved = TopicPartitions("t", b"1" * 16, [away, stays])
     assert await bench.metadata_of(moved) is ErrorCode.NONE
     await trio.testing.wait_all_tasks_blocked()

@@ -8,12 +8,12 @@ from pyrklog.cluster.requests import (
     AlterPartitionResponse,
     IsrChange,
     IsrChangeResult,
-    PartitionInfo,
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.dataplane import LaggingFollowers
 from pyrklog.plane.values import LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.isr import Proposal
 from pyrklog.replication.isr_manager import IsrManager
 from pyrklog.testing.fake_plane import FakePlane
@@ -72,7 +72,7 @@ class Bench:
 
 
 def written(*isr: int, partition_epoch: int = 9, leader_epoch: int = 5) -> IsrChangeResult:
-    return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, partition_epoch)
+    return IsrChangeResult(ID, 0, ErrorCode.NONE, ME, leader_epoch, isr, 0, partition_epoch)
 
 
 def test_caught_up_follower_is_proposed_and_counts_at_once() -> None:

@@ -5,14 +5,13 @@ from pyrklog.cluster.requests import (
     EPOCH_NONE,
     NO_TOPIC_ID,
     LeaderAndIsrRequest,
-    PartitionInfo,
     StopReplica,
     StopReplicaRequest,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.values import FollowerSpec, LeaderSpec
+from pyrklog.protocol.inter_broker import PartitionInfo, TopicPartitions
 from pyrklog.replication.machine import LeadershipDecision, Replicas, StopDecision
 
 ME, OTHER = 1, 2
@@ -51,7 +50,7 @@ def told(
     broker_epoch: int = 10,
     topic_id: bytes = TOPIC_ID,
 ) -> LeadershipDecision:
-    topics = [TopicPartitions("t", topic_id, infos)]
+    topics = [TopicPartitions("t", topic_id, list(infos))]
     return replicas.leadership_told(
         LeaderAndIsrRequest(OTHER, controller_epoch, broker_epoch, topics)
     )

@@ -13,7 +13,6 @@ from pyrklog.cluster.requests import (
     StopReplica,
     StopReplicaRequest,
     StopReplicaResponse,
-    TopicPartitions,
     UpdateMetadataRequest,
 )
 from pyrklog.errors import ErrorCode
@@ -21,6 +20,7 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import EmbeddedSession, open_store
 from pyrklog.metastore.interface import Node, StoreFailedError, Watch
 from pyrklog.plane.values import BrokerImage
+from pyrklog.protocol.inter_broker import TopicPartitions
 from pyrklog.start.identity import create_paths
 from tests.unit.replication.test_driver import BROKERS, Bench, topic
 
