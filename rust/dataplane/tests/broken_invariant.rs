@@ -123,7 +123,7 @@ fn an_orderly_end_writes_what_is_in_the_cache_only() {
 }
 
 #[test]
-fn the_writer_writes_on() {
+fn writer_writes_the_rest_of_a_sealed_log() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = never_written(dir.path());
     config.cache.flush_ms = 1_000;
