@@ -1,4 +1,5 @@
-"""Types of the Rust extension. The contract in prose is design.md, section 6.
+"""Types of the Rust extension. What each command does: ``plane/core_plane.py``; an outline:
+design.md, section 6.
 
 All classes are immutable. Sizes are bytes, times are milliseconds, topic ids are 16 bytes. What
 goes down is read from named tuples by the names of their fields.

@@ -10,8 +10,8 @@ use crate::segment::ActiveSegment;
 impl Log {
     /// Writes what a clean start needs: the tail, remaining index entries, the producer state.
     /// Syncs nothing: [`crate::LogDir::sync_all`] does that for the whole directory. Does I/O; only
-    /// for the syncer, without another job of the log under way. The log takes no appends
-    /// afterwards.
+    /// for log loaders and the plane's end, without another job of the log under way. The log takes
+    /// no appends afterwards.
     ///
     /// # Errors
     /// A disk error, or the log is poisoned. The directory must not be marked clean then.
