@@ -36,6 +36,7 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    STORE_AWAY,
     AlteredConfigs,
     ConfigAlteration,
     ConfigResource,
@@ -272,9 +273,9 @@ class ConfigAdmin:
                 continue
             except (BadVersionError, NodeExistsError):
                 continue  # somebody else changed the options: retry
-            except SessionExpiredError as error:
+            except SessionExpiredError:
                 if trio.current_time() >= retry_until:
-                    raise store_error(error) from None
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, STORE_AWAY) from None
             except MetastoreError as error:
                 raise store_error(error) from None
 
