@@ -147,6 +147,22 @@ def test_options_that_no_broker_option_changes_have_kafkas_synonym() -> None:
     assert described(broker(), {}, "follower.replication.throttled.replicas").synonyms == []
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("cleanup.policy", " compact, delete ", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "0.50", "0.5"),
+        ("preallocate", "TRUE", "true"),
+        ("retention.ms", " +7 ", "7"),
+        ("retention.ms", "soon", "soon"),
+    ],
+)
+def test_an_override_is_shown_as_it_is_read(name: str, text: str, shown: str) -> None:
+    found = described(broker(), {name: text}, name)
+    assert found.value == shown
+    assert found.synonyms[0] == Synonym(name, shown, Source.TOPIC)
+
+
 def test_synonyms_from_all_sources_strongest_first() -> None:
     config = broker("log.retention.minutes=3").with_dynamic(
         default={"log.retention.ms": "4"}, broker={}
