@@ -137,6 +137,17 @@ async def test_lists_grow_and_shrink(running: Running) -> None:
     assert (await entries(running, T))["cleanup.policy"].value == "compact"
 
 
+async def test_an_unset_list_begins_with_kafkas_default(running: Running) -> None:
+    """As ``ConfigAdminManager.prepareIncrementalConfigs``, whatever the brokers' default."""
+    default = (OP_SET, "log.cleanup.policy", "compact")
+    assert await alter(running, ALL_BROKERS, default) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "compact"
+    assert await alter(running, T, (OP_APPEND, "cleanup.policy", "compact")) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "delete,compact"
+    assert await alter(running, BROKER, (OP_APPEND, "log.cleanup.policy", "compact")) == 0
+    assert (await entries(running, BROKER))["log.cleanup.policy"].value == "delete,compact"
+
+
 async def test_validation_changes_nothing(running: Running) -> None:
     (result,) = await running.service.incremental_alter_configs(
         [(T, [ConfigAlteration(OP_SET, "retention.ms", "5")])], validate_only=True
