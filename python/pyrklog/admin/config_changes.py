@@ -116,6 +116,8 @@ def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_a
             (not_yet.secret if option.is_secret else not_yet.without_effect).append(name)
         elif not is_dynamic(name):
             raise _refused("Cannot update these configs dynamically", name)
+        elif not option.effective:
+            not_yet.without_effect.append(name)
         elif option.at_start:
             not_yet.at_start.append(name)
         try:

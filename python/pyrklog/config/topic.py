@@ -212,9 +212,6 @@ def _as_read(option: Option, text: str) -> str | None:
 
 def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synonym]:
     """As Kafka: given values under every name, the default under the first name only."""
-    if item.broker_name is not None:
-        default = item.option.format(item.option.default)
-        return [Synonym(item.broker_name, default, Source.DEFAULT)]
     found = [
         Synonym(fallback.name, candidate.text, candidate.source)
         for fallback in item.fallbacks

@@ -442,6 +442,26 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
     assert running.plane.topics["follows"].log.retention_ms == 5
 
 
+async def test_topics_show_a_brokers_run_time_value_of_an_option_without_effect(
+    running: Running,
+) -> None:
+    name = "log.cleaner.delete.retention.ms"
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "5")) is ErrorCode.NONE
+    assert await alter(running, BROKER, (OP_SET, name, "x")) is ErrorCode.INVALID_REQUEST
+    shown = (await entries(running, T))["delete.retention.ms"]
+    assert (shown.value, shown.source) == ("5", Source.DYNAMIC_DEFAULT_BROKER)
+    synonyms = [
+        Synonym(name, "5", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym(name, "86400000", Source.DEFAULT),
+    ]
+    assert list(shown.synonyms) == synonyms
+    mine = (await entries(running, BROKER))[name]
+    assert (mine.value, mine.read_only, list(mine.synonyms)) == ("5", False, synonyms)
+    assert await alter(running, BROKER, (OP_SET, "log.message.format.version", "2.8")) is (
+        ErrorCode.INVALID_REQUEST
+    )
+
+
 async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -> None:
     leader, follower = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 
