@@ -15,7 +15,6 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import OP_APPEND, OP_DELETE, OP_SET, OP_SUBTRACT, ConfigAlteration
 
 OptionOf = Callable[[str], Option | None]
-DefaultOf = Callable[[str], str | None]
 
 
 def topic_option(name: str) -> Option | None:
@@ -27,8 +26,9 @@ def apply_incremental(
     current: Mapping[str, str],
     alterations: Sequence[ConfigAlteration],
     option_of: OptionOf,
-    default_of: DefaultOf,
 ) -> dict[str, str]:
+    """The options after ``alterations``. As in Kafka, an unset list begins with the default of its
+    definition, not with the brokers' value."""
     names = [item.name for item in alterations]
     if len(set(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -53,8 +53,8 @@ def apply_incremental(
                 ErrorCode.INVALID_CONFIG,
                 f"Config value {verb} is not allowed for config key: {name}",
             )
-        before = _items(changed.get(name, default_of(name) or ""))
-        changed[name] = ",".join(_combine(operation, before, _items(value)))
+        before = changed.get(name, option.format(option.default) or "")
+        changed[name] = ",".join(_combine(operation, _items(before), _items(value)))
     return changed
 
 
@@ -116,6 +116,8 @@ def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_a
             (not_yet.secret if option.is_secret else not_yet.without_effect).append(name)
         elif not is_dynamic(name):
             raise _refused("Cannot update these configs dynamically", name)
+        elif not option.effective:
+            not_yet.without_effect.append(name)
         elif option.at_start:
             not_yet.at_start.append(name)
         try:

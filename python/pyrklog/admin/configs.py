@@ -28,7 +28,6 @@ from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.config.topic import (
-    TOPIC_OPTIONS,
     describe_broker_options,
     describe_topic_options,
 )
@@ -36,6 +35,7 @@ from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    STORE_AWAY,
     AlteredConfigs,
     ConfigAlteration,
     ConfigResource,
@@ -191,10 +191,8 @@ class ConfigAdmin:
         """See ``ClusterService.incremental_alter_configs``."""
 
         def change_of(resource: ConfigResource, items: Sequence[ConfigAlteration]) -> Change:
-            is_topic = resource.type == RESOURCE_TOPIC
-            option_of = topic_option if is_topic else broker_option
-            default_of = self._topic_default if is_topic else self._broker_default
-            return lambda before: apply_incremental(before, items, option_of, default_of)
+            option_of = topic_option if resource.type == RESOURCE_TOPIC else broker_option
+            return lambda before: apply_incremental(before, items, option_of)
 
         changes = [(resource, change_of(resource, items)) for resource, items in alterations]
         return await self._alter_all(changes, validate_only)
@@ -212,14 +210,6 @@ class ConfigAdmin:
 
         changes = [(resource, change_of(options)) for resource, options in replacements]
         return await self._alter_all(changes, validate_only)
-
-    def _topic_default(self, name: str) -> str | None:
-        known = TOPIC_OPTIONS.get(name)
-        return known.option.format(self._metadata.defaults.value(name)) if known else None
-
-    def _broker_default(self, name: str) -> str | None:
-        option = OPTIONS.get(name)
-        return option.format(self._metadata.config.value(name)) if option else None
 
     async def _alter_all(
         self, changes: Sequence[tuple[ConfigResource, Change]], validate_only: bool
@@ -272,9 +262,9 @@ class ConfigAdmin:
                 continue
             except (BadVersionError, NodeExistsError):
                 continue  # somebody else changed the options: retry
-            except SessionExpiredError as error:
+            except SessionExpiredError:
                 if trio.current_time() >= retry_until:
-                    raise store_error(error) from None
+                    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, STORE_AWAY) from None
             except MetastoreError as error:
                 raise store_error(error) from None
 

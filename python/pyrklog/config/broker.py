@@ -223,12 +223,14 @@ class BrokerConfig:
         return max(memory_bytes // 8, largest + RECEIVE_BUFFERS_MIN_BYTES)
 
     def explain(self, memory_bytes: int) -> list[tuple[str, str, str]]:
-        """(name, value in force, origin) of every option, for people."""
+        """(name, value in force, origin) of every option that has an effect, for people."""
         rows = []
         settled = {name: place.text for name, place in self.places.items()}
         for name in defaults_by_memory(memory_bytes):
             settled[name] = str(self._by_memory(name, memory_bytes))
         for name, option in sorted(OPTIONS.items()):
+            if not option.effective:
+                continue
             value = settled[name] if name in settled else option.format(self._values[name])
             if option.is_secret and value:
                 value = "[hidden]"

@@ -1,4 +1,5 @@
-"""Broker options that Kafka 3.9 changes at run time, without effect here.
+"""Broker options that Kafka 3.9 changes at run time, without effect here. (Those that are defaults
+of topic options are in :mod:`.log_options`.)
 
 The table has the update modes, types and names of Kafka's ``KafkaConfig``. Such options are
 accepted, kept and shown, so that tools which set them work. All other options without effect
@@ -16,32 +17,23 @@ LISTENER_PREFIX = "listener.name."
 DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
 
 _TABLE = (
-    (
-        CLUSTER_WIDE,
-        OptionType.BOOLEAN,
-        "log.message.downconversion.enable log.preallocate "
-        "transaction.partition.verification.enable",
-    ),
+    (CLUSTER_WIDE, OptionType.BOOLEAN, "transaction.partition.verification.enable"),
     (
         CLUSTER_WIDE,
         OptionType.DOUBLE,
-        "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second "
-        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second",
     ),
     (
         CLUSTER_WIDE,
         OptionType.INT,
-        "background.threads compression.gzip.level compression.lz4.level compression.zstd.level "
-        "log.cleaner.io.buffer.size log.cleaner.threads max.connection.creation.rate "
-        "remote.fetch.max.wait.ms",
+        "background.threads log.cleaner.io.buffer.size log.cleaner.threads "
+        "max.connection.creation.rate remote.fetch.max.wait.ms",
     ),
     (CLUSTER_WIDE, OptionType.LIST, "metric.reporters"),
     (
         CLUSTER_WIDE,
         OptionType.LONG,
-        "log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms "
-        "log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms "
-        "log.local.retention.bytes log.local.retention.ms "
+        "log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size "
         "remote.log.index.file.cache.total.size.bytes "
         "remote.log.manager.copy.max.bytes.per.second "
         "remote.log.manager.fetch.max.bytes.per.second",

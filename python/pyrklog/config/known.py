@@ -1,4 +1,4 @@
-"""Broker options of Kafka 3.9 without effect here.
+"""Broker options of Kafka 3.9 without effect here, except the defaults of topic options.
 
 A ``server.properties`` for Kafka is accepted: these keys give one notice each, unknown keys are
 errors.
@@ -20,8 +20,7 @@ JVM_ONLY = frozenset(_JVM_ONLY.split())
 
 _WITHOUT_EFFECT = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    background.threads broker.heartbeat.interval.ms
-    broker.session.timeout.ms compression.gzip.level compression.lz4.level compression.zstd.level
+    background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.quorum.append.linger.ms controller.quorum.bootstrap.servers
@@ -46,12 +45,10 @@ _WITHOUT_EFFECT = """
     group.share.record.lock.duration.ms group.share.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
     kafka.metrics.polling.interval.secs log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
-    log.cleaner.delete.retention.ms log.cleaner.enable log.cleaner.io.buffer.load.factor
-    log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
-    log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads
-    log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
-    log.local.retention.ms log.message.downconversion.enable log.message.format.version
-    log.preallocate max.connection.creation.rate max.connections.per.ip.overrides
+    log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+    log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    log.dir.failure.timeout.ms log.initial.task.delay.ms
+    max.connection.creation.rate max.connections.per.ip.overrides
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms

@@ -56,6 +56,8 @@ def _take(
     for name, value in found:
         if name in OPTIONS:
             given[name] = value
+            if not OPTIONS[name].effective:
+                notices.append(_without_effect(name, value))
             continue
         if name in _REFUSED:
             refused[name] = value
@@ -78,10 +80,14 @@ def _notice_about(name: str, value: Given) -> str | None:
     if name in JVM_ONLY:
         return f"{name} ({value.origin}) concerns the Java virtual machine only; ignored"
     if name in WITHOUT_EFFECT or name.startswith(PREFIXES):
-        return f"{name} ({value.origin}) has no effect in this version; ignored"
+        return _without_effect(name, value)
     near = nearest(name, [*OPTIONS, *WITHOUT_EFFECT])
     hint = f"; did you mean {near}?" if near else "."
     raise ConfigError(f"Unknown option {name} ({value.origin}){hint}")
+
+
+def _without_effect(name: str, value: Given) -> str:
+    return f"{name} ({value.origin}) has no effect in this version; ignored"
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:

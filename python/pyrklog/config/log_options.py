@@ -42,8 +42,6 @@ class TopicOption(NamedTuple):
 
     option: Option
     fallbacks: tuple[Fallback, ...] = ()
-    broker_name: str | None = None
-    """Without fallbacks: the name of its default in Kafka's brokers."""
 
 
 def _throttled(value: Value) -> str | None:
@@ -70,10 +68,6 @@ def _gzip_level(value: Value) -> str | None:
     if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
         return None
     return "must be between 1 and 9, or -1"
-
-
-def _without_effect(option: Option, broker_name: str | None = None) -> TopicOption:
-    return TopicOption(option._replace(effective=False), (), broker_name)
 
 
 _DEFAULTS = (
@@ -148,6 +142,42 @@ _DEFAULTS = (
     long("log.message.timestamp.difference.max.ms", LONG_MAX, minimum=0).described(
         "Older form of the two bounds above, used if they are not given."
     ),
+    integer(
+        "compression.gzip.level", -1, check=_gzip_level, check_allows="-1, 1 to 9", effective=False
+    ).described("Level of gzip where the broker compresses."),
+    integer("compression.lz4.level", 9, minimum=1, maximum=17, effective=False).described(
+        "Level of lz4 where the broker compresses."
+    ),
+    integer("compression.zstd.level", 3, minimum=-131072, maximum=22, effective=False).described(
+        "Level of zstd where the broker compresses."
+    ),
+    long("log.cleaner.delete.retention.ms", 86400000, minimum=0, effective=False).described(
+        "How long compaction keeps tombstones."
+    ),
+    long("log.local.retention.bytes", -2, minimum=-2, effective=False).described(
+        "Size kept here when older segments lie in remote storage."
+    ),
+    long("log.local.retention.ms", -2, minimum=-2, effective=False).described(
+        "Age kept here when older segments lie in remote storage."
+    ),
+    long("log.cleaner.max.compaction.lag.ms", LONG_MAX, minimum=1, effective=False).described(
+        "Longest time that a record stays uncompacted."
+    ),
+    boolean("log.message.downconversion.enable", True, importance="low", effective=False).described(
+        "Whether old fetch versions get converted batches; they are not served here."
+    ),
+    string("log.message.format.version", "3.0-IV1", effective=False).described(
+        "Version of the record format; only the current one exists here."
+    ),
+    double("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1, effective=False).described(
+        "Share of a log that must be uncompacted before compaction starts."
+    ),
+    long("log.cleaner.min.compaction.lag.ms", 0, minimum=0, effective=False).described(
+        "Shortest time that a record stays uncompacted."
+    ),
+    boolean("log.preallocate", False, effective=False).described(
+        "Whether a segment's file gets its full size at once."
+    ),
 )
 
 _BY_NAME = {option.name: option for option in _DEFAULTS}
@@ -162,30 +192,10 @@ def _as_broker(name: str, broker_name: str) -> TopicOption:
 TOPIC_OPTIONS = (
     _as_broker("cleanup.policy", "log.cleanup.policy"),
     _as_broker("compression.type", "compression.type"),
-    _without_effect(
-        integer(
-            "compression.gzip.level", -1, check=_gzip_level, check_allows="-1, 1 to 9"
-        ).described("Level of gzip where the broker compresses."),
-        "compression.gzip.level",
-    ),
-    _without_effect(
-        integer("compression.lz4.level", 9, minimum=1, maximum=17).described(
-            "Level of lz4 where the broker compresses."
-        ),
-        "compression.lz4.level",
-    ),
-    _without_effect(
-        integer("compression.zstd.level", 3, minimum=-131072, maximum=22).described(
-            "Level of zstd where the broker compresses."
-        ),
-        "compression.zstd.level",
-    ),
-    _without_effect(
-        long("delete.retention.ms", 86400000, minimum=0).described(
-            "How long compaction keeps tombstones."
-        ),
-        "log.cleaner.delete.retention.ms",
-    ),
+    _as_broker("compression.gzip.level", "compression.gzip.level"),
+    _as_broker("compression.lz4.level", "compression.lz4.level"),
+    _as_broker("compression.zstd.level", "compression.zstd.level"),
+    _as_broker("delete.retention.ms", "log.cleaner.delete.retention.ms"),
     _as_broker("file.delete.delay.ms", "log.segment.delete.delay.ms"),
     TopicOption(
         long("flush.messages", LONG_MAX, minimum=1).described(
@@ -222,70 +232,32 @@ TOPIC_OPTIONS = (
             "towards leader.replication.throttled.rate of their broker."
         )
     ),
-    _without_effect(
-        long("local.retention.bytes", -2, minimum=-2).described(
-            "Size kept here when older segments lie in remote storage."
-        )
-    ),
-    _without_effect(
-        long("local.retention.ms", -2, minimum=-2).described(
-            "Age kept here when older segments lie in remote storage."
-        )
-    ),
-    _without_effect(
-        long("max.compaction.lag.ms", LONG_MAX, minimum=1).described(
-            "Longest time that a record stays uncompacted."
-        ),
-        "log.cleaner.max.compaction.lag.ms",
-    ),
+    _as_broker("local.retention.bytes", "log.local.retention.bytes"),
+    _as_broker("local.retention.ms", "log.local.retention.ms"),
+    _as_broker("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     _as_broker("max.message.bytes", "message.max.bytes"),
-    _without_effect(
-        boolean("message.downconversion.enable", True, importance="low").described(
-            "Whether old fetch versions get converted batches; they are not served here."
-        ),
-        "log.message.downconversion.enable",
-    ),
-    _without_effect(
-        string("message.format.version", "3.0-IV1").described(
-            "Version of the record format; only the current one exists here."
-        ),
-        "log.message.format.version",
-    ),
+    _as_broker("message.downconversion.enable", "log.message.downconversion.enable"),
+    _as_broker("message.format.version", "log.message.format.version"),
     _as_broker("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
     _as_broker("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
     _as_broker("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
     _as_broker("message.timestamp.type", "log.message.timestamp.type"),
-    _without_effect(
-        double("min.cleanable.dirty.ratio", 0.5, minimum=0, maximum=1).described(
-            "Share of a log that must be uncompacted before compaction starts."
-        ),
-        "log.cleaner.min.cleanable.ratio",
-    ),
-    _without_effect(
-        long("min.compaction.lag.ms", 0, minimum=0).described(
-            "Shortest time that a record stays uncompacted."
-        ),
-        "log.cleaner.min.compaction.lag.ms",
-    ),
+    _as_broker("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _as_broker("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
     TopicOption(
         integer("min.insync.replicas", 1, minimum=1).described(
             "In-sync replicas that a write with acks=all needs."
         ),
         (Fallback("min.insync.replicas"),),
     ),
-    _without_effect(
-        boolean("preallocate", False).described(
-            "Whether a segment's file gets its full size at once."
-        ),
-        "log.preallocate",
-    ),
-    _without_effect(
-        boolean("remote.log.copy.disable", False).described(
+    _as_broker("preallocate", "log.preallocate"),
+    TopicOption(
+        boolean("remote.log.copy.disable", False, effective=False).described(
             "Whether segments go on being copied to remote storage."
         )
     ),
-    _without_effect(
-        boolean("remote.log.delete.on.disable", False).described(
+    TopicOption(
+        boolean("remote.log.delete.on.disable", False, effective=False).described(
             "Whether remote segments go when remote storage is turned off."
         )
     ),
@@ -295,8 +267,8 @@ TOPIC_OPTIONS = (
             "confirmed."
         )
     ),
-    _without_effect(
-        boolean("remote.storage.enable", False).described(
+    TopicOption(
+        boolean("remote.storage.enable", False, effective=False).described(
             "Whether old segments go to remote storage."
         )
     ),
@@ -329,7 +301,9 @@ TOPIC_OPTIONS = (
     ),
 )
 
-_AT_RUN_TIME = frozenset(item.fallbacks[0].name for item in TOPIC_OPTIONS if item.fallbacks)
+_AT_START = "log.message.format.version"
+"""The one first fallback that Kafka changes only at a start."""
+_AT_RUN_TIME = {item.fallbacks[0].name for item in TOPIC_OPTIONS if item.fallbacks} - {_AT_START}
 LOG_OPTIONS = tuple(
     option._replace(update_mode=CLUSTER_WIDE) if option.name in _AT_RUN_TIME else option
     for option in _DEFAULTS

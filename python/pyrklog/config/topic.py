@@ -13,7 +13,7 @@ from pyrklog.config.broker import (
 from pyrklog.config.entry import ConfigEntry, Source, Synonym
 from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
 from pyrklog.config.log_options import Fallback, TopicOption
-from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Value
+from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Option, Value
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
@@ -193,19 +193,25 @@ def describe_topic_options(
         if name.startswith(OWN_PREFIX) and name not in overrides:
             continue  # Kafka's tools need not know an unset one
         synonyms = defaults.synonyms(name)
-        override = overrides.get(name)
-        if override is not None:
-            synonyms = [Synonym(name, override, Source.TOPIC), *synonyms]
-        value = override if override is not None else item.option.format(defaults.value(name))
+        if name in overrides:
+            value = _as_read(item.option, overrides[name])
+            synonyms = [Synonym(name, value, Source.TOPIC), *synonyms]
+        else:
+            value = item.option.format(defaults.value(name))
         entries.append(item.option.entry(value, synonyms, read_only=False))
     return entries
 
 
+def _as_read(option: Option, text: str) -> str | None:
+    """As Kafka shows a value: formatted after it was parsed. Unreadable text stays as it is."""
+    try:
+        return option.format(option.parse(text))
+    except InvalidValueError:
+        return text
+
+
 def _broker_synonyms(item: TopicOption, broker: BrokerConfig) -> Sequence[Synonym]:
     """As Kafka: given values under every name, the default under the first name only."""
-    if item.broker_name is not None:
-        default = item.option.format(item.option.default)
-        return [Synonym(item.broker_name, default, Source.DEFAULT)]
     found = [
         Synonym(fallback.name, candidate.text, candidate.source)
         for fallback in item.fallbacks

@@ -64,7 +64,8 @@ class Route:
     ``handler`` is a coroutine. ``handler_now`` replaces it for requests handled at once, in their
     order: a function ``name_now`` that returns the answer or a :class:`Later`. It saves a task,
     which costs more than a heartbeat's answer. ``late`` is the code after the time limit,
-    ``expired`` the code after the end of the metadata store's session: clients retry both.
+    ``expired`` the code after the end of the metadata store's session. Both are retriable; Java's
+    admin client itself retries no code of the requests for options.
     """
 
     api: Api[Any, Any]
@@ -94,6 +95,9 @@ def load_route(api_key: int) -> Route:
     late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
     if is_of_groups:
         late = expired = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif module_name == "configs":
+        # No controller is asked, so none need be looked for.
+        expired = ErrorCode.REQUEST_TIMED_OUT
     elif module_name == "producer_ids":
         # Java producers up to 3.2 stop at any other code (KAFKA-14417).
         late = expired = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -91,6 +91,7 @@ def _joined(version: int, result: JoinResult) -> JoinGroupResponse:
 def join_group_error(
     request: JoinGroupRequest, code: ErrorCode, _message: str | None
 ) -> JoinGroupResponse:
+    """Repeats the member id, as Kafka's coordinator does with COORDINATOR_NOT_AVAILABLE."""
     return JoinGroupResponse(error_code=code, member_id=request.member_id)
 
 

@@ -204,7 +204,9 @@ def offset_fetch_error(
     request: OffsetFetchRequest, code: ErrorCode, _message: str | None
 ) -> OffsetFetchResponse:
     """The code is where each version looks: on each group, on the whole, and on each partition for
-    version 1, which has no other place (Kafka omits it there: KAFKA-19439)."""
+    version 1, which has no other place (Kafka omits it there: KAFKA-19439). Versions 2 to 7 have it
+    in both places. Kafka leaves their partitions out; Java's clients read the top-level code
+    first."""
     return OffsetFetchResponse(
         topics=[_failed_topic(topic, code) for topic in request.topics or []],
         error_code=code,

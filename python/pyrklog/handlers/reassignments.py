@@ -39,6 +39,20 @@ async def alter_partition_reassignments(
     )
 
 
+def alter_partition_reassignments_error(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str | None
+) -> AlterPartitionReassignmentsResponse:
+    """Repeats the error for each partition: Java's admin client counts the results."""
+    topics = [
+        ReassignedTopic(
+            topic.name,
+            [ReassignedPartition(item.partition_index, code, message) for item in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionReassignmentsResponse(0, code, message, topics)
+
+
 async def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:

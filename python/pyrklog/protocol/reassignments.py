@@ -33,7 +33,7 @@ class ReassignedTopic(Message):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """One result for each partition, unless the whole request is refused."""
+    """One result for each partition, also if the whole request is refused."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

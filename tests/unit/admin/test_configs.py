@@ -137,6 +137,17 @@ async def test_lists_grow_and_shrink(running: Running) -> None:
     assert (await entries(running, T))["cleanup.policy"].value == "compact"
 
 
+async def test_an_unset_list_begins_with_kafkas_default(running: Running) -> None:
+    """As ``ConfigAdminManager.prepareIncrementalConfigs``, whatever the brokers' default."""
+    default = (OP_SET, "log.cleanup.policy", "compact")
+    assert await alter(running, ALL_BROKERS, default) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "compact"
+    assert await alter(running, T, (OP_APPEND, "cleanup.policy", "compact")) is ErrorCode.NONE
+    assert (await entries(running, T))["cleanup.policy"].value == "delete,compact"
+    assert await alter(running, BROKER, (OP_APPEND, "log.cleanup.policy", "compact")) == 0
+    assert (await entries(running, BROKER))["log.cleanup.policy"].value == "delete,compact"
+
+
 async def test_validation_changes_nothing(running: Running) -> None:
     (result,) = await running.service.incremental_alter_configs(
         [(T, [ConfigAlteration(OP_SET, "retention.ms", "5")])], validate_only=True
@@ -429,6 +440,26 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
     ]
     assert await alter(running, BROKER, (OP_DELETE, "log.retention.ms", None)) is ErrorCode.NONE
     assert running.plane.topics["follows"].log.retention_ms == 5
+
+
+async def test_topics_show_a_brokers_run_time_value_of_an_option_without_effect(
+    running: Running,
+) -> None:
+    name = "log.cleaner.delete.retention.ms"
+    assert await alter(running, ALL_BROKERS, (OP_SET, name, "5")) is ErrorCode.NONE
+    assert await alter(running, BROKER, (OP_SET, name, "x")) is ErrorCode.INVALID_REQUEST
+    shown = (await entries(running, T))["delete.retention.ms"]
+    assert (shown.value, shown.source) == ("5", Source.DYNAMIC_DEFAULT_BROKER)
+    synonyms = [
+        Synonym(name, "5", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym(name, "86400000", Source.DEFAULT),
+    ]
+    assert list(shown.synonyms) == synonyms
+    mine = (await entries(running, BROKER))[name]
+    assert (mine.value, mine.read_only, list(mine.synonyms)) == ("5", False, synonyms)
+    assert await alter(running, BROKER, (OP_SET, "log.message.format.version", "2.8")) is (
+        ErrorCode.INVALID_REQUEST
+    )
 
 
 async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -> None:

@@ -137,7 +137,7 @@ async def test_option_change_is_retried_in_the_next_session(
     monkeypatch.setattr(configs, "SESSION_WAIT_SECONDS", 0)
     answers.append(False)
     codes = [one.error for one in await alter(running)]
-    assert codes == [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
 
 
 class Change:

@@ -138,13 +138,58 @@ def test_the_default_has_a_synonym_under_the_first_name_only() -> None:
     assert given.synonyms == [Synonym("log.retention.hours", "24", Source.STATIC_BROKER)]
 
 
-def test_options_that_no_broker_option_changes_have_kafkas_synonym() -> None:
-    found = described(broker(), {"min.cleanable.dirty.ratio": "0.1"}, "min.cleanable.dirty.ratio")
-    assert found.synonyms == [
-        Synonym("min.cleanable.dirty.ratio", "0.1", Source.TOPIC),
-        Synonym("log.cleaner.min.cleanable.ratio", "0.5", Source.DEFAULT),
-    ]
+def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
     assert described(broker(), {}, "follower.replication.throttled.replicas").synonyms == []
+
+
+@pytest.mark.parametrize(
+    ("name", "of_broker", "default", "given"),
+    [
+        ("compression.gzip.level", "compression.gzip.level", "-1", "4"),
+        ("compression.lz4.level", "compression.lz4.level", "9", "4"),
+        ("compression.zstd.level", "compression.zstd.level", "3", "4"),
+        ("delete.retention.ms", "log.cleaner.delete.retention.ms", "86400000", "5"),
+        ("local.retention.bytes", "log.local.retention.bytes", "-2", "5"),
+        ("local.retention.ms", "log.local.retention.ms", "-2", "5"),
+        ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(2**63 - 1), "5"),
+        ("message.downconversion.enable", "log.message.downconversion.enable", "true", "false"),
+        ("message.format.version", "log.message.format.version", "3.0-IV1", "2.8"),
+        ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "0.1"),
+        ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "5"),
+        ("preallocate", "log.preallocate", "false", "true"),
+    ],
+)
+def test_options_without_effect_show_the_brokers_value_too(
+    name: str, of_broker: str, default: str, given: str
+) -> None:
+    unset = Synonym(of_broker, default, Source.DEFAULT)
+    found = described(broker(), {}, name)
+    assert (found.value, found.source, found.synonyms) == (default, Source.DEFAULT, [unset])
+    config = broker(f"{of_broker}={given}")
+    assert any(f"{of_broker} (--set) has no effect" in notice for notice in config.notices)
+    static = Synonym(of_broker, given, Source.STATIC_BROKER)
+    found = described(config, {}, name)
+    assert (found.value, found.source) == (given, Source.STATIC_BROKER)
+    assert found.synonyms == [static, unset]
+    found = described(config, {name: default}, name)
+    assert (found.value, found.source) == (default, Source.TOPIC)
+    assert found.synonyms == [Synonym(name, default, Source.TOPIC), static, unset]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("cleanup.policy", " compact, delete ", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "0.50", "0.5"),
+        ("preallocate", "TRUE", "true"),
+        ("retention.ms", " +7 ", "7"),
+        ("retention.ms", "soon", "soon"),
+    ],
+)
+def test_an_override_is_shown_as_it_is_read(name: str, text: str, shown: str) -> None:
+    found = described(broker(), {name: text}, name)
+    assert found.value == shown
+    assert found.synonyms[0] == Synonym(name, shown, Source.TOPIC)
 
 
 def test_synonyms_from_all_sources_strongest_first() -> None:

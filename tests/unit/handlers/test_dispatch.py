@@ -133,27 +133,35 @@ def test_modules_of_subjects_are_imported_when_needed() -> None:
     assert not {f"pyrklog.handlers.{module}" for module, _ in ROWS.values()} & loaded
 
 
+NOT_CONTROLLER, TIMED_OUT = ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT
+
+
 class Interrupted(FakeService):
     def _answer(self, name: str, *arguments: Any, **options: Any) -> Any:
         raise SessionExpiredError("/")
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "code"),
     [
-        topics.CreateTopicsRequest([topics.CreatableTopic("t", 1, 1)]),
-        topics.DeleteTopicsRequest([topics.DeleteTopicState("t")]),
-        topics.CreatePartitionsRequest([topics.CreatePartitionsTopic("t", 2)]),
-        configs.AlterConfigsRequest([configs.AlterConfigsResource(2, "t", [])]),
-        configs.IncrementalAlterConfigsRequest(
-            [configs.IncrementalAlterConfigsResource(2, "t", [])]
+        (topics.CreateTopicsRequest([topics.CreatableTopic("t", 1, 1)]), NOT_CONTROLLER),
+        (topics.DeleteTopicsRequest([topics.DeleteTopicState("t")]), NOT_CONTROLLER),
+        (topics.CreatePartitionsRequest([topics.CreatePartitionsTopic("t", 2)]), NOT_CONTROLLER),
+        (configs.AlterConfigsRequest([configs.AlterConfigsResource(2, "t", [])]), TIMED_OUT),
+        (
+            configs.IncrementalAlterConfigsRequest(
+                [configs.IncrementalAlterConfigsResource(2, "t", [])]
+            ),
+            TIMED_OUT,
         ),
-        configs.DescribeConfigsRequest([configs.DescribeConfigsResource(2, "t")]),
+        (configs.DescribeConfigsRequest([configs.DescribeConfigsResource(2, "t")]), TIMED_OUT),
     ],
     ids=lambda message: type(message).__name__,
 )
-async def test_request_during_a_session_end_gets_not_controller(message: Any) -> None:
-    """The request is fine, and clients retry NOT_CONTROLLER."""
+async def test_request_during_a_session_end_gets_a_retriable_code(
+    message: Any, code: ErrorCode
+) -> None:
+    """The request is fine. Clients look for the controller only with requests meant for it."""
     (api,) = (api for api, _ in REQUESTS if api.request is type(message) and api.versions[1] == _)
     version = api.versions[1]
     request = FakeRequest(api.key, version, api.encode_request(message, version))
@@ -161,7 +169,7 @@ async def test_request_during_a_session_end_gets_not_controller(message: Any) ->
     assert body is not None
     answer = msgspec.structs.asdict(api.decode_response(body, version))
     ((result,),) = (value for value in answer.values() if isinstance(value, list))
-    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert result.error_code == code
 
 
 class NoTopic:

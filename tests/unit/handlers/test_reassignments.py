@@ -76,6 +76,25 @@ async def test_only_the_controller_moves_partitions(key: int, request_: object) 
     assert response.error_code == ErrorCode.NOT_CONTROLLER
 
 
+async def test_an_error_of_the_whole_request_is_repeated_for_each_partition() -> None:
+    """Java's admin client throws UnknownServerException when results are missing."""
+    topics = [
+        ReassignableTopic("t", [ReassignablePartition(0, [2, 3]), ReassignablePartition(1)]),
+        ReassignableTopic("u", [ReassignablePartition(4, [])]),
+    ]
+    request = AlterPartitionReassignmentsRequest(topics=topics)
+    response = await ask(FakeService(), ALTER, 0, request)
+    refused = ErrorCode.NOT_CONTROLLER
+    assert (response.error_code, response.error_message) == (refused, refused.message)
+    assert [
+        (topic.name, [(p.partition_index, p.error_code, p.error_message) for p in topic.partitions])
+        for topic in response.responses
+    ] == [
+        ("t", [(0, refused, refused.message), (1, refused, refused.message)]),
+        ("u", [(4, refused, refused.message)]),
+    ]
+
+
 def elected(response: ElectLeadersResponse) -> dict[tuple[str, int], int]:
     return {
         (topic.topic, one.partition_id): one.error_code
