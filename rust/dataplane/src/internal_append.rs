@@ -88,7 +88,7 @@ fn enter<'r>(
     if !partition.topic.internal {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    if partition.dir.is_overfull() {
+    if partition.dir.has_twice_too_much_unwritten() {
         // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }

@@ -51,7 +51,7 @@ pub enum AppendError {
     #[error("{0}")]
     Poisoned(String),
     #[error("the disk of the log directory is full")]
-    Full,
+    ReadOnly,
     #[error("the log is being truncated")]
     Truncating,
     #[error(transparent)]
@@ -64,7 +64,7 @@ impl AppendError {
     /// The protocol's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Poisoned(_) | Self::Full => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Poisoned(_) | Self::ReadOnly => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Truncating => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Self::Producer(error) => error.code(),
             Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
@@ -94,7 +94,7 @@ impl Log {
             return Err(AppendError::Poisoned(reason.to_owned()));
         }
         if self.env.is_read_only() {
-            return Err(AppendError::Full);
+            return Err(AppendError::ReadOnly);
         }
         if self.truncating {
             return Err(AppendError::Truncating);

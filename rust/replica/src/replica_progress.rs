@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::replica_selector::Candidate;
 
 /// Earlier than any time.
-pub const NEVER_MS: i64 = i64::MIN;
+pub const NOT_YET_MS: i64 = i64::MIN;
 
 /// Number of no connection.
 const NO_CONNECTION: u64 = u64::MAX;
@@ -28,8 +28,8 @@ impl Default for SessionFetches {
     fn default() -> SessionFetches {
         SessionFetches {
             connection: AtomicU64::new(NO_CONNECTION),
-            fetched_ms: AtomicI64::new(NEVER_MS),
-            confirmed_ms: AtomicI64::new(NEVER_MS),
+            fetched_ms: AtomicI64::new(NOT_YET_MS),
+            confirmed_ms: AtomicI64::new(NOT_YET_MS),
         }
     }
 }
@@ -70,7 +70,7 @@ pub struct Follower {
     leader_end: i64,
     /// Connection of its last fetch (`ClientContext::id`).
     connection: u64,
-    /// When it fetched the time before on the same connection; [`NEVER_MS`] before two fetches. Its
+    /// When it fetched the time before on the same connection; [`NOT_YET_MS`] before two fetches. Its
     /// last fetch followed the answer to that one, so it followed this broker then. Fetches on two
     /// connections confirm nothing: both may have waited in buffers while this broker stood still.
     confirmed_ms: i64,
@@ -97,9 +97,9 @@ impl Follower {
             fetched_ms: now_ms,
             leader_end: -1,
             connection: NO_CONNECTION,
-            confirmed_ms: NEVER_MS,
+            confirmed_ms: NOT_YET_MS,
             session: None,
-            in_session_since_ms: NEVER_MS,
+            in_session_since_ms: NOT_YET_MS,
             is_told: false,
         }
     }
@@ -339,7 +339,7 @@ mod tests {
     fn a_fetch_confirms_what_was_answered_before_it() {
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 0, 10, 7, 100);
-        assert_eq!(follower.confirmed_ms(), NEVER_MS, "it may have lain about");
+        assert_eq!(follower.confirmed_ms(), NOT_YET_MS, "it may have lain about");
         follower.fetches(1, 0, 10, 7, 300);
         assert_eq!(follower.confirmed_ms(), 100);
         follower.fetches(1, 0, 10, 7, 450);

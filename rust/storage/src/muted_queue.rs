@@ -78,13 +78,13 @@ impl MutedQueue {
     }
 
     /// Adds a connection with a frame of `frame_bytes`. Refused when the queue is full; the first
-    /// one always fits. Checks `is_full` again afterwards: `Now` if the directory has room by then.
+    /// one always fits. Checks `must_wait` again afterwards: `Now` if the directory has room by then.
     pub fn add(
         &self,
         place: Place,
         frame_bytes: usize,
         now_ms: i64,
-        is_full: impl Fn() -> bool,
+        must_wait: impl Fn() -> bool,
     ) -> Admission {
         // Bytes after the frame in a receive buffer stay with it.
         let bytes = frame_bytes.max(RECEIVE_BUFFER_BYTES);
@@ -104,7 +104,7 @@ impl MutedQueue {
         self.is_used.store(true, Ordering::SeqCst);
         // The writer lowers the count of unwritten bytes, then reads the flag. Here the order is
         // reversed, so at least one side sees the other.
-        if is_full() {
+        if must_wait() {
             return Admission::Later;
         }
         inner.waiting.pop_back();

@@ -223,7 +223,7 @@ fn append(
         match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
             Ok(()) => taken = Taken::Progress,
             // The log directory reports its own errors.
-            Err(AppendError::Poisoned(_) | AppendError::Full | AppendError::Truncating) => {
+            Err(AppendError::Poisoned(_) | AppendError::ReadOnly | AppendError::Truncating) => {
                 taken = Taken::Later(None);
                 break;
             }

@@ -136,7 +136,7 @@ impl Following {
             if followed.until_ms > now_ms {
                 due(followed.until_ms);
                 wanted.later_ms = sooner(wanted.later_ms, followed.until_ms);
-            } else if dir.is_overfull() || dir.is_read_only() {
+            } else if dir.has_twice_too_much_unwritten() || dir.is_read_only() {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
                 && !state.is_taken_for_in_sync()

@@ -6,7 +6,7 @@ use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
 use crate::fetch_watch::{Change, WatchTerms};
-use crate::replica_progress::{Follower, NEVER_MS, SessionFetches};
+use crate::replica_progress::{Follower, NOT_YET_MS, SessionFetches};
 use crate::replica_selector::Candidate;
 use crate::waiters::DoubtWaiter;
 use pyrklog_base::ids::Token;
@@ -242,7 +242,7 @@ impl PartitionState {
         let others = self.members.iter().filter(|id| **id != self.node_id);
         let confirmed = others.map(|id| {
             let follower = self.followers.iter().find(|follower| follower.id == *id);
-            follower.map_or(NEVER_MS, Follower::confirmed_ms)
+            follower.map_or(NOT_YET_MS, Follower::confirmed_ms)
         });
         confirmed.min().unwrap_or(i64::MAX)
     }

@@ -32,13 +32,13 @@ pub fn admit(
     frame_bytes: usize,
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
-    let Some(full) = targets.find(|target| target.dir.is_full()) else {
+    let Some(target) = targets.find(|target| target.dir.has_too_much_unwritten()) else {
         if let Some((dir, _)) = queue.parked.take().and_then(|parked| parked.waits) {
             dir.unmute_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
-    let dir = Arc::clone(&full.dir);
+    let dir = Arc::clone(&target.dir);
     let now_ms = cx.now.mono_ms;
     let parked = queue.parked.get_or_insert(Parked {
         since_ms: now_ms,
@@ -51,7 +51,7 @@ pub fn admit(
     }
     let admission = dir
         .muted
-        .add(params.place, frame_bytes, now_ms, || dir.is_full());
+        .add(params.place, frame_bytes, now_ms, || dir.has_too_much_unwritten());
     match admission {
         Admission::Later => parked.waits = Some((dir, due_ms)),
         Admission::Now => queue.parked = None,
