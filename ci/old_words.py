@@ -28,7 +28,7 @@ NAMES = {
     "above gate": "above the durable end",
     "waits for gate": "waits_for_durable_end",
     "gate look": "DURABLE_END_POLL",
-    "gave way": "is_held_back",
+    "gave way": "is_flush_postponed",
 }
 # What no sentence begins with or needs: a plain one has a subject.
 PHRASES = {

@@ -56,13 +56,13 @@ pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>
 fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
     let ticket = replicas.tickets.next();
     let image = replicas.image.load_full();
-    let held = replicas.registry.load();
+    let hosted = replicas.registry.load();
     let now_ms = mono_ms();
     let mut codes = vec![0; orders.len()];
     let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        match take_up(replicas, &image, &held, &mut fresh, order, now_ms) {
+        match take_up(replicas, &image, &hosted, &mut fresh, order, now_ms) {
             Ok(partition) => due.push((index, partition)),
             Err(error) => codes[index] = error.0,
         }
@@ -102,7 +102,7 @@ struct Fresh {
 fn take_up(
     replicas: &Arc<ReplicaManager>,
     image: &Image,
-    held: &HostedPartitions,
+    hosted: &HostedPartitions,
     fresh: &mut Fresh,
     Order { leader, spec }: &Order,
     now_ms: i64,
@@ -114,7 +114,7 @@ fn take_up(
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
     let key = (spec.topic.clone(), spec.partition);
-    let known = held
+    let known = hosted
         .partition(&spec.topic, spec.partition)
         .filter(|partition| partition.topic.id == wanted.id)
         .or_else(|| fresh.partitions.get(&key));
@@ -122,7 +122,7 @@ fn take_up(
         Some(partition) => Arc::clone(partition),
         None => {
             let dir = choose_dir(replicas, spec)?;
-            let topic = topic_of(held, fresh, wanted);
+            let topic = topic_of(hosted, fresh, wanted);
             let node_id = replicas.config.node_id;
             let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
             fresh.partitions.insert(key, Arc::clone(&partition));
@@ -153,9 +153,9 @@ fn take_up(
     Ok(partition)
 }
 
-fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
-    match held.topic(&wanted.name) {
-        Some(held) if held.topic.id == wanted.id => Arc::clone(&held.topic),
+fn topic_of(hosted: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
+    match hosted.topic(&wanted.name) {
+        Some(hosted) if hosted.topic.id == wanted.id => Arc::clone(&hosted.topic),
         _ => {
             let made = fresh.topics.entry(wanted.name.to_string());
             Arc::clone(made.or_insert_with(|| Arc::new(Topic::new(wanted))))

@@ -256,17 +256,17 @@ impl DataPlane {
         let image = Arc::new(self.network.image.load().apply(delta)?);
         self.network.image.store(Arc::clone(&image));
         self.network.unreachable_leaders.keep_known(&image);
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let mut outbox = self.network.outbox();
         for name in &changed {
-            let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
+            let (Some(hosted), Some(topic)) = (hosted.topic(name), image.topic(name)) else {
                 continue;
             };
-            if held.topic.id != topic.id {
+            if hosted.topic.id != topic.id {
                 continue;
             }
-            held.topic.set_settings(TopicSettings::new(topic));
-            for partition in held.partitions() {
+            hosted.topic.set_settings(TopicSettings::new(topic));
+            for partition in hosted.partitions() {
                 let mut state = partition.lock();
                 if let Some(log) = &mut state.log {
                     log.set_config(Arc::clone(&topic.log_config));
@@ -329,7 +329,7 @@ impl DataPlane {
     /// (`replica.lag.time.max.ms`), of all partitions that this broker leads.
     pub fn lagging_followers(&self, max_lag_ms: i64) -> Vec<Behind> {
         let now_ms = mono_ms();
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let behind = |partition: &Arc<Partition>| {
             let state = partition.lock();
             let brokers = state.behind(now_ms, max_lag_ms);
@@ -340,7 +340,7 @@ impl DataPlane {
                 brokers,
             })
         };
-        held.partitions().filter_map(behind).collect()
+        hosted.partitions().filter_map(behind).collect()
     }
 
     /// Bytes a second that this broker sends to, and fetches for, the replicas that topics name as

@@ -82,9 +82,9 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if closing > 0 {
         return Err(format!("{closing} logs were still being closed"));
     }
-    let held = network.registry.load();
+    let hosted = network.registry.load();
     let mut logs = Vec::new();
-    for partition in held.partitions_in(dir) {
+    for partition in hosted.partitions_in(dir) {
         let mut state = partition.lock();
         state.role = Role::Stopped;
         let has_failed = state.has_failed();

@@ -273,9 +273,9 @@ fn find_part<'c>(cx: &'c Context, target: &Target) -> Result<&'c Arc<Partition>,
     }
     let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
     let partition = cx
-        .held
+        .hosted
         .partition(topic, target.partition)
-        .ok_or_else(|| cx.why_not_held(topic, target.partition))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, target.partition))?;
     if target.id != [0; 16] && partition.topic.id != target.id {
         return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
     }

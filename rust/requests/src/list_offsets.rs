@@ -152,9 +152,9 @@ fn look(
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
     let partition = cx
-        .held
+        .hosted
         .partition(topic, wanted.index)
-        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // An earlier epoch's leader may have shown records above the high watermark.
@@ -166,7 +166,7 @@ fn look(
     if is_latest && state.is_in_doubt(work.asked_ms) {
         drop(state);
         work.doubtful.push(Doubtful {
-            held: Arc::clone(partition),
+            hosted: Arc::clone(partition),
             topic: work.topics.len(),
             partition: position,
             current_leader_epoch: wanted.current_leader_epoch,

@@ -50,9 +50,9 @@ fn answer(cx: &Context, topic: &str, wanted: &EpochPartition) -> EpochPartitionR
 
 fn look(cx: &Context, topic: &str, wanted: &EpochPartition) -> Result<(i32, i64), ErrorCode> {
     let partition = cx
-        .held
+        .hosted
         .partition(topic, wanted.index)
-        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
     let mut state = partition.lock();
     let log = state.led_in(wanted.current_leader_epoch)?;
     Ok(log.end_offset_for_epoch(wanted.leader_epoch))

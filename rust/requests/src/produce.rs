@@ -233,7 +233,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
         let target = cx.targets[position].take();
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
-            None => Err(cx.why_not_held(&answer.topic, item.wanted.index).into()),
+            None => Err(cx.why_not_hosted(&answer.topic, item.wanted.index).into()),
             Some(_) if work.is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
@@ -311,10 +311,10 @@ pub fn settle(
 fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     cx.targets.clear();
     for topic in &request.topics {
-        let held = cx.held.topic(topic.name.text(frame));
+        let hosted = cx.hosted.topic(topic.name.text(frame));
         for wanted in request.partitions_of(topic) {
             cx.targets
-                .push(held.and_then(|held| held.partition(wanted.index)).cloned());
+                .push(hosted.and_then(|hosted| hosted.partition(wanted.index)).cloned());
         }
     }
 }

@@ -52,9 +52,9 @@ impl LogDirState {
             Checkpoint::HighWatermark => Log::high_watermark,
         };
         let _no_deletion_between = self.checkpoints.lock();
-        let held = registry.load();
+        let hosted = registry.load();
         let mut rows = Vec::new();
-        for partition in held.partitions().filter(|one| one.dir.index == self.index) {
+        for partition in hosted.partitions().filter(|one| one.dir.index == self.index) {
             let state = partition.lock();
             if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((&*partition.topic.name, partition.index, offset(log)));

@@ -74,8 +74,8 @@ pub fn replica_digest(
     };
     match logs.registry.partition(topic, partition) {
         None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
-        Some(held) => {
-            let queue = logs.readers.for_kind(held.dir.index, Kind::Digest);
+        Some(hosted) => {
+            let queue = logs.readers.for_kind(hosted.dir.index, Kind::Digest);
             if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
                 work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
@@ -119,9 +119,9 @@ impl DigestWork {
 
     /// The replica's offsets now, and no batches.
     fn offsets(&self) -> Result<ReplicaDigest, ErrorCode> {
-        let held = self.registry.partition(&self.topic, self.partition);
-        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut state = held.lock();
+        let hosted = self.registry.partition(&self.topic, self.partition);
+        let hosted = hosted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = hosted.lock();
         let leader_epoch = state.leader_epoch;
         let log = state.shown(false)?;
         Ok(ReplicaDigest {
@@ -135,9 +135,9 @@ impl DigestWork {
 
     /// The bytes from the batch that holds `offset` on; `None` if the log is damaged there.
     fn read(&self, leader_epoch: i32, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
-        let held = self.registry.partition(&self.topic, self.partition);
-        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut state = held.lock();
+        let hosted = self.registry.partition(&self.topic, self.partition);
+        let hosted = hosted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = hosted.lock();
         if state.leader_epoch != leader_epoch {
             // What was read so far may have been truncated since.
             return Err(ErrorCode::FENCED_LEADER_EPOCH);

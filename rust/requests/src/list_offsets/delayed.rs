@@ -43,7 +43,7 @@ pub struct ListOffsetsWork {
 #[derive(Debug)]
 pub struct Doubtful {
     /// The partition.
-    pub held: Arc<Partition>,
+    pub hosted: Arc<Partition>,
     /// Position of its topic in the request.
     pub topic: usize,
     /// Its position in the topic.
@@ -114,7 +114,7 @@ impl ListOffsetsWork {
     /// Adds the waiter to each of these partitions and asks their followers.
     pub fn ask_followers(&self, waiter: DoubtWaiter, doubtful: &[Doubtful], outbox: &mut Outbox) {
         for one in doubtful {
-            let mut state = one.held.lock();
+            let mut state = one.hosted.lock();
             state.ask_followers_for(waiter, self.asked_ms, outbox);
         }
     }
@@ -133,9 +133,9 @@ impl ListOffsetsWork {
 
     /// `None` while in doubt.
     pub fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
-        let index = one.held.index;
+        let index = one.hosted.index;
         let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
-        let mut state = one.held.lock();
+        let mut state = one.hosted.lock();
         if let Err(error) = state.led_in(one.current_leader_epoch) {
             return failed(error);
         }
@@ -157,7 +157,7 @@ impl ListOffsetsWork {
     /// Removes the waiters at partitions in doubt.
     pub fn forget_doubts(&self, token: Token) {
         for one in &self.doubtful {
-            one.held.lock().remove_doubt_waiter(token);
+            one.hosted.lock().remove_doubt_waiter(token);
         }
     }
 
