@@ -27,19 +27,22 @@ use pyrklog_storage::log_manager::SpaceListener;
 
 #[derive(Debug)]
 struct Order {
-    /// `None`: this broker.
-    leader: Option<i32>,
+    /// `None`: this broker is to lead.
+    leader_to_follow: Option<i32>,
     spec: LeaderSpec,
 }
 
 pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
-    let order = |spec| Order { leader: None, spec };
+    let order = |spec| Order {
+        leader_to_follow: None,
+        spec,
+    };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
-        leader: Some(spec.leader),
+        leader_to_follow: Some(spec.leader),
         spec: LeaderSpec {
             topic: spec.topic,
             partition: spec.partition,
@@ -104,7 +107,10 @@ fn take_up(
     image: &Image,
     hosted: &HostedPartitions,
     fresh: &mut Fresh,
-    Order { leader, spec }: &Order,
+    Order {
+        leader_to_follow,
+        spec,
+    }: &Order,
     now_ms: i64,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
@@ -132,7 +138,7 @@ fn take_up(
     let mut outbox = replicas.outbox();
     let mut state = partition.lock();
     let decision = LeaderAndIsr {
-        leader: *leader,
+        leader_to_follow: *leader_to_follow,
         leader_epoch: spec.leader_epoch,
         replicas: &spec.replicas,
         isr: &spec.isr,
@@ -141,7 +147,7 @@ fn take_up(
     if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
-    if leader.is_some() {
+    if leader_to_follow.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
     // A leader that stays leader keeps all that it appended: its waiters go on waiting, as in

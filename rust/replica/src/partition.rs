@@ -111,8 +111,8 @@ pub enum Role {
 /// The controller's decision for a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderAndIsr<'a> {
-    /// The leader; `None` for this broker.
-    pub leader: Option<i32>,
+    /// As in [`PartitionState`].
+    pub leader_to_follow: Option<i32>,
     /// Leader epoch.
     pub leader_epoch: i32,
     /// Assigned replicas.
@@ -155,8 +155,9 @@ pub struct PartitionState {
     pub replicas: Vec<i32>,
     /// In-sync replicas as recorded by the controller; `min.insync.replicas` counts them.
     pub isr: Vec<i32>,
-    /// The leader that this broker follows; `None` if it leads or is about to.
-    pub leader: Option<i32>,
+    /// Broker that this one follows, -1 while there is no leader; `None` if this broker leads or is
+    /// about to.
+    pub leader_to_follow: Option<i32>,
     /// The leader's high watermark as last reported, while this broker follows.
     pub leader_high_watermark: i64,
     /// The leader's log start offset as last reported; this log's follows it.
@@ -209,7 +210,7 @@ impl<D: Directory> Partition<D> {
             led_since: -1,
             replicas: Vec::new(),
             isr: Vec::new(),
-            leader: None,
+            leader_to_follow: None,
             leader_high_watermark: -1,
             leader_log_start: -1,
             log: None,
@@ -316,13 +317,13 @@ impl PartitionState {
     /// A follower that becomes leader is `Loading` until [`PartitionState::finish_transition`]: its
     /// log may be in the middle of a truncation, and only afterwards its epoch's start is known.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        let is_fit = decision.leader.is_some() || decision.isr.contains(&self.node_id);
+        let is_fit = decision.leader_to_follow.is_some() || decision.isr.contains(&self.node_id);
         if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
         self.leader_epoch = decision.leader_epoch;
-        self.leader = decision.leader;
+        self.leader_to_follow = decision.leader_to_follow;
         self.replicas = decision.replicas.to_vec();
         self.isr = decision.isr.to_vec();
         self.members = decision.isr.to_vec();
@@ -345,7 +346,7 @@ impl PartitionState {
         if is_new_epoch {
             self.in_vain_since_ms = None;
         }
-        match (self.role, decision.leader) {
+        match (self.role, decision.leader_to_follow) {
             (Role::Leader | Role::Follower, Some(_)) => {
                 self.role = Role::Follower;
                 self.leader_high_watermark = -1;
@@ -368,7 +369,7 @@ impl PartitionState {
     /// The log is open and no earlier decision is under way: takes up the role of the last
     /// decision.
     pub fn finish_transition(&mut self) {
-        if self.leader.is_none() {
+        if self.leader_to_follow.is_none() {
             self.role = Role::Leader;
             self.led_since = self.leader_epoch;
             self.begin_epoch();

@@ -339,7 +339,11 @@ mod tests {
     fn a_fetch_confirms_what_was_answered_before_it() {
         let mut follower = Follower::new(2, 0);
         follower.fetches(1, 0, 10, 7, 100);
-        assert_eq!(follower.confirmed_ms(), NOT_YET_MS, "it may have lain about");
+        assert_eq!(
+            follower.confirmed_ms(),
+            NOT_YET_MS,
+            "it may have lain about"
+        );
         follower.fetches(1, 0, 10, 7, 300);
         assert_eq!(follower.confirmed_ms(), 100);
         follower.fetches(1, 0, 10, 7, 450);

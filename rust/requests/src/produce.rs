@@ -313,8 +313,8 @@ fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     for topic in &request.topics {
         let hosted = cx.hosted.topic(topic.name.text(frame));
         for wanted in request.partitions_of(topic) {
-            cx.targets
-                .push(hosted.and_then(|hosted| hosted.partition(wanted.index)).cloned());
+            let found = hosted.and_then(|hosted| hosted.partition(wanted.index));
+            cx.targets.push(found.cloned());
         }
     }
 }

@@ -67,7 +67,7 @@ impl Fetchers for FetcherManager {
         };
         let leader = {
             let state = partition.lock();
-            match (state.role, state.leader) {
+            match (state.role, state.leader_to_follow) {
                 (Role::Follower, Some(leader @ 0..)) => leader,
                 _ => return,
             }

@@ -126,7 +126,7 @@ impl Following {
         self.followed.retain(|key, followed| {
             let state = followed.partition.lock();
             let is_followed = state.role == Role::Follower
-                && state.leader == Some(leader)
+                && state.leader_to_follow == Some(leader)
                 && state.leader_epoch == followed.leader_epoch;
             let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
                 return false;

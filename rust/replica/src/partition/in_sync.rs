@@ -82,7 +82,7 @@ impl PartitionState {
         isr: &[i32],
         is_held: bool,
     ) -> bool {
-        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+        if self.leader_to_follow.is_some() || leader_epoch != self.leader_epoch {
             return false;
         }
         let is_member = |id: &i32| members.contains(id);

@@ -167,7 +167,7 @@ fn read_once(
         let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
         return Ok(Some(PartitionRead::failed(error)));
     }
-    let is_led = state.leader.is_none();
+    let is_led = state.leader_to_follow.is_none();
     if let Err(beyond) = look_beyond(&state, target, view) {
         return Ok(Some(beyond.answer(read)));
     }
@@ -253,7 +253,7 @@ fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<()
     if is_within || is_injected(Fault::OutOfRangeInDoubt) {
         return Ok(());
     }
-    match state.leader {
+    match state.leader_to_follow {
         None if state.is_confirmed(view.asked_ms) => Ok(()),
         None => Err(Beyond::Doubtful),
         Some(_) if target.current_leader_epoch < 0 => Err(Beyond::NotHere),

@@ -49,9 +49,9 @@ pub fn admit(
         dir.muted.note_timed_out();
         return Admission::Refused;
     }
-    let admission = dir
-        .muted
-        .add(params.place, frame_bytes, now_ms, || dir.has_too_much_unwritten());
+    let admission = dir.muted.add(params.place, frame_bytes, now_ms, || {
+        dir.has_too_much_unwritten()
+    });
     match admission {
         Admission::Later => parked.waits = Some((dir, due_ms)),
         Admission::Now => queue.parked = None,

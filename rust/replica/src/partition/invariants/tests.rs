@@ -108,7 +108,7 @@ fn led() -> Partition<Failures> {
 
 fn decision<'a>(leader_epoch: i32, replicas: &'a [i32], isr: &'a [i32]) -> LeaderAndIsr<'a> {
     LeaderAndIsr {
-        leader: None,
+        leader_to_follow: None,
         leader_epoch,
         replicas,
         isr,
@@ -137,7 +137,7 @@ fn broken(damage: impl FnOnce(&mut PartitionState)) -> String {
 #[test]
 fn impossible_roles_are_found() {
     assert_eq!(broken(|state| state.log = None), "it has no log");
-    let told = broken(|state| state.leader = Some(2));
+    let told = broken(|state| state.leader_to_follow = Some(2));
     assert_eq!(told, "it leads and follows broker Some(2)");
     let told = broken(|state| state.role = Role::Follower);
     assert_eq!(told, "it follows nobody");
