@@ -152,7 +152,7 @@ fn take_up(
     }
     // A leader that stays leader keeps all that it appended: its waiters go on waiting, as in
     // Kafka.
-    state.release(usize::MAX, &mut outbox);
+    state.raise_high_watermark(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*replicas.logs);
@@ -290,7 +290,7 @@ fn finish_transition(
         // Stopped meanwhile: the next command closes or deletes the log.
         _ => {}
     }
-    state.release(usize::MAX, &mut outbox);
+    state.raise_high_watermark(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*replicas.logs);
 }

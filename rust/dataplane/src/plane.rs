@@ -272,7 +272,7 @@ impl DataPlane {
                     log.set_config(Arc::clone(&topic.log_config));
                 }
                 // Fewer replicas may be enough for the high watermark now.
-                if state.release_replicated(&mut outbox) {
+                if state.raise_high_watermark_without_growth(&mut outbox) {
                     partition.dir.syncer.high_watermark_moved();
                 }
                 state.tell_fetches_later();
@@ -317,7 +317,7 @@ impl DataPlane {
         let mut outbox = self.network.outbox();
         let mut state = partition.lock();
         let is_set = state.set_isr(leader_epoch, members, isr, is_held);
-        if is_set && state.release(usize::MAX, &mut outbox) {
+        if is_set && state.raise_high_watermark(usize::MAX, &mut outbox) {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);

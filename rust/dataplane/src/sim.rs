@@ -310,7 +310,7 @@ impl SimPlane {
         let mut found = Vec::new();
         let mut offset = log.log_start_offset();
         while offset < log.durable_end_offset() {
-            let location = log.locate(offset, Isolation::LogEnd);
+            let location = log.locate(offset, Isolation::DurableEnd);
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
             let slice = slice.map_err(|error| error.to_string())?;

@@ -27,7 +27,7 @@ use pyrklog_wire::ErrorCode;
 use crate::directory::Directory;
 use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
-use crate::replica_progress::{Follower, high_watermark};
+use crate::replica_progress::{Follower, high_watermark_limit};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -384,7 +384,7 @@ impl PartitionState {
     /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
-        if appended.is_durable && self.release(appended.appended_bytes, outbox) {
+        if appended.is_durable && self.raise_high_watermark(appended.appended_bytes, outbox) {
             dir.high_watermark_moved();
         }
     }
@@ -397,19 +397,19 @@ impl PartitionState {
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
-    /// Call after the durable end offset or a follower moved: raises the high watermark if possible
-    /// and releases waiters. `new_bytes`: bytes that became readable, `usize::MAX` if unknown. True
-    /// if the high watermark moved.
-    pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
-        self.advance(new_bytes, true, outbox)
+    /// Call after the durable end offset moved: raises the high watermark if possible and tells the
+    /// waiters. `new_bytes`: bytes that became readable, `usize::MAX` if unknown. True if the high
+    /// watermark moved.
+    pub fn raise_high_watermark(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
+        self.raise_and_tell(new_bytes, true, outbox)
     }
 
-    /// The same after a follower's fetch, which is no news for other followers.
-    pub fn release_replicated(&mut self, outbox: &mut Outbox) -> bool {
-        self.advance(usize::MAX, false, outbox)
+    /// The same after anything else, such as a follower's fetch: it is no news for other followers.
+    pub fn raise_high_watermark_without_growth(&mut self, outbox: &mut Outbox) -> bool {
+        self.raise_and_tell(usize::MAX, false, outbox)
     }
 
-    fn advance(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
+    fn raise_and_tell(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
         let has_enough = self.has_enough_in_sync();
         let Some(log) = &mut self.log else {
             return false;
@@ -418,25 +418,25 @@ impl PartitionState {
         for follower in &mut self.followers {
             follower.leader_grew(durable_end_offset);
         }
-        let allowed = match self.role {
+        let limit = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
             _ if !has_enough => None,
             #[cfg(feature = "sim")]
             _ if is_injected(Fault::HighWatermarkAboveDurableEnd) => {
                 let end = log.log_end_offset();
-                let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
+                let offset = high_watermark_limit(self.node_id, end, &self.members, &self.followers);
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }
-            _ => high_watermark(
+            _ => high_watermark_limit(
                 self.node_id,
                 durable_end_offset,
                 &self.members,
                 &self.followers,
             ),
         };
-        let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
+        let moved = limit.is_some_and(|offset| log.advance_high_watermark(offset));
         let starts_elsewhere =
             self.role == Role::Follower && follow_log_start(log, self.leader_log_start);
         let reached = log.high_watermark();

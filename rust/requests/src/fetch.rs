@@ -107,7 +107,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     };
     let work = Box::new(DelayedFetch::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
-    Ok(advance(cx, client, work, out)?)
+    Ok(serve_until_waiting(cx, client, work, out)?)
 }
 
 /// Admits a request, judging its time and memory.
@@ -147,7 +147,7 @@ impl<'f> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
         let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
         let isolation = match request.isolation_level {
-            _ if is_replica || is_debugging => Isolation::LogEnd,
+            _ if is_replica || is_debugging => Isolation::DurableEnd,
             0 => Isolation::HighWatermark,
             _ => Isolation::Committed,
         };
@@ -224,7 +224,7 @@ fn find_parts(
         parts.push(part);
     }
     if let Some(fetches) = context.session_fetches() {
-        fetches.fetches(client.id, now_ms);
+        fetches.update_fetch_state(client.id, now_ms);
     }
     (parts, is_to_confirm)
 }
@@ -255,7 +255,7 @@ fn find_one(
             session: context.session_fetches(),
             now_ms,
         };
-        return match follower_fetches(cx, &partition, fetch, target) {
+        return match handle_follower_fetch(cx, &partition, fetch, target) {
             Ok(is_to_confirm) => (FetchPart::new(Ok(partition), None), is_to_confirm),
             Err(error) => (FetchPart::new(Err(error), None), false),
         };
@@ -301,7 +301,7 @@ fn nearest_replica(
 
 /// A replica's fetch reports its log end, which may raise the high watermark or let it join the
 /// ISR. True if it must fetch again at once.
-fn follower_fetches(
+fn handle_follower_fetch(
     cx: &mut Context,
     partition: &Partition,
     fetch: FollowerFetch<'_>,
@@ -325,7 +325,7 @@ fn follower_fetches(
     if !is_counted? {
         return Ok(false);
     }
-    let Some(told) = state.follower_fetched(fetch) else {
+    let Some(told) = state.update_follower_fetch_state(fetch) else {
         // As in Kafka: a caller with an epoch knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
@@ -334,7 +334,7 @@ fn follower_fetches(
             ErrorCode::NOT_LEADER_OR_FOLLOWER
         });
     };
-    if state.release_replicated(&mut cx.outbox) {
+    if state.raise_high_watermark_without_growth(&mut cx.outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
     if told.confirms {
@@ -382,7 +382,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 ///
 /// # Errors
 /// A reply that the protocol cannot carry.
-pub fn advance(
+pub fn serve_until_waiting(
     cx: &mut Context,
     client: &ClientContext,
     mut work: Box<DelayedFetch>,
@@ -425,7 +425,7 @@ pub fn finish_reading(
     if work.begin_wait(place, wait) {
         return Ok(Outcome::Delayed(Delayed::Fetch(work)));
     }
-    advance(cx, client, work, out)
+    serve_until_waiting(cx, client, work, out)
 }
 
 /// The connection is closed.

@@ -100,7 +100,7 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
     match (request.replica_id, request.isolation_level) {
         (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
         (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
-        _ => Isolation::LogEnd,
+        _ => Isolation::DurableEnd,
     }
 }
 
@@ -158,11 +158,11 @@ fn look(
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // An earlier epoch's leader may have shown records above the high watermark.
-    let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
+    let shows_less = isolation != Isolation::DurableEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
         return Err(not_available(api_version));
     }
-    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::LogEnd;
+    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::DurableEnd;
     if is_latest && state.is_in_doubt(work.asked_ms) {
         drop(state);
         work.doubtful.push(Doubtful {

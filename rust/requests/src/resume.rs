@@ -50,7 +50,7 @@ pub fn wake(
         Some(Delayed::Fetch(work)) if work.is_waiting(wait) => {
             work.end_wait();
             work.must_answer |= must_answer;
-            go_on_fetching(cx, client, fetch::advance)
+            go_on_fetching(cx, client, fetch::serve_until_waiting)
         }
         Some(Delayed::ListOffsets(work)) => {
             match list_offsets::wake(cx, &client.context, work, wait) {
@@ -89,7 +89,7 @@ pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> 
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
         work.end_wait();
         work.give_up();
-        go_on_fetching(cx, client, fetch::advance)?;
+        go_on_fetching(cx, client, fetch::serve_until_waiting)?;
     }
     Ok(())
 }

@@ -54,8 +54,8 @@ impl LogDirState {
         let _no_deletion_between = self.checkpoints.lock();
         let hosted = registry.load();
         let mut rows = Vec::new();
-        let is_own = |one: &&Arc<Partition>| one.dir.index == self.index;
-        for partition in hosted.partitions().filter(is_own) {
+        let hosted = hosted.partitions();
+        for partition in hosted.filter(|one| one.dir.index == self.index) {
             let state = partition.lock();
             if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((&*partition.topic.name, partition.index, offset(log)));

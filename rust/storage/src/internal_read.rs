@@ -92,7 +92,7 @@ fn locate(
     if offset == end {
         return Ok((span, None));
     }
-    match log.locate(offset, Isolation::LogEnd) {
+    match log.locate(offset, Isolation::DurableEnd) {
         Ok(location) if offset < end => Ok((span, Some(location))),
         Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
         Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),

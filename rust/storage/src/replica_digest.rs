@@ -142,7 +142,7 @@ impl DigestWork {
             // What was read so far may have been truncated since.
             return Err(ErrorCode::FENCED_LEADER_EPOCH);
         }
-        let located = state.shown(false)?.locate(offset, Isolation::LogEnd);
+        let located = state.shown(false)?.locate(offset, Isolation::DurableEnd);
         drop(state);
         let slice = located.and_then(|place| place.resolve(CHUNK_BYTES, true, Wait::PastCache));
         match slice {

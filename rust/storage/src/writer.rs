@@ -160,7 +160,7 @@ impl Writer {
         let completed = log.complete_writes(job, result);
         state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;
-        if completed.durable_end_moved && state.release(completed.readable_bytes, &mut self.outbox)
+        if completed.durable_end_moved && state.raise_high_watermark(completed.readable_bytes, &mut self.outbox)
         {
             self.dir.syncer.high_watermark_moved();
         }

@@ -234,7 +234,7 @@ fn append(
         }
     }
     // Consumers of this replica wait for the high watermark, not for the bytes.
-    if state.release(usize::MAX, &mut outbox) {
+    if state.raise_high_watermark(usize::MAX, &mut outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
     if state.log.as_ref().map(Log::log_start_offset) != log_start {

@@ -67,7 +67,7 @@ pub struct Fetched {
 }
 
 fn is_of_replica(terms: WatchTerms) -> bool {
-    terms.isolation == Isolation::LogEnd
+    terms.isolation == Isolation::DurableEnd
 }
 
 impl PartitionState {
@@ -94,7 +94,7 @@ impl PartitionState {
             .followers
             .iter()
             .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
-        let is_fit = are_in_order && joining.all(|follower| follower.log_end_offset >= needed);
+        let is_fit = are_in_order && joining.all(|follower| follower.last_fetch_offset >= needed);
         for follower in &mut self.followers {
             follower.ask_again();
         }
@@ -162,7 +162,7 @@ impl PartitionState {
     ///
     /// Each later fetch of its session also counts for this partition, until a
     /// [`Change::is_to_renew`] or until the partition leaves the session.
-    pub fn follower_fetched(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
+    pub fn update_follower_fetch_state(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
         let log = self.log.as_ref()?;
         let durable_end_offset = log.durable_end_offset();
         let needed = self.needed_to_join(log);
@@ -172,10 +172,10 @@ impl PartitionState {
             .iter_mut()
             .find(|follower| follower.id == id)?;
         let log_start_moved = follower.log_start_offset != fetch.log_start_offset;
-        let has_moved = log_start_moved || follower.log_end_offset != offset;
+        let has_moved = log_start_moved || follower.last_fetch_offset != offset;
         follower.log_start_offset = fetch.log_start_offset;
         let (connection, now_ms) = (fetch.connection, fetch.now_ms);
-        follower.fetches(
+        follower.update_fetch_state(
             connection,
             offset,
             durable_end_offset,

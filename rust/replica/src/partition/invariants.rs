@@ -124,8 +124,8 @@ impl PartitionState {
             format!("{isr:?} are in sync, {members:?} are waited for")
         })?;
         for follower in &self.followers {
-            ensure(follower.log_end_offset <= end, || {
-                let (id, reached) = (follower.id, follower.log_end_offset);
+            ensure(follower.last_fetch_offset <= end, || {
+                let (id, reached) = (follower.id, follower.last_fetch_offset);
                 format!("replica {id} reaches {reached}")
             })?;
         }

@@ -104,7 +104,7 @@ impl PartitionRead {
 pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     let log = state.shown(view.of_leader_only).ok()?;
     Some(match view.isolation {
-        Isolation::LogEnd => log.durable_end_offset(),
+        Isolation::DurableEnd => log.durable_end_offset(),
         Isolation::HighWatermark => log.high_watermark(),
         Isolation::Committed => log.last_stable_offset(),
     })
@@ -249,7 +249,7 @@ impl Beyond {
 /// former leader that does not know its successor would skip records or read them twice.
 fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
-    let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
+    let is_within = view.isolation == Isolation::DurableEnd || target.fetch_offset <= end;
     if is_within || is_injected(Fault::OutOfRangeInDoubt) {
         return Ok(());
     }
