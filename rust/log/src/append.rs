@@ -38,9 +38,9 @@ pub struct Appended {
     pub appended_bytes: usize,
     /// The log was idle: queue it at its directory's writer.
     pub wake_writer: bool,
-    /// The durable end offset is above it already: it is in the block cache and may be written
-    /// later.
-    pub is_durable: bool,
+    /// It moved the durable end offset past itself: it is in the block cache and may be written
+    /// later. False for a duplicate.
+    pub durable_end_moved: bool,
 }
 
 /// Why a batch was not appended; nothing changed.
@@ -108,7 +108,7 @@ impl Log {
                 duplicate: true,
                 appended_bytes: 0,
                 wake_writer: false,
-                is_durable: false,
+                durable_end_moved: false,
             });
         }
         let wake_writer = self.is_idle();
@@ -128,11 +128,11 @@ impl Log {
                 cache.note_producer();
             }
         }
-        let (place, is_durable) = self.push_to_tail(batch, facts, now_ms);
+        let (place, durable_end_moved) = self.push_to_tail(batch, facts, now_ms);
         self.update_producer(info, base_offset, place);
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
-        if is_durable {
+        if durable_end_moved {
             self.set_durable_end(self.end);
         }
         Ok(Appended {
@@ -147,7 +147,7 @@ impl Log {
             duplicate: false,
             appended_bytes: batch.len(),
             wake_writer,
-            is_durable,
+            durable_end_moved,
         })
     }
 

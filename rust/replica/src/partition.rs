@@ -384,7 +384,7 @@ impl PartitionState {
     /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
-        if appended.is_durable && self.raise_high_watermark(appended.appended_bytes, outbox) {
+        if appended.durable_end_moved && self.raise_high_watermark(appended.appended_bytes, outbox) {
             dir.high_watermark_moved();
         }
     }
