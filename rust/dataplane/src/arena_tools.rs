@@ -76,7 +76,7 @@ fn is_named_so(path: &Path) -> bool {
 }
 
 fn row(path: &Path) -> ArenaRow {
-    let mut row = look(path);
+    let mut row = inspect(path);
     let name = path.file_name().and_then(|name| name.to_str());
     if name.is_some_and(is_set_aside_name) && row.state != "in use" {
         row.state = "set aside";
@@ -86,7 +86,7 @@ fn row(path: &Path) -> ArenaRow {
     row
 }
 
-fn look(path: &Path) -> ArenaRow {
+fn inspect(path: &Path) -> ArenaRow {
     use std::os::unix::fs::MetadataExt;
     let size_bytes = fs::metadata(path).map_or(0, |file| file.blocks() * 512);
     let mut row = ArenaRow {

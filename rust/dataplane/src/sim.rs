@@ -259,7 +259,7 @@ impl SimPlane {
         let broker = self.network.config.node_id;
         for answer in answers {
             let records = &mut frame[answer.records.clone()];
-            let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
+            let taken = following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
                 ask_ends(broker, partition, leader_epoch, |request| {
                     let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
                     let asked = framed(key, version, 0, |out| request.encode(out, version));

@@ -280,7 +280,7 @@ impl LogEnv {
     /// Gives up windows idle since the last call, and old data in the page cache beyond the limit.
     pub fn forget_idle_reads(&self) {
         self.windows.forget_idle();
-        self.kept.settle();
+        self.kept.give_up_excess();
     }
 
     /// Bytes of old data left in the page cache; the system may have reclaimed some.

@@ -141,7 +141,7 @@ impl Kept {
 
     /// Gives up pieces that no longer fit, idle passing ones, and those of dropped segments. Call
     /// every few seconds.
-    pub fn settle(&self) {
+    pub fn give_up_excess(&self) {
         let max_bytes = room_bytes();
         let mut given_up = Vec::new();
         {

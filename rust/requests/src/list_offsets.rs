@@ -84,7 +84,7 @@ fn look_all(
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, topic.name, answers.len(), wanted, work, &mut queries)
+                answer_partition(cx, topic.name, answers.len(), wanted, work, &mut queries)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -139,7 +139,7 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
 
 /// The answer for one partition of the current topic, at `position` in it. One that comes later is
 /// noted in `queries` or as doubtful, with "retry" for the answer.
-fn look(
+fn answer_partition(
     cx: &Context,
     topic: &str,
     position: usize,

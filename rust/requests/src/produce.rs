@@ -135,7 +135,7 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     work.is_last = work.is_refused && back_pressure::has_producer_id(request, frame);
     if !work.is_refused
         && let remaining =
-            inline_validation::look(cx, request, frame, work.params.header.api_version)
+            inline_validation::validate(cx, request, frame, work.params.header.api_version)
         && !remaining.is_empty()
         && let Some(validating) = hand_over(cx, &mut work, frame, remaining)
     {
@@ -244,7 +244,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
             Ok(_) => work.queue.refused.remove(&answer.topic, item, frame),
             Err(refusal) => remember(cx, &mut work, &answer.topic, item, frame, refusal.error),
         }
-        answer.take(outcome, target);
+        answer.set_outcome(outcome, target);
         produce.push(answer);
     }
     cx.verdicts.clear();
@@ -288,7 +288,7 @@ fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
 
 /// An acknowledgement arrived, or failed with `error`. True once the whole request, number
 /// `sequence` on the connection, may be answered.
-pub fn settle(
+pub fn complete_partition(
     cx: &Context,
     queue: &mut ProduceQueue,
     sequence: u64,
@@ -298,7 +298,7 @@ pub fn settle(
     let Some(produce) = queue.by_sequence(sequence) else {
         return false;
     };
-    let refused = produce.settle(index, error);
+    let refused = produce.complete_partition(index, error);
     let is_done = produce.is_done();
     if let Some(refused) = refused {
         let at = at(cx, &refused.topic, refused.index);

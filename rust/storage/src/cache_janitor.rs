@@ -154,7 +154,7 @@ impl CacheKeeper {
             }
             _ => {
                 let caches = self.logs.dirs.len() as u64;
-                let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
+                let room = self.watch.update(self.meter.read(), now_ms).shared(caches);
                 self.looked = Some((now_ms, room));
                 if !self.arena.is_open() && room.give_back_bytes == 0 {
                     // The arena is only read from.

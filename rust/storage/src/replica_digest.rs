@@ -105,7 +105,7 @@ impl DigestWork {
         while !chain.is_done() {
             worker.step();
             let bytes = self.read(offsets.leader_epoch, chain.next)?;
-            chain.take(bytes.as_deref());
+            chain.add_batches(bytes.as_deref());
         }
         Ok(ReplicaDigest {
             next_offset: chain.next,
@@ -191,7 +191,7 @@ impl Chain {
 
     /// Adds the batches of a piece, the last of which may be incomplete; `None` is an unreadable
     /// piece. Ends where the next batch cannot be found.
-    fn take(&mut self, bytes: Option<&[u8]>) {
+    fn add_batches(&mut self, bytes: Option<&[u8]>) {
         if bytes.is_some_and(<[u8]>::is_empty) {
             // No batch lies between here and the end of the log, for instance after compaction.
             self.next = self.range.end;

@@ -170,7 +170,7 @@ impl Fetcher {
         for answer in following.read(&frame, body)? {
             let records = &mut frame[answer.records.clone()];
             let broker = self.services.config.node_id;
-            following.take(cluster, &answer, records, |partition, leader_epoch| {
+            following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
                 append_response::ask_ends(broker, partition, leader_epoch, |request| {
                     let (key, version) = (key::LIST_OFFSETS, append_response::LIST_OFFSETS_VERSION);
                     link.exchange(key, version, client_id, timeout_ms, mailbox, |out| {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
-use crate::follower::append_response::{self, Answer, Taken};
+use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
 use crate::follower::link::LinkError;
 use crate::follower::mailbox::Fetchers;
@@ -202,7 +202,7 @@ impl Following {
 
     /// Takes one partition's answer. `ask_ends` asks the leader for the partition's log start and
     /// log end offset in a leader epoch; `None` if it does not say.
-    pub fn take(
+    pub fn take_answer(
         &mut self,
         cluster: &ClusterConfig,
         answer: &Answer,
@@ -214,10 +214,10 @@ impl Following {
         };
         let partition = Arc::clone(&followed.partition);
         self.services.count_followed(&partition, records.len());
-        match append_response::take(&self.services, &partition, answer, records) {
-            Taken::Nothing => {}
-            Taken::Progress => followed.backoff_ms = 0,
-            Taken::Later(reason) => {
+        match append_response::append_answer(&self.services, &partition, answer, records) {
+            AppendOutcome::Nothing => {}
+            AppendOutcome::Progress => followed.backoff_ms = 0,
+            AppendOutcome::Later(reason) => {
                 followed.pause(cluster);
                 if let Some(reason) = reason {
                     let (topic, index) = (&partition.topic.name, partition.index);
@@ -225,13 +225,13 @@ impl Following {
                         .partition_error(topic, index, "replica_refused", reason);
                 }
             }
-            Taken::Fenced => {
+            AppendOutcome::Fenced => {
                 // There is a newer leader; its LeaderAndIsr is on its way.
                 self.followed.remove(&answer.key);
             }
-            Taken::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
-            Taken::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
-            Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
+            AppendOutcome::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
+            AppendOutcome::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
+            AppendOutcome::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
                 Some((start, end)) => self.cut(answer, Cut::Outside { start, end }),
                 None => followed.pause(cluster),
             },

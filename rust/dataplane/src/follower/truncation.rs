@@ -109,7 +109,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
             write_cut(logs, partition, cut_log);
             tell(logs, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
-                carried.take(logs, partition);
+                carried.append(logs, partition);
             }
         }
         (Some(reason), _) => {

@@ -367,7 +367,7 @@ impl NetworkThread {
                 continue;
             };
             muted += u64::from(conn.client.hold.is_some());
-            match connection_timeouts::look(&mut self.cx, conn) {
+            match connection_timeouts::check(&mut self.cx, conn) {
                 connection_timeouts::Verdict::Keep => {}
                 connection_timeouts::Verdict::Visit => self.list(token),
                 connection_timeouts::Verdict::Close(close) => self.close_by_token(token, close),

@@ -88,7 +88,7 @@ impl SegmentBytes {
                 return Ok(count);
             }
         }
-        let window = match (self.look(position), wait) {
+        let window = match (self.look_up_window(position), wait) {
             (Look::Held(window), _) => Some(window),
             // Read ahead for a reader far behind: must not stay in the page cache.
             (Look::GoesOn, Wait::Nowait) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -126,9 +126,9 @@ impl SegmentBytes {
         }
     }
 
-    fn look(&self, position: u64) -> Look {
+    fn look_up_window(&self, position: u64) -> Look {
         match &self.source {
-            Source::Segment(segment) => segment.env().windows.look(segment.id(), position),
+            Source::Segment(segment) => segment.env().windows.look_up(segment.id(), position),
             Source::File(_) => Look::Unknown,
         }
     }
@@ -139,7 +139,7 @@ impl SegmentBytes {
             return Ok(BytesPlace::PageCache);
         };
         let env = segment.env();
-        let look = env.windows.look(segment.id(), position);
+        let look = env.windows.look_up(segment.id(), position);
         if let Look::Held(window) = look {
             return Ok(BytesPlace::Window(window));
         }

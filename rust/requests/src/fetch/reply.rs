@@ -21,7 +21,7 @@ use pyrklog_storage::log_dir::Partition;
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
 /// Records the outcomes in the session; returns the record bytes to send.
-fn settle(work: &mut DelayedFetch) -> usize {
+fn record_outcomes(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
         let read = &work.parts[position].read;
@@ -44,7 +44,7 @@ fn settle(work: &mut DelayedFetch) -> usize {
 /// Appends the response body and records the outcomes in the session. Leaders are named with their
 /// endpoints of `listener`.
 pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut OutQueue) {
-    let record_bytes = settle(work);
+    let record_bytes = record_outcomes(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX
     } else {

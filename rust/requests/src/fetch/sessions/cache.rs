@@ -203,7 +203,7 @@ impl SessionCache {
 
     fn begin_incremental(&self, asked: &Asked<'_>, now_ms: i64) -> Result<FetchContext, ErrorCode> {
         let id = asked.request.session_id;
-        let (mut session, serial, size) = self.take(asked, now_ms)?;
+        let (mut session, serial, size) = self.take_session(asked, now_ms)?;
         if !asked.may_be_remembered() {
             self.remove_own(id, serial);
             return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
@@ -223,7 +223,7 @@ impl SessionCache {
     }
 
     /// Takes a session out for its next request: (session, serial number, size).
-    fn take(
+    fn take_session(
         &self,
         asked: &Asked<'_>,
         now_ms: i64,
