@@ -313,7 +313,7 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
     drop(state);
     if error.may_pass() {
         // The control plane sees a leader; clients are told to try again.
-        replicas.disk_full(&partition.dir, reason.clone());
+        replicas.make_read_only(&partition.dir, reason.clone());
         partition.dir.wait_for_space(Arc::clone(partition));
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";

@@ -205,9 +205,10 @@ impl LogManager {
         self.events.notice(event, "error", fields);
     }
 
-    /// No space is left in `dir`: it takes no records until its writer finds some. It still serves
-    /// its records. Answers the requests that wait for room.
-    pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
+    /// `dir` lacks space, or the process descriptors or memory: the directory takes no records until
+    /// its writer finds them ([`crate::shortage`]). It still serves its records. Answers the requests
+    /// that wait for room.
+    pub fn make_read_only(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_read_only(true) {
             return;
         }
@@ -227,7 +228,7 @@ impl LogManager {
     }
 
     /// Lets `dir` take records again.
-    pub fn disk_has_space(&self, dir: &LogDirState) {
+    pub fn make_writable(&self, dir: &LogDirState) {
         dir.set_lacks_space(false);
         if dir.env().set_read_only(false) {
             let fields = vec![("log_dir", dir.path().display().to_string())];

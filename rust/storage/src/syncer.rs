@@ -289,7 +289,7 @@ impl Syncer {
     }
 
     fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.logs.disk_full(&self.dir, format!("{doing}: {error}"));
+        self.logs.make_read_only(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
@@ -327,7 +327,7 @@ impl Syncer {
         let more = log.complete_sync(job, result);
         drop(state);
         if let (true, Some(reason)) = (may_pass, &failure) {
-            self.logs.disk_full(&self.dir, reason.clone());
+            self.logs.make_read_only(&self.dir, reason.clone());
             self.unsynced.push(Arc::clone(partition));
             return Ok(());
         }

@@ -217,18 +217,18 @@ fn append(
     let log_start = state.log.as_ref().map(Log::log_start_offset);
     state.leader_high_watermark = answer.high_watermark;
     state.leader_log_start = answer.log_start;
-    let mut taken = AppendOutcome::Nothing;
+    let mut outcome = AppendOutcome::Nothing;
     for (range, info) in batches {
         let batch = &mut records[range.clone()];
         match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
-            Ok(()) => taken = AppendOutcome::Progress,
+            Ok(()) => outcome = AppendOutcome::Progress,
             // The log directory reports its own errors.
             Err(AppendError::Poisoned(_) | AppendError::ReadOnly | AppendError::Truncating) => {
-                taken = AppendOutcome::Later(None);
+                outcome = AppendOutcome::Later(None);
                 break;
             }
             Err(error) => {
-                taken = AppendOutcome::Later(Some(error.to_string()));
+                outcome = AppendOutcome::Later(Some(error.to_string()));
                 break;
             }
         }
@@ -242,7 +242,7 @@ fn append(
     }
     partition.unlock_and_write(state);
     outbox.deliver(logs);
-    taken
+    outcome
 }
 
 fn append_one(

@@ -253,7 +253,7 @@ fn until_written(
 
 /// Pauses for lack of space, descriptors or memory.
 fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
-    logs.disk_full(&partition.dir, format!("cutting {partition}: {reason}"));
+    logs.make_read_only(&partition.dir, format!("cutting {partition}: {reason}"));
     let wait = || await_writers(logs, AGAIN);
     logs.loader.lend_place(partition.dir.index, wait);
 }
