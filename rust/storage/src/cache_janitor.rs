@@ -30,7 +30,7 @@ const SWEEP_MS: i64 = 600_000;
 
 /// The janitor thread of one directory.
 #[derive(Debug)]
-pub struct CacheKeeper {
+pub struct CacheJanitorThread {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     arena: Arc<Arena>,
@@ -58,16 +58,16 @@ enum Loss {
     Settled,
 }
 
-impl CacheKeeper {
+impl CacheJanitorThread {
     /// For one directory; `None` where it has no cache.
     pub fn new(
         logs: Arc<LogManager>,
         dir: Arc<LogDirState>,
         stop: Arc<AtomicBool>,
-    ) -> Option<CacheKeeper> {
+    ) -> Option<CacheJanitorThread> {
         let arena = dir.env().arena()?;
         let is_reattached = arena.populated() > 0;
-        let mut keeper = CacheKeeper {
+        let mut thread = CacheJanitorThread {
             logs,
             dir,
             arena,
@@ -83,8 +83,8 @@ impl CacheKeeper {
             loss: Loss::No,
         };
         // Makes a chunk ready for the first record.
-        keeper.tend();
-        Some(keeper)
+        thread.tend();
+        Some(thread)
     }
 
     /// The arena, for waking this thread.
