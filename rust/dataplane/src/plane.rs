@@ -35,7 +35,7 @@ use pyrklog_replica::partition::TopicSettings;
 use pyrklog_storage::log_dir::{LogDirState, Partition};
 use pyrklog_storage::log_manager::LogDirs;
 use pyrklog_storage::partition_dirs::PartitionDirs;
-use pyrklog_storage::{begin_internal_read, block_cache, kept_cache};
+use pyrklog_storage::{begin_internal_read, block_cache, kept_arena};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -104,7 +104,7 @@ impl DataPlane {
             return Err(OpenError::Config(message.into()));
         }
         if let Some(dir) = &config.cache.dir {
-            kept_cache::sweep_set_aside(dir);
+            kept_arena::sweep_set_aside(dir);
         }
         let partition_dirs = PartitionDirs::default();
         let mut dirs: Vec<Arc<LogDirState>> = Vec::new();

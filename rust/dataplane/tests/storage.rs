@@ -8,7 +8,7 @@ use std::sync::Arc;
 use harness::*;
 use pyrklog_dataplane::OpenError;
 use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
-use pyrklog_dataplane::testing::fix_kept_max_bytes;
+use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -90,7 +90,7 @@ fn stored(record: &[u8], base_offset: i64) -> Vec<u8> {
 #[test]
 fn cold_reads_go_to_the_readers_by_either_path() {
     // No memory for old data: reads go through windows.
-    fix_kept_max_bytes(0);
+    fix_kept_pages_max_bytes(0);
     for read_path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
         let dir = tempfile::tempdir().unwrap();
         let disk = SlowDisk::default();

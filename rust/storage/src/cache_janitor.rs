@@ -9,7 +9,7 @@ use pyrklog_arena::limits::MemoryMeter;
 use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
-use crate::kept_cache;
+use crate::kept_arena;
 use crate::log_dir::LogDirState;
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::Now;
@@ -135,7 +135,7 @@ impl CacheJanitorThread {
         }
         self.swept_ms = Some(now_ms);
         if let Some(dir) = &self.logs.config.cache.dir
-            && let Err(error) = kept_cache::sweep(dir, &self.logs.config.log_dirs)
+            && let Err(error) = kept_arena::sweep(dir, &self.logs.config.log_dirs)
         {
             self.tell("warning", format!("looking for abandoned arenas: {error}"));
         }

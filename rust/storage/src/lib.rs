@@ -10,7 +10,7 @@ pub mod cache_janitor;
 pub mod checkpoints;
 pub mod closing_logs;
 pub mod internal_read;
-pub mod kept_cache;
+pub mod kept_arena;
 pub mod log_dir;
 pub mod log_loader;
 pub mod log_manager;

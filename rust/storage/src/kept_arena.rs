@@ -234,7 +234,7 @@ pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i
 ///
 /// # Errors
 /// A disk error: the arena is not kept.
-pub fn keep(files: &LogDir) -> io::Result<()> {
+pub fn mark_kept(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
     };
