@@ -366,7 +366,7 @@ impl Stuck {
             send(client, 1, 30_000);
         }
         eventually("a full park", || {
-            (test.statistic("produce_park_waiting.0") > 0).then_some(())
+            (test.statistic("produce_muted_waiting.0") > 0).then_some(())
         });
         let mut impatient = test.client();
         send(&mut impatient, -1, 10);

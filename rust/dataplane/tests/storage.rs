@@ -60,8 +60,8 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
             std::io::Write::write_all(&mut sender, &frame).unwrap();
         }
     });
-    eventually("a parked connection", || {
-        (test.statistic("connections_parked") == 1).then_some(())
+    eventually("a muted connection", || {
+        (test.statistic("connections_muted_for_room") == 1).then_some(())
     });
     let unwritten = test.statistic("unwritten_bytes");
     assert!((200_000..300_000).contains(&unwritten), "{unwritten}");

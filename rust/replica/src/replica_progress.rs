@@ -71,9 +71,10 @@ pub struct Follower {
     leader_end: i64,
     /// Connection of its last fetch (`ClientContext::id`).
     connection: u64,
-    /// When it fetched the time before on the same connection; [`NOT_YET_MS`] before two fetches. Its
-    /// last fetch followed the answer to that one, so it followed this broker then. Fetches on two
-    /// connections confirm nothing: both may have waited in buffers while this broker stood still.
+    /// When it fetched the time before on the same connection; [`NOT_YET_MS`] before two fetches.
+    /// Its last fetch followed the answer to that one, so it followed this broker then. Fetches on
+    /// two connections confirm nothing: both may have waited in buffers while this broker stood
+    /// still.
     confirmed_ms: i64,
     /// A session with the partition: each fetch repeats what the last one that named the partition
     /// said.
@@ -243,9 +244,9 @@ impl Follower {
     }
 }
 
-/// How far the leader's `durable_end_offset` and the followers allow the high watermark: the minimum
-/// of it and the other `members`' last fetch offsets. `None` while one of them has not fetched. The
-/// caller never moves the high watermark back.
+/// How far the leader's `durable_end_offset` and the followers allow the high watermark: the
+/// minimum of it and the other `members`' last fetch offsets. `None` while one of them has not
+/// fetched. The caller never moves the high watermark back.
 pub fn high_watermark_limit(
     leader: i32,
     durable_end_offset: i64,

@@ -128,7 +128,7 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     find_targets(cx, request, frame);
     let admission = back_pressure::admit(cx, work.queue, work.params, frame.len());
     if admission == Admission::Later {
-        return Err(Halt::Wait(Hold::Parked));
+        return Err(Halt::Wait(Hold::Room));
     }
     cx.statistics.request(key::PRODUCE);
     work.is_refused = admission == Admission::Refused;

@@ -147,7 +147,7 @@ fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<
 
 /// The reason to hold back input may be gone.
 pub fn unblock(client: &mut Client) {
-    if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+    if matches!(client.hold, Some(Hold::Room | Hold::ControlFull)) {
         client.has_turn |= client.hold == Some(Hold::ControlFull);
         client.hold = None;
     }

@@ -205,9 +205,9 @@ impl LogManager {
         self.events.notice(event, "error", fields);
     }
 
-    /// `dir` lacks space, or the process descriptors or memory: the directory takes no records until
-    /// its writer finds them ([`crate::shortage`]). It still serves its records. Answers the requests
-    /// that wait for room.
+    /// `dir` lacks space, or the process descriptors or memory: the directory takes no records
+    /// until its writer finds them ([`crate::shortage`]). It still serves its records. Answers the
+    /// requests that wait for room.
     pub fn make_read_only(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_read_only(true) {
             return;

@@ -84,7 +84,7 @@ impl Connection {
     /// Whether its token is known only to its thread: between two requests.
     pub fn is_movable(&self) -> bool {
         let client = &self.client;
-        let has_waiting_request = client.hold.is_some() || client.produces.parked.is_some();
+        let has_waiting_request = client.hold.is_some() || client.produces.room_wait.is_some();
         self.is_quiet() && !has_waiting_request && !client.is_closing && !client.context.ended
     }
 

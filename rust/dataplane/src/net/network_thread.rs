@@ -318,7 +318,7 @@ impl NetworkThread {
         let is_over = conn.client.context.ended || conn.client.is_closing || self.cx.is_draining;
         let has_waiting_request = matches!(
             conn.client.hold,
-            Some(Hold::Parked | Hold::Heavy | Hold::Replies { .. })
+            Some(Hold::Room | Hold::Heavy | Hold::Replies { .. })
         );
         if is_over && conn.is_quiet() && !has_waiting_request {
             return Err(match &conn.client {

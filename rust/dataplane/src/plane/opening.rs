@@ -51,8 +51,8 @@ pub fn open_dir(
         .env()
         .set_direct_min_bytes(config.cache.direct_min_bytes);
     block_cache::forget_missing(&files, &folders);
-    let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
-    let dir = LogDirState::new(index, files, config, park);
+    let muted = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let dir = LogDirState::new(index, files, config, muted);
     for folder in folders {
         partition_dirs.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }
