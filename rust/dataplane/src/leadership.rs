@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::follower::mailbox::Fetchers;
+use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::truncation::{lower_high_watermark_row, to_high_watermark, write_cut};
 use crate::replica_manager::ReplicaManager;
 use crate::stopping;

@@ -26,7 +26,7 @@ use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
 use crate::follower::fetch_state::FETCH_VERSION;
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
-use crate::follower::mailbox::{FetcherId, Fetchers};
+use crate::follower::fetcher_queue::{FetcherId, Fetchers};
 use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
@@ -197,11 +197,11 @@ impl SimPlane {
         self.replicas.fetchers.ids()
     }
 
-    /// Whether a fetcher has new partitions in its mailbox: it no longer waits for the answer to
+    /// Whether a fetcher has new partitions in its queue: it no longer waits for the answer to
     /// its request.
     pub fn has_mail(&self, id: FetcherId) -> bool {
-        let mailbox = self.replicas.fetchers.mailbox(id);
-        mailbox.is_some_and(|mailbox| !mailbox.is_empty())
+        let queue = self.replicas.fetchers.queue(id);
+        queue.is_some_and(|queue| !queue.is_empty())
     }
 
     /// The next action of a fetcher without a request under way.
@@ -209,7 +209,7 @@ impl SimPlane {
         let Some(cluster) = &self.network.config.cluster else {
             return FetchTurn::Idle;
         };
-        let Some(mailbox) = self.replicas.fetchers.mailbox(id) else {
+        let Some(queue) = self.replicas.fetchers.queue(id) else {
             self.followings.remove(&id);
             return FetchTurn::Idle;
         };
@@ -218,10 +218,10 @@ impl SimPlane {
             let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
             Following::new(Arc::clone(&replicas.services), fetchers, id.0)
         });
-        following.add(mailbox.take());
+        following.add(queue.take());
         let wanted = following.wanted();
         if following.is_empty() {
-            replicas.fetchers.retire(id, &mailbox);
+            replicas.fetchers.retire(id, &queue);
             self.followings.remove(&id);
             return FetchTurn::Idle;
         }

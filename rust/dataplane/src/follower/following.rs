@@ -11,7 +11,7 @@ use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
 use crate::follower::link::LinkError;
-use crate::follower::mailbox::Fetchers;
+use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
@@ -239,7 +239,7 @@ impl Following {
         Ok(())
     }
 
-    /// Hands the partition to the log loader; it comes back through the mailbox.
+    /// Hands the partition to the log loader; it comes back through the fetcher's queue.
     fn cut(&mut self, answer: &Answer, cut: Cut) {
         if let Some(followed) = self.followed.remove(&answer.key) {
             truncation::submit(

@@ -10,7 +10,7 @@ use pyrklog_wire::fetch::EpochEndOffset;
 
 use crate::follower::append_response::Carried;
 use crate::follower::fetch_state::Ask;
-use crate::follower::mailbox::Fetchers;
+use crate::follower::fetcher_queue::Fetchers;
 use pyrklog_base::clock::Now;
 use pyrklog_replica::partition::{PartitionState, Role};
 use pyrklog_storage::await_writers::await_writers;
