@@ -9,7 +9,7 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::client_context::ClientContext;
 use crate::heavy::Heavy;
 use crate::out_queue::OutQueue;
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::verdicts::Verdict;
 use crate::services::Services;
 use pyrklog_base::clock::Now;

@@ -8,7 +8,7 @@
 //! Kafka's `DelayedFetch`, it does not wait if a partition has more in a later segment, and
 //! `min_bytes` counts available bytes, not those that fit.
 
-pub mod delayed;
+pub mod delayed_fetch;
 pub mod read;
 pub mod reply;
 pub mod sessions;
@@ -25,7 +25,7 @@ use crate::admission;
 use crate::client_context::ClientContext;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
-use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
+use crate::fetch::delayed_fetch::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};

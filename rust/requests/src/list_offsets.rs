@@ -4,7 +4,7 @@
 //! If another broker may lead, the known end may not be the latest: followers first confirm this
 //! leader (cluster.md, section 7), or the client must retry.
 
-pub mod delayed;
+pub mod delayed_list_offsets;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::cold_reads::Reading;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::handled::{Handled, Outcome};
-use crate::list_offsets::delayed::{
-    Doubtful, ListOffsetsWork, LookUpJob, Query, answer, not_available,
+use crate::list_offsets::delayed_list_offsets::{
+    Doubtful, DelayedListOffsets, LookUpJob, Query, answer, not_available,
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
@@ -51,7 +51,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let (place, wait) = (cx.place_of(client), cx.next_wait());
     // Not the turn's begin: the process may have stood still since, and another broker may lead.
     let now_ms = mono_ms();
-    let mut work = ListOffsetsWork {
+    let mut work = DelayedListOffsets {
         header: ReplyHeader::of(arrived.header),
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
@@ -76,7 +76,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
 fn look_all(
     cx: &Context,
     request: &ListOffsetsRequest<'_>,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
 ) -> Vec<Query> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
@@ -105,7 +105,7 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
 }
 
 /// Submits each directory's look-ups to its readers, unless they are stuck.
-fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+fn hand_over(cx: &Context, place: Place, work: &mut DelayedListOffsets, mut queries: Vec<Query>) {
     let readers = &cx.services.readers;
     while let Some(first) = queries.first() {
         let dir = first.dir;
@@ -144,7 +144,7 @@ fn answer_partition(
     topic: &str,
     position: usize,
     wanted: &ListOffsetsPartition,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
     queries: &mut Vec<Query>,
 ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
     let (isolation, api_version) = (work.isolation, work.header.api_version);
@@ -210,7 +210,7 @@ fn answer_partition(
 pub fn wake(
     cx: &mut Context,
     client: &ClientContext,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
     wait: u64,
 ) -> bool {
     if !work.reading.is_number(wait) {
@@ -235,7 +235,7 @@ pub fn wake(
 pub fn respond(
     cx: &mut Context,
     client: &ClientContext,
-    work: &ListOffsetsWork,
+    work: &DelayedListOffsets,
     out: &mut OutQueue,
 ) -> Result<Outcome, Close> {
     work.forget_doubts(client.token);

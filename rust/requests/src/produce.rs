@@ -5,7 +5,7 @@
 //! version's own form.
 
 pub mod back_pressure;
-pub mod delayed;
+pub mod delayed_produce;
 pub mod inline_validation;
 pub mod old_versions;
 pub mod queue;
@@ -33,7 +33,7 @@ use crate::delayed::Delayed;
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::outcome::{Close, Hold};
-use crate::produce::delayed::{Appending, Due, Item, Refusal};
+use crate::produce::delayed_produce::{Appending, Due, Item, Refusal};
 use crate::produce::queue::ProduceQueue;
 use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};

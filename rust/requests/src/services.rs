@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
-use crate::list_offsets::delayed::LookUpJob;
+use crate::list_offsets::delayed_list_offsets::LookUpJob;
 use crate::produce::refused_batches::RefusedRoom;
 use crate::produce::validators::{ValidateJob, Validators};
 use pyrklog_base::clock::mono_ms;

@@ -8,7 +8,7 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::context::Context;
-use crate::fetch::delayed::DelayedFetch;
+use crate::fetch::delayed_fetch::DelayedFetch;
 use crate::fetch::read::PartitionRead;
 use crate::fetch::sessions::{PartitionOutcome, Target};
 use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};

@@ -9,7 +9,7 @@ use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::context::Context;
-use crate::produce::delayed::Refusal;
+use crate::produce::delayed_produce::Refusal;
 use crate::produce::validators::INLINE_MAX_BYTES;
 use crate::produce::verdicts::errors_of;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::refused_batches::RefusedBatches;
 use pyrklog_storage::log_dir::LogDirState;
 

@@ -20,7 +20,7 @@ const NOT_AVAILABLE_SINCE: i16 = 5;
 
 /// A request with its answers so far. Outstanding look-ups have an error until they are back.
 #[derive(Debug)]
-pub struct ListOffsetsWork {
+pub struct DelayedListOffsets {
     /// Of its reply.
     pub header: ReplyHeader,
     /// When it is answered with what there is; monotonic milliseconds.
@@ -92,7 +92,7 @@ pub struct Query {
     pub answer: ListOffsetsPartitionResponse,
 }
 
-impl ListOffsetsWork {
+impl DelayedListOffsets {
     /// The answer until something is found.
     pub fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
         ListOffsetsPartitionResponse::none(index, not_available(self.header.api_version))
