@@ -17,7 +17,7 @@ use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_replica::internal_waiters::{AppendWaiter, Done};
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;

@@ -21,7 +21,7 @@ use pyrklog_control::api::{FollowerSpec, LeaderSpec};
 use pyrklog_control::image::{Image, TopicState};
 use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;
-use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering};
 use pyrklog_storage::log_manager::SpaceListener;
 

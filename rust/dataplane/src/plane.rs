@@ -32,7 +32,7 @@ use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::image::ImageError;
 use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_replica::partition::TopicSettings;
-use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_manager::LogDirs;
 use pyrklog_storage::partition_dirs::PartitionDirs;
 use pyrklog_storage::{begin_internal_read, block_cache, kept_arena};

@@ -20,7 +20,7 @@ use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::block_cache;
 use pyrklog_storage::kept_arena;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_dir_state::LogDirState;
 
 /// Ends in order; true when every log directory is marked clean.
 pub fn end_in_order(

@@ -17,7 +17,7 @@ use pyrklog_control::api::StopSpec;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::await_writers::await_writers;
-use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering, with};
 use pyrklog_storage::syncer_queue::Deletion;
 

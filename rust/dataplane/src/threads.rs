@@ -13,7 +13,7 @@ use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
 use pyrklog_requests::produce::validators;
 use pyrklog_storage::cache_janitor::CacheJanitorThread;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::reader_pool::{self, ReaderPool};
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;

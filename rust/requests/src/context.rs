@@ -18,7 +18,7 @@ use pyrklog_base::timers::Timers;
 use pyrklog_control::image::Image;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::statistics::ThreadStatistics;
-use pyrklog_storage::log_dir::{HostedPartitions, Partition};
+use pyrklog_storage::log_dir_state::{HostedPartitions, Partition};
 
 /// Spare vectors kept for replies.
 const SPARE_MEMORIES: usize = 64;

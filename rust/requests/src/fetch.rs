@@ -39,7 +39,7 @@ use pyrklog_control::api::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
 use pyrklog_replica::replica_selector::nearest;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Attempts to start waiting before the fetch is answered with what there is; each failure means
 /// that data arrived meanwhile.

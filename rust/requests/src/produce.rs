@@ -41,7 +41,7 @@ use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
 use crate::reply_header::ReplyHeader;
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::muted_queue::Admission;
 
 /// First version that may answer TRANSACTION_ABORTABLE (KIP-890).

@@ -19,7 +19,7 @@ use pyrklog_base::unguessable::Unguessable;
 use pyrklog_control::image::Image;
 use pyrklog_control::request_channel::{RequestChannel, Waiting};
 use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
 
 /// Ways back to connections, one per kind of job.

@@ -15,7 +15,7 @@ use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlock
 use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
 use crate::kept_arena::{self, Whose};
-use crate::log_dir::LogDirState;
+use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::Now;
 use pyrklog_control::api::CacheConfig;
 

@@ -10,7 +10,7 @@ use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
 use crate::kept_arena;
-use crate::log_dir::LogDirState;
+use crate::log_dir_state::LogDirState;
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::Now;
 

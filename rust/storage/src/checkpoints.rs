@@ -4,7 +4,7 @@ use std::io;
 
 use pyrklog_log::{Checkpoint, Log};
 
-use crate::log_dir::{LogDirState, Registry};
+use crate::log_dir_state::{LogDirState, Registry};
 
 /// Checkpoint values of a truncated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
-use crate::log_dir::Registry;
+use crate::log_dir_state::Registry;
 use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_control::api::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;

@@ -11,7 +11,7 @@ pub mod checkpoints;
 pub mod closing_logs;
 pub mod internal_read;
 pub mod kept_arena;
-pub mod log_dir;
+pub mod log_dir_state;
 pub mod log_loader;
 pub mod log_manager;
 pub mod muted_queue;

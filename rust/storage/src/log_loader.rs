@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::log_dir::Partition;
+use crate::log_dir_state::Partition;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::api::TicketOutcome;
 use pyrklog_control::event_queue::EventQueue;

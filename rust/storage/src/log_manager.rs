@@ -8,7 +8,7 @@ use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::internal_read::InternalReadJob;
-use crate::log_dir::{FailureListener, LogDirState, Partition, Registry};
+use crate::log_dir_state::{FailureListener, LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;

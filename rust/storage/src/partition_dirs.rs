@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::log_dir::LogDirState;
+use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::api::FoundPartition;
 

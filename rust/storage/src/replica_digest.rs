@@ -22,7 +22,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchView, Batches};
 
 use crate::internal_read::read_whole;
-use crate::log_dir::Registry;
+use crate::log_dir_state::Registry;
 use crate::log_manager::LogManager;
 use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;

@@ -11,7 +11,7 @@ use pyrklog_log::WriteJob;
 use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
 use pyrklog_wire::ErrorCode;
 
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::outbox::Outbox;

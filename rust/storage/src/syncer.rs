@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Checkpoint, SyncScope};
 
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::page_cache_limit;
 use crate::syncer_queue::{Deletion, Inner};

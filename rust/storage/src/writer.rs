@@ -15,7 +15,7 @@ use pyrklog_log::WriteJob;
 use pyrklog_log::disk::may_pass;
 
 use crate::shortage::Shortage;
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::writer_queue::Turn;
 use pyrklog_base::clock::mono_ms;

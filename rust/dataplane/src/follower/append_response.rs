@@ -18,7 +18,7 @@ use pyrklog_base::clock::Now;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::{PartitionState, Role};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
 
 /// Kafka's version between brokers of 3.9.

@@ -10,7 +10,7 @@ use crate::follower::fetcher_thread::Fetcher;
 use crate::follower::fetcher_queue::{FetcherId, Fetchers, FetcherQueue};
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 #[derive(Debug, Default)]
 struct Inner {

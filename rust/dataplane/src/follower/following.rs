@@ -18,7 +18,7 @@ use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::api::ClusterConfig;
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// The first pause after a failure. Each further one is twice as long, up to
 /// `replica.fetch.backoff.ms`.

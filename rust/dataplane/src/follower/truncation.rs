@@ -15,7 +15,7 @@ use pyrklog_base::clock::Now;
 use pyrklog_replica::partition::{PartitionState, Role};
 use pyrklog_storage::await_writers::await_writers;
 use pyrklog_storage::checkpoints::CutLog;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_storage::log_manager::LogManager;
 

@@ -14,7 +14,7 @@ use pyrklog_control::api::ReadPath;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::fetch_watch::{FetchWatch, WaitingFetch, WatchKey, WatchTerms};
 use pyrklog_replica::partition::CONFIRMED_WITHIN_MS;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 
 /// A fetch request under way.

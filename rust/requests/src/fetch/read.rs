@@ -7,7 +7,7 @@ use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 use crate::fetch::sessions::Target;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_replica::partition::PartitionState;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// What a fetch may see of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::fetch::sessions::{PartitionOutcome, Target};
 use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::image::Image;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// A slice up to this size is always read into the reply: its own system call would cost more than
 /// the copy.

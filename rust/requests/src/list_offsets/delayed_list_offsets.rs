@@ -12,7 +12,7 @@ use pyrklog_base::ids::Token;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker};
 
 /// Since this version OFFSET_NOT_AVAILABLE means "retry" (KIP-207).

@@ -16,7 +16,7 @@ use crate::produce::refused_batches::ProducerBatch;
 use crate::reply_header::ReplyHeader;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Partitions whose memory a reused answer keeps.
 const KEPT_PARTITIONS_MAX: usize = 64;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use pyrklog_log::SyncScope;
 
-use crate::log_dir::Partition;
+use crate::log_dir_state::Partition;
 use crate::syncer::{Syncer, Timer};
 use pyrklog_base::clock::Now;
 

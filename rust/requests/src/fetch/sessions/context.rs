@@ -12,7 +12,7 @@ use pyrklog_replica::fetch_watch::FetchWatch;
 #[cfg(debug_assertions)]
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::replica_progress::SessionFetches;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Result of reading a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
