@@ -44,7 +44,7 @@ pub fn each<'py, T>(
 }
 
 /// 16 bytes of a topic id.
-pub fn topic_id(id: &[u8]) -> PyResult<pyrklog_dataplane::api::TopicId> {
+pub fn topic_id(id: &[u8]) -> PyResult<pyrklog_dataplane::seam::TopicId> {
     id.try_into()
         .map_err(|_| PyValueError::new_err(format!("a topic id has 16 bytes, not {}", id.len())))
 }

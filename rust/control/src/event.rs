@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::api::{CaughtUp, FailedPartition, TicketOutcome};
+use crate::seam::{CaughtUp, FailedPartition, TicketOutcome};
 use crate::control_request::{ControlRequest, Session};
 use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;

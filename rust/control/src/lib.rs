@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod api;
+pub mod seam;
 pub mod commit_batch;
 pub mod control_request;
 pub mod event;

@@ -3,7 +3,7 @@
 
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{Event, TicketOutcome};
+use crate::seam::{Event, TicketOutcome};
 use crate::internal_read_work::InternalReadWork;
 use pyrklog_base::ids::{Place, TicketId};
 use pyrklog_base::network_event::NetworkEvent;

@@ -17,7 +17,7 @@ use crate::stopping;
 use pyrklog_base::clock::{Now, mono_ms};
 use pyrklog_base::ids::TicketId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::{FollowerSpec, LeaderSpec};
+use pyrklog_control::seam::{FollowerSpec, LeaderSpec};
 use pyrklog_control::image::{Image, TopicState};
 use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;

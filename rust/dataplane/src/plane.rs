@@ -24,7 +24,7 @@ use crate::threads::Threads;
 use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{
+use pyrklog_control::seam::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
     PlaneConfig, StopSpec, TicketOutcome,
 };
@@ -301,7 +301,7 @@ impl DataPlane {
     /// The in-sync replicas of a partition that this broker leads in this epoch. `isr` is what the
     /// controller has recorded and `min.insync.replicas` counts; `members` are these and those
     /// about to join, for which the high watermark waits already. `is_held` as in
-    /// [`api::LeaderSpec::is_held`]. False if this broker does not lead in that epoch.
+    /// [`seam::LeaderSpec::is_held`]. False if this broker does not lead in that epoch.
     pub fn set_isr(
         &self,
         topic: &str,

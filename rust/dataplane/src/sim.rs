@@ -33,7 +33,7 @@ use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::{DigestedBatch, PlaneConfig};
+use pyrklog_control::seam::{DigestedBatch, PlaneConfig};
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::internal_read::read_whole;
 use pyrklog_storage::syncer::Syncer;

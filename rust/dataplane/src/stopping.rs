@@ -13,7 +13,7 @@ use pyrklog_wire::ErrorCode;
 use crate::replica_manager::ReplicaManager;
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::StopSpec;
+use pyrklog_control::seam::StopSpec;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::await_writers::await_writers;

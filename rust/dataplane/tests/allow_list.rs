@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use harness::*;
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_dataplane::testing::{Moment, NetworkHook};
 use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};

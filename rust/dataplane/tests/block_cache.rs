@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_arena::{Arena, read_header};
-use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig};
+use pyrklog_dataplane::seam::{CacheConfig, Event, PlaneConfig};
 use pyrklog_dataplane::arena_tools;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{Event, PlaneConfig};
+use pyrklog_dataplane::seam::{Event, PlaneConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse, FetchTopicToWrite};

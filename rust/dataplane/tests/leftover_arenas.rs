@@ -10,7 +10,7 @@ use std::sync::Arc;
 use harness::kept::*;
 use harness::*;
 use pyrklog_arena::{Arena, Identity};
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_dataplane::arena_tools;
 
 fn uuid_path(dir: &Path, digit: &str) -> PathBuf {

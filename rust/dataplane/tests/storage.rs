@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::OpenError;
-use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
+use pyrklog_dataplane::seam::{Event, ReadPath, StopSpec, TicketOutcome};
 use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};

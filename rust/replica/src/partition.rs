@@ -31,7 +31,7 @@ use crate::replica_progress::{Follower, high_watermark_limit};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::Throttled;
+use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
 
@@ -119,7 +119,7 @@ pub struct LeaderAndIsr<'a> {
     pub replicas: &'a [i32],
     /// In-sync replicas.
     pub isr: &'a [i32],
-    /// See [`pyrklog_control::api::LeaderSpec::is_held`].
+    /// See [`pyrklog_control::seam::LeaderSpec::is_held`].
     pub is_held: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::outcome::{Close, Hold};
 use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use pyrklog_base::ids::RequestId;
-use pyrklog_control::api::{ControlRequest, Event};
+use pyrklog_control::seam::{ControlRequest, Event};
 use pyrklog_control::heartbeat::Heartbeat;
 use pyrklog_control::offset_commit::{self, OffsetCommit};
 use pyrklog_control::request_channel::Asked;

@@ -35,7 +35,7 @@ use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
-use pyrklog_control::api::{CaughtUp, Event};
+use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
 use pyrklog_replica::replica_selector::nearest;

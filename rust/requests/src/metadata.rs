@@ -17,7 +17,7 @@ use pyrklog_wire::metadata::{
 };
 
 use pyrklog_base::ids::{TOPIC_NAME_BYTES_MAX, TopicId};
-use pyrklog_control::api::PartitionImage;
+use pyrklog_control::seam::PartitionImage;
 use pyrklog_control::image::{Image, NO_TOPIC_ID, TopicState};
 
 /// About the size of a topic in an answer, without partitions.

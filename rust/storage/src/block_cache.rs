@@ -17,7 +17,7 @@ use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_
 use crate::kept_arena::{self, Whose};
 use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::CacheConfig;
+use pyrklog_control::seam::CacheConfig;
 
 /// Share of the memory limit for all arenas together.
 const MEMORY_SHARE: f64 = 0.6;

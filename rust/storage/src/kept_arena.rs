@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use crate::block_cache::{Note, note_unclean, patiently};
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::CacheConfig;
+use pyrklog_control::seam::CacheConfig;
 
 const MIB: u64 = 1 << 20;
 

@@ -12,7 +12,7 @@ use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
 use crate::syncer_queue::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::seam::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::directory::Directory;
 use pyrklog_replica::partition::PartitionState;

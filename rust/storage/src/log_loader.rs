@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::log_dir_state::Partition;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::TicketOutcome;
+use pyrklog_control::seam::TicketOutcome;
 use pyrklog_control::event_queue::EventQueue;
 
 /// Commands of a directory that may lend their places at a time; each keeps a thread.

@@ -16,7 +16,7 @@ use crate::reader_queue::Kind;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_base::unguessable::Unguessable;
-use pyrklog_control::api::{Event, FailedPartition, PlaneConfig};
+use pyrklog_control::seam::{Event, FailedPartition, PlaneConfig};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::outbox::{Delivery, Outbox};

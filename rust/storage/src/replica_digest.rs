@@ -26,7 +26,7 @@ use crate::log_dir_state::Registry;
 use crate::log_manager::LogManager;
 use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
+use pyrklog_control::seam::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 
 /// Bytes read at once; a larger batch is read whole.

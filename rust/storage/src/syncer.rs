@@ -12,7 +12,7 @@ use crate::log_manager::LogManager;
 use crate::page_cache_limit;
 use crate::syncer_queue::{Deletion, Inner};
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::seam::PlaneConfig;
 
 mod flushing;
 

@@ -11,7 +11,7 @@ use crate::follower::following::{DURABLE_END_POLL_MS, FULL_LOOK_MS, Following, W
 use crate::follower::link::{Link, LinkError};
 use crate::follower::fetcher_queue::{FetcherId, Fetchers, FetcherQueue};
 use pyrklog_base::clock::{mono_ms, timespec};
-use pyrklog_control::api::ClusterConfig;
+use pyrklog_control::seam::ClusterConfig;
 use pyrklog_requests::services::Services;
 
 /// Polls of the durable end offset before fetching without this partition.

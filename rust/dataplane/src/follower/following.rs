@@ -15,7 +15,7 @@ use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::ClusterConfig;
+use pyrklog_control::seam::ClusterConfig;
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;

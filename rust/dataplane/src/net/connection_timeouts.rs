@@ -9,7 +9,7 @@
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::seam::PlaneConfig;
 use pyrklog_requests::admission::Recheck;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};

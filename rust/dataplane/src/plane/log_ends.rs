@@ -23,7 +23,7 @@ impl DataPlane {
 
     /// The log start offset of each partition that this broker leads, and those last reported by
     /// its followers; an error code where it does not lead.
-    /// [`pyrklog_control::api::Event::FollowerLogStart`] reports once that one of them has moved
+    /// [`pyrklog_control::seam::Event::FollowerLogStart`] reports once that one of them has moved
     /// since.
     pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
         let hosted = self.network.registry.load();

@@ -7,7 +7,7 @@ use pyrklog_log::disk::Disk;
 use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::net::connection_limits::connections_max;
-use pyrklog_control::api::{Event, PlaneConfig};
+use pyrklog_control::seam::{Event, PlaneConfig};
 use pyrklog_storage::block_cache;
 use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::log_manager::LogManager;

@@ -72,7 +72,7 @@ fn is_of_replica(terms: WatchTerms) -> bool {
 
 impl PartitionState {
     /// Sets the ISR of this leader epoch: `members` may join already, `isr` is recorded, `is_held`
-    /// as in [`pyrklog_control::api::LeaderSpec::is_held`]. False if this broker does not lead in
+    /// as in [`pyrklog_control::seam::LeaderSpec::is_held`]. False if this broker does not lead in
     /// that epoch, if the lists contradict each other, or if a joining replica lacks records below
     /// the high watermark; `has_caught_up` follows again once it has them.
     pub fn set_isr(

@@ -10,7 +10,7 @@ use crate::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch::sessions::{FetchContext, Target};
 use crate::services::Services;
 use pyrklog_base::ids::{Place, QueueId};
-use pyrklog_control::api::ReadPath;
+use pyrklog_control::seam::ReadPath;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::fetch_watch::{FetchWatch, WaitingFetch, WatchKey, WatchTerms};
 use pyrklog_replica::partition::CONFIRMED_WITHIN_MS;

@@ -1,7 +1,7 @@
 use pyrklog_wire::metadata::MetadataResponse;
 
 use super::*;
-use pyrklog_control::api::{ImageDelta, TopicImage};
+use pyrklog_control::seam::{ImageDelta, TopicImage};
 use pyrklog_control::image::testing::{broker, image, partition, topic};
 
 /// An unreachable leader.

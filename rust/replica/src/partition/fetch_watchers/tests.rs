@@ -7,7 +7,7 @@ use crate::directory::Directory;
 use crate::fetch_watch::{Marked, WaitingFetch};
 use crate::partition::{Partition, Topic};
 use pyrklog_base::ids::Place;
-use pyrklog_control::api::Throttled;
+use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
 
 const PLACE: Place = Place {

@@ -16,7 +16,7 @@ use crate::internal_waiters::{AppendWaiter, Done};
 use crate::partition::{
     FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
 };
-use pyrklog_control::api::Throttled;
+use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
 
