@@ -28,7 +28,7 @@ from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
 from pyrklog.config.topic import (
-    TOPIC_OPTIONS,
+    TOPIC_OPTIONS_BY_NAME,
     describe_broker_options,
     describe_topic_options,
 )
@@ -214,7 +214,7 @@ class ConfigAdmin:
         return await self._alter_all(changes, validate_only)
 
     def _topic_default(self, name: str) -> str | None:
-        known = TOPIC_OPTIONS.get(name)
+        known = TOPIC_OPTIONS_BY_NAME.get(name)
         return known.option.format(self._metadata.defaults.value(name)) if known else None
 
     def _broker_default(self, name: str) -> str | None:

@@ -76,7 +76,7 @@ def _without_effect(option: Option, broker_name: str | None = None) -> TopicOpti
     return TopicOption(option._replace(effective=False), (), broker_name)
 
 
-_DEFAULTS = (
+_TOPIC_DEFAULTS = (
     integer("log.segment.bytes", 1073741824, importance="high", minimum=14).described(
         "Size at which a segment is closed and a new one begun."
     ),
@@ -150,7 +150,7 @@ _DEFAULTS = (
     ),
 )
 
-_BY_NAME = {option.name: option for option in _DEFAULTS}
+_BY_NAME = {option.name: option for option in _TOPIC_DEFAULTS}
 
 
 def _as_broker(name: str, broker_name: str) -> TopicOption:
@@ -330,7 +330,8 @@ TOPIC_OPTIONS = (
 )
 
 _AT_RUN_TIME = frozenset(item.fallbacks[0].name for item in TOPIC_OPTIONS if item.fallbacks)
-LOG_OPTIONS = tuple(
+BROKER_LOG_OPTIONS = tuple(
     option._replace(update_mode=CLUSTER_WIDE) if option.name in _AT_RUN_TIME else option
-    for option in _DEFAULTS
+    for option in _TOPIC_DEFAULTS
 )
+"""The broker options that are defaults of topic options."""

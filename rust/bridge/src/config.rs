@@ -1,4 +1,4 @@
-//! The options that the plane is started with, read from `plane/dataplane.py`.
+//! The options that the plane is started with, read from `plane/seam.py`.
 
 use pyo3::intern;
 use pyo3::prelude::*;

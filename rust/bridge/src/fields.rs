@@ -1,6 +1,6 @@
 //! Reads Rust values from Python objects by the names of their fields.
 //!
-//! Python declares each once, as a `NamedTuple` (`plane/values.py`, `plane/dataplane.py`,
+//! Python declares each once, as a `NamedTuple` (`plane/values.py`, `plane/seam.py`,
 //! `config/resolved.py`); Rust once, in `pyrklog_control`.
 
 use pyo3::conversion::FromPyObjectOwned;

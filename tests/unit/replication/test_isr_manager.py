@@ -11,7 +11,7 @@ from pyrklog.cluster.requests import (
     TopicPartition,
 )
 from pyrklog.errors import ErrorCode
-from pyrklog.plane.dataplane import LaggingFollowers
+from pyrklog.plane.seam import LaggingFollowers
 from pyrklog.plane.values import LeaderSpec
 from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.isr import Proposal
