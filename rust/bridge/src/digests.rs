@@ -27,7 +27,11 @@ pub struct ReplicaDigestDone {
     digest: Digest,
 }
 
-pub fn digest_done(py: Python<'_>, ticket: u64, digest: seam::ReplicaDigest) -> PyResult<Py<PyAny>> {
+pub fn digest_done(
+    py: Python<'_>,
+    ticket: u64,
+    digest: seam::ReplicaDigest,
+) -> PyResult<Py<PyAny>> {
     let first = digest.first.map(row);
     let digest = (
         digest.error_code,

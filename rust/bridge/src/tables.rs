@@ -1,9 +1,9 @@
 //! The API table, for Python.
 
 use pyo3::prelude::*;
-use pyrklog_wire::seam::{Owner, TABLE};
+use pyrklog_wire::api::{Owner, TABLE};
 
-/// One row of `pyrklog_wire::seam::TABLE`.
+/// One row of `pyrklog_wire::api::TABLE`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct ApiRow {
     key: i16,
@@ -17,7 +17,7 @@ pub struct ApiRow {
 /// Every API that is advertised, by key.
 #[pyfunction]
 pub fn api_table() -> Vec<ApiRow> {
-    let row = |row: &pyrklog_wire::seam::ApiRow| ApiRow {
+    let row = |row: &pyrklog_wire::api::ApiRow| ApiRow {
         key: row.key,
         name: row.name,
         min_version: row.min_version,

@@ -12,9 +12,9 @@ use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::seam::{InternalAppend, NewRecord};
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::offset_commit::OffsetCommit;
+use pyrklog_control::seam::{InternalAppend, NewRecord};
 use pyrklog_replica::internal_waiters::{AppendWaiter, Done};
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;

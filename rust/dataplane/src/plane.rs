@@ -24,13 +24,13 @@ use crate::threads::Threads;
 use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::TicketId;
+use pyrklog_control::commit_batch::CommitBatch;
+use pyrklog_control::image::ImageError;
+use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_control::seam::{
     Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
     PlaneConfig, StopSpec, TicketOutcome,
 };
-use pyrklog_control::commit_batch::CommitBatch;
-use pyrklog_control::image::ImageError;
-use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_replica::partition::TopicSettings;
 use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_manager::LogDirs;

@@ -24,9 +24,9 @@ pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
 use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::fetcher_queue::{FetcherId, Fetchers};
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
-use crate::follower::fetcher_queue::{FetcherId, Fetchers};
 use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
@@ -259,15 +259,16 @@ impl SimPlane {
         let broker = self.network.config.node_id;
         for answer in answers {
             let records = &mut frame[answer.records.clone()];
-            let taken = following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
-                ask_ends(broker, partition, leader_epoch, |request| {
-                    let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
-                    let asked = framed(key, version, 0, |out| request.encode(out, version));
-                    let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
-                    let (_, body) = parse_response_header(&frame, key, version)?;
-                    Ok((frame, body))
-                })
-            });
+            let taken =
+                following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
+                    ask_ends(broker, partition, leader_epoch, |request| {
+                        let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
+                        let asked = framed(key, version, 0, |out| request.encode(out, version));
+                        let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
+                        let (_, body) = parse_response_header(&frame, key, version)?;
+                        Ok((frame, body))
+                    })
+                });
             taken.map_err(|error| error.to_string())?;
         }
         Ok(())

@@ -41,7 +41,8 @@ impl Running {
             self.storage
                 .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
             let stop = Arc::clone(&self.cache_janitors_stop);
-            if let Some(janitor) = CacheJanitorThread::new(Arc::clone(&network.logs), Arc::clone(dir), stop)
+            if let Some(janitor) =
+                CacheJanitorThread::new(Arc::clone(&network.logs), Arc::clone(dir), stop)
             {
                 self.arenas.push(Arc::clone(janitor.arena()));
                 let thread = spawn(format!("cache-{}", dir.index), || janitor.run())?;
@@ -72,7 +73,8 @@ impl Running {
         if self.readers_and_validators.is_empty() {
             let (readers, events) = (Arc::clone(&network.readers), Arc::clone(&network.events));
             let run = move || reader_pool::start_threads(&readers, &events);
-            self.readers_and_validators.push(spawn("reader-starter".into(), run)?);
+            self.readers_and_validators
+                .push(spawn("reader-starter".into(), run)?);
         }
         Ok(())
     }

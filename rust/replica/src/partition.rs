@@ -31,9 +31,9 @@ use crate::replica_progress::{Follower, high_watermark_limit};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::Throttled;
 
 use health::Health;
 
@@ -384,7 +384,8 @@ impl PartitionState {
     /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
-        if appended.durable_end_moved && self.raise_high_watermark(appended.appended_bytes, outbox) {
+        if appended.durable_end_moved && self.raise_high_watermark(appended.appended_bytes, outbox)
+        {
             dir.high_watermark_moved();
         }
     }
@@ -425,7 +426,8 @@ impl PartitionState {
             #[cfg(feature = "sim")]
             _ if is_injected(Fault::HighWatermarkAboveDurableEnd) => {
                 let end = log.log_end_offset();
-                let offset = high_watermark_limit(self.node_id, end, &self.members, &self.followers);
+                let offset =
+                    high_watermark_limit(self.node_id, end, &self.members, &self.followers);
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }

@@ -285,7 +285,10 @@ mod tests {
     fn high_watermark_is_the_slowest_isr_members_offset() {
         let followers = [at(2, 30), at(3, 10)];
         assert_eq!(high_watermark_limit(1, 42, &[1, 2], &followers), Some(30));
-        assert_eq!(high_watermark_limit(1, 42, &[1, 2, 3], &followers), Some(10));
+        assert_eq!(
+            high_watermark_limit(1, 42, &[1, 2, 3], &followers),
+            Some(10)
+        );
         assert_eq!(
             high_watermark_limit(1, 20, &[1, 2], &followers),
             Some(20),

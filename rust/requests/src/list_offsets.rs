@@ -24,7 +24,7 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::handled::{Handled, Outcome};
 use crate::list_offsets::delayed_list_offsets::{
-    Doubtful, DelayedListOffsets, LookUpJob, Query, answer, not_available,
+    DelayedListOffsets, Doubtful, LookUpJob, Query, answer, not_available,
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;

@@ -48,7 +48,11 @@ fn answer(cx: &Context, topic: &str, wanted: &EpochPartition) -> EpochPartitionR
     }
 }
 
-fn find_epoch_end(cx: &Context, topic: &str, wanted: &EpochPartition) -> Result<(i32, i64), ErrorCode> {
+fn find_epoch_end(
+    cx: &Context,
+    topic: &str,
+    wanted: &EpochPartition,
+) -> Result<(i32, i64), ErrorCode> {
     let partition = cx
         .hosted
         .partition(topic, wanted.index)

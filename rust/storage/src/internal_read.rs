@@ -14,9 +14,9 @@ use pyrklog_wire::records::walk_records;
 
 use crate::log_dir_state::Registry;
 use crate::reader_queue::{Job, ReaderWorker};
-use pyrklog_control::seam::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::seam::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::statistics::Statistics;
 
 /// A read with its context.

@@ -26,8 +26,8 @@ use crate::log_dir_state::Registry;
 use crate::log_manager::LogManager;
 use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::seam::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::seam::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -289,7 +289,8 @@ impl Syncer {
     }
 
     fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.logs.make_read_only(&self.dir, format!("{doing}: {error}"));
+        self.logs
+            .make_read_only(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use pyrklog_log::WriteJob;
 use pyrklog_log::disk::may_pass;
 
-use crate::shortage::Shortage;
 use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
+use crate::shortage::Shortage;
 use crate::writer_queue::Turn;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::outbox::Outbox;
@@ -151,7 +151,8 @@ impl Writer {
         let result = self.shortage.execute(&mut job);
         self.dir.writer.jobs[self.index].end();
         if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
-            self.shortage.keep_for_retry(partition, job, &mut self.outbox);
+            self.shortage
+                .keep_for_retry(partition, job, &mut self.outbox);
             return;
         }
         let failure = result.as_ref().err().map(|error| error.to_string());
@@ -160,7 +161,8 @@ impl Writer {
         let completed = log.complete_writes(job, result);
         state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;
-        if completed.durable_end_moved && state.raise_high_watermark(completed.readable_bytes, &mut self.outbox)
+        if completed.durable_end_moved
+            && state.raise_high_watermark(completed.readable_bytes, &mut self.outbox)
         {
             self.dir.syncer.high_watermark_moved();
         }

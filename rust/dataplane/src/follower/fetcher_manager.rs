@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
 use crate::follower::fetcher_thread::Fetcher;
-use crate::follower::fetcher_queue::{FetcherId, Fetchers, FetcherQueue};
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
 use pyrklog_storage::log_dir_state::Partition;

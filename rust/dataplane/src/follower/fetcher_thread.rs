@@ -7,9 +7,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
 use crate::follower::following::{DURABLE_END_POLL_MS, FULL_LOOK_MS, Following, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
-use crate::follower::fetcher_queue::{FetcherId, Fetchers, FetcherQueue};
 use pyrklog_base::clock::{mono_ms, timespec};
 use pyrklog_control::seam::ClusterConfig;
 use pyrklog_requests::services::Services;

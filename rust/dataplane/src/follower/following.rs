@@ -10,8 +10,8 @@ use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
 use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
-use crate::follower::link::LinkError;
 use crate::follower::fetcher_queue::Fetchers;
+use crate::follower::link::LinkError;
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};

@@ -72,7 +72,10 @@ fn read_all(env: &LogEnv, segment: &Arc<Segment>, mut position: u64) -> usize {
 #[test]
 fn a_reader_goes_through_a_file_in_large_steps() {
     let (_, env, segment) = rig();
-    assert!(matches!(env.windows.look_up(segment.id(), 0), Look::Unknown));
+    assert!(matches!(
+        env.windows.look_up(segment.id(), 0),
+        Look::Unknown
+    ));
     assert_eq!(read_all(&env, &segment, 5_000), WINDOWS + 1);
     assert!(env.window_bytes() <= PASSED_MAX_BYTES + 2 * WINDOW_BYTES);
     assert!(env.windows.load(&segment, LEN as u64).unwrap().is_none());

@@ -7,8 +7,8 @@ use crate::directory::Directory;
 use crate::fetch_watch::{Marked, WaitingFetch};
 use crate::partition::{Partition, Topic};
 use pyrklog_base::ids::Place;
-use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
+use pyrklog_control::seam::Throttled;
 
 const PLACE: Place = Place {
     thread: 0,

@@ -16,9 +16,9 @@ use crate::internal_waiters::{AppendWaiter, Done};
 use crate::partition::{
     FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
 };
-use pyrklog_control::seam::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::Throttled;
 
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);

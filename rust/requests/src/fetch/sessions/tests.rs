@@ -4,9 +4,9 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 
 use super::*;
-use pyrklog_control::seam::ImageDelta;
 use pyrklog_control::image::Image;
 use pyrklog_control::image::testing::{broker, image, topic};
+use pyrklog_control::seam::ImageDelta;
 
 const BY_NAME: i16 = 12;
 const BY_ID: i16 = 13;
