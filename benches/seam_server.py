@@ -10,7 +10,7 @@ import trio
 
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import PlaneSettings, Request, Session
+from pyrklog.plane.seam import PlaneSettings, Request, Session
 from pyrklog.plane.values import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.

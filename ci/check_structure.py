@@ -46,7 +46,7 @@ SLOW_FOR_CLI = frozenset(
     {
         "pyrklog.broker",
         "pyrklog.plane.core_plane",
-        "pyrklog.plane.dataplane",
+        "pyrklog.plane.seam",
         "pyrklog.plane.offline",
         "confluent_kafka",
         "trio",

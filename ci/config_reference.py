@@ -33,7 +33,7 @@ GROUPS = (
     Group("Topics and their leaders", [one for one in _ALL_TOPICS if one.name not in _OF_BOTH]),
     Group(
         "Defaults of topic options",
-        (*log_options.LOG_OPTIONS, *(one for one in _ALL_TOPICS if one.name in _OF_BOTH)),
+        (*log_options.BROKER_LOG_OPTIONS, *(one for one in _ALL_TOPICS if one.name in _OF_BOTH)),
     ),
     Group("Memory and disk", broker_options.STORAGE),
     Group("Reading", broker_options.READING),

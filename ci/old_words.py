@@ -28,7 +28,16 @@ NAMES = {
     "above gate": "above the durable end",
     "waits for gate": "waits_for_durable_end",
     "gate look": "DURABLE_END_POLL",
-    "gave way": "is_held_back",
+    "gave way": "is_flush_postponed",
+    "why not held": "why_not_hosted",
+    "is overfull": "has_twice_too_much_unwritten",
+    "release replicated": "raise_high_watermark_without_growth",
+    "follower fetched": "update_follower_fetch_state",
+    "cache keeper": "CacheJanitorThread",
+    "reader keeper": "reader starter",
+    "list offsets work": "DelayedListOffsets",
+    "connections parked": "connections_muted_for_room",
+    "produce park": "produce_muted",
 }
 # What no sentence begins with or needs: a plain one has a subject.
 PHRASES = {

@@ -8,7 +8,7 @@ goes down is read from named tuples by the names of their fields.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal, final
 
-from pyrklog.plane.dataplane import PlaneSettings
+from pyrklog.plane.seam import PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 
 __all__ = [

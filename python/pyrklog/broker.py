@@ -46,8 +46,8 @@ from pyrklog.membership.store_connection import store_connection
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, SessionExpiredError, StoreFailedError
 from pyrklog.plane.core_plane import Plane, memory_bytes
-from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.plane.seam import PlaneSettings
 from pyrklog.replication.driver import ReplicationDriver
 from pyrklog.start import banner
 from pyrklog.start.failed_start import StartAttempt, start_error_in

@@ -29,8 +29,8 @@ from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
 from pyrklog.peers.witness import Witness
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.plane.seam import PlaneSettings
 from pyrklog.replication.driver import ReplicationDriver
 from tests.sim.checker import Checker
 from tests.sim.cluster import Broker, BrokerLife, Cluster

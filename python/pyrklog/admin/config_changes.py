@@ -10,7 +10,7 @@ from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect
 from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
-from pyrklog.config.topic import TOPIC_OPTIONS, check_topic_options
+from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME, check_topic_options
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import OP_APPEND, OP_DELETE, OP_SET, OP_SUBTRACT, ConfigAlteration
 
@@ -18,7 +18,7 @@ OptionOf = Callable[[str], Option | None]
 
 
 def topic_option(name: str) -> Option | None:
-    known = TOPIC_OPTIONS.get(name)
+    known = TOPIC_OPTIONS_BY_NAME.get(name)
     return known.option if known else None
 
 

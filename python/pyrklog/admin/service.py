@@ -24,7 +24,7 @@ from pyrklog.handlers.service import (
 )
 from pyrklog.metastore.interface import MetastoreError
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import LogDirUsage
+from pyrklog.plane.seam import LogDirUsage
 from pyrklog.protocol.observation import Outcome
 
 BROKERS_WAIT_SECONDS = 20.0

@@ -25,7 +25,7 @@ from pyrklog.metastore.interface import (
     Operation,
     Set,
 )
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 
 RECORD_VERSION = 1
 

@@ -10,8 +10,8 @@ from pyrklog.adoption.batches import BatchError, read_values
 from pyrklog.adoption.kraft import KraftMetadata, replay
 from pyrklog.cluster.image import KRAFT_TOPIC
 from pyrklog.errors import ConfigError
-from pyrklog.plane.dataplane import FoundPartition
 from pyrklog.plane.offline import dump_file
+from pyrklog.plane.seam import FoundPartition
 from pyrklog.protocol.primitives import DecodeError
 
 METADATA_FOLDER = f"{KRAFT_TOPIC}-0"

@@ -10,7 +10,7 @@ from pyrklog.cluster.image import KRAFT_TOPIC
 from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import check_topic_options
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 
 TRANSACTION_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -58,7 +58,7 @@ def create(
     from confluent_kafka.admin import NewTopic
 
     from pyrklog.cli.topic_details import like_option
-    from pyrklog.config.topic import TOPIC_OPTIONS
+    from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
     wanted = [
         NewTopic(
@@ -74,7 +74,7 @@ def create(
     )
     done = "would be created" if dry_run else "created"
     ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
-    fixes = {"INVALID_CONFIG": like_option(configs, list(TOPIC_OPTIONS))}
+    fixes = {"INVALID_CONFIG": like_option(configs, list(TOPIC_OPTIONS_BY_NAME))}
     report_each("topic", futures, done, options, ignore, fixes)
 
 

@@ -70,7 +70,7 @@ def _gzip_level(value: Value) -> str | None:
     return "must be between 1 and 9, or -1"
 
 
-_DEFAULTS = (
+_TOPIC_DEFAULTS = (
     integer("log.segment.bytes", 1073741824, importance="high", minimum=14).described(
         "Size at which a segment is closed and a new one begun."
     ),
@@ -180,7 +180,7 @@ _DEFAULTS = (
     ),
 )
 
-_BY_NAME = {option.name: option for option in _DEFAULTS}
+_BY_NAME = {option.name: option for option in _TOPIC_DEFAULTS}
 
 
 def _as_broker(name: str, broker_name: str) -> TopicOption:
@@ -304,7 +304,8 @@ TOPIC_OPTIONS = (
 _AT_START = "log.message.format.version"
 """The one first fallback that Kafka changes only at a start."""
 _AT_RUN_TIME = {item.fallbacks[0].name for item in TOPIC_OPTIONS if item.fallbacks} - {_AT_START}
-LOG_OPTIONS = tuple(
+BROKER_LOG_OPTIONS = tuple(
     option._replace(update_mode=CLUSTER_WIDE) if option.name in _AT_RUN_TIME else option
-    for option in _DEFAULTS
+    for option in _TOPIC_DEFAULTS
 )
+"""The broker options that are defaults of topic options."""

@@ -11,12 +11,13 @@ from pyrklog.config.broker import (
     defaults_by_memory,
 )
 from pyrklog.config.entry import ConfigEntry, Source, Synonym
-from pyrklog.config.log_options import TOPIC_OPTIONS as _TABLE
-from pyrklog.config.log_options import Fallback, TopicOption
+from pyrklog.config.log_options import TOPIC_OPTIONS, Fallback, TopicOption
 from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Option, Value
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
-TOPIC_OPTIONS: Mapping[str, TopicOption] = {item.option.name: item for item in _TABLE}
+TOPIC_OPTIONS_BY_NAME: Mapping[str, TopicOption] = {
+    item.option.name: item for item in TOPIC_OPTIONS
+}
 RUN_TIME_ONLY = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -41,7 +42,7 @@ def check_topic_options(overrides: Mapping[str, str | None]) -> None:
     """Raises :class:`InvalidValueError` for an unknown name, a null or a wrong value."""
     parsed: dict[str, Value] = {}
     for name, text in overrides.items():
-        known = TOPIC_OPTIONS.get(name)
+        known = TOPIC_OPTIONS_BY_NAME.get(name)
         if known is None:
             raise InvalidValueError(f"Unknown topic config name: {name}")
         if text is None:
@@ -66,7 +67,7 @@ def check_topic_options(overrides: Mapping[str, str | None]) -> None:
 
 def _compaction_lag_ms(which: str, parsed: Mapping[str, Value]) -> int:
     name = f"{which}.compaction.lag.ms"
-    value = parsed.get(name, TOPIC_OPTIONS[name].option.default)
+    value = parsed.get(name, TOPIC_OPTIONS_BY_NAME[name].option.default)
     assert isinstance(value, int), name
     return value
 
@@ -76,7 +77,9 @@ class TopicDefaults:
 
     def __init__(self, broker: BrokerConfig) -> None:
         self.broker = broker
-        self._values = {name: _default(item, broker) for name, item in TOPIC_OPTIONS.items()}
+        self._values = {
+            name: _default(item, broker) for name, item in TOPIC_OPTIONS_BY_NAME.items()
+        }
         self._plain = self._build({})
         self._synonyms: dict[str, Sequence[Synonym]] = {}
 
@@ -86,7 +89,7 @@ class TopicDefaults:
             return self._plain
         parsed: dict[str, Value] = {}
         for name, text in overrides.items():
-            known = TOPIC_OPTIONS.get(name)
+            known = TOPIC_OPTIONS_BY_NAME.get(name)
             if known is None:
                 continue
             try:
@@ -102,7 +105,9 @@ class TopicDefaults:
         """The broker's values of the default, the strongest first."""
         found = self._synonyms.get(name)
         if found is None:
-            found = self._synonyms[name] = _broker_synonyms(TOPIC_OPTIONS[name], self.broker)
+            found = self._synonyms[name] = _broker_synonyms(
+                TOPIC_OPTIONS_BY_NAME[name], self.broker
+            )
         return found
 
     def _build(self, parsed: Mapping[str, Value]) -> ResolvedTopic:
@@ -187,7 +192,7 @@ def describe_topic_options(
 ) -> list[ConfigEntry]:
     """The options in DescribeConfigs; unknown names are left out, as in Kafka."""
     entries = []
-    for name, item in TOPIC_OPTIONS.items():
+    for name, item in TOPIC_OPTIONS_BY_NAME.items():
         if names is not None and name not in names:
             continue
         if name.startswith(OWN_PREFIX) and name not in overrides:

@@ -7,7 +7,7 @@ import trio
 from pyrklog.base.pending import Pending
 from pyrklog.cluster.requests import BrokerChannel, ControllerAdmin
 from pyrklog.handlers.service import ClusterService
-from pyrklog.plane.dataplane import Session
+from pyrklog.plane.seam import Session
 
 if TYPE_CHECKING:
     from pyrklog.groups.requests import GroupCoordinator

@@ -16,7 +16,7 @@ from pyrklog.handlers.context import Context, Later
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.handlers.service import STORE_AWAY, ClusterService
 from pyrklog.metastore.interface import SessionExpiredError
-from pyrklog.plane.dataplane import Request
+from pyrklog.plane.seam import Request
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.fields import Message

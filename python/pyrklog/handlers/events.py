@@ -15,7 +15,7 @@ from pyrklog.handlers.service import ClusterService
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import Request, Session
+from pyrklog.plane.seam import Request, Session
 from pyrklog.replication.driver import ReplicationDriver
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """DescribeLogDirs."""
 
 from pyrklog.handlers.context import Context
-from pyrklog.plane.dataplane import LogDirUsage
+from pyrklog.plane.seam import LogDirUsage
 from pyrklog.protocol.log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

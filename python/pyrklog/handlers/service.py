@@ -17,7 +17,7 @@ from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.config.entry import ConfigEntry
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
-from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
+from pyrklog.plane.seam import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 
 # Resource types of the config APIs (KIP-133).

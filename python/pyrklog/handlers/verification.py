@@ -1,5 +1,5 @@
 from pyrklog.handlers.context import Context
-from pyrklog.plane.dataplane import DigestRange
+from pyrklog.plane.seam import DigestRange
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.verification import (
     DigestedBatch,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pyrklog.plane.dataplane import DirectoryPast
+    from pyrklog.plane.seam import DirectoryPast
 
 
 class LastLife(NamedTuple):

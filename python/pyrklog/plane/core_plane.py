@@ -14,7 +14,15 @@ import trio
 
 from pyrklog.base.logs import get_logger
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
-from pyrklog.plane.dataplane import (
+from pyrklog.plane.internal_log import (
+    AppendResult,
+    InternalBatch,
+    InternalRead,
+    InternalRecord,
+    NewRecord,
+    Producer,
+)
+from pyrklog.plane.seam import (
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -24,14 +32,6 @@ from pyrklog.plane.dataplane import (
     PlaneListener,
     PlaneSettings,
     ReplicaDigest,
-)
-from pyrklog.plane.internal_log import (
-    AppendResult,
-    InternalBatch,
-    InternalRead,
-    InternalRecord,
-    NewRecord,
-    Producer,
 )
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 

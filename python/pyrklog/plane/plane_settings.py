@@ -8,7 +8,7 @@ from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
 from pyrklog.config.settings import from_options
 from pyrklog.plane.cache_place import cache_place
 from pyrklog.plane.core_plane import memory_bytes
-from pyrklog.plane.dataplane import ClusterSettings, PlaneSettings
+from pyrklog.plane.seam import ClusterSettings, PlaneSettings
 
 log = get_logger("broker")
 

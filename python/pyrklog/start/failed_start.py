@@ -12,7 +12,7 @@ from pyrklog.plane.core_plane import Plane
 
 if TYPE_CHECKING:
     from pyrklog.config.broker import BrokerConfig
-    from pyrklog.plane.dataplane import PlaneSettings
+    from pyrklog.plane.seam import PlaneSettings
 
 
 class StartAttempt:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.image import KRAFT_TOPIC, ClusterImage
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 
 SHOWN_MAX = 20
 DISK_USED_WARN_PERCENT = 90

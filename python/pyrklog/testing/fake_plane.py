@@ -16,7 +16,8 @@ import trio
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import (
+from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord
+from pyrklog.plane.seam import (
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -29,7 +30,6 @@ from pyrklog.plane.dataplane import (
     Request,
     Session,
 )
-from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
 

@@ -111,7 +111,7 @@ pub(crate) struct Seen {
 
 /// Reads and takes over everything. The error says why the arena as a whole cannot be trusted.
 fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
-    let seen = look(&arena.memory, arena.file.as_ref(), arena.capacity)?;
+    let seen = inspect(&arena.memory, arena.file.as_ref(), arena.capacity)?;
     let by_slot = by_slot(&seen.names);
     let found = gather(arena, seen.blocks, &by_slot);
     let tenants = tenants_of(&found);
@@ -139,7 +139,7 @@ fn scan(arena: &Arc<Arena>, version: u32) -> Result<Found, String> {
 }
 
 /// Reads everything, changes nothing.
-pub(crate) fn look(memory: &Memory, file: Option<&File>, capacity: u32) -> Result<Seen, String> {
+pub(crate) fn inspect(memory: &Memory, file: Option<&File>, capacity: u32) -> Result<Seen, String> {
     let ever = unguarded(memory.load_wide(HEADER_POPULATED))
         .filter(|count| *count <= capacity)
         .ok_or("the number of its chunks is damaged")?;

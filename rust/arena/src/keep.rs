@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::arena::Arena;
-use crate::attach::{FoundBlock, damage, look, scan_slots};
+use crate::attach::{FoundBlock, damage, inspect, scan_slots};
 use crate::error::ArenaError;
 use crate::header::Identity;
 use crate::layout::{HEADER_LEFT, HEADER_MARKER, SLOT_FILES, file_bytes, guarded, slot_at};
@@ -69,7 +69,7 @@ impl Arena {
     pub fn peek(path: &Path, identity: Identity) -> Result<Glance, ArenaError> {
         let (file, header) = Arena::open(path, identity)?;
         let memory = Memory::map(&file, file_bytes(header.capacity))?;
-        let seen = look(&memory, Some(&file), header.capacity).map_err(ArenaError::Foreign)?;
+        let seen = inspect(&memory, Some(&file), header.capacity).map_err(ArenaError::Foreign)?;
         let mut blocks = seen.blocks;
         blocks.sort_by_key(|found| (found.slot, found.base_offset, found.block.position));
         let unwritten = |found: &FoundBlock| u64::from(found.block.len - found.block.written);

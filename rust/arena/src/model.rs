@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::arena::Arena;
-use crate::attach::look;
+use crate::attach::inspect;
 use crate::explore::{Body, Fault, Invariant, Schedule, step};
 use crate::layout::CHUNK_BYTES;
 use crate::segment::{CachedSegment, Rate};
@@ -119,7 +119,7 @@ impl Partition {
     /// After a kill: whatever counts is right, and nothing acknowledged is missing.
     fn check(&self, arena: &Arena, is_required: bool) -> Result<(), String> {
         let memory = &arena.memory;
-        let seen = look(memory, None, arena.capacity)?;
+        let seen = inspect(memory, None, arena.capacity)?;
         let file = self.file.lock().unwrap();
         let mut end = file.len();
         let mut blocks: Vec<_> = seen

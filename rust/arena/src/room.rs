@@ -71,7 +71,7 @@ pub struct Watch {
 
 impl Watch {
     /// What the cache may do, by the reading at `now_ms` (a monotonic clock).
-    pub fn look(&mut self, reading: MemoryReading, now_ms: i64) -> Room {
+    pub fn update(&mut self, reading: MemoryReading, now_ms: i64) -> Room {
         let reserve = reserve_bytes(reading.limits.limit_bytes);
         let available = reading.limits.available_bytes;
         let is_pressed = self.is_pressed(&reading, now_ms);

@@ -49,7 +49,7 @@ fn available_memory_decides_on_growth_and_release() {
         (0, 0, 2 * GIB),
     ];
     for (available, grow_bytes, give_back_bytes) in table {
-        let room = Watch::default().look(reading(24 * GIB, available), 5);
+        let room = Watch::default().update(reading(24 * GIB, available), 5);
         let found = (room.grow_bytes, room.give_back_bytes);
         assert_eq!(found, (grow_bytes, give_back_bytes), "{available}");
     }
@@ -59,34 +59,34 @@ fn available_memory_decides_on_growth_and_release() {
 fn pressure_counts_only_where_little_is_available() {
     let pressed = |available| {
         let mut watch = Watch::default();
-        watch.look(reading(24 * GIB, available), 0);
+        watch.update(reading(24 * GIB, available), 0);
         let next = MemoryReading {
             stalled_us: Some(10_000),
             ..reading(24 * GIB, available)
         };
-        watch.look(next, 100).give_back_bytes
+        watch.update(next, 100).give_back_bytes
     };
     assert_eq!(pressed(10 * GIB), 0);
     assert_eq!(pressed(2 * GIB), 0);
     assert_eq!(pressed(1800 * MIB), 124 * MIB);
     let mut watch = Watch::default();
-    watch.look(reading(24 * GIB, 1800 * MIB), 0);
+    watch.update(reading(24 * GIB, 1800 * MIB), 0);
     let next = MemoryReading {
         stalled_us: Some(9_999),
         ..reading(24 * GIB, 1800 * MIB)
     };
-    assert_eq!(watch.look(next, 100).give_back_bytes, 0);
+    assert_eq!(watch.update(next, 100).give_back_bytes, 0);
 }
 
 #[test]
 fn after_something_was_given_back_it_is_calm_for_a_while() {
     let mut watch = Watch::default();
-    assert!(watch.look(reading(24 * GIB, GIB), 1000).give_back_bytes > 0);
-    assert_eq!(watch.look(reading(24 * GIB, 3 * GIB), 1020).grow_bytes, 0);
-    assert_eq!(watch.look(reading(24 * GIB, 3 * GIB), 2999).grow_bytes, 0);
-    let later = watch.look(reading(24 * GIB, 3 * GIB), 3000);
+    assert!(watch.update(reading(24 * GIB, GIB), 1000).give_back_bytes > 0);
+    assert_eq!(watch.update(reading(24 * GIB, 3 * GIB), 1020).grow_bytes, 0);
+    assert_eq!(watch.update(reading(24 * GIB, 3 * GIB), 2999).grow_bytes, 0);
+    let later = watch.update(reading(24 * GIB, 3 * GIB), 3000);
     assert_eq!(later.grow_bytes, GIB / 8);
-    let much = watch.look(reading(24 * GIB, 10 * GIB), 1020);
+    let much = watch.update(reading(24 * GIB, 10 * GIB), 1020);
     assert_eq!(
         much.grow_bytes,
         8 * GIB,
@@ -98,18 +98,18 @@ fn after_something_was_given_back_it_is_calm_for_a_while() {
 fn less_available_memory_means_a_shorter_interval() {
     let look = |limit, available| {
         Watch::default()
-            .look(reading(limit, available), 0)
+            .update(reading(limit, available), 0)
             .look_again_ms
     };
     assert_eq!(look(24 * GIB, 18 * GIB), 250);
     assert_eq!(look(24 * GIB, 1700 * MIB), 20);
     assert_eq!(look(512 * MIB, 300 * MIB), 30);
     let mut watch = Watch::default();
-    watch.look(reading(24 * GIB, 14 * GIB), 0);
+    watch.update(reading(24 * GIB, 14 * GIB), 0);
     // 8 GiB/s: half of what is above the bound goes in 0.7 s.
-    let room = watch.look(reading(24 * GIB, 12 * GIB), 250);
+    let room = watch.update(reading(24 * GIB, 12 * GIB), 250);
     assert_eq!(room.look_again_ms, 250);
-    let room = watch.look(reading(24 * GIB, 4 * GIB), 500);
+    let room = watch.update(reading(24 * GIB, 4 * GIB), 500);
     assert_eq!(room.look_again_ms, 20, "32 GiB/s");
 }
 
@@ -133,7 +133,7 @@ fn live(total: u64, cached: u64, others: impl Fn(u64) -> u64, seconds: u64) -> (
         let available = total.saturating_sub(others(ms) + cached);
         least = least.min(available);
         if ms >= next_ms {
-            let room = watch.look(reading(total, available), ms as i64);
+            let room = watch.update(reading(total, available), ms as i64);
             let wait_ms = match room.give_back_bytes {
                 0 => room.look_again_ms,
                 // Punching 3 GB/s, in steps of at most 64 MiB.

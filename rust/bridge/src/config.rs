@@ -1,19 +1,19 @@
-//! The options that the plane is started with, read from `plane/dataplane.py`.
+//! The options that the plane is started with, read from `plane/seam.py`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::seam;
 use pyrklog_log::config::UnknownOption;
 
 use crate::errors::unknown_option;
 use crate::fields::{field, read};
 
 /// Reads `PlaneSettings`; `ValueError` for an unknown word of an option.
-pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<api::PlaneConfig> {
+pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::PlaneConfig> {
     let py = settings.py();
     let read_path_name: String = field(settings, intern!(py, "fetch_read_path"))?;
     let cluster: Option<Bound<'_, PyAny>> = field(settings, intern!(py, "cluster"))?;
-    Ok(read!(settings => api::PlaneConfig {
+    Ok(read!(settings => seam::PlaneConfig {
         node_id, cluster_id, log_dirs, network_threads, reader_threads,
         recovery_threads_per_dir, writer_threads_per_dir, socket_request_max_bytes,
         receive_buffers_max_bytes, control_queue_max_requests, connections_max_idle_ms,
@@ -29,9 +29,9 @@ pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<api::PlaneConfig> {
     }))
 }
 
-fn cache_config(settings: &Bound<'_, PyAny>) -> PyResult<api::CacheConfig> {
+fn cache_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CacheConfig> {
     let py = settings.py();
-    Ok(api::CacheConfig {
+    Ok(seam::CacheConfig {
         dir: field(settings, intern!(py, "cache_dir"))?,
         max_bytes: field(settings, intern!(py, "cache_max_bytes"))?,
         keeps: field(settings, intern!(py, "cache_keeps"))?,
@@ -42,18 +42,18 @@ fn cache_config(settings: &Bound<'_, PyAny>) -> PyResult<api::CacheConfig> {
     })
 }
 
-fn cluster_config(settings: &Bound<'_, PyAny>) -> PyResult<api::ClusterConfig> {
-    Ok(read!(settings => api::ClusterConfig {
+fn cluster_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::ClusterConfig> {
+    Ok(read!(settings => seam::ClusterConfig {
         listener, fetchers, fetch_wait_max_ms, fetch_min_bytes, fetch_max_bytes,
         fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms, reads_by_rack
     }))
 }
 
-fn read_path(name: &str) -> PyResult<api::ReadPath> {
+fn read_path(name: &str) -> PyResult<seam::ReadPath> {
     match name {
-        "auto" => Ok(api::ReadPath::Auto),
-        "sendfile" => Ok(api::ReadPath::Sendfile),
-        "copy" => Ok(api::ReadPath::Copy),
+        "auto" => Ok(seam::ReadPath::Auto),
+        "sendfile" => Ok(seam::ReadPath::Sendfile),
+        "copy" => Ok(seam::ReadPath::Copy),
         _ => Err(unknown_option(UnknownOption {
             option: "fetch.read.path",
             value: name.to_owned(),

@@ -2,12 +2,12 @@
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::seam;
 
 /// (base offset, last offset, leader epoch, CRC).
 pub type Batch = (i64, i64, i32, u32);
 
-pub fn row(batch: api::DigestedBatch) -> Batch {
+pub fn row(batch: seam::DigestedBatch) -> Batch {
     (
         batch.base_offset,
         batch.last_offset,
@@ -27,7 +27,11 @@ pub struct ReplicaDigestDone {
     digest: Digest,
 }
 
-pub fn digest_done(py: Python<'_>, ticket: u64, digest: api::ReplicaDigest) -> PyResult<Py<PyAny>> {
+pub fn digest_done(
+    py: Python<'_>,
+    ticket: u64,
+    digest: seam::ReplicaDigest,
+) -> PyResult<Py<PyAny>> {
     let first = digest.first.map(row);
     let digest = (
         digest.error_code,

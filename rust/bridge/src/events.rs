@@ -5,14 +5,14 @@ use std::path::Path;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
-use pyrklog_dataplane::api::{self, Event, TicketOutcome};
+use pyrklog_dataplane::seam::{self, Event, TicketOutcome};
 
 use crate::digests::{self, ReplicaDigestDone};
 use crate::event_class::events;
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 
-/// `api::Session`.
+/// `seam::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
 pub struct Session {
     connection: u64,
@@ -26,7 +26,7 @@ pub struct Session {
 type LogDirUsage = (String, i16, i64, i64, Vec<(String, i32, i64, i64)>);
 
 events! {
-    /// `api::ControlRequest`.
+    /// `seam::ControlRequest`.
     Request { id: u64, api_key: i16, api_version: i16, session: Py<Session>, body: Py<PyBytes> }
     /// `Event::TopicsMissing`.
     TopicsMissing { id: u64, topics: Vec<String>, session: Py<Session> }
@@ -175,7 +175,7 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
     }
 }
 
-pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
+pub fn session(py: Python<'_>, session: seam::Session) -> PyResult<Py<Session>> {
     Py::new(
         py,
         Session {
@@ -188,7 +188,7 @@ pub fn session(py: Python<'_>, session: api::Session) -> PyResult<Py<Session>> {
     )
 }
 
-fn usage(found: api::LogDirDescription) -> LogDirUsage {
+fn usage(found: seam::LogDirDescription) -> LogDirUsage {
     (
         text(&found.path),
         found.error_code,

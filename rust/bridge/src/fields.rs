@@ -1,6 +1,6 @@
 //! Reads Rust values from Python objects by the names of their fields.
 //!
-//! Python declares each once, as a `NamedTuple` (`plane/values.py`, `plane/dataplane.py`,
+//! Python declares each once, as a `NamedTuple` (`plane/values.py`, `plane/seam.py`,
 //! `config/resolved.py`); Rust once, in `pyrklog_control`.
 
 use pyo3::conversion::FromPyObjectOwned;
@@ -44,7 +44,7 @@ pub fn each<'py, T>(
 }
 
 /// 16 bytes of a topic id.
-pub fn topic_id(id: &[u8]) -> PyResult<pyrklog_dataplane::api::TopicId> {
+pub fn topic_id(id: &[u8]) -> PyResult<pyrklog_dataplane::seam::TopicId> {
     id.try_into()
         .map_err(|_| PyValueError::new_err(format!("a topic id has 16 bytes, not {}", id.len())))
 }

@@ -3,17 +3,17 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::seam;
 
 use crate::fields::{each, field, fields, read, topic_id};
 use crate::log_config::log_config;
 
 /// Reads an `ImageDelta`.
-pub fn image_delta(delta: &Bound<'_, PyAny>) -> PyResult<api::ImageDelta> {
+pub fn image_delta(delta: &Bound<'_, PyAny>) -> PyResult<seam::ImageDelta> {
     let py = delta.py();
     let mut topics = Topics::default();
     Ok(
-        read!(delta => api::ImageDelta { version, controller_id, removed_topics } with {
+        read!(delta => seam::ImageDelta { version, controller_id, removed_topics } with {
             brokers: fields(delta, intern!(py, "brokers"), broker_image)?,
             topics: fields(delta, intern!(py, "topics"), |topic| topics.read(topic))?,
         }),
@@ -21,31 +21,31 @@ pub fn image_delta(delta: &Bound<'_, PyAny>) -> PyResult<api::ImageDelta> {
 }
 
 /// Reads each `LeaderSpec`.
-pub fn leader_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<api::LeaderSpec>> {
+pub fn leader_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<seam::LeaderSpec>> {
     each(specs, |spec| {
-        Ok(read!(spec => api::LeaderSpec {
+        Ok(read!(spec => seam::LeaderSpec {
             topic, partition, leader_epoch, replicas, isr, is_new, is_held
         }))
     })
 }
 
 /// Reads each `FollowerSpec`.
-pub fn follower_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<api::FollowerSpec>> {
+pub fn follower_specs(specs: &[Bound<'_, PyAny>]) -> PyResult<Vec<seam::FollowerSpec>> {
     each(specs, |spec| {
-        Ok(read!(spec => api::FollowerSpec {
+        Ok(read!(spec => seam::FollowerSpec {
             topic, partition, leader, leader_epoch, replicas, isr, is_new
         }))
     })
 }
 
-fn broker_image(broker: &Bound<'_, PyAny>) -> PyResult<api::BrokerImage> {
-    Ok(read!(broker => api::BrokerImage { id, rack, endpoints }))
+fn broker_image(broker: &Bound<'_, PyAny>) -> PyResult<seam::BrokerImage> {
+    Ok(read!(broker => seam::BrokerImage { id, rack, endpoints }))
 }
 
-fn partition_image(partition: &Bound<'_, PyAny>) -> PyResult<api::PartitionImage> {
+fn partition_image(partition: &Bound<'_, PyAny>) -> PyResult<seam::PartitionImage> {
     let index = intern!(partition.py(), "partition");
     Ok(
-        read!(partition => api::PartitionImage { leader, leader_epoch, replicas, isr, offline }
+        read!(partition => seam::PartitionImage { leader, leader_epoch, replicas, isr, offline }
         with { index: field(partition, index)? }),
     )
 }
@@ -57,15 +57,15 @@ struct Topics<'py> {
 }
 
 impl<'py> Topics<'py> {
-    fn read(&mut self, topic: &Bound<'py, PyAny>) -> PyResult<api::TopicImage> {
+    fn read(&mut self, topic: &Bound<'py, PyAny>) -> PyResult<seam::TopicImage> {
         let py = topic.py();
         let id: Bound<'py, PyBytes> = field(topic, intern!(py, "id"))?;
         let throttled: Bound<'py, PyAny> = field(topic, intern!(py, "throttled"))?;
-        Ok(read!(topic => api::TopicImage { name, internal } with {
+        Ok(read!(topic => seam::TopicImage { name, internal } with {
             id: topic_id(id.as_bytes())?,
-            config: read!(topic => api::TopicConfig { min_insync_replicas } with {
+            config: read!(topic => seam::TopicConfig { min_insync_replicas } with {
                 log: self.log_config(field(topic, intern!(py, "log"))?)?,
-                throttled: api::Throttled {
+                throttled: seam::Throttled {
                     leading: replicas(field(&throttled, intern!(py, "leading"))?),
                     following: replicas(field(&throttled, intern!(py, "following"))?),
                 },
@@ -87,6 +87,6 @@ impl<'py> Topics<'py> {
 }
 
 /// `None` is all of them.
-fn replicas(listed: Option<Vec<(i32, i32)>>) -> api::ThrottledReplicas {
-    listed.map_or(api::ThrottledReplicas::All, api::ThrottledReplicas::these)
+fn replicas(listed: Option<Vec<(i32, i32)>>) -> seam::ThrottledReplicas {
+    listed.map_or(seam::ThrottledReplicas::All, seam::ThrottledReplicas::these)
 }

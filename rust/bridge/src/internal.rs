@@ -4,7 +4,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::seam;
 
 use crate::event_class::events;
 
@@ -16,8 +16,8 @@ pub type Record = (
 );
 
 /// The same for the plane.
-pub fn borrowed((key, value, headers): &Record) -> api::NewRecord<'_> {
-    api::NewRecord {
+pub fn borrowed((key, value, headers): &Record) -> seam::NewRecord<'_> {
+    seam::NewRecord {
         key,
         value: value.as_deref(),
         headers: headers
@@ -46,7 +46,7 @@ events! {
     }
 }
 
-pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResult<Py<PyAny>> {
+pub fn read_done(py: Python<'_>, ticket: u64, read: seam::InternalRead) -> PyResult<Py<PyAny>> {
     let batches = PyList::empty(py);
     for found in read.batches {
         batches.append(batch(py, found)?)?;
@@ -61,7 +61,7 @@ pub fn read_done(py: Python<'_>, ticket: u64, read: api::InternalRead) -> PyResu
     .into_py_any(py)
 }
 
-fn batch(py: Python<'_>, found: api::InternalBatch) -> PyResult<InternalBatch<'_>> {
+fn batch(py: Python<'_>, found: seam::InternalBatch) -> PyResult<InternalBatch<'_>> {
     let records = PyList::empty(py);
     for (offset, key, value) in found.records() {
         let key = key.map(|bytes| PyBytes::new(py, bytes));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyrklog_dataplane::api;
+use pyrklog_dataplane::seam;
 
 use crate::config::plane_config;
 use crate::errors;
@@ -28,7 +28,7 @@ impl From<&Arc<pyrklog_dataplane::DataPlane>> for DataPlane {
     }
 }
 
-type Found = (String, i32, Option<api::TopicId>, String);
+type Found = (String, i32, Option<seam::TopicId>, String);
 
 #[pymethods]
 impl DataPlane {
@@ -78,7 +78,7 @@ impl DataPlane {
         &self,
         py: Python<'_>,
         specs: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<api::TicketId> {
+    ) -> PyResult<seam::TicketId> {
         let specs = leader_specs(&specs)?;
         py.detach(|| self.0.become_leaders(specs))
             .map_err(errors::closed)
@@ -88,7 +88,7 @@ impl DataPlane {
         &self,
         py: Python<'_>,
         specs: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<api::TicketId> {
+    ) -> PyResult<seam::TicketId> {
         let specs = follower_specs(&specs)?;
         py.detach(|| self.0.become_followers(specs))
             .map_err(errors::closed)
@@ -145,8 +145,8 @@ impl DataPlane {
         &self,
         py: Python<'_>,
         specs: Vec<(String, i32, bool)>,
-    ) -> PyResult<api::TicketId> {
-        let spec = |(topic, partition, delete)| api::StopSpec {
+    ) -> PyResult<seam::TicketId> {
+        let spec = |(topic, partition, delete)| seam::StopSpec {
             topic,
             partition,
             delete,
@@ -160,7 +160,7 @@ impl DataPlane {
         &self,
         py: Python<'_>,
         targets: Vec<(String, i32, i64)>,
-    ) -> PyResult<api::TicketId> {
+    ) -> PyResult<seam::TicketId> {
         py.detach(|| self.0.delete_records(targets))
             .map_err(errors::closed)
     }
@@ -175,7 +175,7 @@ impl DataPlane {
         flat.collect()
     }
 
-    fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<api::TicketId> {
+    fn describe_log_dirs(&self, py: Python<'_>) -> PyResult<seam::TicketId> {
         py.detach(|| self.0.describe_log_dirs())
             .map_err(errors::closed)
     }
@@ -197,8 +197,8 @@ impl DataPlane {
         codec: u8,
         expected_epoch: i32,
         producer: Option<(i64, i16)>,
-    ) -> PyResult<api::TicketId> {
-        let append = api::InternalAppend {
+    ) -> PyResult<seam::TicketId> {
+        let append = seam::InternalAppend {
             topic,
             partition,
             timestamp_ms,
@@ -231,7 +231,7 @@ impl DataPlane {
         codec: u8,
         expected_epoch: i32,
     ) -> PyResult<CommitBatch> {
-        let append = api::InternalAppend {
+        let append = seam::InternalAppend {
             topic,
             partition,
             timestamp_ms,
@@ -262,7 +262,7 @@ impl DataPlane {
         partition: i32,
         offset: i64,
         max_bytes: usize,
-    ) -> PyResult<api::TicketId> {
+    ) -> PyResult<seam::TicketId> {
         py.detach(|| self.0.read_internal(topic, partition, offset, max_bytes))
             .map_err(errors::closed)
     }
@@ -276,8 +276,8 @@ impl DataPlane {
         start: i64,
         end: i64,
         max_bytes: usize,
-    ) -> PyResult<api::TicketId> {
-        let range = api::DigestRange {
+    ) -> PyResult<seam::TicketId> {
+        let range = seam::DigestRange {
             start,
             end,
             max_bytes,
@@ -286,7 +286,7 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
-    fn reply(&self, py: Python<'_>, request: api::RequestId, body: Vec<u8>) {
+    fn reply(&self, py: Python<'_>, request: seam::RequestId, body: Vec<u8>) {
         py.detach(|| self.0.reply(request, body));
     }
 
@@ -298,15 +298,15 @@ impl DataPlane {
         });
     }
 
-    fn resume(&self, py: Python<'_>, request: api::RequestId, errors: BTreeMap<String, i16>) {
+    fn resume(&self, py: Python<'_>, request: seam::RequestId, errors: BTreeMap<String, i16>) {
         py.detach(|| self.0.resume(request, errors.into_iter().collect()));
     }
 
-    fn close_request(&self, py: Python<'_>, request: api::RequestId) {
+    fn close_request(&self, py: Python<'_>, request: seam::RequestId) {
         py.detach(|| self.0.close_request(request));
     }
 
-    fn park(&self, py: Python<'_>, request: api::RequestId) -> bool {
+    fn park(&self, py: Python<'_>, request: seam::RequestId) -> bool {
         py.detach(|| self.0.park(request))
     }
 
@@ -314,7 +314,7 @@ impl DataPlane {
         py.detach(|| self.0.statistics()).into_iter().collect()
     }
 
-    fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> api::TicketId {
+    fn shutdown(&self, py: Python<'_>, grace_ms: i64) -> seam::TicketId {
         py.detach(|| self.0.shutdown(grace_ms))
     }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::api::{CaughtUp, FailedPartition, TicketOutcome};
 use crate::control_request::{ControlRequest, Session};
 use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;
+use crate::seam::{CaughtUp, FailedPartition, TicketOutcome};
 use pyrklog_base::ids::{RequestId, TicketId};
 
 /// Events from the plane, pushed to a queue with an eventfd.

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::api::{Event, TicketOutcome};
+use crate::seam::{Event, TicketOutcome};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::TicketId;
 use pyrklog_base::pace::Pace;

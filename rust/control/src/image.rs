@@ -11,7 +11,7 @@ use pyrklog_log::LogConfig;
 use pyrklog_wire::leader::NodeEndpoint;
 use thiserror::Error;
 
-use crate::api::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicImage};
+use crate::seam::{BrokerImage, ImageDelta, PartitionImage, Throttled, TopicImage};
 use pyrklog_base::ids::TopicId;
 
 /// No topic id.
@@ -251,7 +251,7 @@ pub mod testing {
     //! Images for tests.
 
     use super::*;
-    use crate::api::TopicConfig;
+    use crate::seam::TopicConfig;
 
     /// A broker with one listener, `PLAINTEXT`, at `host-ID:9092`.
     pub fn broker(id: i32, rack: Option<&str>) -> BrokerImage {

@@ -2,7 +2,7 @@
 
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{InternalRead, TicketOutcome};
+use crate::seam::{InternalRead, TicketOutcome};
 use pyrklog_base::ids::TicketId;
 
 /// A read for a reader.

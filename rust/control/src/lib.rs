@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod api;
 pub mod commit_batch;
 pub mod control_request;
 pub mod event;
@@ -15,5 +14,6 @@ pub mod offset_commit;
 pub mod offset_table;
 pub mod outbox;
 pub mod request_channel;
+pub mod seam;
 pub mod statistics;
 pub mod tickets;

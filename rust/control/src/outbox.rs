@@ -3,8 +3,8 @@
 
 use pyrklog_wire::ErrorCode;
 
-use crate::api::{Event, TicketOutcome};
 use crate::internal_read_work::InternalReadWork;
+use crate::seam::{Event, TicketOutcome};
 use pyrklog_base::ids::{Place, TicketId};
 use pyrklog_base::network_event::NetworkEvent;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::api::InternalRead;
+use crate::seam::InternalRead;
 
 /// API keys below this have their own counter.
 const API_KEYS: usize = 80;

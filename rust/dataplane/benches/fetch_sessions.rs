@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::*;
-use pyrklog_dataplane::api::LeaderSpec;
+use pyrklog_dataplane::seam::LeaderSpec;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -18,7 +18,7 @@ use pyrklog_log::{Identity, Log, LogConfig, LogDir, LogEnv, OpenRequest, SyncSco
 
 use pyrklog_base::clock::Now;
 use pyrklog_storage::block_cache;
-use pyrklog_storage::kept_cache::{self, Whose};
+use pyrklog_storage::kept_arena::{self, Whose};
 
 /// Why a tool did not do its work, a sentence.
 pub type ToolError = Box<dyn Error + Send + Sync>;
@@ -76,7 +76,7 @@ fn is_named_so(path: &Path) -> bool {
 }
 
 fn row(path: &Path) -> ArenaRow {
-    let mut row = look(path);
+    let mut row = inspect(path);
     let name = path.file_name().and_then(|name| name.to_str());
     if name.is_some_and(is_set_aside_name) && row.state != "in use" {
         row.state = "set aside";
@@ -86,7 +86,7 @@ fn row(path: &Path) -> ArenaRow {
     row
 }
 
-fn look(path: &Path) -> ArenaRow {
+fn inspect(path: &Path) -> ArenaRow {
     use std::os::unix::fs::MetadataExt;
     let size_bytes = fs::metadata(path).map_or(0, |file| file.blocks() * 512);
     let mut row = ArenaRow {
@@ -126,7 +126,7 @@ fn state(log_dir: &str, identity: ArenaIdentity) -> (&'static str, Option<i64>) 
     if block_cache::boot_id() != Some(identity.boot) {
         return ("stale", None);
     }
-    let marker = kept_cache::marker_of(Path::new(log_dir));
+    let marker = kept_arena::marker_of(Path::new(log_dir));
     match marker.filter(|marker| marker.identity == identity) {
         Some(marker) => match marker.kept {
             Some(kept) => ("kept", Some(kept.at_ms)),
@@ -152,7 +152,7 @@ pub struct Dropped {
 /// # Errors
 /// The directory cannot be read.
 pub fn drop_kept(dir: &Path, log_dir: Option<&Path>) -> io::Result<Dropped> {
-    let wanted = log_dir.map(kept_cache::full_path);
+    let wanted = log_dir.map(kept_arena::full_path);
     let mut dropped = Dropped::default();
     for row in list(dir)? {
         let is_wanted = wanted.as_ref().is_none_or(|path| *path == row.log_dir);
@@ -205,8 +205,8 @@ pub fn drain(path: &Path) -> Result<Drained, ToolError> {
     if marker.kept.is_some() {
         return drop_own(&files, &marker.path);
     }
-    let header = kept_cache::header_of(&marker.path);
-    if header.is_some_and(|header| kept_cache::whose(&header, path) == Whose::Original) {
+    let header = kept_arena::header_of(&marker.path);
+    if header.is_some_and(|header| kept_arena::whose(&header, path) == Whose::Original) {
         return Err(format!(
             "{} is a copy: its arena is that of another directory",
             path.display()
@@ -245,8 +245,8 @@ pub fn drain(path: &Path) -> Result<Drained, ToolError> {
 
 /// An orderly end left it: its records are in the files.
 fn drop_own(files: &LogDir, arena: &Path) -> Result<Drained, ToolError> {
-    let header = kept_cache::header_of(arena);
-    if header.is_some_and(|header| kept_cache::whose(&header, files.path()) == Whose::Own) {
+    let header = kept_arena::header_of(arena);
+    if header.is_some_and(|header| kept_arena::whose(&header, files.path()) == Whose::Own) {
         remove(arena, false)?;
     }
     files.remove_arena_marker()?;

@@ -12,8 +12,8 @@
 pub mod append_response;
 pub mod fetch_state;
 pub mod fetcher_manager;
+pub mod fetcher_queue;
 pub mod fetcher_thread;
 pub mod following;
 pub mod link;
-pub mod mailbox;
 pub mod truncation;

@@ -8,9 +8,9 @@ use pyrklog_log::ReadError;
 use pyrklog_wire::ErrorCode;
 
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{LogDirDescription, TicketOutcome};
+use pyrklog_control::seam::{LogDirDescription, TicketOutcome};
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::log_loader::{Command, with};
 
 /// Moves log start offsets at once; the files follow later.

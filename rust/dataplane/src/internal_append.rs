@@ -12,12 +12,12 @@ use pyrklog_wire::builder::{BatchBuilder, HeaderToWrite};
 
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{InternalAppend, NewRecord};
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::offset_commit::OffsetCommit;
+use pyrklog_control::seam::{InternalAppend, NewRecord};
 use pyrklog_replica::internal_waiters::{AppendWaiter, Done};
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// The rules for a batch are those of the newest Produce request, with every codec allowed.
 const RULES_VERSION: i16 = 11;
@@ -88,7 +88,7 @@ fn enter<'r>(
     if !partition.topic.internal {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
-    if partition.dir.is_overfull() {
+    if partition.dir.has_twice_too_much_unwritten() {
         // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }

@@ -10,36 +10,39 @@ use std::sync::Arc;
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
 
-use crate::follower::mailbox::Fetchers;
+use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::truncation::{lower_high_watermark_row, to_high_watermark, write_cut};
 use crate::replica_manager::ReplicaManager;
 use crate::stopping;
 use pyrklog_base::clock::{Now, mono_ms};
 use pyrklog_base::ids::TicketId;
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::{FollowerSpec, LeaderSpec};
 use pyrklog_control::image::{Image, TopicState};
+use pyrklog_control::seam::{FollowerSpec, LeaderSpec};
 use pyrklog_replica::partition::{LeaderAndIsr, PartitionGuard, Role, Topic};
 use pyrklog_storage::checkpoints::CutLog;
-use pyrklog_storage::log_dir::{HostedPartitions, LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{HostedPartitions, LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering};
 use pyrklog_storage::log_manager::SpaceListener;
 
 #[derive(Debug)]
 struct Order {
-    /// `None`: this broker.
-    leader: Option<i32>,
+    /// `None`: this broker is to lead.
+    leader_to_follow: Option<i32>,
     spec: LeaderSpec,
 }
 
 pub fn become_leaders(replicas: &Arc<ReplicaManager>, specs: Vec<LeaderSpec>) -> TicketId {
-    let order = |spec| Order { leader: None, spec };
+    let order = |spec| Order {
+        leader_to_follow: None,
+        spec,
+    };
     carry_out(replicas, specs.into_iter().map(order).collect())
 }
 
 pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>) -> TicketId {
     let order = |spec: FollowerSpec| Order {
-        leader: Some(spec.leader),
+        leader_to_follow: Some(spec.leader),
         spec: LeaderSpec {
             topic: spec.topic,
             partition: spec.partition,
@@ -56,13 +59,13 @@ pub fn become_followers(replicas: &Arc<ReplicaManager>, specs: Vec<FollowerSpec>
 fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
     let ticket = replicas.tickets.next();
     let image = replicas.image.load_full();
-    let held = replicas.registry.load();
+    let hosted = replicas.registry.load();
     let now_ms = mono_ms();
     let mut codes = vec![0; orders.len()];
     let mut fresh = Fresh::default();
     let mut due: Vec<(usize, Arc<Partition>)> = Vec::new();
     for (index, order) in orders.iter().enumerate() {
-        match take_up(replicas, &image, &held, &mut fresh, order, now_ms) {
+        match take_up(replicas, &image, &hosted, &mut fresh, order, now_ms) {
             Ok(partition) => due.push((index, partition)),
             Err(error) => codes[index] = error.0,
         }
@@ -102,9 +105,12 @@ struct Fresh {
 fn take_up(
     replicas: &Arc<ReplicaManager>,
     image: &Image,
-    held: &HostedPartitions,
+    hosted: &HostedPartitions,
     fresh: &mut Fresh,
-    Order { leader, spec }: &Order,
+    Order {
+        leader_to_follow,
+        spec,
+    }: &Order,
     now_ms: i64,
 ) -> Result<Arc<Partition>, ErrorCode> {
     let wanted = image
@@ -114,7 +120,7 @@ fn take_up(
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
     let key = (spec.topic.clone(), spec.partition);
-    let known = held
+    let known = hosted
         .partition(&spec.topic, spec.partition)
         .filter(|partition| partition.topic.id == wanted.id)
         .or_else(|| fresh.partitions.get(&key));
@@ -122,7 +128,7 @@ fn take_up(
         Some(partition) => Arc::clone(partition),
         None => {
             let dir = choose_dir(replicas, spec)?;
-            let topic = topic_of(held, fresh, wanted);
+            let topic = topic_of(hosted, fresh, wanted);
             let node_id = replicas.config.node_id;
             let partition = Arc::new(Partition::new(topic, spec.partition, dir, node_id));
             fresh.partitions.insert(key, Arc::clone(&partition));
@@ -132,7 +138,7 @@ fn take_up(
     let mut outbox = replicas.outbox();
     let mut state = partition.lock();
     let decision = LeaderAndIsr {
-        leader: *leader,
+        leader_to_follow: *leader_to_follow,
         leader_epoch: spec.leader_epoch,
         replicas: &spec.replicas,
         isr: &spec.isr,
@@ -141,21 +147,21 @@ fn take_up(
     if !state.set_leadership(decision, now_ms) {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
-    if leader.is_some() {
+    if leader_to_follow.is_some() {
         state.fail_waiters(ErrorCode::NOT_LEADER_OR_FOLLOWER, &mut outbox);
     }
     // A leader that stays leader keeps all that it appended: its waiters go on waiting, as in
     // Kafka.
-    state.release(usize::MAX, &mut outbox);
+    state.raise_high_watermark(usize::MAX, &mut outbox);
     state.wake_fetches(&mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*replicas.logs);
     Ok(partition)
 }
 
-fn topic_of(held: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
-    match held.topic(&wanted.name) {
-        Some(held) if held.topic.id == wanted.id => Arc::clone(&held.topic),
+fn topic_of(hosted: &HostedPartitions, fresh: &mut Fresh, wanted: &TopicState) -> Arc<Topic> {
+    match hosted.topic(&wanted.name) {
+        Some(hosted) if hosted.topic.id == wanted.id => Arc::clone(&hosted.topic),
         _ => {
             let made = fresh.topics.entry(wanted.name.to_string());
             Arc::clone(made.or_insert_with(|| Arc::new(Topic::new(wanted))))
@@ -284,7 +290,7 @@ fn finish_transition(
         // Stopped meanwhile: the next command closes or deletes the log.
         _ => {}
     }
-    state.release(usize::MAX, &mut outbox);
+    state.raise_high_watermark(usize::MAX, &mut outbox);
     partition.unlock_and_write(state);
     outbox.deliver(&*replicas.logs);
 }
@@ -307,7 +313,7 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
     drop(state);
     if error.may_pass() {
         // The control plane sees a leader; clients are told to try again.
-        replicas.disk_full(&partition.dir, reason.clone());
+        replicas.make_read_only(&partition.dir, reason.clone());
         partition.dir.wait_for_space(Arc::clone(partition));
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";

@@ -1,6 +1,6 @@
 //! Connections, following, and the plane as a whole.
 //!
-//! Users need [`DataPlane`] and [`api`], the types that cross the seam. `net` holds connections,
+//! Users need [`DataPlane`] and [`seam`], the types that cross the seam. `net` holds connections,
 //! `follower` fetches from other leaders; requests, partitions and logs are crates of their own.
 //! Network and fetch threads never wait for a disk: writers, syncers, readers, log loaders and the
 //! cache janitors do (`design.md`, section 2). No pyo3.
@@ -32,4 +32,4 @@ pub use pyrklog_control::offset_commit::OffsetCommit;
 pub use pyrklog_control::offset_table::{
     CommittedOffset, OffsetExpiry, OffsetTable, TopicPartition,
 };
-pub use pyrklog_control::{api, image};
+pub use pyrklog_control::{image, seam};

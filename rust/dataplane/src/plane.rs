@@ -24,18 +24,18 @@ use crate::threads::Threads;
 use crate::{housekeeping, internal_append, leadership, report, shutdown, stopping};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{
-    Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    PlaneConfig, StopSpec, TicketOutcome,
-};
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::image::ImageError;
 use pyrklog_control::offset_commit::OffsetCommit;
+use pyrklog_control::seam::{
+    Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
+    PlaneConfig, StopSpec, TicketOutcome,
+};
 use pyrklog_replica::partition::TopicSettings;
-use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_manager::LogDirs;
 use pyrklog_storage::partition_dirs::PartitionDirs;
-use pyrklog_storage::{begin_internal_read, block_cache, kept_cache};
+use pyrklog_storage::{begin_internal_read, block_cache, kept_arena};
 
 /// The kernel's queue of connections that wait to be accepted.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -104,7 +104,7 @@ impl DataPlane {
             return Err(OpenError::Config(message.into()));
         }
         if let Some(dir) = &config.cache.dir {
-            kept_cache::sweep_set_aside(dir);
+            kept_arena::sweep_set_aside(dir);
         }
         let partition_dirs = PartitionDirs::default();
         let mut dirs: Vec<Arc<LogDirState>> = Vec::new();
@@ -256,23 +256,23 @@ impl DataPlane {
         let image = Arc::new(self.network.image.load().apply(delta)?);
         self.network.image.store(Arc::clone(&image));
         self.network.unreachable_leaders.keep_known(&image);
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let mut outbox = self.network.outbox();
         for name in &changed {
-            let (Some(held), Some(topic)) = (held.topic(name), image.topic(name)) else {
+            let (Some(hosted), Some(topic)) = (hosted.topic(name), image.topic(name)) else {
                 continue;
             };
-            if held.topic.id != topic.id {
+            if hosted.topic.id != topic.id {
                 continue;
             }
-            held.topic.set_settings(TopicSettings::new(topic));
-            for partition in held.partitions() {
+            hosted.topic.set_settings(TopicSettings::new(topic));
+            for partition in hosted.partitions() {
                 let mut state = partition.lock();
                 if let Some(log) = &mut state.log {
                     log.set_config(Arc::clone(&topic.log_config));
                 }
                 // Fewer replicas may be enough for the high watermark now.
-                if state.release_replicated(&mut outbox) {
+                if state.raise_high_watermark_without_growth(&mut outbox) {
                     partition.dir.syncer.high_watermark_moved();
                 }
                 state.tell_fetches_later();
@@ -301,7 +301,7 @@ impl DataPlane {
     /// The in-sync replicas of a partition that this broker leads in this epoch. `isr` is what the
     /// controller has recorded and `min.insync.replicas` counts; `members` are these and those
     /// about to join, for which the high watermark waits already. `is_held` as in
-    /// [`api::LeaderSpec::is_held`]. False if this broker does not lead in that epoch.
+    /// [`seam::LeaderSpec::is_held`]. False if this broker does not lead in that epoch.
     pub fn set_isr(
         &self,
         topic: &str,
@@ -317,7 +317,7 @@ impl DataPlane {
         let mut outbox = self.network.outbox();
         let mut state = partition.lock();
         let is_set = state.set_isr(leader_epoch, members, isr, is_held);
-        if is_set && state.release(usize::MAX, &mut outbox) {
+        if is_set && state.raise_high_watermark(usize::MAX, &mut outbox) {
             partition.dir.syncer.high_watermark_moved();
         }
         drop(state);
@@ -329,7 +329,7 @@ impl DataPlane {
     /// (`replica.lag.time.max.ms`), of all partitions that this broker leads.
     pub fn lagging_followers(&self, max_lag_ms: i64) -> Vec<Behind> {
         let now_ms = mono_ms();
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let behind = |partition: &Arc<Partition>| {
             let state = partition.lock();
             let brokers = state.behind(now_ms, max_lag_ms);
@@ -340,7 +340,7 @@ impl DataPlane {
                 brokers,
             })
         };
-        held.partitions().filter_map(behind).collect()
+        hosted.partitions().filter_map(behind).collect()
     }
 
     /// Bytes a second that this broker sends to, and fetches for, the replicas that topics name as

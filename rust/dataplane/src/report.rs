@@ -39,13 +39,13 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
     let sessions = network.sessions.statistics();
     let dirs = &network.dirs;
     let unwritten_bytes = dirs.iter().map(|dir| dir.unwritten_bytes()).sum();
-    let muted = dirs.iter().map(|dir| dir.muted.depth(0).waiting).sum();
+    let muted_for_room = dirs.iter().map(|dir| dir.muted.depth(0).waiting).sum();
     let parked_bytes = network.channel.waiting_memory().used_bytes();
     let gauges = [
         ("connections", network.limits.total()),
         ("partitions", partitions),
         ("unwritten_bytes", unwritten_bytes),
-        ("connections_parked", muted),
+        ("connections_muted_for_room", muted_for_room),
         ("purgatory_produce", produce_waiters),
         ("purgatory_fetch", fetch_waiters),
         ("purgatory_internal", internal_waiters),
@@ -136,11 +136,11 @@ fn queues(network: &Network, all: &mut Vec<(String, u64)>) {
     for dir in &network.dirs {
         let depth = dir.muted.depth(now_ms);
         let values = [
-            ("produce_park_waiting", depth.waiting as u64),
-            ("produce_park_bytes", depth.bytes as u64),
-            ("produce_park_oldest_wait_ms", depth.oldest_wait_ms as u64),
-            ("produce_park_rejected", depth.rejected),
-            ("produce_park_timed_out", depth.timed_out),
+            ("produce_muted_waiting", depth.waiting as u64),
+            ("produce_muted_bytes", depth.bytes as u64),
+            ("produce_muted_oldest_wait_ms", depth.oldest_wait_ms as u64),
+            ("produce_muted_rejected", depth.rejected),
+            ("produce_muted_timed_out", depth.timed_out),
             ("writer_queue_waiting", dir.writer.depth() as u64),
             ("unwritten_bytes", dir.unwritten_bytes() as u64),
             ("read_window_bytes", dir.env().window_bytes() as u64),

@@ -19,8 +19,8 @@ use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::block_cache;
-use pyrklog_storage::kept_cache;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::kept_arena;
+use pyrklog_storage::log_dir_state::LogDirState;
 
 /// Ends in order; true when every log directory is marked clean.
 pub fn end_in_order(
@@ -82,9 +82,9 @@ fn close_dir(network: &Network, dir: &Arc<LogDirState>) -> Result<(), String> {
     if closing > 0 {
         return Err(format!("{closing} logs were still being closed"));
     }
-    let held = network.registry.load();
+    let hosted = network.registry.load();
     let mut logs = Vec::new();
-    for partition in held.partitions_in(dir) {
+    for partition in hosted.partitions_in(dir) {
         let mut state = partition.lock();
         state.role = Role::Stopped;
         let has_failed = state.has_failed();
@@ -134,14 +134,14 @@ fn mark_clean(
     dir: &LogDirState,
     closed: &HashSet<(String, i32)>,
 ) -> Result<(), String> {
-    let is_prepared = kept_cache::prepare(&network.config.cache, &dir.files, closed);
+    let is_prepared = kept_arena::prepare(&network.config.cache, &dir.files, closed);
     dir.files
         .mark_clean(epoch_of(network, dir))
         .map_err(|error| format!("marking it clean: {error}"))?;
     // The next start makes it anew; a broker that takes over the volume shall have its space.
     let removed = dir.files.remove_reserve();
     removed.map_err(|error| format!("removing its reserve: {error}"))?;
-    if is_prepared && kept_cache::keep(&dir.files).is_ok() {
+    if is_prepared && kept_arena::mark_kept(&dir.files).is_ok() {
         tell_of_kept(network, dir);
         return Ok(());
     }

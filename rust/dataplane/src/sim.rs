@@ -24,16 +24,16 @@ pub use pyrklog_base::injected_faults::plant;
 
 use crate::follower::append_response::{LIST_OFFSETS_VERSION, ask_ends};
 use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::fetcher_queue::{FetcherId, Fetchers};
 use crate::follower::following::Following;
 use crate::follower::link::LinkError;
-use crate::follower::mailbox::{FetcherId, Fetchers};
 use crate::net::network::Network;
 use crate::plane::{DataPlane, OpenError};
 use crate::replica_manager::ReplicaManager;
 use crate::shutdown;
 use crate::threads::Threads;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::{DigestedBatch, PlaneConfig};
+use pyrklog_control::seam::{DigestedBatch, PlaneConfig};
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::internal_read::read_whole;
 use pyrklog_storage::syncer::Syncer;
@@ -197,11 +197,11 @@ impl SimPlane {
         self.replicas.fetchers.ids()
     }
 
-    /// Whether a fetcher has new partitions in its mailbox: it no longer waits for the answer to
+    /// Whether a fetcher has new partitions in its queue: it no longer waits for the answer to
     /// its request.
     pub fn has_mail(&self, id: FetcherId) -> bool {
-        let mailbox = self.replicas.fetchers.mailbox(id);
-        mailbox.is_some_and(|mailbox| !mailbox.is_empty())
+        let queue = self.replicas.fetchers.queue(id);
+        queue.is_some_and(|queue| !queue.is_empty())
     }
 
     /// The next action of a fetcher without a request under way.
@@ -209,7 +209,7 @@ impl SimPlane {
         let Some(cluster) = &self.network.config.cluster else {
             return FetchTurn::Idle;
         };
-        let Some(mailbox) = self.replicas.fetchers.mailbox(id) else {
+        let Some(queue) = self.replicas.fetchers.queue(id) else {
             self.followings.remove(&id);
             return FetchTurn::Idle;
         };
@@ -218,10 +218,10 @@ impl SimPlane {
             let fetchers = Arc::clone(&replicas.fetchers) as Arc<dyn Fetchers>;
             Following::new(Arc::clone(&replicas.services), fetchers, id.0)
         });
-        following.add(mailbox.take());
+        following.add(queue.take());
         let wanted = following.wanted();
         if following.is_empty() {
-            replicas.fetchers.retire(id, &mailbox);
+            replicas.fetchers.retire(id, &queue);
             self.followings.remove(&id);
             return FetchTurn::Idle;
         }
@@ -259,15 +259,16 @@ impl SimPlane {
         let broker = self.network.config.node_id;
         for answer in answers {
             let records = &mut frame[answer.records.clone()];
-            let taken = following.take(cluster, &answer, records, |partition, leader_epoch| {
-                ask_ends(broker, partition, leader_epoch, |request| {
-                    let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
-                    let asked = framed(key, version, 0, |out| request.encode(out, version));
-                    let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
-                    let (_, body) = parse_response_header(&frame, key, version)?;
-                    Ok((frame, body))
-                })
-            });
+            let taken =
+                following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
+                    ask_ends(broker, partition, leader_epoch, |request| {
+                        let (key, version) = (key::LIST_OFFSETS, LIST_OFFSETS_VERSION);
+                        let asked = framed(key, version, 0, |out| request.encode(out, version));
+                        let frame = exchange(asked).ok_or(LinkError::Interrupted)?;
+                        let (_, body) = parse_response_header(&frame, key, version)?;
+                        Ok((frame, body))
+                    })
+                });
             taken.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -310,7 +311,7 @@ impl SimPlane {
         let mut found = Vec::new();
         let mut offset = log.log_start_offset();
         while offset < log.durable_end_offset() {
-            let location = log.locate(offset, Isolation::LogEnd);
+            let location = log.locate(offset, Isolation::DurableEnd);
             let location = location.map_err(|error| error.to_string())?;
             let slice = location.resolve(READ_BYTES, true, Wait::Blocking);
             let slice = slice.map_err(|error| error.to_string())?;

@@ -13,11 +13,11 @@ use pyrklog_wire::ErrorCode;
 use crate::replica_manager::ReplicaManager;
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::StopSpec;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::StopSpec;
 use pyrklog_replica::partition::Role;
 use pyrklog_storage::await_writers::await_writers;
-use pyrklog_storage::log_dir::{LogDirState, Partition};
+use pyrklog_storage::log_dir_state::{LogDirState, Partition};
 use pyrklog_storage::log_loader::{Command, Gathering, with};
 use pyrklog_storage::syncer_queue::Deletion;
 
@@ -26,14 +26,14 @@ const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
 pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> TicketId {
     let ticket = replicas.tickets.next();
-    let held = replicas.registry.load();
+    let hosted = replicas.registry.load();
     let mut outbox = replicas.outbox();
     let mut stopped: Vec<Arc<Partition>> = Vec::new();
     let mut commands = Vec::new();
     let gathering = Gathering::new(ticket, vec![0; specs.len()], specs.len());
     let is_empty = specs.is_empty();
     for (index, spec) in specs.into_iter().enumerate() {
-        let partition = held.partition(&spec.topic, spec.partition).cloned();
+        let partition = hosted.partition(&spec.topic, spec.partition).cloned();
         if let Some(partition) = &partition {
             begin_stop(partition, spec.delete, &mut outbox);
             stopped.push(Arc::clone(partition));
@@ -45,8 +45,8 @@ pub fn stop_partitions(replicas: &Arc<ReplicaManager>, specs: Vec<StopSpec>) -> 
             .then(|| partition_dirs.release(&spec.topic, spec.partition, &replicas.dirs))
             .flatten()
             .cloned();
-        let held_in = partition.as_ref().map(|partition| &partition.dir);
-        let dir = held_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
+        let hosted_in = partition.as_ref().map(|partition| &partition.dir);
+        let dir = hosted_in.or(folder.as_ref()).map_or(0, |dir| dir.index);
         let gathering = Arc::clone(&gathering);
         commands.push(Command {
             key: (Arc::from(spec.topic.as_str()), spec.partition),

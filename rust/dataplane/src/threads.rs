@@ -12,8 +12,8 @@ use crate::net::acceptor::Acceptor;
 use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
 use pyrklog_requests::produce::validators;
-use pyrklog_storage::cache_janitor::CacheKeeper;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::cache_janitor::CacheJanitorThread;
+use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::reader_pool::{self, ReaderPool};
 use pyrklog_storage::syncer::Syncer;
 use pyrklog_storage::writer::Writer;
@@ -23,14 +23,14 @@ struct Running {
     storage: Vec<JoinHandle<()>>,
     /// Why the storage threads could not all be started: they are not tried again.
     storage_failed: Option<String>,
-    keepers: Vec<JoinHandle<()>>,
+    cache_janitors: Vec<JoinHandle<()>>,
     arenas: Vec<Arc<Arena>>,
-    keepers_stop: Arc<AtomicBool>,
+    cache_janitors_stop: Arc<AtomicBool>,
     /// Network threads and the acceptor.
     network: Vec<JoinHandle<()>>,
     is_accepting: bool,
-    /// The readers' keeper, then the validators.
-    readers: Vec<JoinHandle<()>>,
+    /// The reader starter, then the validators.
+    readers_and_validators: Vec<JoinHandle<()>>,
 }
 
 impl Running {
@@ -40,12 +40,13 @@ impl Running {
             let syncer = Syncer::new(Arc::clone(&network.logs), Arc::clone(dir));
             self.storage
                 .push(spawn(format!("syncer-{}", dir.index), || syncer.run())?);
-            let stop = Arc::clone(&self.keepers_stop);
-            if let Some(keeper) = CacheKeeper::new(Arc::clone(&network.logs), Arc::clone(dir), stop)
+            let stop = Arc::clone(&self.cache_janitors_stop);
+            if let Some(janitor) =
+                CacheJanitorThread::new(Arc::clone(&network.logs), Arc::clone(dir), stop)
             {
-                self.arenas.push(Arc::clone(keeper.arena()));
-                let thread = spawn(format!("cache-{}", dir.index), || keeper.run())?;
-                self.keepers.push(thread);
+                self.arenas.push(Arc::clone(janitor.arena()));
+                let thread = spawn(format!("cache-{}", dir.index), || janitor.run())?;
+                self.cache_janitors.push(thread);
             }
         }
         Ok(())
@@ -69,10 +70,11 @@ impl Running {
     }
 
     fn start_readers(&mut self, network: &Arc<Network>) -> io::Result<()> {
-        if self.readers.is_empty() {
+        if self.readers_and_validators.is_empty() {
             let (readers, events) = (Arc::clone(&network.readers), Arc::clone(&network.events));
-            let run = move || reader_pool::keep(&readers, &events);
-            self.readers.push(spawn("reader-keeper".into(), run)?);
+            let run = move || reader_pool::start_threads(&readers, &events);
+            self.readers_and_validators
+                .push(spawn("reader-starter".into(), run)?);
         }
         Ok(())
     }
@@ -108,7 +110,7 @@ impl Threads {
         started
     }
 
-    /// Starts the readers' keeper, once: the control plane may read before it listens.
+    /// Starts the reader starter, once: the control plane may read before it listens.
     pub fn start_readers(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
         if network.is_simulated() {
@@ -117,7 +119,7 @@ impl Threads {
         self.running.lock().start_readers(network)
     }
 
-    /// Starts the acceptor, the network threads and the readers' keeper, once.
+    /// Starts the acceptor, the network threads and the reader starter, once.
     pub fn start_network(&self, network: &Arc<Network>) -> io::Result<()> {
         let mut running = self.running.lock();
         if running.is_accepting {
@@ -134,7 +136,7 @@ impl Threads {
             let services = Arc::clone(&network.services);
             let run = move || validators::run(&services.validators, &*services.mailboxes.validated);
             let thread = spawn(format!("validator-{number}"), run)?;
-            running.readers.push(thread);
+            running.readers_and_validators.push(thread);
         }
         let acceptor = Acceptor::new(Arc::clone(network))?;
         let thread = spawn("acceptor".into(), || acceptor.run())?;
@@ -156,9 +158,9 @@ impl Threads {
         self.join(|running| &mut running.network);
     }
 
-    /// Waits for the readers, their keeper and the validators.
+    /// Waits for the readers, their starter and the validators.
     pub fn join_readers(&self, readers: &ReaderPool) {
-        self.join(|running| &mut running.readers);
+        self.join(|running| &mut running.readers_and_validators);
         readers.wait_ended();
     }
 
@@ -167,10 +169,10 @@ impl Threads {
         self.join(|running| &mut running.storage);
         let arenas = {
             let mut running = self.running.lock();
-            running.keepers_stop.store(true, Ordering::Release);
+            running.cache_janitors_stop.store(true, Ordering::Release);
             std::mem::take(&mut running.arenas)
         };
         arenas.iter().for_each(|arena| arena.ring());
-        self.join(|running| &mut running.keepers);
+        self.join(|running| &mut running.cache_janitors);
     }
 }

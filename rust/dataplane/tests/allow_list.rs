@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use harness::*;
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_dataplane::testing::{Moment, NetworkHook};
 use pyrklog_log::disk::testing::StallingDisk;
 use pyrklog_log::disk::{Disk, RealDisk};
@@ -366,7 +366,7 @@ impl Stuck {
             send(client, 1, 30_000);
         }
         eventually("a full park", || {
-            (test.statistic("produce_park_waiting.0") > 0).then_some(())
+            (test.statistic("produce_muted_waiting.0") > 0).then_some(())
         });
         let mut impatient = test.client();
         send(&mut impatient, -1, 10);

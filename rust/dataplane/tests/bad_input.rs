@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{LeaderSpec, TopicConfig};
+use pyrklog_dataplane::seam::{LeaderSpec, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{TABLE, key};

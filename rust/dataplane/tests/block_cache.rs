@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_arena::{Arena, read_header};
-use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig};
 use pyrklog_dataplane::arena_tools;
+use pyrklog_dataplane::seam::{CacheConfig, Event, PlaneConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 

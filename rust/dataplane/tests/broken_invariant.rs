@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{Event, LeaderSpec, PlaneConfig};
+use pyrklog_dataplane::seam::{Event, LeaderSpec, PlaneConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{Event, PlaneConfig};
+use pyrklog_dataplane::seam::{Event, PlaneConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse, FetchTopicToWrite};
@@ -36,7 +36,7 @@ fn leave_unread(test: &mut TestPlane) -> Client {
     client
 }
 
-fn is_full(test: &TestPlane) {
+fn wait_until_full(test: &TestPlane) {
     eventually("no memory left for clients", || {
         let used_bytes = test.statistic("reply_memory_bytes") as usize;
         (used_bytes >= REPLIES_MAX_BYTES / 8 * 7 - LARGE_BYTES / 4).then_some(())
@@ -55,7 +55,7 @@ fn connection_with_unread_replies_is_closed_when_a_reply_finds_no_memory() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);
-    is_full(&test);
+    wait_until_full(&test);
     let mut client = test.client();
     client.send(key::DESCRIBE_GROUPS, 0, &[0; 4]);
     let request = test.wait_for_request();
@@ -79,7 +79,7 @@ fn replies_to_brokers_fit_despite_unread_client_replies() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start_with(small(dir.path()), Arc::new(RealDisk));
     let _silent = leave_unread(&mut test);
-    is_full(&test);
+    wait_until_full(&test);
     let mut brokers: Vec<Client> = (0..3).map(|_| test.client()).collect();
     for broker in &mut brokers {
         broker.send(key::LEADER_AND_ISR, 7, &[7]);
@@ -101,7 +101,7 @@ fn brokers_with_unread_replies_return_borrowed_memory() {
     silent.send(key::LEADER_AND_ISR, 7, &[7]);
     let order = test.wait_for_request();
     test.plane.reply(order.id, vec![8; LARGE_BYTES]);
-    is_full(&test);
+    wait_until_full(&test);
     // The first client is answered in any case.
     let _first = leave_unread(&mut test);
     let _refused = leave_unread(&mut test);
@@ -120,7 +120,7 @@ fn followers_do_not_wait_for_memory_that_clients_fill() {
     test.know(&[(1, port), (2, port)]);
     test.describe_topic("wide", 100_000, &topic_config());
     let _silent = leave_unread(&mut test);
-    is_full(&test);
+    wait_until_full(&test);
     // One reply may exceed the bound.
     let mut beyond = test.client();
     beyond.send(key::METADATA, 12, &metadata_body("wide"));

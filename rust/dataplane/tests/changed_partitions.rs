@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::*;
-use pyrklog_dataplane::api::{Behind, LeaderSpec, StopSpec, TopicConfig};
+use pyrklog_dataplane::seam::{Behind, LeaderSpec, StopSpec, TopicConfig};
 use pyrklog_log::Compression;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::StopSpec;
+use pyrklog_dataplane::seam::StopSpec;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{set_base_offset, set_partition_leader_epoch};

@@ -5,7 +5,7 @@ mod harness;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::Event;
+use pyrklog_dataplane::seam::Event;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use harness::*;
-use pyrklog_dataplane::api::{Event, TicketOutcome};
+use pyrklog_dataplane::seam::{Event, TicketOutcome};
 use pyrklog_wire::ErrorCode;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use rustix::process::{Resource, Rlimit, setrlimit};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use harness::*;
-use pyrklog_dataplane::api::LeaderSpec;
+use pyrklog_dataplane::seam::LeaderSpec;
 use pyrklog_dataplane::testing::Moment;
 use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;

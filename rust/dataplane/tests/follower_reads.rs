@@ -169,7 +169,7 @@ fn follower_does_not_show_records_it_lacks() {
     // A third replica that has not fetched yet holds the high watermark back.
     let mut pair = racks(true);
     let plane = pair.plane(1);
-    let spec = pyrklog_dataplane::api::LeaderSpec {
+    let spec = pyrklog_dataplane::seam::LeaderSpec {
         replicas: vec![1, 2, 3],
         isr: vec![1, 2, 3],
         ..TestPlane::leader_spec("t", 0, 0)

@@ -5,7 +5,7 @@ mod harness;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{
+use pyrklog_dataplane::seam::{
     Behind, CacheConfig, CaughtUp, Event, LeaderSpec, PlaneConfig, StopSpec,
 };
 use pyrklog_log::disk::RealDisk;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{CacheConfig, Event, PlaneConfig, StopSpec, TicketOutcome};
+use pyrklog_dataplane::seam::{CacheConfig, Event, PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use harness::internal::*;
 use harness::*;
-use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;

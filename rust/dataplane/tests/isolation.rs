@@ -215,7 +215,7 @@ fn a_reply_that_hangs_with_its_disk_ends_its_connection() {
 }
 
 #[test]
-fn parked_produce_times_out_with_those_behind_it() {
+fn muted_produce_times_out_with_those_behind_it() {
     let (test, disk, _dir) = narrow(50_000, 64 << 20);
     disk.stall("/logs/t-0/");
     let mut filling = fill(&test, 60_000);
@@ -223,20 +223,20 @@ fn parked_produce_times_out_with_those_behind_it() {
     for _ in 0..3 {
         send(&mut client, -1, 10, &batch(&[b"v"]));
     }
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 1);
-    assert_eq!(test.statistic("connections_parked"), 1);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 1);
+    assert_eq!(test.statistic("connections_muted_for_room"), 1);
     for _ in 0..3 {
         assert_eq!(answer(&mut client), REFUSED);
     }
-    assert_eq!(test.statistic("produce_park_timed_out.0"), 3);
-    assert_eq!(test.statistic("produce_park_waiting.0"), 0);
+    assert_eq!(test.statistic("produce_muted_timed_out.0"), 3);
+    assert_eq!(test.statistic("produce_muted_waiting.0"), 0);
     // The next one has its own time.
     send(&mut client, 1, 30_000, &batch(&[b"v"]));
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 1);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 1);
     disk.resume();
     assert_eq!(answer(&mut filling), (ErrorCode::NONE, 0));
     assert_eq!(answer(&mut client), (ErrorCode::NONE, 1));
-    assert_eq!(test.statistic("produce_park_bytes.0"), 0);
+    assert_eq!(test.statistic("produce_muted_bytes.0"), 0);
 }
 
 /// Each roll saves all producers: with small segments and many producers, snapshots take far more
@@ -263,12 +263,12 @@ fn producers_wait_for_the_snapshots_of_small_segments_too() {
         client.send(key::PRODUCE, PRODUCE_VERSION, &body);
     }
     assert!(sent_bytes < 50_000);
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 1);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 1);
     disk.resume();
     for offset in 0..300 {
         assert_eq!(answer(&mut client), (ErrorCode::NONE, offset));
     }
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 0);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 0);
 }
 
 #[test]
@@ -302,30 +302,30 @@ fn a_later_batch_of_a_producer_never_overtakes_one_that_was_refused() {
 }
 
 #[test]
-fn a_full_park_refuses_at_once_and_others_still_receive() {
+fn a_full_muted_queue_refuses_at_once_and_others_still_receive() {
     // Two may wait.
     let (test, disk, _dir) = narrow(50_000, 1 << 20);
     disk.stall("/logs/t-0/");
     let mut filling = fill(&test, 60_000);
-    let mut parked = [test.client(), test.client()];
-    for (position, client) in parked.iter_mut().enumerate() {
+    let mut muted = [test.client(), test.client()];
+    for (position, client) in muted.iter_mut().enumerate() {
         send(client, 1, 30_000, &large_batch(200_000));
-        wait_for_statistic(&test, "produce_park_waiting.0", |count| {
+        wait_for_statistic(&test, "produce_muted_waiting.0", |count| {
             count == position as u64 + 1
         });
     }
     let mut refused = test.client();
     send(&mut refused, 1, 30_000, &batch(&[b"v"]));
     assert_eq!(answer(&mut refused), REFUSED);
-    assert_eq!(test.statistic("produce_park_rejected.0"), 1);
+    assert_eq!(test.statistic("produce_muted_rejected.0"), 1);
     assert_eq!(refused.fetch_one("t", 0, 0).error, ErrorCode::NONE);
-    let [first, second] = parked;
+    let [first, second] = muted;
     let at_once = Some(std::time::Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&first.stream, at_once).unwrap();
     drop(first);
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 1);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 1);
     send(&mut refused, 1, 30_000, &batch(&[b"v"]));
-    wait_for_statistic(&test, "produce_park_waiting.0", |count| count == 2);
+    wait_for_statistic(&test, "produce_muted_waiting.0", |count| count == 2);
     disk.resume();
     assert_eq!(answer(&mut filling), (ErrorCode::NONE, 0));
     let mut offsets = [second, refused].map(|mut client| answer(&mut client).1);

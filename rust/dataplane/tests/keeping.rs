@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use harness::*;
-use pyrklog_dataplane::api::*;
-use pyrklog_dataplane::testing::fix_kept_max_bytes;
+use pyrklog_dataplane::seam::*;
+use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use rustix::fs::Advice;
 
@@ -79,7 +79,7 @@ fn the_second_reader_of_the_same_old_data_needs_no_disk() {
     let _one = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|gone| gone.into_inner());
-    fix_kept_max_bytes(1 << 30);
+    fix_kept_pages_max_bytes(1 << 30);
     // The kernel may take pages back at any time, and does where memory is short.
     let is_from_memory = (0..5).any(|_| {
         let (test, _dir, _segment) = cold_plane();
@@ -98,7 +98,7 @@ fn without_room_nothing_is_kept_and_with_little_a_part() {
     let _one = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|gone| gone.into_inner());
-    fix_kept_max_bytes(0);
+    fix_kept_pages_max_bytes(0);
     let (test, _dir, segment) = cold_plane();
     read_all(&test);
     drop_pages(&segment);
@@ -108,7 +108,7 @@ fn without_room_nothing_is_kept_and_with_little_a_part() {
 
     // Half of it has room, and stays while the rest is read.
     let room = ALL / 2;
-    fix_kept_max_bytes(room);
+    fix_kept_pages_max_bytes(room);
     drop_pages(&segment);
     read_all(&test);
     let kept = test.statistic("read_kept_bytes.0");
@@ -121,7 +121,7 @@ fn without_room_nothing_is_kept_and_with_little_a_part() {
     assert!(is_from_memory);
 
     // Less room: at the next read the rest is given up.
-    fix_kept_max_bytes(0);
+    fix_kept_pages_max_bytes(0);
     drop_pages(&segment);
     read_all(&test);
     assert_eq!(test.statistic("read_kept_bytes.0"), 0);
@@ -132,7 +132,7 @@ fn kept_pages_are_right_after_further_appends() {
     let _one = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|gone| gone.into_inner());
-    fix_kept_max_bytes(1 << 30);
+    fix_kept_pages_max_bytes(1 << 30);
     let (test, _dir, _segment) = cold_plane();
     let mut client = test.client();
     for number in 0..5 {

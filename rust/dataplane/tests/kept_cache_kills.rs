@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use harness::kept::*;
 use harness::*;
-use pyrklog_dataplane::api::{Event, PlaneConfig};
+use pyrklog_dataplane::seam::{Event, PlaneConfig};
 use pyrklog_dataplane::{DataPlane, OpenError};
 
 #[test]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::*;
-use pyrklog_dataplane::testing::fix_kept_max_bytes;
+use pyrklog_dataplane::seam::*;
+use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use rustix::fs::Advice;
@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 700_000;
 /// machine without memory for old data. On the disk of the build: a file in shared memory could not
 /// leave memory.
 fn cold_plane(path: ReadPath) -> (TestPlane, tempfile::TempDir, PathBuf) {
-    fix_kept_max_bytes(0);
+    fix_kept_pages_max_bytes(0);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut options = config(vec![dir.path().join("logs")]);
     options.cache = CacheConfig::off();

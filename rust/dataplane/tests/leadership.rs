@@ -5,7 +5,7 @@ mod harness;
 use std::path::Path;
 
 use harness::*;
-use pyrklog_dataplane::api::{LeaderSpec, TicketOutcome, TopicConfig};
+use pyrklog_dataplane::seam::{LeaderSpec, TicketOutcome, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::builder::BatchBuilder;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use harness::kept::*;
 use harness::*;
 use pyrklog_arena::{Arena, Identity};
-use pyrklog_dataplane::api::PlaneConfig;
 use pyrklog_dataplane::arena_tools;
+use pyrklog_dataplane::seam::PlaneConfig;
 
 fn uuid_path(dir: &Path, digit: &str) -> PathBuf {
     dir.join(format!("pyrklog-{}.arena", digit.repeat(32)))

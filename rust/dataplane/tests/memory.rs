@@ -5,7 +5,7 @@ mod harness;
 use std::path::Path;
 
 use harness::*;
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::internal::*;
 use harness::*;
-use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::{CommitBatch, CommittedOffset, OffsetCommit, OffsetTable, commit_error};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

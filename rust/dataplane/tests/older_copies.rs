@@ -9,8 +9,8 @@ use std::path::Path;
 use harness::kept::*;
 use harness::*;
 use pyrklog_arena::Arena;
-use pyrklog_dataplane::api::{PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_dataplane::arena_tools;
+use pyrklog_dataplane::seam::{PlaneConfig, StopSpec, TicketOutcome};
 use pyrklog_log::{ArenaMarker, Left};
 use pyrklog_wire::ErrorCode;
 

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::*;
-use pyrklog_dataplane::testing::fix_kept_max_bytes;
+use pyrklog_dataplane::seam::*;
+use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::api::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -106,7 +106,7 @@ enum Place {
 
 /// Fetches some batches one by one, and two in one reply; returns how many replies were kept back.
 fn kept_back(path: ReadPath, batch_bytes: usize, place: Place) -> usize {
-    fix_kept_max_bytes(match place {
+    fix_kept_pages_max_bytes(match place {
         Place::DiskAlone => 0,
         _ => 1 << 30,
     });

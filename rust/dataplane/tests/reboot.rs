@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{PlaneConfig, StopSpec};
+use pyrklog_dataplane::seam::{PlaneConfig, StopSpec};
 use pyrklog_log::Left;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;

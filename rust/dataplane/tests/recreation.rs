@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{StopSpec, TicketOutcome};
+use pyrklog_dataplane::seam::{StopSpec, TicketOutcome};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

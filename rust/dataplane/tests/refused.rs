@@ -5,7 +5,7 @@ mod harness;
 use std::time::UNIX_EPOCH;
 
 use harness::*;
-use pyrklog_dataplane::api::{LeaderSpec, TopicConfig};
+use pyrklog_dataplane::seam::{LeaderSpec, TopicConfig};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
 use pyrklog_wire::builder::BatchBuilder;

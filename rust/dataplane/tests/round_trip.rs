@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use harness::*;
-use pyrklog_dataplane::api::{CacheConfig, ReadPath};
+use pyrklog_dataplane::seam::{CacheConfig, ReadPath};
 use pyrklog_log::{Compression, RealDisk};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;

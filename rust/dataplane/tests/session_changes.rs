@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::api::{LeaderSpec, StopSpec, Throttled, ThrottledReplicas, TopicConfig};
+use pyrklog_dataplane::seam::{LeaderSpec, StopSpec, Throttled, ThrottledReplicas, TopicConfig};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{set_base_offset, set_partition_leader_epoch};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use harness::*;
 use pyrklog_dataplane::OpenError;
-use pyrklog_dataplane::api::{Event, ReadPath, StopSpec, TicketOutcome};
-use pyrklog_dataplane::testing::fix_kept_max_bytes;
+use pyrklog_dataplane::seam::{Event, ReadPath, StopSpec, TicketOutcome};
+use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_log::disk::testing::{Fault, FaultyDisk, Operation};
 use pyrklog_wire::ErrorCode;
@@ -60,8 +60,8 @@ fn a_directory_with_too_much_unwritten_holds_back_its_producers_only() {
             std::io::Write::write_all(&mut sender, &frame).unwrap();
         }
     });
-    eventually("a parked connection", || {
-        (test.statistic("connections_parked") == 1).then_some(())
+    eventually("a muted connection", || {
+        (test.statistic("connections_muted_for_room") == 1).then_some(())
     });
     let unwritten = test.statistic("unwritten_bytes");
     assert!((200_000..300_000).contains(&unwritten), "{unwritten}");
@@ -90,7 +90,7 @@ fn stored(record: &[u8], base_offset: i64) -> Vec<u8> {
 #[test]
 fn cold_reads_go_to_the_readers_by_either_path() {
     // No memory for old data: reads go through windows.
-    fix_kept_max_bytes(0);
+    fix_kept_pages_max_bytes(0);
     for read_path in [ReadPath::Auto, ReadPath::Copy, ReadPath::Sendfile] {
         let dir = tempfile::tempdir().unwrap();
         let disk = SlowDisk::default();

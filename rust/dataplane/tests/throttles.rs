@@ -3,7 +3,9 @@
 mod harness;
 
 use harness::*;
-use pyrklog_dataplane::api::{FollowerSpec, LeaderSpec, Throttled, ThrottledReplicas, TopicConfig};
+use pyrklog_dataplane::seam::{
+    FollowerSpec, LeaderSpec, Throttled, ThrottledReplicas, TopicConfig,
+};
 use pyrklog_wire::ErrorCode;
 
 const RECORD_BYTES: usize = 100_000;

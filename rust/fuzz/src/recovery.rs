@@ -264,7 +264,7 @@ fn content(log: &Log) -> Result<Content, String> {
     let mut found = Content::new();
     let mut offset = log.log_start_offset();
     while offset < log.log_end_offset() {
-        let location = log.locate(offset, Isolation::LogEnd).map_err(text)?;
+        let location = log.locate(offset, Isolation::DurableEnd).map_err(text)?;
         let slice = location
             .resolve(1 << 20, true, Wait::Blocking)
             .map_err(text)?;

@@ -38,9 +38,9 @@ pub struct Appended {
     pub appended_bytes: usize,
     /// The log was idle: queue it at its directory's writer.
     pub wake_writer: bool,
-    /// The durable end offset is above it already: it is in the block cache and may be written
-    /// later.
-    pub is_durable: bool,
+    /// It moved the durable end offset past itself: it is in the block cache and may be written
+    /// later. False for a duplicate.
+    pub durable_end_moved: bool,
 }
 
 /// Why a batch was not appended; nothing changed.
@@ -51,7 +51,7 @@ pub enum AppendError {
     #[error("{0}")]
     Poisoned(String),
     #[error("the disk of the log directory is full")]
-    Full,
+    ReadOnly,
     #[error("the log is being truncated")]
     Truncating,
     #[error(transparent)]
@@ -64,7 +64,7 @@ impl AppendError {
     /// The protocol's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Poisoned(_) | Self::Full => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Poisoned(_) | Self::ReadOnly => ErrorCode::KAFKA_STORAGE_ERROR,
             Self::Truncating => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             Self::Producer(error) => error.code(),
             Self::NotBehindEnd { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
@@ -94,7 +94,7 @@ impl Log {
             return Err(AppendError::Poisoned(reason.to_owned()));
         }
         if self.env.is_read_only() {
-            return Err(AppendError::Full);
+            return Err(AppendError::ReadOnly);
         }
         if self.truncating {
             return Err(AppendError::Truncating);
@@ -108,7 +108,7 @@ impl Log {
                 duplicate: true,
                 appended_bytes: 0,
                 wake_writer: false,
-                is_durable: false,
+                durable_end_moved: false,
             });
         }
         let wake_writer = self.is_idle();
@@ -128,11 +128,11 @@ impl Log {
                 cache.note_producer();
             }
         }
-        let (place, is_durable) = self.push_to_tail(batch, facts, now_ms);
+        let (place, durable_end_moved) = self.push_to_tail(batch, facts, now_ms);
         self.update_producer(info, base_offset, place);
         let position = self.active.size;
         self.end = LogPosition::at(facts.last_offset + 1, place.segment_base, position);
-        if is_durable {
+        if durable_end_moved {
             self.set_durable_end(self.end);
         }
         Ok(Appended {
@@ -147,7 +147,7 @@ impl Log {
             duplicate: false,
             appended_bytes: batch.len(),
             wake_writer,
-            is_durable,
+            durable_end_moved,
         })
     }
 

@@ -9,7 +9,7 @@ use pyrklog_arena::{Arena, Found, FoundPartition, PartitionName};
 
 use crate::dir_cache::{Claimed, DirCache, has_unwritten};
 use crate::disk::Disk;
-use crate::kept::Kept;
+use crate::kept_pages::KeptPages;
 use crate::segment_handle::SegmentHandle;
 use crate::windows::Windows;
 
@@ -45,7 +45,7 @@ pub struct LogEnv {
     /// Of readers far behind.
     pub(crate) windows: Windows,
     /// Old data that stays in the page cache.
-    pub(crate) kept: Kept,
+    pub(crate) kept_pages: KeptPages,
     direct_min_bytes: AtomicU32,
 }
 
@@ -86,7 +86,7 @@ impl LogEnv {
             unrecovered: Mutex::default(),
             left_open: Mutex::default(),
             windows: Windows::default(),
-            kept: Kept::default(),
+            kept_pages: KeptPages::default(),
             direct_min_bytes: AtomicU32::new(DIRECT_MIN_BYTES),
         })
     }
@@ -280,12 +280,12 @@ impl LogEnv {
     /// Gives up windows idle since the last call, and old data in the page cache beyond the limit.
     pub fn forget_idle_reads(&self) {
         self.windows.forget_idle();
-        self.kept.settle();
+        self.kept_pages.give_up_excess();
     }
 
     /// Bytes of old data left in the page cache; the system may have reclaimed some.
     pub fn kept_bytes(&self) -> u64 {
-        self.kept.bytes()
+        self.kept_pages.bytes()
     }
 
     /// Memory held by readers far behind.

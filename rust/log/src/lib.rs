@@ -35,7 +35,7 @@ mod close;
 mod dir_cache;
 mod env;
 mod folder;
-mod kept;
+mod kept_pages;
 mod log;
 mod log_dir;
 mod open;
@@ -60,7 +60,7 @@ pub use batch_info::BatchInfo;
 pub use config::{Compression, LogConfig, TimestampType};
 pub use disk::{Disk, DiskFile, OpenMode, RealDisk, Space};
 pub use env::{DIRECT_MIN_BYTES, LogEnv};
-pub use kept::set_kept_max_bytes;
+pub use kept_pages::set_kept_pages_max_bytes;
 pub use log::Log;
 pub use log_dir::{
     ArenaMarker, Checkpoint, DeletedFolder, Identity, KeptMark, Left, LogDir, LogDirError,

@@ -329,15 +329,15 @@ impl Log {
     /// Takes the whole tail for the writer. `None` if nothing is queued, a job is under way, or the
     /// log is poisoned and not sealed.
     pub fn take_writes(&mut self) -> Option<WriteJob> {
-        self.take(false)
+        self.take_unwritten(false)
     }
 
     /// The same, but a partial last page stays if it is better written later.
     pub fn take_whole_pages(&mut self) -> Option<WriteJob> {
-        self.take(true)
+        self.take_unwritten(true)
     }
 
-    fn take(&mut self, may_hold_back: bool) -> Option<WriteJob> {
+    fn take_unwritten(&mut self, may_hold_back: bool) -> Option<WriteJob> {
         if self.tail.is_empty() || self.in_flight.is_some() || !self.writes() {
             return None;
         }

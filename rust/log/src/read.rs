@@ -14,7 +14,7 @@ use crate::wait::Wait;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// To the durable end offset: followers.
-    LogEnd,
+    DurableEnd,
     /// To the high watermark: consumers.
     HighWatermark,
     /// To the last stable offset: consumers with `read_committed`.
@@ -181,7 +181,7 @@ impl Log {
 
     pub(crate) fn bound(&self, isolation: Isolation) -> LogPosition {
         match isolation {
-            Isolation::LogEnd => self.durable_end,
+            Isolation::DurableEnd => self.durable_end,
             Isolation::HighWatermark => self.high_watermark,
             Isolation::Committed => self.stable_position(),
         }

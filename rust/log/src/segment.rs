@@ -205,7 +205,7 @@ impl Segment {
             cached.cut(position);
         }
         self.env.windows.forget(self.id);
-        self.env.kept.forget(self.id);
+        self.env.kept_pages.forget(self.id);
     }
 
     /// Its blocks in the cache, if any.

@@ -110,7 +110,7 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// Looks up a position in a segment's file. Memory only.
-    pub fn look(&self, segment: u64, position: u64) -> Look {
+    pub fn look_up(&self, segment: u64, position: u64) -> Look {
         if self.count.load(Ordering::Acquire) == 0 {
             return Look::Unknown;
         }

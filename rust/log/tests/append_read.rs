@@ -40,7 +40,7 @@ fn an_append_assigns_offsets_and_epoch_and_is_visible_once_written() {
         rig.read(0, 1 << 20).unwrap().is_empty(),
         "consumers wait for the high watermark"
     );
-    let replica = rig.read_as(0, 1 << 20, Isolation::LogEnd).unwrap();
+    let replica = rig.read_as(0, 1 << 20, Isolation::DurableEnd).unwrap();
     assert_eq!(records_in(&replica).len(), 4);
     assert!(
         rig.log.advance_high_watermark(9),

@@ -19,7 +19,7 @@ fn cached(is_written: bool) -> Rig {
     rig.cache.as_ref().unwrap().tend();
     for i in 0..10 {
         let appended = rig.append(&mut batch(1_000, &[&format!("number {i}")]));
-        assert!(appended.unwrap().is_durable);
+        assert!(appended.unwrap().durable_end_moved);
     }
     if is_written {
         rig.drain();
@@ -37,7 +37,7 @@ fn goes_on(mut rig: Rig) {
         let value = format!("round {round}");
         rig.cache.as_ref().unwrap().tend();
         let appended = rig.append(&mut batch(1_000, &[&value])).unwrap();
-        assert!(appended.is_durable, "round {round}");
+        assert!(appended.durable_end_moved, "round {round}");
         if round == 1 {
             rig.write();
         }

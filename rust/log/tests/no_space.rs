@@ -111,7 +111,7 @@ fn a_full_log_takes_nothing_and_says_so() {
     let mut records = batch(rig.now_ms, &["no"]);
     let end = rig.log.log_end_offset();
     let refused = rig.append(&mut records).unwrap_err();
-    assert_eq!(refused, pyrklog_log::AppendError::Full);
+    assert_eq!(refused, pyrklog_log::AppendError::ReadOnly);
     write(&mut rig.log);
     rig.log.env().set_read_only(false);
     assert_eq!(rig.append(&mut records).unwrap().base_offset, end);

@@ -94,7 +94,7 @@ fn consume(log: &Mutex<Log>, done: &AtomicBool) -> i64 {
                 }
                 let query = log
                     .lock()
-                    .offset_for_time(TimeSpec::At(next / 2), Isolation::LogEnd);
+                    .offset_for_time(TimeSpec::At(next / 2), Isolation::DurableEnd);
                 if let Some(found) = query.resolve(Wait::Blocking).unwrap() {
                     assert!(found.offset >= next / 2 * 2);
                 }

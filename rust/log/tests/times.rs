@@ -143,7 +143,7 @@ fn time_lookup_ignores_records_above_the_high_watermark() {
     assert_eq!(at(&rig, 150), None, "above the high watermark");
     let replica = rig
         .log
-        .offset_for_time(TimeSpec::At(150), Isolation::LogEnd);
+        .offset_for_time(TimeSpec::At(150), Isolation::DurableEnd);
     assert_eq!(replica.resolve(Wait::Blocking).unwrap().unwrap().offset, 1);
     assert_eq!(ask(&rig, TimeSpec::Latest).unwrap().offset, 1);
     assert_eq!(ask(&rig, TimeSpec::MaxTimestamp), None);
@@ -224,7 +224,7 @@ fn a_look_up_that_would_wait_says_so() {
     rig.restart_clean();
     let query = rig
         .log
-        .offset_for_time(TimeSpec::At(1_010), Isolation::LogEnd);
+        .offset_for_time(TimeSpec::At(1_010), Isolation::DurableEnd);
     assert!(matches!(
         query.resolve(Wait::Nowait),
         Err(ReadError::WouldBlock)

@@ -100,23 +100,23 @@ impl<D: Directory> HostedPartitions<D> {
                 continue;
             };
             let topic = &partition.topic;
-            let held = self.by_name.entry(Arc::clone(&topic.name));
-            let held = held.or_insert_with(|| {
+            let hosted = self.by_name.entry(Arc::clone(&topic.name));
+            let hosted = hosted.or_insert_with(|| {
                 Arc::new(HostedTopic {
                     topic: Arc::clone(topic),
                     partitions: Vec::new(),
                 })
             });
             // Copied at its first change: readers share the state before.
-            let held = Arc::make_mut(held);
-            if held.topic.id != topic.id {
-                held.topic = Arc::clone(topic);
-                dropped.extend(std::mem::take(&mut held.partitions).into_iter().flatten());
+            let hosted = Arc::make_mut(hosted);
+            if hosted.topic.id != topic.id {
+                hosted.topic = Arc::clone(topic);
+                dropped.extend(std::mem::take(&mut hosted.partitions).into_iter().flatten());
             }
-            if held.partitions.len() <= index {
-                held.partitions.resize(index + 1, None);
+            if hosted.partitions.len() <= index {
+                hosted.partitions.resize(index + 1, None);
             }
-            held.partitions[index] = Some(partition);
+            hosted.partitions[index] = Some(partition);
         }
         dropped
     }
@@ -124,16 +124,16 @@ impl<D: Directory> HostedPartitions<D> {
     fn remove<'a>(&mut self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
         for partition in partitions {
             let name = &partition.topic.name;
-            let Some(held) = self.by_name.get_mut(name) else {
+            let Some(hosted) = self.by_name.get_mut(name) else {
                 continue;
             };
-            let found = held.partition(partition.index);
+            let found = hosted.partition(partition.index);
             if !found.is_some_and(|found| Arc::ptr_eq(found, partition)) {
                 continue;
             }
-            let held = Arc::make_mut(held);
-            held.partitions[partition.index as usize] = None;
-            if held.partitions().next().is_none() {
+            let hosted = Arc::make_mut(hosted);
+            hosted.partitions[partition.index as usize] = None;
+            if hosted.partitions().next().is_none() {
                 self.by_name.remove(name);
             }
         }
@@ -143,7 +143,7 @@ impl<D: Directory> HostedPartitions<D> {
 /// See the module.
 #[derive(Debug)]
 pub struct Registry<D> {
-    held: ArcSwap<HostedPartitions<D>>,
+    hosted: ArcSwap<HostedPartitions<D>>,
     version: AtomicU64,
     change: Mutex<()>,
 }
@@ -151,7 +151,7 @@ pub struct Registry<D> {
 impl<D> Default for Registry<D> {
     fn default() -> Self {
         Registry {
-            held: ArcSwap::default(),
+            hosted: ArcSwap::default(),
             version: AtomicU64::new(0),
             change: Mutex::default(),
         }
@@ -161,7 +161,7 @@ impl<D> Default for Registry<D> {
 impl<D: Directory> Registry<D> {
     /// The current state.
     pub fn load(&self) -> Arc<HostedPartitions<D>> {
-        self.held.load_full()
+        self.hosted.load_full()
     }
 
     /// Rises with every change: holders of an older state reload when it differs.
@@ -171,7 +171,7 @@ impl<D: Directory> Registry<D> {
 
     /// A partition by name and index.
     pub fn partition(&self, topic: &str, index: i32) -> Option<Arc<Partition<D>>> {
-        self.held.load().partition(topic, index).cloned()
+        self.hosted.load().partition(topic, index).cloned()
     }
 
     /// Adds partitions in one swap. Returns the partitions of topics whose name now has another id:
@@ -181,19 +181,19 @@ impl<D: Directory> Registry<D> {
         &self,
         partitions: impl IntoIterator<Item = Arc<Partition<D>>>,
     ) -> Vec<Arc<Partition<D>>> {
-        self.change(|held| held.put(partitions))
+        self.change(|hosted| hosted.put(partitions))
     }
 
     /// Takes partitions out in one swap.
     pub fn remove<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<Partition<D>>>) {
-        self.change(|held| held.remove(partitions));
+        self.change(|hosted| hosted.remove(partitions));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut HostedPartitions<D>) -> T) -> T {
         let _one_at_a_time = self.change.lock();
-        let mut held = HostedPartitions::clone(&self.held.load());
-        let changed = change(&mut held);
-        self.held.store(Arc::new(held));
+        let mut hosted = HostedPartitions::clone(&self.hosted.load());
+        let changed = change(&mut hosted);
+        self.hosted.store(Arc::new(hosted));
         self.version.fetch_add(1, Ordering::Release);
         changed
     }

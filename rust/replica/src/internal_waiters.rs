@@ -7,10 +7,10 @@ use std::sync::Arc;
 use pyrklog_wire::ErrorCode;
 
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::TicketOutcome;
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::TicketOutcome;
 
 /// Who waits for an internal append.
 #[derive(Clone, Debug)]

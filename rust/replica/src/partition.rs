@@ -27,13 +27,13 @@ use pyrklog_wire::ErrorCode;
 use crate::directory::Directory;
 use crate::fetch_watch::FetchWatchers;
 use crate::internal_waiters::InternalWaiters;
-use crate::replica_progress::{Follower, high_watermark};
+use crate::replica_progress::{Follower, high_watermark_limit};
 use pyrklog_base::hash::FastMap;
 use pyrklog_base::ids::{Token, TopicId};
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::Throttled;
 
 use health::Health;
 
@@ -111,15 +111,15 @@ pub enum Role {
 /// The controller's decision for a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderAndIsr<'a> {
-    /// The leader; `None` for this broker.
-    pub leader: Option<i32>,
+    /// As in [`PartitionState`].
+    pub leader_to_follow: Option<i32>,
     /// Leader epoch.
     pub leader_epoch: i32,
     /// Assigned replicas.
     pub replicas: &'a [i32],
     /// In-sync replicas.
     pub isr: &'a [i32],
-    /// See [`pyrklog_control::api::LeaderSpec::is_held`].
+    /// See [`pyrklog_control::seam::LeaderSpec::is_held`].
     pub is_held: bool,
 }
 
@@ -155,8 +155,9 @@ pub struct PartitionState {
     pub replicas: Vec<i32>,
     /// In-sync replicas as recorded by the controller; `min.insync.replicas` counts them.
     pub isr: Vec<i32>,
-    /// The leader that this broker follows; `None` if it leads or is about to.
-    pub leader: Option<i32>,
+    /// Broker that this one follows, -1 while there is no leader; `None` if this broker leads or is
+    /// about to.
+    pub leader_to_follow: Option<i32>,
     /// The leader's high watermark as last reported, while this broker follows.
     pub leader_high_watermark: i64,
     /// The leader's log start offset as last reported; this log's follows it.
@@ -209,7 +210,7 @@ impl<D: Directory> Partition<D> {
             led_since: -1,
             replicas: Vec::new(),
             isr: Vec::new(),
-            leader: None,
+            leader_to_follow: None,
             leader_high_watermark: -1,
             leader_log_start: -1,
             log: None,
@@ -316,13 +317,13 @@ impl PartitionState {
     /// A follower that becomes leader is `Loading` until [`PartitionState::finish_transition`]: its
     /// log may be in the middle of a truncation, and only afterwards its epoch's start is known.
     pub fn set_leadership(&mut self, decision: LeaderAndIsr<'_>, now_ms: i64) -> bool {
-        let is_fit = decision.leader.is_some() || decision.isr.contains(&self.node_id);
+        let is_fit = decision.leader_to_follow.is_some() || decision.isr.contains(&self.node_id);
         if decision.leader_epoch < self.leader_epoch || !is_fit {
             return false;
         }
         let is_new_epoch = decision.leader_epoch > self.leader_epoch;
         self.leader_epoch = decision.leader_epoch;
-        self.leader = decision.leader;
+        self.leader_to_follow = decision.leader_to_follow;
         self.replicas = decision.replicas.to_vec();
         self.isr = decision.isr.to_vec();
         self.members = decision.isr.to_vec();
@@ -345,7 +346,7 @@ impl PartitionState {
         if is_new_epoch {
             self.in_vain_since_ms = None;
         }
-        match (self.role, decision.leader) {
+        match (self.role, decision.leader_to_follow) {
             (Role::Leader | Role::Follower, Some(_)) => {
                 self.role = Role::Follower;
                 self.leader_high_watermark = -1;
@@ -368,7 +369,7 @@ impl PartitionState {
     /// The log is open and no earlier decision is under way: takes up the role of the last
     /// decision.
     pub fn finish_transition(&mut self) {
-        if self.leader.is_none() {
+        if self.leader_to_follow.is_none() {
             self.role = Role::Leader;
             self.led_since = self.leader_epoch;
             self.begin_epoch();
@@ -383,7 +384,8 @@ impl PartitionState {
     /// past it.
     pub fn appended(&mut self, appended: &Appended, dir: &impl Directory, outbox: &mut Outbox) {
         self.count_unwritten(dir);
-        if appended.is_durable && self.release(appended.appended_bytes, outbox) {
+        if appended.durable_end_moved && self.raise_high_watermark(appended.appended_bytes, outbox)
+        {
             dir.high_watermark_moved();
         }
     }
@@ -396,19 +398,19 @@ impl PartitionState {
         dir.count(std::mem::replace(&mut self.unwritten, now), now);
     }
 
-    /// Call after the durable end offset or a follower moved: raises the high watermark if possible
-    /// and releases waiters. `new_bytes`: bytes that became readable, `usize::MAX` if unknown. True
-    /// if the high watermark moved.
-    pub fn release(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
-        self.advance(new_bytes, true, outbox)
+    /// Call after the durable end offset moved: raises the high watermark if possible and tells the
+    /// waiters. `new_bytes`: bytes that became readable, `usize::MAX` if unknown. True if the high
+    /// watermark moved.
+    pub fn raise_high_watermark(&mut self, new_bytes: usize, outbox: &mut Outbox) -> bool {
+        self.raise_and_tell(new_bytes, true, outbox)
     }
 
-    /// The same after a follower's fetch, which is no news for other followers.
-    pub fn release_replicated(&mut self, outbox: &mut Outbox) -> bool {
-        self.advance(usize::MAX, false, outbox)
+    /// The same after anything else, such as a follower's fetch: it is no news for other followers.
+    pub fn raise_high_watermark_without_growth(&mut self, outbox: &mut Outbox) -> bool {
+        self.raise_and_tell(usize::MAX, false, outbox)
     }
 
-    fn advance(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
+    fn raise_and_tell(&mut self, new_bytes: usize, has_grown: bool, outbox: &mut Outbox) -> bool {
         let has_enough = self.has_enough_in_sync();
         let Some(log) = &mut self.log else {
             return false;
@@ -417,25 +419,26 @@ impl PartitionState {
         for follower in &mut self.followers {
             follower.leader_grew(durable_end_offset);
         }
-        let allowed = match self.role {
+        let limit = match self.role {
             Role::Follower => Some(self.leader_high_watermark),
             Role::Loading => None,
             _ if !has_enough => None,
             #[cfg(feature = "sim")]
             _ if is_injected(Fault::HighWatermarkAboveDurableEnd) => {
                 let end = log.log_end_offset();
-                let offset = high_watermark(self.node_id, end, &self.members, &self.followers);
+                let offset =
+                    high_watermark_limit(self.node_id, end, &self.members, &self.followers);
                 log.force_high_watermark(offset.unwrap_or(0));
                 offset
             }
-            _ => high_watermark(
+            _ => high_watermark_limit(
                 self.node_id,
                 durable_end_offset,
                 &self.members,
                 &self.followers,
             ),
         };
-        let moved = allowed.is_some_and(|offset| log.advance_high_watermark(offset));
+        let moved = limit.is_some_and(|offset| log.advance_high_watermark(offset));
         let starts_elsewhere =
             self.role == Role::Follower && follow_log_start(log, self.leader_log_start);
         let reached = log.high_watermark();

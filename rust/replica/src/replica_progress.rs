@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::replica_selector::Candidate;
 
 /// Earlier than any time.
-pub const NEVER_MS: i64 = i64::MIN;
+pub const NOT_YET_MS: i64 = i64::MIN;
 
 /// Number of no connection.
 const NO_CONNECTION: u64 = u64::MAX;
@@ -28,8 +28,8 @@ impl Default for SessionFetches {
     fn default() -> SessionFetches {
         SessionFetches {
             connection: AtomicU64::new(NO_CONNECTION),
-            fetched_ms: AtomicI64::new(NEVER_MS),
-            confirmed_ms: AtomicI64::new(NEVER_MS),
+            fetched_ms: AtomicI64::new(NOT_YET_MS),
+            confirmed_ms: AtomicI64::new(NOT_YET_MS),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Default for SessionFetches {
 impl SessionFetches {
     /// The session fetches on a connection. Call it after everything the fetch says of single
     /// partitions was noted.
-    pub fn fetches(&self, connection: u64, now_ms: i64) {
+    pub fn update_fetch_state(&self, connection: u64, now_ms: i64) {
         if self.connection.swap(connection, Ordering::Relaxed) == connection {
             let before_ms = self.fetched_ms.load(Ordering::Relaxed);
             self.confirmed_ms.store(before_ms, Ordering::Relaxed);
@@ -55,8 +55,9 @@ impl SessionFetches {
 pub struct Follower {
     /// Broker id.
     pub id: i32,
-    /// Offset of its last fetch in this leader epoch; -1 before the first.
-    pub log_end_offset: i64,
+    /// Offset of its last fetch in this leader epoch (Kafka's `logEndOffset` of a remote replica);
+    /// -1 before the first. Its log may have grown since.
+    pub last_fetch_offset: i64,
     /// Log start offset in that fetch; -1 unknown.
     pub log_start_offset: i64,
     /// Broker epoch of its fetches, -1 unknown (KIP-903).
@@ -70,9 +71,10 @@ pub struct Follower {
     leader_end: i64,
     /// Connection of its last fetch (`ClientContext::id`).
     connection: u64,
-    /// When it fetched the time before on the same connection; [`NEVER_MS`] before two fetches. Its
-    /// last fetch followed the answer to that one, so it followed this broker then. Fetches on two
-    /// connections confirm nothing: both may have waited in buffers while this broker stood still.
+    /// When it fetched the time before on the same connection; [`NOT_YET_MS`] before two fetches.
+    /// Its last fetch followed the answer to that one, so it followed this broker then. Fetches on
+    /// two connections confirm nothing: both may have waited in buffers while this broker stood
+    /// still.
     confirmed_ms: i64,
     /// A session with the partition: each fetch repeats what the last one that named the partition
     /// said.
@@ -89,7 +91,7 @@ impl Follower {
     pub fn new(id: i32, now_ms: i64) -> Follower {
         Follower {
             id,
-            log_end_offset: -1,
+            last_fetch_offset: -1,
             log_start_offset: -1,
             broker_epoch: -1,
             caught_up_ms: now_ms,
@@ -97,16 +99,16 @@ impl Follower {
             fetched_ms: now_ms,
             leader_end: -1,
             connection: NO_CONNECTION,
-            confirmed_ms: NEVER_MS,
+            confirmed_ms: NOT_YET_MS,
             session: None,
-            in_session_since_ms: NEVER_MS,
+            in_session_since_ms: NOT_YET_MS,
             is_told: false,
         }
     }
 
     /// It fetches `offset` on a connection. The leader shows its followers what lies below its
     /// durable end offset `leader_end`.
-    pub fn fetches(
+    pub fn update_fetch_state(
         &mut self,
         connection: u64,
         offset: i64,
@@ -128,7 +130,7 @@ impl Follower {
         }
         self.confirmed_ms = confirmed_ms;
         self.connection = connection;
-        self.log_end_offset = offset;
+        self.last_fetch_offset = offset;
         self.broker_epoch = broker_epoch;
         self.fetched_ms = now_ms;
         self.leader_end = leader_end;
@@ -166,7 +168,7 @@ impl Follower {
 
     /// The leader's durable end offset moved to `leader_end`.
     pub fn leader_grew(&mut self, leader_end: i64) {
-        if self.has_all && self.log_end_offset < leader_end {
+        if self.has_all && self.last_fetch_offset < leader_end {
             self.caught_up_ms = self.caught_up_ms();
             self.has_all = false;
         }
@@ -210,17 +212,17 @@ impl Follower {
 
     /// Its data for a consumer's choice, if its log has the offset.
     pub fn candidate(&self, offset: i64) -> Option<Candidate> {
-        let has_it = (self.log_start_offset..=self.log_end_offset).contains(&offset);
+        let has_it = (self.log_start_offset..=self.last_fetch_offset).contains(&offset);
         has_it.then_some(Candidate {
             broker: self.id,
-            log_end_offset: self.log_end_offset,
+            log_end_offset: self.last_fetch_offset,
             caught_up_ms: self.caught_up_ms(),
         })
     }
 
     /// Whether it lacks records and was last caught up more than `max_lag_ms` ago.
     pub fn is_behind(&self, leader_end: i64, now_ms: i64, max_lag_ms: i64) -> bool {
-        self.log_end_offset < leader_end && now_ms - self.caught_up_ms() > max_lag_ms
+        self.last_fetch_offset < leader_end && now_ms - self.caught_up_ms() > max_lag_ms
     }
 
     /// Whether it last fetched more than `max_ms` ago.
@@ -231,7 +233,7 @@ impl Follower {
     /// Whether to tell the control plane that its log reaches `needed`; once, until
     /// [`Follower::ask_again`].
     pub fn tells_of_reaching(&mut self, needed: i64) -> bool {
-        let tells = !self.is_told && self.log_end_offset >= needed;
+        let tells = !self.is_told && self.last_fetch_offset >= needed;
         self.is_told |= tells;
         tells
     }
@@ -242,10 +244,10 @@ impl Follower {
     }
 }
 
-/// High watermark that the leader's `durable_end_offset` and the followers allow: the minimum of it
-/// and the other `members`' log end offsets. `None` while one of them has not fetched. The caller
-/// never moves the high watermark back.
-pub fn high_watermark(
+/// How far the leader's `durable_end_offset` and the followers allow the high watermark: the
+/// minimum of it and the other `members`' last fetch offsets. `None` while one of them has not
+/// fetched. The caller never moves the high watermark back.
+pub fn high_watermark_limit(
     leader: i32,
     durable_end_offset: i64,
     members: &[i32],
@@ -254,10 +256,10 @@ pub fn high_watermark(
     let mut end = durable_end_offset;
     for member in members.iter().filter(|member| **member != leader) {
         let follower = followers.iter().find(|follower| follower.id == *member)?;
-        if follower.log_end_offset < 0 {
+        if follower.last_fetch_offset < 0 {
             return None;
         }
-        end = end.min(follower.log_end_offset);
+        end = end.min(follower.last_fetch_offset);
     }
     Some(end)
 }
@@ -266,26 +268,29 @@ pub fn high_watermark(
 mod tests {
     use super::*;
 
-    fn at(id: i32, log_end_offset: i64) -> Follower {
+    fn at(id: i32, last_fetch_offset: i64) -> Follower {
         Follower {
-            log_end_offset,
+            last_fetch_offset,
             ..Follower::new(id, 0)
         }
     }
 
     #[test]
     fn lone_leaders_high_watermark_is_its_durable_end() {
-        assert_eq!(high_watermark(1, 42, &[1], &[]), Some(42));
-        assert_eq!(high_watermark(1, 42, &[], &[]), Some(42));
+        assert_eq!(high_watermark_limit(1, 42, &[1], &[]), Some(42));
+        assert_eq!(high_watermark_limit(1, 42, &[], &[]), Some(42));
     }
 
     #[test]
     fn high_watermark_is_the_slowest_isr_members_offset() {
         let followers = [at(2, 30), at(3, 10)];
-        assert_eq!(high_watermark(1, 42, &[1, 2], &followers), Some(30));
-        assert_eq!(high_watermark(1, 42, &[1, 2, 3], &followers), Some(10));
+        assert_eq!(high_watermark_limit(1, 42, &[1, 2], &followers), Some(30));
         assert_eq!(
-            high_watermark(1, 20, &[1, 2], &followers),
+            high_watermark_limit(1, 42, &[1, 2, 3], &followers),
+            Some(10)
+        );
+        assert_eq!(
+            high_watermark_limit(1, 20, &[1, 2], &followers),
             Some(20),
             "never above the durable end"
         );
@@ -293,14 +298,14 @@ mod tests {
 
     #[test]
     fn unknown_isr_member_holds_the_high_watermark() {
-        assert_eq!(high_watermark(1, 42, &[1, 2], &[]), None);
-        assert_eq!(high_watermark(1, 42, &[1, 2], &[at(2, -1)]), None);
+        assert_eq!(high_watermark_limit(1, 42, &[1, 2], &[]), None);
+        assert_eq!(high_watermark_limit(1, 42, &[1, 2], &[at(2, -1)]), None);
     }
 
     #[test]
     fn follower_with_all_records_is_never_behind() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(1, 10, 10, 7, 100);
+        follower.update_fetch_state(1, 10, 10, 7, 100);
         assert!(!follower.is_behind(10, 1_000_000, 500));
         assert_eq!(follower.broker_epoch, 7);
     }
@@ -310,7 +315,7 @@ mod tests {
         let mut follower = Follower::new(2, 0);
         for turn in 1..100 {
             // It always has everything up to its last fetch, and never everything.
-            follower.fetches(1, 10 * (turn - 1), 10 * turn, 7, 100 * turn);
+            follower.update_fetch_state(1, 10 * (turn - 1), 10 * turn, 7, 100 * turn);
         }
         assert!(!follower.is_behind(1_000, 9_950, 500));
     }
@@ -318,9 +323,9 @@ mod tests {
     #[test]
     fn follower_that_falls_back_is_behind_after_the_lag_time() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(1, 10, 10, 7, 100);
-        follower.fetches(1, 11, 50, 7, 200);
-        follower.fetches(1, 12, 90, 7, 300);
+        follower.update_fetch_state(1, 10, 10, 7, 100);
+        follower.update_fetch_state(1, 11, 50, 7, 200);
+        follower.update_fetch_state(1, 12, 90, 7, 300);
         assert!(!follower.is_behind(90, 600, 500), "caught up at 100 or 200");
         assert!(follower.is_behind(90, 701, 500));
     }
@@ -338,15 +343,19 @@ mod tests {
     #[test]
     fn a_fetch_confirms_what_was_answered_before_it() {
         let mut follower = Follower::new(2, 0);
-        follower.fetches(1, 0, 10, 7, 100);
-        assert_eq!(follower.confirmed_ms(), NEVER_MS, "it may have lain about");
-        follower.fetches(1, 0, 10, 7, 300);
+        follower.update_fetch_state(1, 0, 10, 7, 100);
+        assert_eq!(
+            follower.confirmed_ms(),
+            NOT_YET_MS,
+            "it may have lain about"
+        );
+        follower.update_fetch_state(1, 0, 10, 7, 300);
         assert_eq!(follower.confirmed_ms(), 100);
-        follower.fetches(1, 0, 10, 7, 450);
+        follower.update_fetch_state(1, 0, 10, 7, 450);
         assert_eq!(follower.confirmed_ms(), 300);
-        follower.fetches(2, 0, 10, 7, 500);
+        follower.update_fetch_state(2, 0, 10, 7, 500);
         assert_eq!(follower.confirmed_ms(), 300, "both may have lain about");
-        follower.fetches(2, 0, 10, 7, 550);
+        follower.update_fetch_state(2, 0, 10, 7, 550);
         assert_eq!(follower.confirmed_ms(), 500);
     }
 
@@ -359,12 +368,12 @@ mod tests {
             let session = Arc::new(SessionFetches::default());
             let (mut single, mut in_session) = (Follower::new(2, 0), Follower::new(2, 0));
             for (at, (connection, now_ms)) in fetches.into_iter().enumerate() {
-                single.fetches(connection, 10, 10, 7, now_ms);
+                single.update_fetch_state(connection, 10, 10, 7, now_ms);
                 if at == 0 || named >> at & 1 == 1 {
-                    in_session.fetches(connection, 10, 10, 7, now_ms);
+                    in_session.update_fetch_state(connection, 10, 10, 7, now_ms);
                     in_session.join_session(Some(&session), now_ms);
                 }
-                session.fetches(connection, now_ms);
+                session.update_fetch_state(connection, now_ms);
                 let of =
                     |one: &Follower| (one.confirmed_ms(), one.caught_up_ms(), one.fetched_ms());
                 assert_eq!(of(&in_session), of(&single), "{named:b} {at}");
@@ -376,15 +385,15 @@ mod tests {
     fn append_ends_caught_up_by_session() {
         let session = Arc::new(SessionFetches::default());
         let mut follower = Follower::new(2, 0);
-        follower.fetches(1, 10, 10, 7, 100);
+        follower.update_fetch_state(1, 10, 10, 7, 100);
         follower.join_session(Some(&session), 100);
-        session.fetches(1, 100);
-        session.fetches(1, 600_000);
+        session.update_fetch_state(1, 100);
+        session.update_fetch_state(1, 600_000);
         assert!(!follower.is_behind(11, 600_400, 500), "idle, and caught up");
         follower.leader_grew(10);
-        session.fetches(1, 600_000);
+        session.update_fetch_state(1, 600_000);
         follower.leader_grew(11);
-        session.fetches(1, 601_000);
+        session.update_fetch_state(1, 601_000);
         assert!(!follower.is_behind(11, 600_500, 500));
         assert!(follower.is_behind(11, 600_501, 500));
         assert!(!follower.is_silent(601_100, 500), "it fetches, though");
@@ -394,16 +403,16 @@ mod tests {
     fn follower_outside_the_session_is_not_counted_with_it() {
         let session = Arc::new(SessionFetches::default());
         let mut follower = Follower::new(2, 0);
-        follower.fetches(1, 10, 10, 7, 100);
+        follower.update_fetch_state(1, 10, 10, 7, 100);
         follower.join_session(Some(&session), 100);
-        session.fetches(1, 100);
-        session.fetches(1, 200);
+        session.update_fetch_state(1, 100);
+        session.update_fetch_state(1, 200);
         follower.leave_session(&session);
-        session.fetches(1, 900);
+        session.update_fetch_state(1, 900);
         assert_eq!(follower.confirmed_ms(), 100);
         assert!(!follower.is_behind(11, 700, 500) && follower.is_behind(11, 701, 500));
         // What a session did before it had the partition confirms nothing for it.
-        follower.fetches(1, 10, 10, 7, 1_000);
+        follower.update_fetch_state(1, 10, 10, 7, 1_000);
         follower.join_session(Some(&session), 1_000);
         assert_eq!(follower.confirmed_ms(), 200);
     }
@@ -412,7 +421,7 @@ mod tests {
     fn catching_up_is_reported_once_until_asked_again() {
         let mut follower = at(2, 9);
         assert!(!follower.tells_of_reaching(10));
-        follower.fetches(1, 10, 10, 7, 0);
+        follower.update_fetch_state(1, 10, 10, 7, 0);
         assert!(follower.tells_of_reaching(10));
         assert!(!follower.tells_of_reaching(10));
         follower.ask_again();

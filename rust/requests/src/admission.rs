@@ -135,7 +135,7 @@ fn set(cx: &Context, client: &mut Client, bytes: usize) {
 
 /// Result of looking at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum Recheck {
     /// Nothing changes.
     Keep,
     /// It was held and may continue.
@@ -154,25 +154,25 @@ pub fn unread_due_ms(cx: &Context, client: &Client) -> i64 {
 }
 
 /// Checks whether a held connection may continue, or whether its fetch must end for others' sake.
-pub fn look(cx: &mut Context, client: &mut Client) -> Looked {
+pub fn recheck(cx: &mut Context, client: &mut Client) -> Recheck {
     if client.context.reply_bytes > 0 && is_short(cx, &client.context) {
         cx.is_hungry = true;
         if let Some(Delayed::Fetch(work)) = &client.delayed
             && work.has_waited(FETCH_WAIT_MAX_MS, cx.now.mono_ms)
         {
-            return Looked::FinishFetch;
+            return Recheck::FinishFetch;
         }
     }
     let Some(Hold::Replies { bytes }) = client.hold else {
-        return Looked::Keep;
+        return Recheck::Keep;
     };
     let memory = &cx.services.replies;
     if memory.fits(client.context.is_broker, client.context.id, bytes) {
         client.hold = None;
-        return Looked::GoOn;
+        return Recheck::GoOn;
     }
     note_short(cx, client.context.is_broker);
-    Looked::Keep
+    Recheck::Keep
 }
 
 /// Admits a request that takes long if `is_heavy`.

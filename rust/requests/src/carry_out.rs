@@ -53,7 +53,7 @@ fn delay(cx: &mut Context, client: &mut Client, delayed: Delayed) {
 fn wait(cx: &mut Context, client: &mut Client, hold: Hold) {
     client.hold = Some(hold);
     match hold {
-        Hold::Parked => {
+        Hold::Room => {
             let due_ms = back_pressure::due_ms(client);
             cx.timers
                 .want(client.context.token, due_ms, &mut client.timer_ms);

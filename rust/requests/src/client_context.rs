@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pyrklog_base::ids::Token;
-use pyrklog_control::api::Session;
+use pyrklog_control::seam::Session;
 
 /// See the module.
 #[derive(Clone, Debug)]

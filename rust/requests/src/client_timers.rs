@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::delayed::Delayed;
 use crate::outcome::Close;
 use crate::produce::back_pressure;
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 use crate::resume;
 use pyrklog_base::ids::NEVER_MS;
 

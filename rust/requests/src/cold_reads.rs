@@ -14,7 +14,7 @@ use crate::fetch::read::{PartitionRead, View, read_partition};
 use crate::fetch::sessions::Target;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker, STUCK_MS, Step};
 

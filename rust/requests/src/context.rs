@@ -9,7 +9,7 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::client_context::ClientContext;
 use crate::heavy::Heavy;
 use crate::out_queue::OutQueue;
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::verdicts::Verdict;
 use crate::services::Services;
 use pyrklog_base::clock::Now;
@@ -18,7 +18,7 @@ use pyrklog_base::timers::Timers;
 use pyrklog_control::image::Image;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::statistics::ThreadStatistics;
-use pyrklog_storage::log_dir::{HostedPartitions, Partition};
+use pyrklog_storage::log_dir_state::{HostedPartitions, Partition};
 
 /// Spare vectors kept for replies.
 const SPARE_MEMORIES: usize = 64;
@@ -41,8 +41,8 @@ pub struct Context {
     /// The image as of this turn.
     pub image: Arc<Image>,
     /// Hosted partitions as of this turn.
-    pub held: Arc<HostedPartitions>,
-    held_version: u64,
+    pub hosted: Arc<HostedPartitions>,
+    hosted_version: u64,
     /// The thread's counters.
     pub statistics: Arc<ThreadStatistics>,
     /// The thread's timers.
@@ -74,8 +74,8 @@ impl Context {
     /// For network thread `thread`.
     pub fn new(services: Arc<Services>, thread: usize) -> Context {
         let image = services.image.load_full();
-        let held_version = services.registry.version();
-        let held = services.registry.load();
+        let hosted_version = services.registry.version();
+        let hosted = services.registry.load();
         let statistics = Arc::clone(&services.statistics.threads[thread]);
         let outbox = services.outbox().of_network_thread(thread);
         Context {
@@ -83,8 +83,8 @@ impl Context {
             thread,
             now: Now::read(),
             image,
-            held,
-            held_version,
+            hosted,
+            hosted_version,
             statistics,
             timers: Timers::default(),
             outbox,
@@ -107,9 +107,9 @@ impl Context {
         self.now = Now::read();
         // The version first: a change in between is seen next time.
         let version = self.services.registry.version();
-        if version != self.held_version {
-            self.held = self.services.registry.load();
-            self.held_version = version;
+        if version != self.hosted_version {
+            self.hosted = self.services.registry.load();
+            self.hosted_version = version;
         }
         let image = self.services.image.load();
         if !Arc::ptr_eq(&image, &self.image) {
@@ -120,7 +120,7 @@ impl Context {
     /// Versions of the image and of the hosted partitions: with the same versions a look-up finds
     /// the same.
     pub fn versions(&self) -> (u64, u64) {
-        (self.image.version(), self.held_version)
+        (self.image.version(), self.hosted_version)
     }
 
     /// Where a client's answers go.
@@ -132,7 +132,7 @@ impl Context {
     }
 
     /// The error for a partition that is not hosted here.
-    pub fn why_not_held(&self, topic: &str, index: i32) -> ErrorCode {
+    pub fn why_not_hosted(&self, topic: &str, index: i32) -> ErrorCode {
         match self.image.leader(topic, index) {
             Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,

@@ -4,7 +4,7 @@ use pyrklog_wire::metadata::MetadataRequest;
 
 use pyrklog_base::ids::RequestId;
 use pyrklog_base::network_event::{Answer, NetworkEvent};
-use pyrklog_control::api::Event;
+use pyrklog_control::seam::Event;
 
 use crate::client::Client;
 use crate::context::{Context, borrow_memory};

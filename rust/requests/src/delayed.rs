@@ -1,7 +1,7 @@
 //! A client's current request that does not overlap with others.
 
-use crate::fetch::delayed::DelayedFetch;
-use crate::list_offsets::delayed::ListOffsetsWork;
+use crate::fetch::delayed_fetch::DelayedFetch;
+use crate::list_offsets::delayed_list_offsets::DelayedListOffsets;
 use crate::produce::validating::Validating;
 use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::{NEVER_MS, RequestId};
@@ -26,7 +26,7 @@ pub enum Delayed {
     /// A fetch that waits for data, readers or its deadline.
     Fetch(Box<DelayedFetch>),
     /// Offsets that readers look up.
-    ListOffsets(Box<ListOffsetsWork>),
+    ListOffsets(Box<DelayedListOffsets>),
     /// A produce request at the validators.
     Validating(Box<Validating>),
 }

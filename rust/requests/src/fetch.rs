@@ -8,7 +8,7 @@
 //! Kafka's `DelayedFetch`, it does not wait if a partition has more in a later segment, and
 //! `min_bytes` counts available bytes, not those that fit.
 
-pub mod delayed;
+pub mod delayed_fetch;
 pub mod read;
 pub mod reply;
 pub mod sessions;
@@ -25,7 +25,7 @@ use crate::admission;
 use crate::client_context::ClientContext;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
-use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
+use crate::fetch::delayed_fetch::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
 use crate::fetch::sessions::{FetchContext, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};
@@ -35,11 +35,11 @@ use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
-use pyrklog_control::api::{CaughtUp, Event};
+use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
 use pyrklog_replica::replica_selector::nearest;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Attempts to start waiting before the fetch is answered with what there is; each failure means
 /// that data arrived meanwhile.
@@ -107,7 +107,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     };
     let work = Box::new(DelayedFetch::new(terms, context, parts, now_ms));
     cx.fetch_request = request;
-    Ok(advance(cx, client, work, out)?)
+    Ok(serve_until_waiting(cx, client, work, out)?)
 }
 
 /// Admits a request, judging its time and memory.
@@ -147,7 +147,7 @@ impl<'f> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
         let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
         let isolation = match request.isolation_level {
-            _ if is_replica || is_debugging => Isolation::LogEnd,
+            _ if is_replica || is_debugging => Isolation::DurableEnd,
             0 => Isolation::HighWatermark,
             _ => Isolation::Committed,
         };
@@ -224,7 +224,7 @@ fn find_parts(
         parts.push(part);
     }
     if let Some(fetches) = context.session_fetches() {
-        fetches.fetches(client.id, now_ms);
+        fetches.update_fetch_state(client.id, now_ms);
     }
     (parts, is_to_confirm)
 }
@@ -255,7 +255,7 @@ fn find_one(
             session: context.session_fetches(),
             now_ms,
         };
-        return match follower_fetches(cx, &partition, fetch, target) {
+        return match handle_follower_fetch(cx, &partition, fetch, target) {
             Ok(is_to_confirm) => (FetchPart::new(Ok(partition), None), is_to_confirm),
             Err(error) => (FetchPart::new(Err(error), None), false),
         };
@@ -273,9 +273,9 @@ fn find_part<'c>(cx: &'c Context, target: &Target) -> Result<&'c Arc<Partition>,
     }
     let topic = target.topic.as_deref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
     let partition = cx
-        .held
+        .hosted
         .partition(topic, target.partition)
-        .ok_or_else(|| cx.why_not_held(topic, target.partition))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, target.partition))?;
     if target.id != [0; 16] && partition.topic.id != target.id {
         return Err(ErrorCode::INCONSISTENT_TOPIC_ID);
     }
@@ -301,7 +301,7 @@ fn nearest_replica(
 
 /// A replica's fetch reports its log end, which may raise the high watermark or let it join the
 /// ISR. True if it must fetch again at once.
-fn follower_fetches(
+fn handle_follower_fetch(
     cx: &mut Context,
     partition: &Partition,
     fetch: FollowerFetch<'_>,
@@ -325,7 +325,7 @@ fn follower_fetches(
     if !is_counted? {
         return Ok(false);
     }
-    let Some(told) = state.follower_fetched(fetch) else {
+    let Some(told) = state.update_follower_fetch_state(fetch) else {
         // As in Kafka: a caller with an epoch knows the leader but not the assignment.
         let is_fenced = target.current_leader_epoch >= 0;
         return Err(if is_fenced {
@@ -334,7 +334,7 @@ fn follower_fetches(
             ErrorCode::NOT_LEADER_OR_FOLLOWER
         });
     };
-    if state.release_replicated(&mut cx.outbox) {
+    if state.raise_high_watermark_without_growth(&mut cx.outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
     if told.confirms {
@@ -382,7 +382,7 @@ fn agrees(log: &Log, offset: i64, last_epoch: i32) -> bool {
 ///
 /// # Errors
 /// A reply that the protocol cannot carry.
-pub fn advance(
+pub fn serve_until_waiting(
     cx: &mut Context,
     client: &ClientContext,
     mut work: Box<DelayedFetch>,
@@ -425,7 +425,7 @@ pub fn finish_reading(
     if work.begin_wait(place, wait) {
         return Ok(Outcome::Delayed(Delayed::Fetch(work)));
     }
-    advance(cx, client, work, out)
+    serve_until_waiting(cx, client, work, out)
 }
 
 /// The connection is closed.

@@ -2,7 +2,7 @@
 
 use crate::delayed::Delayed;
 use crate::outcome::{Close, Hold};
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 
 /// What a handler made of a request.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! If another broker may lead, the known end may not be the latest: followers first confirm this
 //! leader (cluster.md, section 7), or the client must retry.
 
-pub mod delayed;
+pub mod delayed_list_offsets;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::cold_reads::Reading;
 use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::handled::{Handled, Outcome};
-use crate::list_offsets::delayed::{
-    Doubtful, ListOffsetsWork, LookUpJob, Query, answer, not_available,
+use crate::list_offsets::delayed_list_offsets::{
+    DelayedListOffsets, Doubtful, LookUpJob, Query, answer, not_available,
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
@@ -51,7 +51,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let (place, wait) = (cx.place_of(client), cx.next_wait());
     // Not the turn's begin: the process may have stood still since, and another broker may lead.
     let now_ms = mono_ms();
-    let mut work = ListOffsetsWork {
+    let mut work = DelayedListOffsets {
         header: ReplyHeader::of(arrived.header),
         deadline_ms: now_ms + LOOK_UP_MAX_MS,
         topics: Vec::new(),
@@ -76,7 +76,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
 fn look_all(
     cx: &Context,
     request: &ListOffsetsRequest<'_>,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
 ) -> Vec<Query> {
     let mut queries = Vec::new();
     let mut seen = HashSet::new();
@@ -84,7 +84,7 @@ fn look_all(
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
             let found = if seen.insert((topic.name, wanted.index)) {
-                look(cx, topic.name, answers.len(), wanted, work, &mut queries)
+                answer_partition(cx, topic.name, answers.len(), wanted, work, &mut queries)
             } else {
                 Err(ErrorCode::INVALID_REQUEST)
             };
@@ -100,12 +100,12 @@ fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {
     match (request.replica_id, request.isolation_level) {
         (CONSUMER_REPLICA_ID, 0) => Isolation::HighWatermark,
         (CONSUMER_REPLICA_ID, _) => Isolation::Committed,
-        _ => Isolation::LogEnd,
+        _ => Isolation::DurableEnd,
     }
 }
 
 /// Submits each directory's look-ups to its readers, unless they are stuck.
-fn hand_over(cx: &Context, place: Place, work: &mut ListOffsetsWork, mut queries: Vec<Query>) {
+fn hand_over(cx: &Context, place: Place, work: &mut DelayedListOffsets, mut queries: Vec<Query>) {
     let readers = &cx.services.readers;
     while let Some(first) = queries.first() {
         let dir = first.dir;
@@ -139,12 +139,12 @@ fn is_known(timestamp: i64, api_version: i16) -> bool {
 
 /// The answer for one partition of the current topic, at `position` in it. One that comes later is
 /// noted in `queries` or as doubtful, with "retry" for the answer.
-fn look(
+fn answer_partition(
     cx: &Context,
     topic: &str,
     position: usize,
     wanted: &ListOffsetsPartition,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
     queries: &mut Vec<Query>,
 ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
     let (isolation, api_version) = (work.isolation, work.header.api_version);
@@ -152,21 +152,21 @@ fn look(
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
     let partition = cx
-        .held
+        .hosted
         .partition(topic, wanted.index)
-        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // An earlier epoch's leader may have shown records above the high watermark.
-    let shows_less = isolation != Isolation::LogEnd && !state.knows_latest();
+    let shows_less = isolation != Isolation::DurableEnd && !state.knows_latest();
     if wanted.timestamp == LATEST_TIMESTAMP && shows_less {
         return Err(not_available(api_version));
     }
-    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::LogEnd;
+    let is_latest = wanted.timestamp == LATEST_TIMESTAMP && isolation != Isolation::DurableEnd;
     if is_latest && state.is_in_doubt(work.asked_ms) {
         drop(state);
         work.doubtful.push(Doubtful {
-            held: Arc::clone(partition),
+            hosted: Arc::clone(partition),
             topic: work.topics.len(),
             partition: position,
             current_leader_epoch: wanted.current_leader_epoch,
@@ -210,7 +210,7 @@ fn look(
 pub fn wake(
     cx: &mut Context,
     client: &ClientContext,
-    work: &mut ListOffsetsWork,
+    work: &mut DelayedListOffsets,
     wait: u64,
 ) -> bool {
     if !work.reading.is_number(wait) {
@@ -235,7 +235,7 @@ pub fn wake(
 pub fn respond(
     cx: &mut Context,
     client: &ClientContext,
-    work: &ListOffsetsWork,
+    work: &DelayedListOffsets,
     out: &mut OutQueue,
 ) -> Result<Outcome, Close> {
     work.forget_doubts(client.token);

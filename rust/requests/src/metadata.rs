@@ -17,8 +17,8 @@ use pyrklog_wire::metadata::{
 };
 
 use pyrklog_base::ids::{TOPIC_NAME_BYTES_MAX, TopicId};
-use pyrklog_control::api::PartitionImage;
 use pyrklog_control::image::{Image, NO_TOPIC_ID, TopicState};
+use pyrklog_control::seam::PartitionImage;
 
 /// About the size of a topic in an answer, without partitions.
 const TOPIC_REPLY_BYTES: usize = 64;

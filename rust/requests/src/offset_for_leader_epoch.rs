@@ -36,7 +36,7 @@ pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
 }
 
 fn answer(cx: &Context, topic: &str, wanted: &EpochPartition) -> EpochPartitionResponse {
-    let (error_code, (leader_epoch, end_offset)) = match look(cx, topic, wanted) {
+    let (error_code, (leader_epoch, end_offset)) = match find_epoch_end(cx, topic, wanted) {
         Ok(end) => (ErrorCode::NONE, end),
         Err(error) => (error, (-1, -1)),
     };
@@ -48,11 +48,15 @@ fn answer(cx: &Context, topic: &str, wanted: &EpochPartition) -> EpochPartitionR
     }
 }
 
-fn look(cx: &Context, topic: &str, wanted: &EpochPartition) -> Result<(i32, i64), ErrorCode> {
+fn find_epoch_end(
+    cx: &Context,
+    topic: &str,
+    wanted: &EpochPartition,
+) -> Result<(i32, i64), ErrorCode> {
     let partition = cx
-        .held
+        .hosted
         .partition(topic, wanted.index)
-        .ok_or_else(|| cx.why_not_held(topic, wanted.index))?;
+        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
     let mut state = partition.lock();
     let log = state.led_in(wanted.current_leader_epoch)?;
     Ok(log.end_offset_for_epoch(wanted.leader_epoch))

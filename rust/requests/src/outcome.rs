@@ -32,7 +32,7 @@ pub enum Hold {
     /// Earlier requests are unanswered.
     Order,
     /// A log directory has too many unwritten bytes.
-    Parked,
+    Room,
     /// The control plane has too many requests.
     ControlFull,
     /// Too much output waits.

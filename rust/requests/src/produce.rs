@@ -5,7 +5,7 @@
 //! version's own form.
 
 pub mod back_pressure;
-pub mod delayed;
+pub mod delayed_produce;
 pub mod inline_validation;
 pub mod old_versions;
 pub mod queue;
@@ -33,7 +33,7 @@ use crate::delayed::Delayed;
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::outcome::{Close, Hold};
-use crate::produce::delayed::{Appending, Due, Item, Refusal};
+use crate::produce::delayed_produce::{Appending, Due, Item, Refusal};
 use crate::produce::queue::ProduceQueue;
 use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
@@ -41,7 +41,7 @@ use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
 use crate::reply_header::ReplyHeader;
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::muted_queue::Admission;
 
 /// First version that may answer TRANSACTION_ABORTABLE (KIP-890).
@@ -128,14 +128,14 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     find_targets(cx, request, frame);
     let admission = back_pressure::admit(cx, work.queue, work.params, frame.len());
     if admission == Admission::Later {
-        return Err(Halt::Wait(Hold::Parked));
+        return Err(Halt::Wait(Hold::Room));
     }
     cx.statistics.request(key::PRODUCE);
     work.is_refused = admission == Admission::Refused;
     work.is_last = work.is_refused && back_pressure::has_producer_id(request, frame);
     if !work.is_refused
         && let remaining =
-            inline_validation::look(cx, request, frame, work.params.header.api_version)
+            inline_validation::validate(cx, request, frame, work.params.header.api_version)
         && !remaining.is_empty()
         && let Some(validating) = hand_over(cx, &mut work, frame, remaining)
     {
@@ -233,7 +233,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
         let target = cx.targets[position].take();
         let mut answer = produce.begin_answer(target.as_deref(), item, frame);
         let outcome = match &target {
-            None => Err(cx.why_not_held(&answer.topic, item.wanted.index).into()),
+            None => Err(cx.why_not_hosted(&answer.topic, item.wanted.index).into()),
             Some(_) if work.is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
@@ -244,7 +244,7 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
             Ok(_) => work.queue.refused.remove(&answer.topic, item, frame),
             Err(refusal) => remember(cx, &mut work, &answer.topic, item, frame, refusal.error),
         }
-        answer.take(outcome, target);
+        answer.set_outcome(outcome, target);
         produce.push(answer);
     }
     cx.verdicts.clear();
@@ -288,7 +288,7 @@ fn at<'a>(cx: &'a Context, topic: &'a str, index: i32) -> At<'a> {
 
 /// An acknowledgement arrived, or failed with `error`. True once the whole request, number
 /// `sequence` on the connection, may be answered.
-pub fn settle(
+pub fn complete_partition(
     cx: &Context,
     queue: &mut ProduceQueue,
     sequence: u64,
@@ -298,7 +298,7 @@ pub fn settle(
     let Some(produce) = queue.by_sequence(sequence) else {
         return false;
     };
-    let refused = produce.settle(index, error);
+    let refused = produce.complete_partition(index, error);
     let is_done = produce.is_done();
     if let Some(refused) = refused {
         let at = at(cx, &refused.topic, refused.index);
@@ -311,10 +311,10 @@ pub fn settle(
 fn find_targets(cx: &mut Context, request: &ProduceRequest, frame: &[u8]) {
     cx.targets.clear();
     for topic in &request.topics {
-        let held = cx.held.topic(topic.name.text(frame));
+        let hosted = cx.hosted.topic(topic.name.text(frame));
         for wanted in request.partitions_of(topic) {
-            cx.targets
-                .push(held.and_then(|held| held.partition(wanted.index)).cloned());
+            let found = hosted.and_then(|hosted| hosted.partition(wanted.index));
+            cx.targets.push(found.cloned());
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::client_context::ClientContext;
 use crate::cold_reads::FetchJob;
 use crate::context::Context;
 use crate::delayed::Delayed;
-use crate::fetch::delayed::DelayedFetch;
+use crate::fetch::delayed_fetch::DelayedFetch;
 use crate::handled::Outcome;
-use crate::list_offsets::delayed::LookUpJob;
+use crate::list_offsets::delayed_list_offsets::LookUpJob;
 use crate::out_queue::OutQueue;
 use crate::outcome::{Close, Hold};
 use crate::produce::back_pressure;
@@ -50,7 +50,7 @@ pub fn wake(
         Some(Delayed::Fetch(work)) if work.is_waiting(wait) => {
             work.end_wait();
             work.must_answer |= must_answer;
-            go_on_fetching(cx, client, fetch::advance)
+            go_on_fetching(cx, client, fetch::serve_until_waiting)
         }
         Some(Delayed::ListOffsets(work)) => {
             match list_offsets::wake(cx, &client.context, work, wait) {
@@ -89,7 +89,7 @@ pub fn finish_fetch(cx: &mut Context, client: &mut Client) -> Result<(), Close> 
     if let Some(Delayed::Fetch(work)) = &mut client.delayed {
         work.end_wait();
         work.give_up();
-        go_on_fetching(cx, client, fetch::advance)?;
+        go_on_fetching(cx, client, fetch::serve_until_waiting)?;
     }
     Ok(())
 }
@@ -147,7 +147,7 @@ fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<
 
 /// The reason to hold back input may be gone.
 pub fn unblock(client: &mut Client) {
-    if matches!(client.hold, Some(Hold::Parked | Hold::ControlFull)) {
+    if matches!(client.hold, Some(Hold::Room | Hold::ControlFull)) {
         client.has_turn |= client.hold == Some(Hold::ControlFull);
         client.hold = None;
     }

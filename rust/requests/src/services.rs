@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
-use crate::list_offsets::delayed::LookUpJob;
+use crate::list_offsets::delayed_list_offsets::LookUpJob;
 use crate::produce::refused_batches::RefusedRoom;
 use crate::produce::validators::{ValidateJob, Validators};
 use pyrklog_base::clock::mono_ms;
@@ -19,7 +19,7 @@ use pyrklog_base::unguessable::Unguessable;
 use pyrklog_control::image::Image;
 use pyrklog_control::request_channel::{RequestChannel, Waiting};
 use pyrklog_replica::unreachable_leaders::UnreachableLeaders;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
 
 /// Ways back to connections, one per kind of job.

@@ -14,10 +14,10 @@ use pyrklog_arena::limits::memory_limits;
 use pyrklog_arena::{Arena, ArenaError, Found, Identity, SET_ASIDE, remove_unlocked};
 use pyrklog_log::{ArenaMarker, LogDir, LogDirError, PartitionFolder, hex, parse_id};
 
-use crate::kept_cache::{self, Whose};
-use crate::log_dir::LogDirState;
+use crate::kept_arena::{self, Whose};
+use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::CacheConfig;
+use pyrklog_control::seam::CacheConfig;
 
 /// Share of the memory limit for all arenas together.
 const MEMORY_SHARE: f64 = 0.6;
@@ -113,7 +113,7 @@ pub fn open(
         return Ok(notes);
     }
     if let Some((marker, kept)) = &left
-        && kept_cache::reattach(config, files, (marker, *kept), share_bytes, &mut notes)
+        && kept_arena::reattach(config, files, (marker, *kept), share_bytes, &mut notes)
     {
         return Ok(notes);
     }
@@ -161,8 +161,8 @@ fn reattach(
     share_bytes: u64,
     notes: &mut Vec<Note>,
 ) -> Result<Reattached, LogDirError> {
-    if let Some(header) = kept_cache::header_of(&marker.path)
-        && kept_cache::whose(&header, files.path()) == Whose::Original
+    if let Some(header) = kept_arena::header_of(&marker.path)
+        && kept_arena::whose(&header, files.path()) == Whose::Original
     {
         if !files.was_clean() {
             let original = &header.log_dir;
@@ -173,7 +173,7 @@ fn reattach(
     }
     let left = patiently(marker, |identity| Arena::left_files(&marker.path, identity));
     if let Ok(Some(left)) = left
-        && !kept_cache::is_as_left(files, &left)
+        && !kept_arena::is_as_left(files, &left)
     {
         drop(left);
         drop_of_other_files(files, marker, notes);
@@ -329,7 +329,7 @@ fn make(files: &LogDir, dir: &Path, boot: [u8; 16], share_bytes: u64) -> Result<
         boot,
     };
     let path = dir.join(format!("pyrklog-{}.arena", hex(&identity.uuid)));
-    let log_dir = kept_cache::full_path(files.path());
+    let log_dir = kept_arena::full_path(files.path());
     let arena = Arena::create(&path, identity, &log_dir, share_bytes)?;
     let marker = ArenaMarker {
         identity,
@@ -360,7 +360,7 @@ pub fn note_unclean(files: &LogDir, reason: &str, notes: &mut Vec<Note>) {
 }
 
 fn drop_stale(marker: &ArenaMarker) {
-    let is_it = kept_cache::header_of(&marker.path)
+    let is_it = kept_arena::header_of(&marker.path)
         .is_some_and(|header| header.identity == marker.identity);
     if is_it {
         // A leftover file does no harm.

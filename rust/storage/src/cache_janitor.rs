@@ -9,8 +9,8 @@ use pyrklog_arena::limits::MemoryMeter;
 use pyrklog_arena::room::{Room, Watch};
 use pyrklog_arena::{Arena, Janitor, Tended};
 
-use crate::kept_cache;
-use crate::log_dir::LogDirState;
+use crate::kept_arena;
+use crate::log_dir_state::LogDirState;
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::Now;
 
@@ -30,7 +30,7 @@ const SWEEP_MS: i64 = 600_000;
 
 /// The janitor thread of one directory.
 #[derive(Debug)]
-pub struct CacheKeeper {
+pub struct CacheJanitorThread {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     arena: Arc<Arena>,
@@ -58,16 +58,16 @@ enum Loss {
     Settled,
 }
 
-impl CacheKeeper {
+impl CacheJanitorThread {
     /// For one directory; `None` where it has no cache.
     pub fn new(
         logs: Arc<LogManager>,
         dir: Arc<LogDirState>,
         stop: Arc<AtomicBool>,
-    ) -> Option<CacheKeeper> {
+    ) -> Option<CacheJanitorThread> {
         let arena = dir.env().arena()?;
         let is_reattached = arena.populated() > 0;
-        let mut keeper = CacheKeeper {
+        let mut thread = CacheJanitorThread {
             logs,
             dir,
             arena,
@@ -83,8 +83,8 @@ impl CacheKeeper {
             loss: Loss::No,
         };
         // Makes a chunk ready for the first record.
-        keeper.tend();
-        Some(keeper)
+        thread.tend();
+        Some(thread)
     }
 
     /// The arena, for waking this thread.
@@ -135,7 +135,7 @@ impl CacheKeeper {
         }
         self.swept_ms = Some(now_ms);
         if let Some(dir) = &self.logs.config.cache.dir
-            && let Err(error) = kept_cache::sweep(dir, &self.logs.config.log_dirs)
+            && let Err(error) = kept_arena::sweep(dir, &self.logs.config.log_dirs)
         {
             self.tell("warning", format!("looking for abandoned arenas: {error}"));
         }
@@ -154,7 +154,7 @@ impl CacheKeeper {
             }
             _ => {
                 let caches = self.logs.dirs.len() as u64;
-                let room = self.watch.look(self.meter.read(), now_ms).shared(caches);
+                let room = self.watch.update(self.meter.read(), now_ms).shared(caches);
                 self.looked = Some((now_ms, room));
                 if !self.arena.is_open() && room.give_back_bytes == 0 {
                     // The arena is only read from.

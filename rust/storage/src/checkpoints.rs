@@ -4,7 +4,7 @@ use std::io;
 
 use pyrklog_log::{Checkpoint, Log};
 
-use crate::log_dir::{LogDirState, Registry};
+use crate::log_dir_state::{LogDirState, Registry};
 
 /// Checkpoint values of a truncated log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,10 @@ impl LogDirState {
             Checkpoint::HighWatermark => Log::high_watermark,
         };
         let _no_deletion_between = self.checkpoints.lock();
-        let held = registry.load();
+        let hosted = registry.load();
         let mut rows = Vec::new();
-        for partition in held.partitions().filter(|one| one.dir.index == self.index) {
+        let hosted = hosted.partitions();
+        for partition in hosted.filter(|one| one.dir.index == self.index) {
             let state = partition.lock();
             if let Some(log) = state.log.as_ref().filter(|_| !state.has_failed()) {
                 rows.push((&*partition.topic.name, partition.index, offset(log)));

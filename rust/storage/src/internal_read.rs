@@ -12,11 +12,11 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
-use crate::log_dir::Registry;
+use crate::log_dir_state::Registry;
 use crate::reader_queue::{Job, ReaderWorker};
-use pyrklog_control::api::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::seam::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::statistics::Statistics;
 
 /// A read with its context.
@@ -92,7 +92,7 @@ fn locate(
     if offset == end {
         return Ok((span, None));
     }
-    match log.locate(offset, Isolation::LogEnd) {
+    match log.locate(offset, Isolation::DurableEnd) {
         Ok(location) if offset < end => Ok((span, Some(location))),
         Ok(_) | Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
         Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),

@@ -13,10 +13,10 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::log_dir::Partition;
+use crate::log_dir_state::Partition;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::TicketOutcome;
 use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::seam::TicketOutcome;
 
 /// Commands of a directory that may lend their places at a time; each keeps a thread.
 const LENT_MAX: usize = 16;

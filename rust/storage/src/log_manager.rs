@@ -8,7 +8,7 @@ use pyrklog_log::disk::LogDirKey;
 use pyrklog_wire::ErrorCode;
 
 use crate::internal_read::InternalReadJob;
-use crate::log_dir::{FailureListener, LogDirState, Partition, Registry};
+use crate::log_dir_state::{FailureListener, LogDirState, Partition, Registry};
 use crate::log_loader::LogLoader;
 use crate::partition_dirs::PartitionDirs;
 use crate::reader_pool::ReaderPool;
@@ -16,10 +16,10 @@ use crate::reader_queue::Kind;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_base::unguessable::Unguessable;
-use pyrklog_control::api::{Event, FailedPartition, PlaneConfig};
 use pyrklog_control::event_queue::EventQueue;
 use pyrklog_control::internal_read_work::InternalReadWork;
 use pyrklog_control::outbox::{Delivery, Outbox};
+use pyrklog_control::seam::{Event, FailedPartition, PlaneConfig};
 use pyrklog_control::statistics::Statistics;
 use pyrklog_control::tickets::Tickets;
 use pyrklog_replica::partition::{PartitionState, Role};
@@ -205,9 +205,10 @@ impl LogManager {
         self.events.notice(event, "error", fields);
     }
 
-    /// No space is left in `dir`: it takes no records until its writer finds some. It still serves
-    /// its records. Answers the requests that wait for room.
-    pub fn disk_full(&self, dir: &Arc<LogDirState>, reason: String) {
+    /// `dir` lacks space, or the process descriptors or memory: the directory takes no records
+    /// until its writer finds them ([`crate::shortage`]). It still serves its records. Answers the
+    /// requests that wait for room.
+    pub fn make_read_only(&self, dir: &Arc<LogDirState>, reason: String) {
         if dir.has_failed() || dir.env().set_read_only(true) {
             return;
         }
@@ -227,7 +228,7 @@ impl LogManager {
     }
 
     /// Lets `dir` take records again.
-    pub fn disk_has_space(&self, dir: &LogDirState) {
+    pub fn make_writable(&self, dir: &LogDirState) {
         dir.set_lacks_space(false);
         if dir.env().set_read_only(false) {
             let fields = vec![("log_dir", dir.path().display().to_string())];

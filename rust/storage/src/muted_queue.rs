@@ -78,13 +78,14 @@ impl MutedQueue {
     }
 
     /// Adds a connection with a frame of `frame_bytes`. Refused when the queue is full; the first
-    /// one always fits. Checks `is_full` again afterwards: `Now` if the directory has room by then.
+    /// one always fits. Checks `must_wait` again afterwards: `Now` if the directory has room by
+    /// then.
     pub fn add(
         &self,
         place: Place,
         frame_bytes: usize,
         now_ms: i64,
-        is_full: impl Fn() -> bool,
+        must_wait: impl Fn() -> bool,
     ) -> Admission {
         // Bytes after the frame in a receive buffer stay with it.
         let bytes = frame_bytes.max(RECEIVE_BUFFER_BYTES);
@@ -104,7 +105,7 @@ impl MutedQueue {
         self.is_used.store(true, Ordering::SeqCst);
         // The writer lowers the count of unwritten bytes, then reads the flag. Here the order is
         // reversed, so at least one side sees the other.
-        if is_full() {
+        if must_wait() {
             return Admission::Later;
         }
         inner.waiting.pop_back();
@@ -175,29 +176,29 @@ mod tests {
         Outbox::new(1)
     }
 
-    fn woken(park: &MutedQueue, room_bytes: usize) -> usize {
+    fn woken(queue: &MutedQueue, room_bytes: usize) -> usize {
         let mut outbox = outbox();
-        let before = park.depth(0).waiting;
-        park.wake(room_bytes, &mut outbox);
-        before - park.depth(0).waiting
+        let before = queue.depth(0).waiting;
+        queue.wake(room_bytes, &mut outbox);
+        before - queue.depth(0).waiting
     }
 
     #[test]
     fn muted_queue_takes_only_its_share_of_receive_memory() {
-        let park = MutedQueue::new(FRAME * 2 * 3 * 2, 2);
-        let add = |token, bytes| park.add(place(token), bytes, 5, || true);
+        let queue = MutedQueue::new(FRAME * 2 * 3 * 2, 2);
+        let add = |token, bytes| queue.add(place(token), bytes, 5, || true);
         for token in 0..3 {
             assert_eq!(add(token, 100), Admission::Later);
         }
         assert_eq!(add(3, 100), Admission::Refused);
-        let depth = park.depth(25);
+        let depth = queue.depth(25);
         assert_eq!((depth.waiting, depth.bytes), (3, FRAME * 3));
         assert_eq!((depth.oldest_wait_ms, depth.rejected), (20, 1));
-        park.forget(place(1));
-        park.forget(place(1));
-        assert_eq!(park.depth(25).bytes, FRAME * 2);
+        queue.forget(place(1));
+        queue.forget(place(1));
+        assert_eq!(queue.depth(25).bytes, FRAME * 2);
         assert_eq!(add(4, 100), Admission::Later);
-        assert_eq!(woken(&park, usize::MAX), 3);
+        assert_eq!(woken(&queue, usize::MAX), 3);
         assert_eq!(
             add(5, FRAME * 100),
             Admission::Later,
@@ -208,13 +209,13 @@ mod tests {
 
     #[test]
     fn longest_waiting_connections_are_woken_first_as_room_permits() {
-        let park = MutedQueue::new(usize::MAX, 1);
+        let queue = MutedQueue::new(usize::MAX, 1);
         for token in 0..5 {
-            park.add(place(token), FRAME, 0, || true);
+            queue.add(place(token), FRAME, 0, || true);
         }
-        assert_eq!(woken(&park, FRAME + 1), 2);
-        assert!(park.is_used());
-        let left: Vec<u64> = park
+        assert_eq!(woken(&queue, FRAME + 1), 2);
+        assert!(queue.is_used());
+        let left: Vec<u64> = queue
             .inner
             .lock()
             .waiting
@@ -222,14 +223,14 @@ mod tests {
             .map(|one| one.place.token)
             .collect();
         assert_eq!(left, [2, 3, 4]);
-        assert_eq!(woken(&park, usize::MAX), 3);
-        assert!(!park.is_used());
+        assert_eq!(woken(&queue, usize::MAX), 3);
+        assert!(!queue.is_used());
     }
 
     #[test]
     fn a_connection_that_finds_room_while_being_added_does_not_wait() {
-        let park = MutedQueue::new(usize::MAX, 1);
-        let admission = park.add(place(1), 10, 0, || false);
-        assert_eq!((admission, park.depth(0).waiting), (Admission::Now, 0));
+        let queue = MutedQueue::new(usize::MAX, 1);
+        let admission = queue.add(place(1), 10, 0, || false);
+        assert_eq!((admission, queue.depth(0).waiting), (Admission::Now, 0));
     }
 }

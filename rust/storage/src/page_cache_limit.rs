@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use pyrklog_arena::limits::{MemoryLimits, memory_limits};
-use pyrklog_log::set_kept_max_bytes;
+use pyrklog_log::set_kept_pages_max_bytes;
 
 use pyrklog_base::clock::mono_ms;
 
@@ -26,7 +26,7 @@ pub fn update() {
         return;
     }
     LOOKED_MS.store(now_ms, Ordering::Relaxed);
-    set_kept_max_bytes(room_of(memory_limits()));
+    set_kept_pages_max_bytes(room_of(memory_limits()));
 }
 
 /// Half of the available memory beyond the reserve. Page cache counts as available.
@@ -40,7 +40,7 @@ fn room_of(limits: MemoryLimits) -> u64 {
 #[cfg(any(test, feature = "testing"))]
 pub fn fix(max_bytes: u64) {
     IS_FIXED.store(true, Ordering::Relaxed);
-    set_kept_max_bytes(max_bytes);
+    set_kept_pages_max_bytes(max_bytes);
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::log_dir::LogDirState;
+use crate::log_dir_state::LogDirState;
 use pyrklog_base::clock::mono_ms;
-use pyrklog_control::api::FoundPartition;
+use pyrklog_control::seam::FoundPartition;
 
 type Key = (String, i32);
 

@@ -12,7 +12,7 @@
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! N + 1 is `num.io.threads` / 2. Each queue has at least one thread. Another thread, the keeper,
+//! N + 1 is `num.io.threads` / 2. Each queue has at least one thread. Another thread, the starter,
 //! starts them on behalf of network threads.
 
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ use pyrklog_control::event_queue::EventQueue;
 const START_RETRY_MS: u64 = 1_000;
 
 #[derive(Debug, Default)]
-struct Keeper {
+struct Starter {
     wanted: VecDeque<QueueId>,
     is_stopped: bool,
 }
@@ -45,8 +45,8 @@ pub struct ReaderPool {
     queues: Vec<ReaderQueue>,
     dirs: Vec<LogDirKey>,
     fetch_queues: usize,
-    keeper: Mutex<Keeper>,
-    wake_keeper: Condvar,
+    starter: Mutex<Starter>,
+    wake_starter: Condvar,
     running: Mutex<usize>,
     ended: Condvar,
     jobs_done: AtomicU64,
@@ -87,8 +87,8 @@ impl ReaderPool {
             queues,
             dirs,
             fetch_queues,
-            keeper: Mutex::default(),
-            wake_keeper: Condvar::new(),
+            starter: Mutex::default(),
+            wake_starter: Condvar::new(),
             running: Mutex::new(0),
             ended: Condvar::new(),
             jobs_done: AtomicU64::new(0),
@@ -119,8 +119,8 @@ impl ReaderPool {
     /// The job, if the queue is full and the job is [bounded](Job::is_bounded).
     pub fn submit<J: Job + 'static>(&self, id: QueueId, job: Box<J>) -> Result<(), Box<J>> {
         if self.queue(id).push(job)? {
-            self.keeper.lock().wanted.push_back(id);
-            self.wake_keeper.notify_one();
+            self.starter.lock().wanted.push_back(id);
+            self.wake_starter.notify_one();
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl ReaderPool {
         }
     }
 
-    /// Running threads without the keeper.
+    /// Running threads without the starter.
     pub fn threads(&self) -> usize {
         *self.running.lock()
     }
@@ -165,14 +165,14 @@ impl ReaderPool {
 
     /// Ends each thread after its current job.
     pub fn stop(&self) {
-        self.keeper.lock().is_stopped = true;
-        self.wake_keeper.notify_one();
+        self.starter.lock().is_stopped = true;
+        self.wake_starter.notify_one();
         for queue in &self.queues {
             queue.stop();
         }
     }
 
-    /// Waits until all threads have ended; the keeper must have ended.
+    /// Waits until all threads have ended; the starter must have ended.
     pub fn wait_ended(&self) {
         let mut running = self.running.lock();
         while *running > 0 {
@@ -187,15 +187,15 @@ impl ReaderPool {
     }
 
     fn next_wanted(&self) -> Option<QueueId> {
-        let mut keeper = self.keeper.lock();
+        let mut starter = self.starter.lock();
         loop {
-            if keeper.is_stopped {
+            if starter.is_stopped {
                 return None;
             }
-            if let Some(id) = keeper.wanted.pop_front() {
+            if let Some(id) = starter.wanted.pop_front() {
                 return Some(id);
             }
-            self.wake_keeper.wait(&mut keeper);
+            self.wake_starter.wait(&mut starter);
         }
     }
 
@@ -205,11 +205,11 @@ impl ReaderPool {
     }
 
     fn start_later(&self, id: QueueId) {
-        let mut keeper = self.keeper.lock();
-        keeper.wanted.push_back(id);
-        if !keeper.is_stopped {
+        let mut starter = self.starter.lock();
+        starter.wanted.push_back(id);
+        if !starter.is_stopped {
             let pause = Duration::from_millis(START_RETRY_MS);
-            self.wake_keeper.wait_for(&mut keeper, pause);
+            self.wake_starter.wait_for(&mut starter, pause);
         }
     }
 }
@@ -256,8 +256,8 @@ fn run(pool: &ReaderPool, id: QueueId) {
     }
 }
 
-/// The keeper: starts threads until the pool stops.
-pub fn keep(pool: &Arc<ReaderPool>, events: &EventQueue) {
+/// The starter's loop: starts threads until the pool stops.
+pub fn start_threads(pool: &Arc<ReaderPool>, events: &EventQueue) {
     let mut is_told = false;
     while let Some(id) = pool.next_wanted() {
         *pool.running.lock() += 1;

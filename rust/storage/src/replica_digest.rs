@@ -22,12 +22,12 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchView, Batches};
 
 use crate::internal_read::read_whole;
-use crate::log_dir::Registry;
+use crate::log_dir_state::Registry;
 use crate::log_manager::LogManager;
 use crate::reader_queue::{Job, Kind, ReaderWorker};
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::api::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::seam::{DigestRange, DigestedBatch, ReplicaDigest, TicketOutcome};
 
 /// Bytes read at once; a larger batch is read whole.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -74,8 +74,8 @@ pub fn replica_digest(
     };
     match logs.registry.partition(topic, partition) {
         None => work.end(ErrorCode::NOT_LEADER_OR_FOLLOWER),
-        Some(held) => {
-            let queue = logs.readers.for_kind(held.dir.index, Kind::Digest);
+        Some(hosted) => {
+            let queue = logs.readers.for_kind(hosted.dir.index, Kind::Digest);
             if let Err(work) = logs.readers.submit(queue, Box::new(work)) {
                 work.end(ErrorCode::REQUEST_TIMED_OUT);
             }
@@ -105,7 +105,7 @@ impl DigestWork {
         while !chain.is_done() {
             worker.step();
             let bytes = self.read(offsets.leader_epoch, chain.next)?;
-            chain.take(bytes.as_deref());
+            chain.add_batches(bytes.as_deref());
         }
         Ok(ReplicaDigest {
             next_offset: chain.next,
@@ -119,9 +119,9 @@ impl DigestWork {
 
     /// The replica's offsets now, and no batches.
     fn offsets(&self) -> Result<ReplicaDigest, ErrorCode> {
-        let held = self.registry.partition(&self.topic, self.partition);
-        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut state = held.lock();
+        let hosted = self.registry.partition(&self.topic, self.partition);
+        let hosted = hosted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = hosted.lock();
         let leader_epoch = state.leader_epoch;
         let log = state.shown(false)?;
         Ok(ReplicaDigest {
@@ -135,14 +135,14 @@ impl DigestWork {
 
     /// The bytes from the batch that holds `offset` on; `None` if the log is damaged there.
     fn read(&self, leader_epoch: i32, offset: i64) -> Result<Option<Vec<u8>>, ErrorCode> {
-        let held = self.registry.partition(&self.topic, self.partition);
-        let held = held.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let mut state = held.lock();
+        let hosted = self.registry.partition(&self.topic, self.partition);
+        let hosted = hosted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let mut state = hosted.lock();
         if state.leader_epoch != leader_epoch {
             // What was read so far may have been truncated since.
             return Err(ErrorCode::FENCED_LEADER_EPOCH);
         }
-        let located = state.shown(false)?.locate(offset, Isolation::LogEnd);
+        let located = state.shown(false)?.locate(offset, Isolation::DurableEnd);
         drop(state);
         let slice = located.and_then(|place| place.resolve(CHUNK_BYTES, true, Wait::PastCache));
         match slice {
@@ -191,7 +191,7 @@ impl Chain {
 
     /// Adds the batches of a piece, the last of which may be incomplete; `None` is an unreadable
     /// piece. Ends where the next batch cannot be found.
-    fn take(&mut self, bytes: Option<&[u8]>) {
+    fn add_batches(&mut self, bytes: Option<&[u8]>) {
         if bytes.is_some_and(<[u8]>::is_empty) {
             // No batch lies between here and the end of the log, for instance after compaction.
             self.next = self.range.end;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use pyrklog_log::disk::may_pass;
 use pyrklog_log::{Checkpoint, SyncScope};
 
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use crate::page_cache_limit;
 use crate::syncer_queue::{Deletion, Inner};
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::PlaneConfig;
+use pyrklog_control::seam::PlaneConfig;
 
 mod flushing;
 
@@ -289,7 +289,8 @@ impl Syncer {
     }
 
     fn no_space(&self, doing: &str, error: &std::io::Error) {
-        self.logs.disk_full(&self.dir, format!("{doing}: {error}"));
+        self.logs
+            .make_read_only(&self.dir, format!("{doing}: {error}"));
     }
 
     fn each_partition(
@@ -327,7 +328,7 @@ impl Syncer {
         let more = log.complete_sync(job, result);
         drop(state);
         if let (true, Some(reason)) = (may_pass, &failure) {
-            self.logs.disk_full(&self.dir, reason.clone());
+            self.logs.make_read_only(&self.dir, reason.clone());
             self.unsynced.push(Arc::clone(partition));
             return Ok(());
         }

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use pyrklog_log::WriteJob;
 use pyrklog_log::disk::may_pass;
 
-use crate::full_disk::FullDisk;
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
+use crate::shortage::Shortage;
 use crate::writer_queue::Turn;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::outbox::Outbox;
@@ -37,7 +37,7 @@ pub struct Writer {
     index: usize,
     outbox: Outbox,
     undelivered_bytes: usize,
-    full_disk: Arc<FullDisk>,
+    shortage: Arc<Shortage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +53,14 @@ enum Extent {
 impl Writer {
     /// All writers of one directory.
     pub fn team(logs: &Arc<LogManager>, dir: &Arc<LogDirState>) -> Vec<Writer> {
-        let full_disk = Arc::new(FullDisk::new(Arc::clone(logs), Arc::clone(dir)));
+        let shortage = Arc::new(Shortage::new(Arc::clone(logs), Arc::clone(dir)));
         let one = |index| Writer {
             logs: Arc::clone(logs),
             dir: Arc::clone(dir),
             index,
             outbox: logs.outbox(),
             undelivered_bytes: 0,
-            full_disk: Arc::clone(&full_disk),
+            shortage: Arc::clone(&shortage),
         };
         (0..dir.writer.writers()).map(one).collect()
     }
@@ -82,7 +82,7 @@ impl Writer {
     pub fn run(mut self) {
         let mut turn = Turn::default();
         if self.is_first() {
-            self.full_disk.look();
+            self.shortage.check_at_start();
         }
         while self.take(&mut turn) {
             if !self.carry_out_turn(&mut turn) {
@@ -91,7 +91,7 @@ impl Writer {
         }
         // The last writer retries jobs that found no space.
         if self.dir.writer.leave() && !self.dir.writer.is_stopped() {
-            for (partition, job) in self.full_disk.take_all() {
+            for (partition, job) in self.shortage.take_all() {
                 self.carry_out(partition, job);
             }
             self.deliver();
@@ -119,7 +119,7 @@ impl Writer {
     fn take(&self, turn: &mut Turn<Arc<Partition>>) -> bool {
         match self.index {
             0 => {
-                let until_ms = self.full_disk.due_ms();
+                let until_ms = self.shortage.due_ms();
                 self.dir.writer.take(turn, until_ms, &*self.dir)
             }
             _ => self.dir.writer.help(turn, &*self.dir),
@@ -127,14 +127,14 @@ impl Writer {
     }
 
     fn try_again(&mut self) {
-        let due_ms = self.full_disk.due_ms();
+        let due_ms = self.shortage.due_ms();
         if !self.is_first() || due_ms.is_none_or(|due_ms| mono_ms() < due_ms) {
             return;
         }
-        for (partition, job) in self.full_disk.take_due() {
+        for (partition, job) in self.shortage.take_due() {
             self.carry_out(partition, job);
         }
-        if let Err(error) = self.full_disk.settle() {
+        if let Err(error) = self.shortage.try_to_end() {
             let reason = format!("giving the reserve up: {error}");
             self.logs.fail_dir(&self.dir, reason);
         }
@@ -148,10 +148,11 @@ impl Writer {
 
     fn carry_out(&mut self, partition: Arc<Partition>, mut job: WriteJob) {
         self.dir.writer.jobs[self.index].begin();
-        let result = self.full_disk.execute(&mut job);
+        let result = self.shortage.execute(&mut job);
         self.dir.writer.jobs[self.index].end();
         if result.as_ref().is_err_and(may_pass) && !self.dir.has_failed() {
-            self.full_disk.keep(partition, job, &mut self.outbox);
+            self.shortage
+                .keep_for_retry(partition, job, &mut self.outbox);
             return;
         }
         let failure = result.as_ref().err().map(|error| error.to_string());
@@ -160,7 +161,8 @@ impl Writer {
         let completed = log.complete_writes(job, result);
         state.count_unwritten(&*self.dir);
         self.undelivered_bytes += completed.written_bytes;
-        if completed.durable_end_moved && state.release(completed.readable_bytes, &mut self.outbox)
+        if completed.durable_end_moved
+            && state.raise_high_watermark(completed.readable_bytes, &mut self.outbox)
         {
             self.dir.syncer.high_watermark_moved();
         }

@@ -17,7 +17,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.handlers.service import DeletedRecords, DeleteRecordsTarget
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore.embedded import open_store
-from pyrklog.plane.dataplane import LogStarts
+from pyrklog.plane.seam import LogStarts
 from pyrklog.plane.values import BrokerImage, LeaderSpec, PartitionImage
 from pyrklog.testing.fake_plane import FakePlane
 

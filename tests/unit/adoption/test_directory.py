@@ -8,7 +8,7 @@ from pyrklog.adoption.batches import encode_values, read_values
 from pyrklog.adoption.directory import METADATA_FOLDER, newest_epochs, read_kraft
 from pyrklog.adoption.export import ExportedTopic, encode_bootstrap
 from pyrklog.errors import ConfigError
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 
 A, B = b"a" * 16, b"b" * 16
 REMOVE_A = b"\x01\x09\x00" + A + b"\x00"

@@ -2,7 +2,7 @@ import pytest
 
 from pyrklog.adoption.kraft import KraftMetadata, KraftPartition, KraftTopic
 from pyrklog.adoption.plan import KEEP_EVERYTHING, is_current, make_plan
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 
 A, B = b"a" * 16, b"b" * 16
 

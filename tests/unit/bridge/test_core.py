@@ -13,8 +13,8 @@ from pyrklog import _core
 from pyrklog.config.load import load_config
 from pyrklog.config.resolved import LogConfig, Throttled
 from pyrklog.config.topic import TopicDefaults
-from pyrklog.plane.dataplane import PlaneSettings
 from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.plane.seam import PlaneSettings
 from pyrklog.plane.values import (
     BrokerImage,
     FollowerSpec,

@@ -11,7 +11,6 @@ from pyrklog import _core
 from pyrklog.config.resolved import LogConfig
 from pyrklog.errors import ErrorCode
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import PlaneSettings, Request, Session
 from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
@@ -20,6 +19,7 @@ from pyrklog.plane.internal_log import (
     NewRecord,
     Producer,
 )
+from pyrklog.plane.seam import PlaneSettings, Request, Session
 from pyrklog.plane.values import BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 
 TOPIC = "__consumer_offsets"

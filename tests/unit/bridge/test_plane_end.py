@@ -9,8 +9,8 @@ import trio.testing
 from pyrklog import _core
 from pyrklog.config.load import load_config
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.dataplane import Request, Session
 from pyrklog.plane.plane_settings import plane_settings
+from pyrklog.plane.seam import Request, Session
 
 
 class Listener:

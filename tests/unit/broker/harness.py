@@ -10,7 +10,7 @@ from pyrklog.broker import Broker
 from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.service import ClusterService, TopicResult, TopicSpec
-from pyrklog.plane.dataplane import FoundPartition, PlaneSettings
+from pyrklog.plane.seam import FoundPartition, PlaneSettings
 from pyrklog.testing.fake_plane import FakePlane
 
 

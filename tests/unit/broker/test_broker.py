@@ -19,7 +19,7 @@ from pyrklog.membership.current_store import CurrentStore
 from pyrklog.metastore import znodes
 from pyrklog.metastore.embedded import open_store
 from pyrklog.metastore.interface import SessionExpiredError
-from pyrklog.plane.dataplane import DirectoryPast, FoundPartition, PlaneSettings
+from pyrklog.plane.seam import DirectoryPast, FoundPartition, PlaneSettings
 from pyrklog.testing.fake_plane import FakePlane, FakeRequest
 from tests.unit.broker.harness import running_broker
 

@@ -5,12 +5,11 @@ import pytest
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.load import environment_name
-from pyrklog.config.log_options import LOG_OPTIONS
-from pyrklog.config.log_options import TOPIC_OPTIONS as TOPIC_TABLE
+from pyrklog.config.log_options import BROKER_LOG_OPTIONS, TOPIC_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, READ_ONLY, InvalidValueError, Option
-from pyrklog.config.topic import TOPIC_OPTIONS
+from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
-ALL = [*OPTIONS.values(), *(item.option for item in TOPIC_TABLE)]
+ALL = [*OPTIONS.values(), *(item.option for item in TOPIC_OPTIONS)]
 
 
 @pytest.mark.parametrize("option", ALL, ids=lambda option: option.name)
@@ -25,7 +24,7 @@ def test_every_option_is_documented_and_its_default_is_a_value(option: Option) -
 
 
 def test_option_names_are_unique() -> None:
-    assert len(TOPIC_OPTIONS) == len(TOPIC_TABLE)
+    assert len(TOPIC_OPTIONS_BY_NAME) == len(TOPIC_OPTIONS)
     assert not OPTIONS.keys() & (JVM_ONLY | WITHOUT_EFFECT)
     assert not JVM_ONLY & WITHOUT_EFFECT
     environment = {environment_name(name) for name in OPTIONS}
@@ -33,14 +32,14 @@ def test_option_names_are_unique() -> None:
 
 
 def test_topic_options_fall_back_to_broker_options() -> None:
-    fallbacks = {fallback.name for item in TOPIC_TABLE for fallback in item.fallbacks}
+    fallbacks = {fallback.name for item in TOPIC_OPTIONS for fallback in item.fallbacks}
     assert fallbacks <= OPTIONS.keys()
     # Every topic default of the broker belongs to a topic option.
-    assert {option.name for option in LOG_OPTIONS} <= fallbacks
+    assert {option.name for option in BROKER_LOG_OPTIONS} <= fallbacks
 
 
 def test_options_of_the_data_plane_are_listed_as_effective() -> None:
-    without = {item.option.name for item in TOPIC_TABLE if not item.option.effective}
+    without = {item.option.name for item in TOPIC_OPTIONS if not item.option.effective}
     assert "retention.ms" not in without
     assert "preallocate" in without
 
@@ -59,7 +58,7 @@ def test_all_topic_options_of_kafka_are_known() -> None:
         segment.bytes segment.index.bytes segment.jitter.ms segment.ms
         unclean.leader.election.enable
     """
-    assert set(kafka.split()) | {"pyrklog.adopted.unconfirmed"} == set(TOPIC_OPTIONS)
+    assert set(kafka.split()) | {"pyrklog.adopted.unconfirmed"} == set(TOPIC_OPTIONS_BY_NAME)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_wrong_values_are_told_in_one_sentence(name: str, text: str, why: str) -
     ],
 )
 def test_throttled_replicas(text: str, good: bool) -> None:
-    option = TOPIC_OPTIONS["leader.replication.throttled.replicas"].option
+    option = TOPIC_OPTIONS_BY_NAME["leader.replication.throttled.replicas"].option
     if good:
         option.parse(text)
     else:

@@ -23,7 +23,7 @@ from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.groups.requests import GroupCoordinator
 from pyrklog.handlers import service
 from pyrklog.handlers.dispatch import Handlers
-from pyrklog.plane.dataplane import DigestRange, LogDirUsage, ReplicaDigest
+from pyrklog.plane.seam import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic

@@ -9,7 +9,7 @@ from pyrklog.handlers.service import (
     DeletedRecords,
     DeleteRecordsTarget,
 )
-from pyrklog.plane.dataplane import LogDirUsage
+from pyrklog.plane.seam import LogDirUsage
 from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest

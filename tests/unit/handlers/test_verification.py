@@ -5,7 +5,7 @@ import pytest
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
 from pyrklog.handlers.verification import DIGEST_BYTES_MAX, PIECE_BYTES_MAX
-from pyrklog.plane.dataplane import DigestRange, ReplicaDigest
+from pyrklog.plane.seam import DigestRange, ReplicaDigest
 from pyrklog.protocol.observation import ObserveBrokerRequest, ObserveBrokerResponse, Outcome
 from pyrklog.protocol.verification import (
     DigestedBatch,

@@ -3,7 +3,7 @@
 import pytest
 
 from pyrklog.membership.life import LastLife, decode_log_dirs, encode_log_dirs, has_all
-from pyrklog.plane.dataplane import DirectoryPast
+from pyrklog.plane.seam import DirectoryPast
 
 EPOCH = 7
 CLEAN, CACHED = DirectoryPast(EPOCH, is_reattached=False), DirectoryPast(None, is_reattached=True)

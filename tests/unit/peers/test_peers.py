@@ -22,7 +22,7 @@ from pyrklog.errors import ErrorCode
 from pyrklog.metastore.embedded import open_store
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.peers import TELL_SECONDS, Peers
-from pyrklog.plane.dataplane import LaggingFollowers
+from pyrklog.plane.seam import LaggingFollowers
 from pyrklog.plane.values import BrokerImage, LeaderSpec
 from pyrklog.protocol.inter_broker import PartitionInfo
 from pyrklog.replication.driver import ReplicationDriver

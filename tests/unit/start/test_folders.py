@@ -11,7 +11,7 @@ from pyrklog.base import logs
 from pyrklog.cluster.image import ClusterImage
 from pyrklog.config.load import load_config
 from pyrklog.config.topic import TopicDefaults
-from pyrklog.plane.dataplane import FoundPartition
+from pyrklog.plane.seam import FoundPartition
 from pyrklog.plane.values import PartitionImage
 from pyrklog.start.folders import HIGH_WATERMARKS, compare_folders
 

@@ -18,7 +18,7 @@ use pyrklog_base::clock::Now;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::{PartitionState, Role};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_manager::LogManager;
 
 /// Kafka's version between brokers of 3.9.
@@ -60,7 +60,7 @@ impl Answer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum AppendOutcome {
     /// It was empty, or does not count any more.
     Nothing,
     Progress,
@@ -105,22 +105,22 @@ impl Carried {
     }
 
     /// Appends the answer; the log begins there now.
-    pub fn take(mut self, logs: &LogManager, partition: &Arc<Partition>) -> Taken {
-        take(logs, partition, &self.answer, &mut self.records)
+    pub fn append(mut self, logs: &LogManager, partition: &Arc<Partition>) -> AppendOutcome {
+        append_answer(logs, partition, &self.answer, &mut self.records)
     }
 }
 
 /// Appends an answer's records, if it still counts.
-pub fn take(
+pub fn append_answer(
     logs: &LogManager,
     partition: &Arc<Partition>,
     answer: &Answer,
     records: &mut [u8],
-) -> Taken {
+) -> AppendOutcome {
     match answer.error {
         ErrorCode::NONE => {}
-        ErrorCode::OFFSET_OUT_OF_RANGE => return Taken::OutOfRange,
-        ErrorCode::FENCED_LEADER_EPOCH => return Taken::Fenced,
+        ErrorCode::OFFSET_OUT_OF_RANGE => return AppendOutcome::OutOfRange,
+        ErrorCode::FENCED_LEADER_EPOCH => return AppendOutcome::Fenced,
         // The leader does not know its role yet, or leads no more.
         ErrorCode::NOT_LEADER_OR_FOLLOWER
         | ErrorCode::UNKNOWN_LEADER_EPOCH
@@ -128,20 +128,20 @@ pub fn take(
         | ErrorCode::UNKNOWN_TOPIC_ID
         | ErrorCode::INCONSISTENT_TOPIC_ID
         | ErrorCode::KAFKA_STORAGE_ERROR
-        | ErrorCode::OFFSET_NOT_AVAILABLE => return Taken::Later(None),
-        error => return Taken::Later(Some(format!("the leader answers {error:?}"))),
+        | ErrorCode::OFFSET_NOT_AVAILABLE => return AppendOutcome::Later(None),
+        error => return AppendOutcome::Later(Some(format!("the leader answers {error:?}"))),
     }
     // Records beside a diverging end belong to a log that differs from ours.
     if let Some(end) = answer.diverging
         && !is_injected(Fault::AppendDiverging)
     {
-        return Taken::Diverges(end);
+        return AppendOutcome::Diverges(end);
     }
     let batches = match checked(records, answer) {
         Ok(batches) => batches,
-        Err(Unfit::Because(reason)) => return Taken::Later(Some(reason)),
+        Err(Unfit::Because(reason)) => return AppendOutcome::Later(Some(reason)),
         Err(Unfit::BeginsAt(offset)) => {
-            return Taken::BeginsAt(Box::new(Carried::new(answer, offset, records)));
+            return AppendOutcome::BeginsAt(Box::new(Carried::new(answer, offset, records)));
         }
     };
     append(logs, partition, answer, records, &batches)
@@ -204,7 +204,7 @@ fn append(
     answer: &Answer,
     records: &mut [u8],
     batches: &[(Range<usize>, BatchInfo)],
-) -> Taken {
+) -> AppendOutcome {
     let now_ms = Now::read().wall_ms;
     let mut outbox = logs.outbox();
     let mut state = partition.lock();
@@ -212,29 +212,29 @@ fn append(
         && state.leader_epoch == answer.ask.leader_epoch
         && state.log.as_ref().map(Log::log_end_offset) == Some(answer.ask.offset);
     if !counts {
-        return Taken::Nothing;
+        return AppendOutcome::Nothing;
     }
     let log_start = state.log.as_ref().map(Log::log_start_offset);
     state.leader_high_watermark = answer.high_watermark;
     state.leader_log_start = answer.log_start;
-    let mut taken = Taken::Nothing;
+    let mut outcome = AppendOutcome::Nothing;
     for (range, info) in batches {
         let batch = &mut records[range.clone()];
         match append_one(&mut state, partition, batch, info, now_ms, &mut outbox) {
-            Ok(()) => taken = Taken::Progress,
+            Ok(()) => outcome = AppendOutcome::Progress,
             // The log directory reports its own errors.
-            Err(AppendError::Poisoned(_) | AppendError::Full | AppendError::Truncating) => {
-                taken = Taken::Later(None);
+            Err(AppendError::Poisoned(_) | AppendError::ReadOnly | AppendError::Truncating) => {
+                outcome = AppendOutcome::Later(None);
                 break;
             }
             Err(error) => {
-                taken = Taken::Later(Some(error.to_string()));
+                outcome = AppendOutcome::Later(Some(error.to_string()));
                 break;
             }
         }
     }
     // Consumers of this replica wait for the high watermark, not for the bytes.
-    if state.release(usize::MAX, &mut outbox) {
+    if state.raise_high_watermark(usize::MAX, &mut outbox) {
         partition.dir.syncer.high_watermark_moved();
     }
     if state.log.as_ref().map(Log::log_start_offset) != log_start {
@@ -242,7 +242,7 @@ fn append(
     }
     partition.unlock_and_write(state);
     outbox.deliver(logs);
-    taken
+    outcome
 }
 
 fn append_one(

@@ -6,15 +6,15 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
+use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
 use crate::follower::fetcher_thread::Fetcher;
-use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 #[derive(Debug, Default)]
 struct Inner {
-    mailboxes: HashMap<FetcherId, Arc<Mailbox>>,
+    queues: HashMap<FetcherId, Arc<FetcherQueue>>,
     threads: Vec<JoinHandle<()>>,
     is_stopped: bool,
 }
@@ -35,22 +35,22 @@ impl FetcherManager {
 
     #[cfg(feature = "sim")]
     pub fn ids(&self) -> Vec<FetcherId> {
-        let mut ids: Vec<FetcherId> = self.inner.lock().mailboxes.keys().copied().collect();
+        let mut ids: Vec<FetcherId> = self.inner.lock().queues.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
     #[cfg(feature = "sim")]
-    pub fn mailbox(&self, id: FetcherId) -> Option<Arc<Mailbox>> {
-        self.inner.lock().mailboxes.get(&id).cloned()
+    pub fn queue(&self, id: FetcherId) -> Option<Arc<FetcherQueue>> {
+        self.inner.lock().queues.get(&id).cloned()
     }
 
     pub fn stop(&self) {
         let threads = {
             let mut inner = self.inner.lock();
             inner.is_stopped = true;
-            for mailbox in inner.mailboxes.values() {
-                mailbox.stop();
+            for queue in inner.queues.values() {
+                queue.stop();
             }
             std::mem::take(&mut inner.threads)
         };
@@ -67,7 +67,7 @@ impl Fetchers for FetcherManager {
         };
         let leader = {
             let state = partition.lock();
-            match (state.role, state.leader) {
+            match (state.role, state.leader_to_follow) {
                 (Role::Follower, Some(leader @ 0..)) => leader,
                 _ => return,
             }
@@ -84,10 +84,10 @@ impl Fetchers for FetcherManager {
         if inner.is_stopped {
             return;
         }
-        let mailbox = match inner.mailboxes.get(&id) {
-            Some(mailbox) => Arc::clone(mailbox),
+        let queue = match inner.queues.get(&id) {
+            Some(queue) => Arc::clone(queue),
             None => match inner.start(&self, id) {
-                Ok(mailbox) => mailbox,
+                Ok(queue) => queue,
                 Err(error) => {
                     let fields = vec![("reason", error.to_string())];
                     return self
@@ -97,14 +97,14 @@ impl Fetchers for FetcherManager {
                 }
             },
         };
-        mailbox.put(partition);
+        queue.put(partition);
     }
 
-    fn retire(&self, id: FetcherId, mailbox: &Arc<Mailbox>) -> bool {
+    fn retire(&self, id: FetcherId, queue: &Arc<FetcherQueue>) -> bool {
         let mut inner = self.inner.lock();
-        let is_idle = mailbox.is_stopped() || mailbox.is_empty();
+        let is_idle = queue.is_stopped() || queue.is_empty();
         if is_idle {
-            inner.mailboxes.remove(&id);
+            inner.queues.remove(&id);
         }
         is_idle
     }
@@ -115,24 +115,24 @@ impl Inner {
         &mut self,
         manager: &Arc<FetcherManager>,
         id: FetcherId,
-    ) -> std::io::Result<Arc<Mailbox>> {
-        let mailbox = Arc::new(Mailbox::new()?);
+    ) -> std::io::Result<Arc<FetcherQueue>> {
+        let queue = Arc::new(FetcherQueue::new()?);
         #[cfg(feature = "sim")]
         if manager.services.is_simulated() {
-            self.mailboxes.insert(id, Arc::clone(&mailbox));
-            return Ok(mailbox);
+            self.queues.insert(id, Arc::clone(&queue));
+            return Ok(queue);
         }
         let fetcher = Fetcher::new(
             Arc::clone(&manager.services),
             Arc::clone(manager) as Arc<dyn Fetchers>,
-            (id, Arc::clone(&mailbox)),
+            (id, Arc::clone(&queue)),
         );
         let thread = std::thread::Builder::new()
             .name(format!("fetch-{}-{}", id.0, id.1))
             .spawn(move || fetcher.run())?;
         self.threads.retain(|thread| !thread.is_finished());
         self.threads.push(thread);
-        self.mailboxes.insert(id, Arc::clone(&mailbox));
-        Ok(mailbox)
+        self.queues.insert(id, Arc::clone(&queue));
+        Ok(queue)
     }
 }

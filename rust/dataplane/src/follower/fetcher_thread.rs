@@ -7,11 +7,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::follower::append_response;
 use crate::follower::fetch_state::FETCH_VERSION;
+use crate::follower::fetcher_queue::{FetcherId, FetcherQueue, Fetchers};
 use crate::follower::following::{DURABLE_END_POLL_MS, FULL_LOOK_MS, Following, Wanted, longer};
 use crate::follower::link::{Link, LinkError};
-use crate::follower::mailbox::{FetcherId, Fetchers, Mailbox};
 use pyrklog_base::clock::{mono_ms, timespec};
-use pyrklog_control::api::ClusterConfig;
+use pyrklog_control::seam::ClusterConfig;
 use pyrklog_requests::services::Services;
 
 /// Polls of the durable end offset before fetching without this partition.
@@ -22,7 +22,7 @@ pub struct Fetcher {
     services: Arc<Services>,
     fetchers: Arc<dyn Fetchers>,
     id: FetcherId,
-    mailbox: Arc<Mailbox>,
+    queue: Arc<FetcherQueue>,
     client_id: String,
     following: Following,
     link: Option<Link>,
@@ -35,7 +35,7 @@ impl Fetcher {
     pub fn new(
         services: Arc<Services>,
         fetchers: Arc<dyn Fetchers>,
-        (id, mailbox): (FetcherId, Arc<Mailbox>),
+        (id, queue): (FetcherId, Arc<FetcherQueue>),
     ) -> Fetcher {
         let client_id = format!("broker-{}-fetcher-{}", services.config.node_id, id.1);
         Fetcher {
@@ -43,7 +43,7 @@ impl Fetcher {
             services,
             fetchers,
             id,
-            mailbox,
+            queue,
             client_id,
             link: None,
             backoff_ms: 0,
@@ -59,13 +59,13 @@ impl Fetcher {
             return;
         };
         loop {
-            self.following.add(self.mailbox.take());
-            if self.mailbox.is_stopped() {
+            self.following.add(self.queue.take());
+            if self.queue.is_stopped() {
                 break;
             }
             let wanted = self.wanted_when_written();
             if self.following.is_empty() {
-                if self.fetchers.retire(self.id, &self.mailbox) {
+                if self.fetchers.retire(self.id, &self.queue) {
                     break;
                 }
             } else if wanted.asks.is_empty() {
@@ -91,7 +91,7 @@ impl Fetcher {
 
     fn sleep_until(&self, at_ms: i64) {
         let timeout = timespec((at_ms - mono_ms()).max(1));
-        let mut fds = [PollFd::from_borrowed_fd(self.mailbox.fd(), PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(self.queue.fd(), PollFlags::IN)];
         let _ = poll(&mut fds, Some(&timeout));
     }
 
@@ -158,22 +158,22 @@ impl Fetcher {
         let mut link = self.link(cluster)?;
         let following = &mut self.following;
         let timeout_ms = cluster.socket_timeout_ms;
-        let (client_id, mailbox) = (&self.client_id, &self.mailbox);
+        let (client_id, queue) = (&self.client_id, &self.queue);
         let (mut frame, body) = link.exchange(
             key::FETCH,
             FETCH_VERSION,
             client_id,
             i64::from(cluster.fetch_wait_max_ms) + timeout_ms,
-            mailbox,
+            queue,
             |out| following.ask(cluster, wanted, out),
         )?;
         for answer in following.read(&frame, body)? {
             let records = &mut frame[answer.records.clone()];
             let broker = self.services.config.node_id;
-            following.take(cluster, &answer, records, |partition, leader_epoch| {
+            following.take_answer(cluster, &answer, records, |partition, leader_epoch| {
                 append_response::ask_ends(broker, partition, leader_epoch, |request| {
                     let (key, version) = (key::LIST_OFFSETS, append_response::LIST_OFFSETS_VERSION);
-                    link.exchange(key, version, client_id, timeout_ms, mailbox, |out| {
+                    link.exchange(key, version, client_id, timeout_ms, queue, |out| {
                         request.encode(out, version);
                     })
                 })

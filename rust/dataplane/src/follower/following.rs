@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse};
 
-use crate::follower::append_response::{self, Answer, Taken};
+use crate::follower::append_response::{self, Answer, AppendOutcome};
 use crate::follower::fetch_state::{Ask, FETCH_VERSION, FetchSessionHandler, Key};
+use crate::follower::fetcher_queue::Fetchers;
 use crate::follower::link::LinkError;
-use crate::follower::mailbox::Fetchers;
 use crate::follower::truncation::{self, Cut};
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::injected_faults::{Fault, is_injected};
-use pyrklog_control::api::ClusterConfig;
+use pyrklog_control::seam::ClusterConfig;
 use pyrklog_replica::partition::Role;
 use pyrklog_requests::services::Services;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// The first pause after a failure. Each further one is twice as long, up to
 /// `replica.fetch.backoff.ms`.
@@ -126,7 +126,7 @@ impl Following {
         self.followed.retain(|key, followed| {
             let state = followed.partition.lock();
             let is_followed = state.role == Role::Follower
-                && state.leader == Some(leader)
+                && state.leader_to_follow == Some(leader)
                 && state.leader_epoch == followed.leader_epoch;
             let Some(log) = state.log.as_ref().filter(|_| is_followed) else {
                 return false;
@@ -136,7 +136,7 @@ impl Following {
             if followed.until_ms > now_ms {
                 due(followed.until_ms);
                 wanted.later_ms = sooner(wanted.later_ms, followed.until_ms);
-            } else if dir.is_overfull() || dir.is_read_only() {
+            } else if dir.has_twice_too_much_unwritten() || dir.is_read_only() {
                 due(now_ms + FULL_LOOK_MS);
             } else if is_exceeded
                 && !state.is_taken_for_in_sync()
@@ -202,7 +202,7 @@ impl Following {
 
     /// Takes one partition's answer. `ask_ends` asks the leader for the partition's log start and
     /// log end offset in a leader epoch; `None` if it does not say.
-    pub fn take(
+    pub fn take_answer(
         &mut self,
         cluster: &ClusterConfig,
         answer: &Answer,
@@ -214,10 +214,10 @@ impl Following {
         };
         let partition = Arc::clone(&followed.partition);
         self.services.count_followed(&partition, records.len());
-        match append_response::take(&self.services, &partition, answer, records) {
-            Taken::Nothing => {}
-            Taken::Progress => followed.backoff_ms = 0,
-            Taken::Later(reason) => {
+        match append_response::append_answer(&self.services, &partition, answer, records) {
+            AppendOutcome::Nothing => {}
+            AppendOutcome::Progress => followed.backoff_ms = 0,
+            AppendOutcome::Later(reason) => {
                 followed.pause(cluster);
                 if let Some(reason) = reason {
                     let (topic, index) = (&partition.topic.name, partition.index);
@@ -225,13 +225,13 @@ impl Following {
                         .partition_error(topic, index, "replica_refused", reason);
                 }
             }
-            Taken::Fenced => {
+            AppendOutcome::Fenced => {
                 // There is a newer leader; its LeaderAndIsr is on its way.
                 self.followed.remove(&answer.key);
             }
-            Taken::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
-            Taken::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
-            Taken::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
+            AppendOutcome::Diverges(end) => self.cut(answer, Cut::Diverging(end)),
+            AppendOutcome::BeginsAt(carried) => self.cut(answer, Cut::BeginsAt(carried)),
+            AppendOutcome::OutOfRange => match ask_ends(&partition, answer.ask.leader_epoch)? {
                 Some((start, end)) => self.cut(answer, Cut::Outside { start, end }),
                 None => followed.pause(cluster),
             },
@@ -239,7 +239,7 @@ impl Following {
         Ok(())
     }
 
-    /// Hands the partition to the log loader; it comes back through the mailbox.
+    /// Hands the partition to the log loader; it comes back through the fetcher's queue.
     fn cut(&mut self, answer: &Answer, cut: Cut) {
         if let Some(followed) = self.followed.remove(&answer.key) {
             truncation::submit(

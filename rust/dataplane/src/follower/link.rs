@@ -11,7 +11,7 @@ use pyrklog_wire::header::{RequestHeader, parse_response_header};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::follower::mailbox::Mailbox;
+use crate::follower::fetcher_queue::FetcherQueue;
 use pyrklog_base::clock::{mono_ms, timespec};
 
 /// Limit for connecting: the end of the plane waits for it.
@@ -107,7 +107,7 @@ impl Link {
         api_version: i16,
         client_id: &str,
         timeout_ms: i64,
-        mailbox: &Mailbox,
+        queue: &FetcherQueue,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(Vec<u8>, usize), LinkError> {
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
@@ -122,7 +122,7 @@ impl Link {
         frame.clear();
         header.encode_frame(&mut frame, encode)?;
         self.stream.write_all(&frame)?;
-        self.receive(&mut frame, mono_ms() + timeout_ms, mailbox)?;
+        self.receive(&mut frame, mono_ms() + timeout_ms, queue)?;
         let (received, body) = parse_response_header(&frame, api_key, api_version)?;
         if received != correlation_id {
             let message = format!("answer {received} to request {correlation_id}");
@@ -139,26 +139,26 @@ impl Link {
         &mut self,
         frame: &mut Vec<u8>,
         deadline_ms: i64,
-        mailbox: &Mailbox,
+        queue: &FetcherQueue,
     ) -> Result<(), LinkError> {
         frame.clear();
-        if !self.arrives(mailbox, false, (mono_ms() + GATHER_MS).min(deadline_ms))? {
-            self.wait(mailbox, true, deadline_ms)?;
+        if !self.arrives(queue, false, (mono_ms() + GATHER_MS).min(deadline_ms))? {
+            self.wait(queue, true, deadline_ms)?;
         }
-        self.fill(frame, 4, mailbox, deadline_ms)?;
+        self.fill(frame, 4, queue, deadline_ms)?;
         let len = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
         if len > ANSWER_BYTES_MAX {
             return Err(LinkError::Malformed(format!("an answer of {len} bytes")));
         }
         frame.clear();
-        self.fill(frame, len, mailbox, deadline_ms)
+        self.fill(frame, len, queue, deadline_ms)
     }
 
     fn fill(
         &mut self,
         frame: &mut Vec<u8>,
         len: usize,
-        mailbox: &Mailbox,
+        queue: &FetcherQueue,
         deadline_ms: i64,
     ) -> Result<(), LinkError> {
         let mut filled = 0;
@@ -166,7 +166,7 @@ impl Link {
             if frame.len() == filled {
                 frame.resize(len.min(filled + RECEIVE_STEP_BYTES), 0);
             }
-            self.wait(mailbox, false, deadline_ms)?;
+            self.wait(queue, false, deadline_ms)?;
             let count = io::Read::read(&mut self.stream, &mut frame[filled..])?;
             if count == 0 {
                 let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed");
@@ -180,11 +180,11 @@ impl Link {
     /// Waits until there is something to read. Mail ends the waiting if it `is_interruptible`.
     fn wait(
         &self,
-        mailbox: &Mailbox,
+        queue: &FetcherQueue,
         is_interruptible: bool,
         deadline_ms: i64,
     ) -> Result<(), LinkError> {
-        if self.arrives(mailbox, is_interruptible, deadline_ms)? {
+        if self.arrives(queue, is_interruptible, deadline_ms)? {
             return Ok(());
         }
         let error = io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
@@ -194,7 +194,7 @@ impl Link {
     /// The same; false at the deadline.
     fn arrives(
         &self,
-        mailbox: &Mailbox,
+        queue: &FetcherQueue,
         is_interruptible: bool,
         deadline_ms: i64,
     ) -> Result<bool, LinkError> {
@@ -203,13 +203,13 @@ impl Link {
             if left_ms <= 0 {
                 return Ok(false);
             }
-            if mailbox.is_stopped() {
+            if queue.is_stopped() {
                 return Err(LinkError::Interrupted);
             }
             let mut fds = vec![PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
             let mut timeout_ms = left_ms.min(END_LOOK_MS);
             if is_interruptible {
-                fds.push(PollFd::from_borrowed_fd(mailbox.fd(), PollFlags::IN));
+                fds.push(PollFd::from_borrowed_fd(queue.fd(), PollFlags::IN));
                 timeout_ms = left_ms;
             }
             match poll(&mut fds, Some(&timespec(timeout_ms))) {

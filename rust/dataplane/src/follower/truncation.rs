@@ -10,12 +10,12 @@ use pyrklog_wire::fetch::EpochEndOffset;
 
 use crate::follower::append_response::Carried;
 use crate::follower::fetch_state::Ask;
-use crate::follower::mailbox::Fetchers;
+use crate::follower::fetcher_queue::Fetchers;
 use pyrklog_base::clock::Now;
 use pyrklog_replica::partition::{PartitionState, Role};
 use pyrklog_storage::await_writers::await_writers;
 use pyrklog_storage::checkpoints::CutLog;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::log_loader::Command;
 use pyrklog_storage::log_manager::LogManager;
 
@@ -109,7 +109,7 @@ fn carry_out(logs: &Arc<LogManager>, partition: &Arc<Partition>, ask: &Ask, cut:
             write_cut(logs, partition, cut_log);
             tell(logs, partition, cut.reason(), plan, end);
             if let Cut::BeginsAt(carried) = cut {
-                carried.take(logs, partition);
+                carried.append(logs, partition);
             }
         }
         (Some(reason), _) => {
@@ -253,7 +253,7 @@ fn until_written(
 
 /// Pauses for lack of space, descriptors or memory.
 fn wait_for_better(logs: &Arc<LogManager>, partition: &Partition, reason: &str) {
-    logs.disk_full(&partition.dir, format!("cutting {partition}: {reason}"));
+    logs.make_read_only(&partition.dir, format!("cutting {partition}: {reason}"));
     let wait = || await_writers(logs, AGAIN);
     logs.loader.lend_place(partition.dir.index, wait);
 }

@@ -44,9 +44,9 @@ pub struct Connection {
     pub partial_since_ms: i64,
     /// It is listed for a visit in this turn.
     pub is_listed: bool,
-    /// Its answers were held back for one turn, in favour of the fetches that its requests have
+    /// Its answers wait for the next turn, in favour of the fetches that its requests have
     /// woken.
-    pub is_held_back: bool,
+    pub is_flush_postponed: bool,
     /// Whether it should move to another thread.
     pub affinity: Affinity,
 }
@@ -67,7 +67,7 @@ impl Connection {
             active_ms: now_ms,
             partial_since_ms: NEVER_MS,
             is_listed: false,
-            is_held_back: false,
+            is_flush_postponed: false,
             affinity: Affinity::default(),
         }
     }
@@ -84,8 +84,8 @@ impl Connection {
     /// Whether its token is known only to its thread: between two requests.
     pub fn is_movable(&self) -> bool {
         let client = &self.client;
-        let is_held = client.hold.is_some() || client.produces.parked.is_some();
-        self.is_quiet() && !is_held && !client.is_closing && !client.context.ended
+        let has_waiting_request = client.hold.is_some() || client.produces.room_wait.is_some();
+        self.is_quiet() && !has_waiting_request && !client.is_closing && !client.context.ended
     }
 
     /// Another thread serves it from now on, under another token.

@@ -9,8 +9,8 @@
 use crate::net::connection::{Connection, Sending};
 use crate::net::output;
 use pyrklog_base::ids::NEVER_MS;
-use pyrklog_control::api::PlaneConfig;
-use pyrklog_requests::admission::Looked;
+use pyrklog_control::seam::PlaneConfig;
+use pyrklog_requests::admission::Recheck;
 use pyrklog_requests::context::Context;
 use pyrklog_requests::outcome::{Close, Hold};
 use pyrklog_requests::{admission, client_timers, resume};
@@ -166,15 +166,15 @@ pub enum Verdict {
 }
 
 /// Checks one connection.
-pub fn look(cx: &mut Context, conn: &mut Connection) -> Verdict {
+pub fn check(cx: &mut Context, conn: &mut Connection) -> Verdict {
     conn.client.produces.refused.forget_old(cx.now.mono_ms);
     if let Err(close) = fire_due(&SWEPT, cx, conn) {
         return Verdict::Close(close);
     }
-    match admission::look(cx, &mut conn.client) {
-        Looked::Keep => {}
-        Looked::GoOn => return Verdict::Visit,
-        Looked::FinishFetch => {
+    match admission::recheck(cx, &mut conn.client) {
+        Recheck::Keep => {}
+        Recheck::GoOn => return Verdict::Visit,
+        Recheck::FinishFetch => {
             return match resume::finish_fetch(cx, &mut conn.client) {
                 Ok(()) => Verdict::Visit,
                 Err(close) => Verdict::Close(close),

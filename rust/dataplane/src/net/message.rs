@@ -12,7 +12,7 @@ use pyrklog_base::mailbox::Mailbox;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_requests::cold_reads::FetchJob;
-use pyrklog_requests::list_offsets::delayed::LookUpJob;
+use pyrklog_requests::list_offsets::delayed_list_offsets::LookUpJob;
 use pyrklog_requests::produce::validators::ValidateJob;
 use pyrklog_requests::resume::JobDone;
 

@@ -9,8 +9,8 @@ use crate::net::hook::Hook;
 use crate::net::listeners::Listeners;
 use crate::net::message::Inboxes;
 use pyrklog_base::network_threads::NetworkThreads;
-use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::event_queue::EventQueue;
+use pyrklog_control::seam::PlaneConfig;
 use pyrklog_requests::services::{Mailboxes, Services};
 use pyrklog_storage::log_manager::{LogDirs, LogManager};
 

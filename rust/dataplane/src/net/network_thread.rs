@@ -288,7 +288,7 @@ impl NetworkThread {
     }
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
-        if std::mem::take(&mut conn.is_held_back) {
+        if std::mem::take(&mut conn.is_flush_postponed) {
             self.flush(conn)?;
         }
         for round in 0.. {
@@ -297,9 +297,9 @@ impl NetworkThread {
             produce::reply::send_done(&mut self.cx, &mut conn.client)?;
             // Another thread wakes up while this one sends. The fetches that wait for this thread
             // go first, where that delays other connections only briefly.
-            conn.is_held_back = self.cx.outbox.has_own() && !self.balancer.measures();
+            conn.is_flush_postponed = self.cx.outbox.has_own() && !self.balancer.measures();
             self.cx.outbox.deliver(&*self.cx.services.logs);
-            if conn.is_held_back {
+            if conn.is_flush_postponed {
                 self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }
@@ -316,11 +316,11 @@ impl NetworkThread {
             }
         }
         let is_over = conn.client.context.ended || conn.client.is_closing || self.cx.is_draining;
-        let is_held = matches!(
+        let has_waiting_request = matches!(
             conn.client.hold,
-            Some(Hold::Parked | Hold::Heavy | Hold::Replies { .. })
+            Some(Hold::Room | Hold::Heavy | Hold::Replies { .. })
         );
-        if is_over && conn.is_quiet() && !is_held {
+        if is_over && conn.is_quiet() && !has_waiting_request {
             return Err(match &conn.client {
                 client if client.is_closing => Close::Silently,
                 client if client.context.ended => Close::Peer,
@@ -367,7 +367,7 @@ impl NetworkThread {
                 continue;
             };
             muted += u64::from(conn.client.hold.is_some());
-            match connection_timeouts::look(&mut self.cx, conn) {
+            match connection_timeouts::check(&mut self.cx, conn) {
                 connection_timeouts::Verdict::Keep => {}
                 connection_timeouts::Verdict::Visit => self.list(token),
                 connection_timeouts::Verdict::Close(close) => self.close_by_token(token, close),

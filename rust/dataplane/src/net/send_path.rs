@@ -18,7 +18,7 @@ use pyrklog_log::{BytesPlace, SegmentBytes, Wait};
 
 use crate::net::outlet::{Line, Outlet};
 use pyrklog_base::ids::QueueId;
-use pyrklog_control::api::ReadPath;
+use pyrklog_control::seam::ReadPath;
 use pyrklog_requests::out_queue::{FileRange, Head, OutQueue, SENDFILE_MIN_BYTES};
 
 /// Most bytes of one call before other connections of the thread get their turn.

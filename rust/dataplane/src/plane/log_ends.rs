@@ -12,9 +12,9 @@ impl DataPlane {
     /// Of each partition the leader epoch of its last record (-1 without any) and its log end
     /// offset; `None` if its log is not open here.
     pub fn log_ends(&self, partitions: &[(String, i32)]) -> Vec<Option<(i32, i64)>> {
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let end_of = |(topic, partition): &(String, i32)| {
-            let state = held.partition(topic, *partition)?.lock();
+            let state = hosted.partition(topic, *partition)?.lock();
             let log = state.log.as_ref()?;
             Some((log.latest_epoch().unwrap_or(-1), log.log_end_offset()))
         };
@@ -23,12 +23,12 @@ impl DataPlane {
 
     /// The log start offset of each partition that this broker leads, and those last reported by
     /// its followers; an error code where it does not lead.
-    /// [`pyrklog_control::api::Event::FollowerLogStart`] reports once that one of them has moved
+    /// [`pyrklog_control::seam::Event::FollowerLogStart`] reports once that one of them has moved
     /// since.
     pub fn log_starts(&self, partitions: &[(String, i32)]) -> Vec<Result<LogStarts, ErrorCode>> {
-        let held = self.network.registry.load();
+        let hosted = self.network.registry.load();
         let starts_of = |(topic, partition): &(String, i32)| {
-            let partition = held.partition(topic, *partition);
+            let partition = hosted.partition(topic, *partition);
             let partition = partition.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
             let mut state = partition.lock();
             let own = state.led()?.log_start_offset();

@@ -7,9 +7,9 @@ use pyrklog_log::disk::Disk;
 use pyrklog_log::{Identity, LogDir, LogDirError, LogEnv};
 
 use crate::net::connection_limits::connections_max;
-use pyrklog_control::api::{Event, PlaneConfig};
+use pyrklog_control::seam::{Event, PlaneConfig};
 use pyrklog_storage::block_cache;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::log_manager::LogManager;
 use pyrklog_storage::muted_queue::MutedQueue;
 use pyrklog_storage::partition_dirs::PartitionDirs;
@@ -51,8 +51,8 @@ pub fn open_dir(
         .env()
         .set_direct_min_bytes(config.cache.direct_min_bytes);
     block_cache::forget_missing(&files, &folders);
-    let park = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
-    let dir = LogDirState::new(index, files, config, park);
+    let muted = MutedQueue::new(config.receive_buffers_max_bytes, config.log_dirs.len());
+    let dir = LogDirState::new(index, files, config, muted);
     for folder in folders {
         partition_dirs.found(folder.topic, folder.partition, folder.topic_id, &dir);
     }

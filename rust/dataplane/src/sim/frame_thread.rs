@@ -17,7 +17,7 @@ use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{NEVER_MS, Token};
 use pyrklog_base::inbox::Inbox;
 use pyrklog_base::network_event::NetworkEvent;
-use pyrklog_requests::admission::{self, Looked};
+use pyrklog_requests::admission::{self, Recheck};
 use pyrklog_requests::client::Client;
 use pyrklog_requests::client_context::ClientContext;
 use pyrklog_requests::context::{Context, borrow_memory};
@@ -173,7 +173,7 @@ impl FrameThread {
                 index,
                 error,
             } => self.with(token, |cx, client| {
-                produce::settle(cx, &mut client.produces, sequence, index, error);
+                produce::complete_partition(cx, &mut client.produces, sequence, index, error);
                 Ok(())
             }),
             NetworkEvent::FetchWake {
@@ -234,9 +234,9 @@ impl FrameThread {
         self.cx.is_hungry = false;
         let tokens: Vec<Token> = self.clients.keys().copied().collect();
         for token in tokens {
-            self.with(token, |cx, client| match admission::look(cx, client) {
-                Looked::FinishFetch => resume::finish_fetch(cx, client),
-                Looked::GoOn | Looked::Keep => Ok(()),
+            self.with(token, |cx, client| match admission::recheck(cx, client) {
+                Recheck::FinishFetch => resume::finish_fetch(cx, client),
+                Recheck::GoOn | Recheck::Keep => Ok(()),
             });
         }
     }

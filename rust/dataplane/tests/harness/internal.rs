@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::seam::*;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use pyrklog_dataplane::api::PlaneConfig;
+use pyrklog_dataplane::seam::PlaneConfig;
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_wire::ErrorCode;
 

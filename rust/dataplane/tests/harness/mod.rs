@@ -14,7 +14,7 @@ mod slow_disk;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pyrklog_dataplane::api::*;
+use pyrklog_dataplane::seam::*;
 use pyrklog_dataplane::testing::NetworkHook;
 use pyrklog_dataplane::{DataPlane, OpenError};
 use pyrklog_log::LogConfig;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pyrklog_dataplane::api::{FollowerSpec, LeaderSpec, PlaneConfig, TicketOutcome, TopicConfig};
+use pyrklog_dataplane::seam::{FollowerSpec, LeaderSpec, PlaneConfig, TicketOutcome, TopicConfig};
 use pyrklog_log::RealDisk;
 use pyrklog_wire::ErrorCode;
 

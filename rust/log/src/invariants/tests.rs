@@ -181,7 +181,7 @@ fn a_log_that_is_sealed_refuses_everything_and_is_written() {
     let mut batch = builder.build();
     let info = BatchInfo::parse(&batch).unwrap();
     let refused = log.append(&mut batch, &info, Origin::Client, 2, 0);
-    assert!(refused.is_err() && log.locate(0, Isolation::LogEnd).is_err());
+    assert!(refused.is_err() && log.locate(0, Isolation::DurableEnd).is_err());
     assert!(log.close_cleanly().is_err(), "recovery must look at it");
     assert_eq!((log.written.offset, log.has_unwritten()), (5, false));
     log.poison("a write failed");

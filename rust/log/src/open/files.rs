@@ -31,7 +31,7 @@ impl FolderFiles {
 /// files go. A `.swap` file is a complete compaction and replaces its source segments, unless a
 /// `.cleaned` file beside it shows that the set of swap files is incomplete. Index files without a
 /// `.log` go.
-pub(super) fn settle(
+pub(super) fn finish_interrupted(
     env: &LogEnv,
     folder: &Folder,
     notes: &mut Vec<String>,

@@ -81,7 +81,7 @@ impl LoadedState {
 impl Loader<'_> {
     /// Loads the folder as `state` says it was left; goes on with `report`.
     pub fn load(&self, state: OpenState, mut report: OpenReport) -> Result<Loaded, OpenError> {
-        let mut files = files::settle(self.env, self.folder, &mut report.notes)?;
+        let mut files = files::finish_interrupted(self.env, self.folder, &mut report.notes)?;
         let logs = files.take(FileKind::Log);
         let segments = self.segments(&logs, state.log_start_offset)?;
         let mut loading = LoadedState {

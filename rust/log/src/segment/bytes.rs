@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyrklog_arena::CachedSegment;
 
 use crate::disk::DiskFile;
-use crate::kept::{PIECE_BYTES, Verdict};
+use crate::kept_pages::{PIECE_BYTES, Verdict};
 use crate::scan::{BatchScanner, ReadBytes};
 use crate::segment::Segment;
 use crate::wait::Wait;
@@ -88,7 +88,7 @@ impl SegmentBytes {
                 return Ok(count);
             }
         }
-        let window = match (self.look(position), wait) {
+        let window = match (self.look_up_window(position), wait) {
             (Look::Held(window), _) => Some(window),
             // Read ahead for a reader far behind: must not stay in the page cache.
             (Look::GoesOn, Wait::Nowait) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -126,9 +126,9 @@ impl SegmentBytes {
         }
     }
 
-    fn look(&self, position: u64) -> Look {
+    fn look_up_window(&self, position: u64) -> Look {
         match &self.source {
-            Source::Segment(segment) => segment.env().windows.look(segment.id(), position),
+            Source::Segment(segment) => segment.env().windows.look_up(segment.id(), position),
             Source::File(_) => Look::Unknown,
         }
     }
@@ -139,12 +139,12 @@ impl SegmentBytes {
             return Ok(BytesPlace::PageCache);
         };
         let env = segment.env();
-        let look = env.windows.look(segment.id(), position);
+        let look = env.windows.look_up(segment.id(), position);
         if let Look::Held(window) = look {
             return Ok(BytesPlace::Window(window));
         }
         let file = segment.log_file(Wait::Blocking)?;
-        let kept = &env.kept;
+        let kept = &env.kept_pages;
         let mut verdict = kept.touch(&**segment, position);
         if verdict.is_none() {
             // The page cache of files that are not the system's is unknown.
@@ -269,7 +269,7 @@ fn ask_for(file: &dyn DiskFile, segment: &Segment, position: u64, pieces: u64) {
 
 /// Whether what follows is kept, or is to be from now on, which is decided at the start of a piece.
 fn is_kept_from(segment: &Arc<Segment>, position: u64) -> bool {
-    let kept = &segment.env().kept;
+    let kept = &segment.env().kept_pages;
     if kept.holds(segment.id(), position) {
         return true;
     }
@@ -298,7 +298,7 @@ fn read_nowait(
     buffer: &mut [u8],
     position: u64,
 ) -> io::Result<usize> {
-    if segment.env().kept.is_open() {
+    if segment.env().kept_pages.is_open() {
         file.read_at_nowait_keeping(buffer, position)
     } else {
         file.read_at_nowait(buffer, position)

@@ -45,7 +45,7 @@ fn rig() -> (MemDisk, Arc<LogEnv>, Arc<Segment>) {
 /// Acts as a reader: (bytes from `position` on, whether the disk was read).
 fn read(env: &LogEnv, segment: &Arc<Segment>, position: u64) -> (Vec<u8>, bool) {
     let windows = &env.windows;
-    let (window, is_new) = match windows.look(segment.id(), position) {
+    let (window, is_new) = match windows.look_up(segment.id(), position) {
         Look::Held(window) => (window, false),
         Look::GoesOn | Look::Unknown => (windows.load(segment, position).unwrap().unwrap(), true),
     };
@@ -72,7 +72,10 @@ fn read_all(env: &LogEnv, segment: &Arc<Segment>, mut position: u64) -> usize {
 #[test]
 fn a_reader_goes_through_a_file_in_large_steps() {
     let (_, env, segment) = rig();
-    assert!(matches!(env.windows.look(segment.id(), 0), Look::Unknown));
+    assert!(matches!(
+        env.windows.look_up(segment.id(), 0),
+        Look::Unknown
+    ));
     assert_eq!(read_all(&env, &segment, 5_000), WINDOWS + 1);
     assert!(env.window_bytes() <= PASSED_MAX_BYTES + 2 * WINDOW_BYTES);
     assert!(env.windows.load(&segment, LEN as u64).unwrap().is_none());
@@ -81,7 +84,7 @@ fn a_reader_goes_through_a_file_in_large_steps() {
 #[test]
 fn reader_goes_on_after_a_full_window_but_not_after_the_file_end() {
     let (_, env, segment) = rig();
-    let look = |position: u64| env.windows.look(segment.id(), position);
+    let look = |position: u64| env.windows.look_up(segment.id(), position);
     read(&env, &segment, 4096 + 10);
     let end = WINDOW_BYTES as u64;
     assert!(matches!(look(4095), Look::Unknown));
@@ -150,7 +153,7 @@ fn a_file_that_is_cut_is_read_anew() {
     read(&env, &one, 0);
     read(&env, &other, 0);
     one.cut(100);
-    let look = |segment: &Segment| env.windows.look(segment.id(), 0);
+    let look = |segment: &Segment| env.windows.look_up(segment.id(), 0);
     assert!(matches!(look(&one), Look::Unknown));
     assert!(matches!(look(&other), Look::Held(_)));
     let (found, _) = read(&env, &one, 0);

@@ -282,8 +282,8 @@ impl Model {
 
     /// What must survive a kill: everything, if the append was acknowledged.
     fn kept(&self, appended: Option<Appended>, before: i64) -> i64 {
-        let is_durable = appended.is_some_and(|appended| appended.is_durable);
-        match is_durable && self.fuse().left() > 0 {
+        let durable_end_moved = appended.is_some_and(|appended| appended.durable_end_moved);
+        match durable_end_moved && self.fuse().left() > 0 {
             true => self.rig.log.durable_end_offset(),
             false => before,
         }

@@ -58,7 +58,7 @@ impl PartitionState {
         let mut tell = |watcher: &mut FetchWatcher| {
             let terms = watcher.watch.terms();
             let wakes = match terms.isolation {
-                Isolation::LogEnd => has_grown || visible && terms.notify_high_watermark,
+                Isolation::DurableEnd => has_grown || visible && terms.notify_high_watermark,
                 _ if !visible => return false,
                 _ => true,
             };
@@ -132,7 +132,7 @@ fn bound_segment(log: Option<&Log>, isolation: Isolation) -> Option<i64> {
 /// Each isolation's bound segment, looked up when it is first asked for.
 struct BoundSegments<'l> {
     log: Option<&'l Log>,
-    of_log_end: Option<Option<i64>>,
+    of_durable_end: Option<Option<i64>>,
     of_high_watermark: Option<Option<i64>>,
     of_committed: Option<Option<i64>>,
 }
@@ -141,7 +141,7 @@ impl<'l> BoundSegments<'l> {
     fn of(log: Option<&'l Log>) -> BoundSegments<'l> {
         BoundSegments {
             log,
-            of_log_end: None,
+            of_durable_end: None,
             of_high_watermark: None,
             of_committed: None,
         }
@@ -149,7 +149,7 @@ impl<'l> BoundSegments<'l> {
 
     fn bound(&mut self, isolation: Isolation) -> Option<i64> {
         let known = match isolation {
-            Isolation::LogEnd => &mut self.of_log_end,
+            Isolation::DurableEnd => &mut self.of_durable_end,
             Isolation::HighWatermark => &mut self.of_high_watermark,
             Isolation::Committed => &mut self.of_committed,
         };

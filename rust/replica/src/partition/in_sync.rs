@@ -6,7 +6,7 @@ use pyrklog_log::{Isolation, Log};
 
 use super::{PartitionState, Role};
 use crate::fetch_watch::{Change, WatchTerms};
-use crate::replica_progress::{Follower, NEVER_MS, SessionFetches};
+use crate::replica_progress::{Follower, NOT_YET_MS, SessionFetches};
 use crate::replica_selector::Candidate;
 use crate::waiters::DoubtWaiter;
 use pyrklog_base::ids::Token;
@@ -67,12 +67,12 @@ pub struct Fetched {
 }
 
 fn is_of_replica(terms: WatchTerms) -> bool {
-    terms.isolation == Isolation::LogEnd
+    terms.isolation == Isolation::DurableEnd
 }
 
 impl PartitionState {
     /// Sets the ISR of this leader epoch: `members` may join already, `isr` is recorded, `is_held`
-    /// as in [`pyrklog_control::api::LeaderSpec::is_held`]. False if this broker does not lead in
+    /// as in [`pyrklog_control::seam::LeaderSpec::is_held`]. False if this broker does not lead in
     /// that epoch, if the lists contradict each other, or if a joining replica lacks records below
     /// the high watermark; `has_caught_up` follows again once it has them.
     pub fn set_isr(
@@ -82,7 +82,7 @@ impl PartitionState {
         isr: &[i32],
         is_held: bool,
     ) -> bool {
-        if self.leader.is_some() || leader_epoch != self.leader_epoch {
+        if self.leader_to_follow.is_some() || leader_epoch != self.leader_epoch {
             return false;
         }
         let is_member = |id: &i32| members.contains(id);
@@ -94,7 +94,7 @@ impl PartitionState {
             .followers
             .iter()
             .filter(|follower| members.contains(&follower.id) && !before.contains(&follower.id));
-        let is_fit = are_in_order && joining.all(|follower| follower.log_end_offset >= needed);
+        let is_fit = are_in_order && joining.all(|follower| follower.last_fetch_offset >= needed);
         for follower in &mut self.followers {
             follower.ask_again();
         }
@@ -162,7 +162,7 @@ impl PartitionState {
     ///
     /// Each later fetch of its session also counts for this partition, until a
     /// [`Change::is_to_renew`] or until the partition leaves the session.
-    pub fn follower_fetched(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
+    pub fn update_follower_fetch_state(&mut self, fetch: FollowerFetch<'_>) -> Option<Fetched> {
         let log = self.log.as_ref()?;
         let durable_end_offset = log.durable_end_offset();
         let needed = self.needed_to_join(log);
@@ -172,10 +172,10 @@ impl PartitionState {
             .iter_mut()
             .find(|follower| follower.id == id)?;
         let log_start_moved = follower.log_start_offset != fetch.log_start_offset;
-        let has_moved = log_start_moved || follower.log_end_offset != offset;
+        let has_moved = log_start_moved || follower.last_fetch_offset != offset;
         follower.log_start_offset = fetch.log_start_offset;
         let (connection, now_ms) = (fetch.connection, fetch.now_ms);
-        follower.fetches(
+        follower.update_fetch_state(
             connection,
             offset,
             durable_end_offset,
@@ -242,7 +242,7 @@ impl PartitionState {
         let others = self.members.iter().filter(|id| **id != self.node_id);
         let confirmed = others.map(|id| {
             let follower = self.followers.iter().find(|follower| follower.id == *id);
-            follower.map_or(NEVER_MS, Follower::confirmed_ms)
+            follower.map_or(NOT_YET_MS, Follower::confirmed_ms)
         });
         confirmed.min().unwrap_or(i64::MAX)
     }

@@ -98,15 +98,17 @@ impl PartitionState {
         let end = log.log_end_offset();
         match self.role {
             Role::Leader => self.check_leader(end),
-            Role::Follower => ensure(self.leader.is_some(), || "it follows nobody".to_owned()),
+            Role::Follower => ensure(self.leader_to_follow.is_some(), || {
+                "it follows nobody".to_owned()
+            }),
             Role::Loading | Role::Offline | Role::Stopped => Ok(()),
         }
     }
 
     /// Checks a leader's epoch and followers; its log ends at `end`.
     fn check_leader(&self, end: i64) -> Result<(), String> {
-        ensure(self.leader.is_none(), || {
-            format!("it leads and follows broker {:?}", self.leader)
+        ensure(self.leader_to_follow.is_none(), || {
+            format!("it leads and follows broker {:?}", self.leader_to_follow)
         })?;
         ensure(self.led_since <= self.leader_epoch, || {
             format!("it has led since epoch {}", self.led_since)
@@ -122,8 +124,8 @@ impl PartitionState {
             format!("{isr:?} are in sync, {members:?} are waited for")
         })?;
         for follower in &self.followers {
-            ensure(follower.log_end_offset <= end, || {
-                let (id, reached) = (follower.id, follower.log_end_offset);
+            ensure(follower.last_fetch_offset <= end, || {
+                let (id, reached) = (follower.id, follower.last_fetch_offset);
                 format!("replica {id} reaches {reached}")
             })?;
         }

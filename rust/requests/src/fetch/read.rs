@@ -7,7 +7,7 @@ use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 use crate::fetch::sessions::Target;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_replica::partition::PartitionState;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// What a fetch may see of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl PartitionRead {
 pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     let log = state.shown(view.of_leader_only).ok()?;
     Some(match view.isolation {
-        Isolation::LogEnd => log.durable_end_offset(),
+        Isolation::DurableEnd => log.durable_end_offset(),
         Isolation::HighWatermark => log.high_watermark(),
         Isolation::Committed => log.last_stable_offset(),
     })
@@ -167,7 +167,7 @@ fn read_once(
         let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
         return Ok(Some(PartitionRead::failed(error)));
     }
-    let is_led = state.leader.is_none();
+    let is_led = state.leader_to_follow.is_none();
     if let Err(beyond) = look_beyond(&state, target, view) {
         return Ok(Some(beyond.answer(read)));
     }
@@ -249,11 +249,11 @@ impl Beyond {
 /// former leader that does not know its successor would skip records or read them twice.
 fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<(), Beyond> {
     let end = state.log.as_ref().map_or(-1, Log::log_end_offset);
-    let is_within = view.isolation == Isolation::LogEnd || target.fetch_offset <= end;
+    let is_within = view.isolation == Isolation::DurableEnd || target.fetch_offset <= end;
     if is_within || is_injected(Fault::OutOfRangeInDoubt) {
         return Ok(());
     }
-    match state.leader {
+    match state.leader_to_follow {
         None if state.is_confirmed(view.asked_ms) => Ok(()),
         None => Err(Beyond::Doubtful),
         Some(_) if target.current_leader_epoch < 0 => Err(Beyond::NotHere),

@@ -8,20 +8,20 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 
 use crate::context::Context;
-use crate::fetch::delayed::DelayedFetch;
+use crate::fetch::delayed_fetch::DelayedFetch;
 use crate::fetch::read::PartitionRead;
 use crate::fetch::sessions::{PartitionOutcome, Target};
 use crate::out_queue::{FileRange, OutQueue, SENDFILE_MIN_BYTES};
 use pyrklog_base::ids::QueueId;
 use pyrklog_control::image::Image;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// A slice up to this size is always read into the reply: its own system call would cost more than
 /// the copy.
 const INLINE_MAX_BYTES: usize = 8 * 1024;
 
 /// Records the outcomes in the session; returns the record bytes to send.
-fn settle(work: &mut DelayedFetch) -> usize {
+fn record_outcomes(work: &mut DelayedFetch) -> usize {
     let mut record_bytes = 0;
     for position in 0..work.parts.len() {
         let read = &work.parts[position].read;
@@ -44,7 +44,7 @@ fn settle(work: &mut DelayedFetch) -> usize {
 /// Appends the response body and records the outcomes in the session. Leaders are named with their
 /// endpoints of `listener`.
 pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut OutQueue) {
-    let record_bytes = settle(work);
+    let record_bytes = record_outcomes(work);
     let inline_max = if record_bytes < SENDFILE_MIN_BYTES {
         usize::MAX
     } else {

@@ -12,7 +12,7 @@ use crate::outcome::Close;
 use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{admission, control_requests, heavy};
-use pyrklog_control::api::Event;
+use pyrklog_control::seam::Event;
 
 /// Serves a request: at once, or after the control plane has created missing topics.
 pub fn handle(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Handled {

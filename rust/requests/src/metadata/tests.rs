@@ -1,8 +1,8 @@
 use pyrklog_wire::metadata::MetadataResponse;
 
 use super::*;
-use pyrklog_control::api::{ImageDelta, TopicImage};
 use pyrklog_control::image::testing::{broker, image, partition, topic};
+use pyrklog_control::seam::{ImageDelta, TopicImage};
 
 /// An unreachable leader.
 const ABSENT: i32 = 4;

@@ -3,8 +3,8 @@
 //! The request stays, unread, in its connection's buffer. The connection is *muted*: nothing behind
 //! the request is looked at, so that no later batch of a producer overtakes it. This module keeps
 //! who waits, in order; the writer wakes them as room appears. A request that waits longer than its
-//! time-out, or finds the park full, gets the retriable REQUEST_TIMED_OUT. Requests behind it count
-//! from the same moment, so that a muted connection does not sum up time-outs.
+//! time-out, or finds the queue full, gets the retriable REQUEST_TIMED_OUT. Requests behind it
+//! count from the same moment, so that a muted connection does not sum up time-outs.
 //!
 //! After a refusal a later batch could overtake, since the broker accepts any first sequence number
 //! of an unknown producer. So if a refused batch has a producer id, the connection closes after the
@@ -18,8 +18,8 @@ use pyrklog_wire::produce::ProduceRequest;
 use crate::client::Client;
 use crate::context::Context;
 use crate::outcome::Hold;
-use crate::produce::queue::Parked;
 use crate::produce::queue::ProduceQueue;
+use crate::produce::queue::RoomWait;
 use crate::produce::validating::ProduceParams;
 use pyrklog_base::ids::{NEVER_MS, Place};
 use pyrklog_storage::muted_queue::Admission;
@@ -32,29 +32,29 @@ pub fn admit(
     frame_bytes: usize,
 ) -> Admission {
     let mut targets = cx.targets.iter().flatten();
-    let Some(full) = targets.find(|target| target.dir.is_full()) else {
-        if let Some((dir, _)) = queue.parked.take().and_then(|parked| parked.waits) {
+    let Some(target) = targets.find(|target| target.dir.has_too_much_unwritten()) else {
+        if let Some((dir, _)) = queue.room_wait.take().and_then(|wait| wait.at) {
             dir.unmute_next(&mut cx.outbox);
         }
         return Admission::Now;
     };
-    let dir = Arc::clone(&full.dir);
+    let dir = Arc::clone(&target.dir);
     let now_ms = cx.now.mono_ms;
-    let parked = queue.parked.get_or_insert(Parked {
+    let wait = queue.room_wait.get_or_insert(RoomWait {
         since_ms: now_ms,
-        waits: None,
+        at: None,
     });
-    let due_ms = parked.since_ms.saturating_add(params.patience_ms);
+    let due_ms = wait.since_ms.saturating_add(params.patience_ms);
     if due_ms <= now_ms {
         dir.muted.note_timed_out();
         return Admission::Refused;
     }
-    let admission = dir
-        .muted
-        .add(params.place, frame_bytes, now_ms, || dir.is_full());
+    let admission = dir.muted.add(params.place, frame_bytes, now_ms, || {
+        dir.has_too_much_unwritten()
+    });
     match admission {
-        Admission::Later => parked.waits = Some((dir, due_ms)),
-        Admission::Now => queue.parked = None,
+        Admission::Later => wait.at = Some((dir, due_ms)),
+        Admission::Now => queue.room_wait = None,
         Admission::Refused => {}
     }
     admission
@@ -62,7 +62,7 @@ pub fn admit(
 
 /// Since when the current request has waited, if it has.
 pub fn waited_since_ms(queue: &ProduceQueue) -> Option<i64> {
-    queue.parked.as_ref().map(|parked| parked.since_ms)
+    queue.room_wait.as_ref().map(|wait| wait.since_ms)
 }
 
 /// Whether a batch of the request has a producer id.
@@ -74,18 +74,18 @@ pub fn has_producer_id(request: &ProduceRequest, frame: &[u8]) -> bool {
     })
 }
 
-/// Deadline of the parked request.
+/// Deadline of the request that waits for room.
 pub fn due_ms(client: &Client) -> i64 {
-    match &client.produces.parked {
-        Some(Parked {
-            waits: Some((_, due_ms)),
+    match &client.produces.room_wait {
+        Some(RoomWait {
+            at: Some((_, due_ms)),
             ..
-        }) if client.hold == Some(Hold::Parked) => *due_ms,
+        }) if client.hold == Some(Hold::Room) => *due_ms,
         _ => NEVER_MS,
     }
 }
 
-/// Takes a connection with an overdue request out of the park; the request is then refused unless
+/// Takes a connection with an overdue request out of the queue; the request is then refused unless
 /// there is room.
 pub fn expire(cx: &Context, client: &mut Client) {
     if due_ms(client) <= cx.now.mono_ms {
@@ -95,11 +95,11 @@ pub fn expire(cx: &Context, client: &mut Client) {
     }
 }
 
-/// Takes a connection out of the park, if it is there.
+/// Takes a connection out of the queue, if it is there.
 pub fn forget(client: &mut Client, place: Place) {
-    if let Some(parked) = &mut client.produces.parked
-        && let Some((dir, _)) = parked.waits.take()
-        && client.hold == Some(Hold::Parked)
+    if let Some(wait) = &mut client.produces.room_wait
+        && let Some((dir, _)) = wait.at.take()
+        && client.hold == Some(Hold::Room)
     {
         dir.muted.forget(place);
     }
@@ -107,7 +107,7 @@ pub fn forget(client: &mut Client, place: Place) {
 
 /// All input was handled: the next request has not waited.
 pub fn note_empty(client: &mut Client, is_readable: bool) {
-    if client.hold != Some(Hold::Parked) && !is_readable {
-        client.produces.parked = None;
+    if client.hold != Some(Hold::Room) && !is_readable {
+        client.produces.room_wait = None;
     }
 }

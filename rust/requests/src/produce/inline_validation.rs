@@ -9,7 +9,7 @@ use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::context::Context;
-use crate::produce::delayed::Refusal;
+use crate::produce::delayed_produce::Refusal;
 use crate::produce::validators::INLINE_MAX_BYTES;
 use crate::produce::verdicts::errors_of;
 
@@ -18,7 +18,7 @@ const RECOMPRESSION_WEIGHT: usize = 4;
 
 /// Validates the batches for `cx.targets` that must be expanded, up to a limit of work. Results go
 /// to `cx.verdicts`, which stays empty if there are none. Returns the positions that remain.
-pub fn look(
+pub fn validate(
     cx: &mut Context,
     request: &ProduceRequest,
     frame: &mut [u8],

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::produce::delayed::DelayedProduce;
+use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::refused_batches::RefusedBatches;
-use pyrklog_storage::log_dir::LogDirState;
+use pyrklog_storage::log_dir_state::LogDirState;
 
 /// Pending requests before the next one waits, too. The bound on unwritten bytes does not limit
 /// those that append nothing (refused or duplicate).
@@ -16,12 +16,12 @@ const PENDING_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A request that waits for its log directory.
 #[derive(Debug)]
-pub struct Parked {
+pub struct RoomWait {
     /// Since when the connection has been held without its buffer becoming empty, monotonic
     /// milliseconds.
     pub since_ms: i64,
     /// Where the request waits, and until when.
-    pub waits: Option<(Arc<LogDirState>, i64)>,
+    pub at: Option<(Arc<LogDirState>, i64)>,
 }
 
 /// See the module.
@@ -32,7 +32,7 @@ pub struct ProduceQueue {
     /// Refused batches that are sent again.
     pub refused: RefusedBatches,
     /// The request that waits for its log directory.
-    pub parked: Option<Parked>,
+    pub room_wait: Option<RoomWait>,
     /// Number of the first pending request.
     first_sequence: u64,
     /// Memory of the pending requests.

@@ -16,7 +16,7 @@ use pyrklog_log::BatchInfo;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::BatchHeader;
 
-use crate::produce::delayed::Item;
+use crate::produce::delayed_produce::Item;
 use pyrklog_base::ids::TOPIC_NAME_BYTES_MAX;
 
 /// Batches that any connection may remember, one per producer and partition.

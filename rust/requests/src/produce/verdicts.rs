@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyrklog_log::validate::{RECORD_ERRORS_MAX, Rules, Validated, validate_produce};
 use pyrklog_wire::produce::ProduceRequest;
 
-use crate::produce::delayed::Refusal;
+use crate::produce::delayed_produce::Refusal;
 use pyrklog_base::ids::Place;
 
 /// Whether a partition's batch may be appended; `None` if not validated yet.

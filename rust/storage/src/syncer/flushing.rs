@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use pyrklog_log::SyncScope;
 
-use crate::log_dir::Partition;
+use crate::log_dir_state::Partition;
 use crate::syncer::{Syncer, Timer};
 use pyrklog_base::clock::Now;
 
@@ -41,8 +41,8 @@ impl Syncer {
     }
 
     fn shortest_flush_ms(&self) -> i64 {
-        let held = self.logs.registry.load();
-        let own = held.partitions_in(&self.dir);
+        let hosted = self.logs.registry.load();
+        let own = hosted.partitions_in(&self.dir);
         let flush_ms = own.map(|partition| partition.topic.settings().log.flush_ms);
         flush_ms.min().unwrap_or(i64::MAX)
     }

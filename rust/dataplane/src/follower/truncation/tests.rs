@@ -13,7 +13,7 @@ use pyrklog_wire::builder::BatchBuilder;
 use super::*;
 use crate::plane::DataPlane;
 use crate::testing::eventually;
-use pyrklog_control::api::*;
+use pyrklog_control::seam::*;
 
 /// Where the leader's records of epoch 0 end.
 const DIVERGING: Cut = Cut::Diverging(EpochEndOffset {

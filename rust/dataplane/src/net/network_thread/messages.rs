@@ -40,7 +40,13 @@ impl NetworkThread {
                 error,
             } => {
                 if let Some(conn) = self.connections.get_mut(token)
-                    && produce::settle(&self.cx, &mut conn.client.produces, sequence, index, error)
+                    && produce::complete_partition(
+                        &self.cx,
+                        &mut conn.client.produces,
+                        sequence,
+                        index,
+                        error,
+                    )
                 {
                     self.list(token);
                 }

@@ -108,7 +108,7 @@ fn cold_log(disk: &StallingDisk) -> SegmentBytes {
         let result = job.execute();
         log.complete_writes(job, result);
     }
-    let location = log.locate(0, Isolation::LogEnd).unwrap();
+    let location = log.locate(0, Isolation::DurableEnd).unwrap();
     let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
     disk.set_cold(Some(".log"));
     slice.bytes().unwrap()

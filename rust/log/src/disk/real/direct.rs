@@ -26,26 +26,26 @@ pub struct Direct(Mutex<State>);
 enum State {
     #[default]
     Closed,
-    Open(Kept),
+    Open(KeptFile),
     /// The file system does not support it.
     Refused,
 }
 
 #[derive(Debug)]
-struct Kept(Arc<File>);
+struct KeptFile(Arc<File>);
 
-impl Kept {
+impl KeptFile {
     /// `None` if there are enough.
-    fn new(file: &Arc<File>) -> Option<Kept> {
+    fn new(file: &Arc<File>) -> Option<KeptFile> {
         if KEPT.fetch_add(1, Ordering::Relaxed) >= KEPT_MAX {
             KEPT.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Kept(Arc::clone(file)))
+        Some(KeptFile(Arc::clone(file)))
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptFile {
     fn drop(&mut self) {
         KEPT.fetch_sub(1, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Direct {
         match open_direct(&file, OpenOptions::new().write(true)) {
             Ok(file) => {
                 let file = Arc::new(file);
-                if let Some(kept) = Kept::new(&file) {
+                if let Some(kept) = KeptFile::new(&file) {
                     *state = State::Open(kept);
                 }
                 Some(file)

@@ -7,8 +7,8 @@ use crate::directory::Directory;
 use crate::fetch_watch::{Marked, WaitingFetch};
 use crate::partition::{Partition, Topic};
 use pyrklog_base::ids::Place;
-use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
+use pyrklog_control::seam::Throttled;
 
 const PLACE: Place = Place {
     thread: 0,
@@ -128,7 +128,7 @@ fn an_idle_session_is_told_of_the_first_news_until_it_takes_its_marks() {
 
 #[test]
 fn news_that_wake_nobody_do_not_hide_those_that_do() {
-    let watch = session(Isolation::LogEnd);
+    let watch = session(Isolation::DurableEnd);
     let partition = partition();
     let mut state = partition.lock();
     state.add_fetch_watcher(&watch, 4);

@@ -16,9 +16,9 @@ use crate::internal_waiters::{AppendWaiter, Done};
 use crate::partition::{
     FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
 };
-use pyrklog_control::api::Throttled;
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::Throttled;
 
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);
@@ -92,7 +92,7 @@ fn led() -> Partition<Failures> {
     state.finish_transition();
     append(&mut state, &mut outbox);
     append(&mut state, &mut outbox);
-    state.follower_fetched(FollowerFetch {
+    state.update_follower_fetch_state(FollowerFetch {
         connection: 1,
         id: 2,
         broker_epoch: 9,
@@ -108,7 +108,7 @@ fn led() -> Partition<Failures> {
 
 fn decision<'a>(leader_epoch: i32, replicas: &'a [i32], isr: &'a [i32]) -> LeaderAndIsr<'a> {
     LeaderAndIsr {
-        leader: None,
+        leader_to_follow: None,
         leader_epoch,
         replicas,
         isr,
@@ -137,7 +137,7 @@ fn broken(damage: impl FnOnce(&mut PartitionState)) -> String {
 #[test]
 fn impossible_roles_are_found() {
     assert_eq!(broken(|state| state.log = None), "it has no log");
-    let told = broken(|state| state.leader = Some(2));
+    let told = broken(|state| state.leader_to_follow = Some(2));
     assert_eq!(told, "it leads and follows broker Some(2)");
     let told = broken(|state| state.role = Role::Follower);
     assert_eq!(told, "it follows nobody");
@@ -157,7 +157,7 @@ fn impossible_in_sync_sets_are_found() {
     assert_eq!(broken(|state| state.isr = vec![1, 3]), told);
     let told = "[1, 2] are in sync, [1] are waited for";
     assert_eq!(broken(|state| state.members = vec![1]), told);
-    let told = broken(|state| state.followers[0].log_end_offset = 3);
+    let told = broken(|state| state.followers[0].last_fetch_offset = 3);
     assert_eq!(told, "replica 2 reaches 3");
 }
 
@@ -230,7 +230,7 @@ fn leader_tolerates_an_in_sync_broker_that_is_no_longer_a_replica() {
         let mut state = partition.lock();
         assert!(state.set_leadership(decision(6, &[1, 4], &[1, 2, 4]), 0));
         assert_eq!((state.role, state.leader_epoch), (Role::Leader, 6));
-        assert!(!state.release(usize::MAX, &mut outbox));
+        assert!(!state.raise_high_watermark(usize::MAX, &mut outbox));
     }
     let mut state = partition.lock();
     assert_eq!(serves(&mut state), Ok(()), "nothing is broken");
@@ -251,7 +251,7 @@ fn broken_partition_goes_offline_and_is_reported_once() {
         assert_eq!(state.role, Role::Offline);
         assert_eq!(serves(&mut state), Err(ErrorCode::KAFKA_STORAGE_ERROR));
         assert!(state.log.as_ref().unwrap().poisoned().is_some());
-        assert!(!state.release(usize::MAX, &mut outbox));
+        assert!(!state.raise_high_watermark(usize::MAX, &mut outbox));
         assert!(
             !state.is_reached(WaitFor::Durable, 0),
             "nothing is acknowledged"
@@ -284,7 +284,7 @@ fn broken_partition_acknowledges_nothing() {
     let result = job.execute();
     assert!(log.complete_writes(job, result).durable_end_moved);
     state.led_since = 6;
-    assert!(!state.release(usize::MAX, &mut outbox));
+    assert!(!state.raise_high_watermark(usize::MAX, &mut outbox));
     assert_eq!(state.waiting().0, 1);
     assert!(state.wait_for(WaitFor::Replication, waiter(1)));
 }
@@ -304,7 +304,7 @@ fn a_disk_that_stands_still_removes_no_follower_from_the_isr() {
     let mut outbox = Outbox::new(1);
     let mut state = partition.lock();
     let fetches = |state: &mut PartitionState, now_ms| {
-        state.follower_fetched(FollowerFetch {
+        state.update_follower_fetch_state(FollowerFetch {
             connection: 1,
             id: 2,
             broker_epoch: 9,
@@ -321,7 +321,7 @@ fn a_disk_that_stands_still_removes_no_follower_from_the_isr() {
     let result = job.execute();
     log.complete_writes(job, result);
     state.count_unwritten(&Failures::default());
-    state.release(usize::MAX, &mut outbox);
+    state.raise_high_watermark(usize::MAX, &mut outbox);
     assert!(state.behind(60_000, 30_000).is_empty());
     assert_eq!(state.behind(90_000, 30_000), [2]);
 }

@@ -26,7 +26,7 @@ const PARTITIONS_MIN: usize = 10_000;
 const PARTITION_BYTES: usize = 512;
 
 /// Whether a request ends the session that it names.
-fn is_full(request: &FetchRequest) -> bool {
+fn is_full_fetch(request: &FetchRequest) -> bool {
     matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH)
 }
 
@@ -128,7 +128,7 @@ impl SessionCache {
         };
         let watching = &session.watching;
         let looks_at_all = watching.is_of_another(reader) || !watching.has_seen(versions);
-        match looks_at_all || is_full(request) {
+        match looks_at_all || is_full_fetch(request) {
             true => session.len(),
             false => session.due(),
         }
@@ -156,7 +156,7 @@ impl SessionCache {
             version,
             image,
         };
-        if !is_full(request) {
+        if !is_full_fetch(request) {
             return self.begin_incremental(&asked, now_ms);
         }
         if request.session_id != NO_SESSION_ID {
@@ -203,7 +203,7 @@ impl SessionCache {
 
     fn begin_incremental(&self, asked: &Asked<'_>, now_ms: i64) -> Result<FetchContext, ErrorCode> {
         let id = asked.request.session_id;
-        let (mut session, serial, size) = self.take(asked, now_ms)?;
+        let (mut session, serial, size) = self.take_session(asked, now_ms)?;
         if !asked.may_be_remembered() {
             self.remove_own(id, serial);
             return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
@@ -223,7 +223,7 @@ impl SessionCache {
     }
 
     /// Takes a session out for its next request: (session, serial number, size).
-    fn take(
+    fn take_session(
         &self,
         asked: &Asked<'_>,
         now_ms: i64,

@@ -12,7 +12,7 @@ use pyrklog_replica::fetch_watch::FetchWatch;
 #[cfg(debug_assertions)]
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::replica_progress::SessionFetches;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Result of reading a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +251,7 @@ impl FetchContext {
             Kind::Sessionless(_) => true,
             Kind::Full(session) => {
                 let chosen = self.chosen[position];
-                settle(session, chosen, outcome);
+                note_outcome(session, chosen, outcome);
                 true
             }
             Kind::Incremental(session) => {
@@ -259,7 +259,7 @@ impl FetchContext {
                 if outcome.has_records {
                     self.served.push(chosen);
                 }
-                settle(session, chosen, outcome)
+                note_outcome(session, chosen, outcome)
             }
         };
         if is_included {
@@ -300,7 +300,7 @@ impl FetchContext {
 }
 
 /// Notes what the client is told; true if it is news.
-fn settle(session: &mut FetchSession, number: u32, outcome: &PartitionOutcome) -> bool {
+fn note_outcome(session: &mut FetchSession, number: u32, outcome: &PartitionOutcome) -> bool {
     if !outcome.is_settled {
         session.make_due(number);
     }

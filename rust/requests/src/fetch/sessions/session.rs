@@ -13,7 +13,7 @@ use pyrklog_control::image::{Image, NO_TOPIC_ID};
 use pyrklog_replica::fetch_watch::Marked;
 #[cfg(debug_assertions)]
 use pyrklog_replica::partition::PartitionState;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// A fetched partition.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{FetchPartition, FetchRequest, FetchRequestToWrite, FetchTopicToWrite};
 
 use super::*;
-use pyrklog_control::api::ImageDelta;
 use pyrklog_control::image::Image;
 use pyrklog_control::image::testing::{broker, image, topic};
+use pyrklog_control::seam::ImageDelta;
 
 const BY_NAME: i16 = 12;
 const BY_ID: i16 = 13;
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    fn change(&mut self, topics: Vec<pyrklog_control::api::TopicImage>, removed: &[&str]) {
+    fn change(&mut self, topics: Vec<pyrklog_control::seam::TopicImage>, removed: &[&str]) {
         let delta = ImageDelta {
             version: self.image.version() + 1,
             controller_id: 1,

@@ -6,7 +6,7 @@ use pyrklog_replica::fetch_watch::{FetchWatch, Marked, WatchKey, WatchTerms};
 #[cfg(debug_assertions)]
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::replica_progress::SessionFetches;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// A session's reader and what it may see. After a change of it earlier results no longer count.
 #[derive(Clone, Debug, PartialEq, Eq)]

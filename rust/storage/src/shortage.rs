@@ -11,7 +11,7 @@ use pyrklog_log::WriteJob;
 use pyrklog_log::disk::{is_exhausted, is_full, may_pass};
 use pyrklog_wire::ErrorCode;
 
-use crate::log_dir::{LogDirState, Partition};
+use crate::log_dir_state::{LogDirState, Partition};
 use crate::log_manager::LogManager;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_control::outbox::Outbox;
@@ -35,7 +35,7 @@ enum Reserve {
 
 /// See the module; shared by the writers of one directory.
 #[derive(Debug)]
-pub struct FullDisk {
+pub struct Shortage {
     logs: Arc<LogManager>,
     dir: Arc<LogDirState>,
     /// Held while the reserve is made or given up.
@@ -47,10 +47,10 @@ pub struct FullDisk {
     next_try_ms: AtomicI64,
 }
 
-impl FullDisk {
+impl Shortage {
     /// For one directory.
-    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> FullDisk {
-        FullDisk {
+    pub fn new(logs: Arc<LogManager>, dir: Arc<LogDirState>) -> Shortage {
+        Shortage {
             logs,
             dir,
             reserve: Mutex::new(Reserve::Unknown),
@@ -62,7 +62,7 @@ impl FullDisk {
     }
 
     /// Checks at start: a directory with neither a reserve nor space for one takes no records.
-    pub fn look(&self) {
+    pub fn check_at_start(&self) {
         let files = &self.dir.files;
         // Unknown free space does not count as a full volume.
         if let (Ok(false), Ok(space)) = (files.has_reserve(), files.space())
@@ -71,7 +71,7 @@ impl FullDisk {
             let (free, wanted) = (space.usable_bytes, self.dir.reserve_bytes);
             let reason = format!("{free} bytes are free, but the reserve needs {wanted}");
             self.dir.set_lacks_space(true);
-            self.logs.disk_full(&self.dir, reason);
+            self.logs.make_read_only(&self.dir, reason);
         }
     }
 
@@ -87,7 +87,8 @@ impl FullDisk {
     /// Executes a job; without space, once more after giving up the reserve.
     ///
     /// # Errors
-    /// As [`WriteJob::execute`]. If [`may_pass`] holds, pass the job to [`FullDisk::keep`].
+    /// As [`WriteJob::execute`]. If [`may_pass`] holds, pass the job to
+    /// [`Shortage::keep_for_retry`].
     pub fn execute(&self, job: &mut WriteJob) -> io::Result<()> {
         if !self.is_known.load(Ordering::Acquire) {
             let mut reserve = self.reserve.lock();
@@ -100,7 +101,7 @@ impl FullDisk {
             match job.execute() {
                 // Space would not help; a later try may.
                 Err(error) if is_exhausted(&error) => {
-                    self.logs.disk_full(&self.dir, error.to_string());
+                    self.logs.make_read_only(&self.dir, error.to_string());
                     return Err(error);
                 }
                 Err(error) if is_full(&error) => {
@@ -114,7 +115,7 @@ impl FullDisk {
     }
 
     /// Keeps a job without space, and fails requests that wait for its bytes.
-    pub fn keep(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
+    pub fn keep_for_retry(&self, partition: Arc<Partition>, job: WriteJob, outbox: &mut Outbox) {
         let mut state = partition.lock();
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, outbox);
         drop(state);
@@ -146,12 +147,12 @@ impl FullDisk {
 
     /// After a try: opens logs that wait for space. If nothing waits any more, makes the reserve
     /// again and lets the directory take records.
-    pub fn settle(&self) -> io::Result<()> {
+    pub fn try_to_end(&self) -> io::Result<()> {
         let waiting = self.dir.take_waiting_for_space();
         if !waiting.is_empty() {
             let mut reserve = self.reserve.lock();
             let reason = "opening logs found no space".to_owned();
-            self.logs.disk_full(&self.dir, reason);
+            self.logs.make_read_only(&self.dir, reason);
             self.give_up(&mut reserve)?;
             drop(reserve);
             if let Some(listener) = self.logs.space_listener() {
@@ -169,7 +170,7 @@ impl FullDisk {
         }
         self.make(&mut reserve);
         if *reserve != Reserve::Gone {
-            self.logs.disk_has_space(&self.dir);
+            self.logs.make_writable(&self.dir);
             if let Some(listener) = self.logs.space_listener() {
                 listener.close_logs(&self.dir);
             }
@@ -195,7 +196,7 @@ impl FullDisk {
                 let reason = format!("making the reserve: {error}");
                 if may_pass(&error) {
                     self.dir.set_lacks_space(is_full(&error));
-                    self.logs.disk_full(&self.dir, reason);
+                    self.logs.make_read_only(&self.dir, reason);
                     Reserve::Gone
                 } else {
                     let event = "log_dir_without_reserve";
@@ -208,15 +209,15 @@ impl FullDisk {
     }
 
     /// Makes space after a job failed that had seen `seen` give-ups; true if this call or another
-    /// writer made some. The directory then stays full until [`FullDisk::settle`] has made the
-    /// reserve again under the same lock.
+    /// writer made some. The directory then stays read-only until [`Shortage::try_to_end`] has
+    /// made the reserve again under the same lock.
     fn make_space(&self, seen: usize, error: &io::Error) -> io::Result<bool> {
         let mut reserve = self.reserve.lock();
         if self.given_up.load(Ordering::Acquire) != seen {
             return Ok(true);
         }
         self.dir.set_lacks_space(true);
-        self.logs.disk_full(&self.dir, error.to_string());
+        self.logs.make_read_only(&self.dir, error.to_string());
         let was_made = *reserve == Reserve::Made;
         self.give_up(&mut reserve)?;
         Ok(was_made)

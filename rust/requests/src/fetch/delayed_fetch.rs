@@ -10,11 +10,11 @@ use crate::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
 use crate::fetch::sessions::{FetchContext, Target};
 use crate::services::Services;
 use pyrklog_base::ids::{Place, QueueId};
-use pyrklog_control::api::ReadPath;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::ReadPath;
 use pyrklog_replica::fetch_watch::{FetchWatch, WaitingFetch, WatchKey, WatchTerms};
 use pyrklog_replica::partition::CONFIRMED_WITHIN_MS;
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_pool::ReaderPool;
 
 /// A fetch request under way.

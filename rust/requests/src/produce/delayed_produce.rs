@@ -16,7 +16,7 @@ use crate::produce::refused_batches::ProducerBatch;
 use crate::reply_header::ReplyHeader;
 use pyrklog_control::image::Image;
 use pyrklog_replica::partition::{ProduceWaiter, WaitFor};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Partitions whose memory a reused answer keeps.
 const KEPT_PARTITIONS_MAX: usize = 64;
@@ -131,8 +131,8 @@ pub struct RefusedLate {
 pub type Appending = Result<(Appended, Option<Due>), Refusal>;
 
 impl PartitionAnswer {
-    /// Takes the outcome of the batch in `partition`.
-    pub fn take(&mut self, outcome: Appending, partition: Option<Arc<Partition>>) {
+    /// Sets the outcome of the batch in `partition`.
+    pub fn set_outcome(&mut self, outcome: Appending, partition: Option<Arc<Partition>>) {
         let response = &mut self.response;
         match outcome {
             Ok((appended, due)) => {
@@ -270,7 +270,7 @@ impl DelayedProduce {
 
     /// A partition is acknowledged or refused late; returns a refused batch of an idempotent
     /// producer.
-    pub fn settle(&mut self, index: u32, error: ErrorCode) -> Option<RefusedLate> {
+    pub fn complete_partition(&mut self, index: u32, error: ErrorCode) -> Option<RefusedLate> {
         let answer = self.answers.get_mut(index as usize)?;
         let waited = answer.waits.take()?;
         self.waiting -= 1;
@@ -290,7 +290,7 @@ impl DelayedProduce {
     pub fn time_out(&mut self) {
         self.forget_waiters();
         for index in 0..self.answers.len() {
-            self.settle(index as u32, ErrorCode::REQUEST_TIMED_OUT);
+            self.complete_partition(index as u32, ErrorCode::REQUEST_TIMED_OUT);
         }
     }
 

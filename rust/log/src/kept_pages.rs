@@ -32,7 +32,7 @@ static KEPT_BYTES: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
 static ROOM_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Limits old data in the page cache, over all log directories of the process; initially 0.
-pub fn set_kept_max_bytes(max_bytes: u64) {
+pub fn set_kept_pages_max_bytes(max_bytes: u64) {
     ROOM_BYTES.store(max_bytes, Ordering::Relaxed);
 }
 
@@ -72,23 +72,23 @@ struct Inner {
 
 /// The kept pieces of a log directory.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptPages {
     inner: Mutex<Inner>,
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
+impl Default for KeptPages {
+    fn default() -> KeptPages {
         let inner = Inner {
             sum_bytes: Arc::clone(&KEPT_BYTES),
             ..Inner::default()
         };
-        Kept {
+        KeptPages {
             inner: Mutex::new(inner),
         }
     }
 }
 
-impl Kept {
+impl KeptPages {
     /// Whether anything may be kept.
     pub fn is_open(&self) -> bool {
         room_bytes() >= PIECE_BYTES
@@ -141,7 +141,7 @@ impl Kept {
 
     /// Gives up pieces that no longer fit, idle passing ones, and those of dropped segments. Call
     /// every few seconds.
-    pub fn settle(&self) {
+    pub fn give_up_excess(&self) {
         let max_bytes = room_bytes();
         let mut given_up = Vec::new();
         {
@@ -160,7 +160,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptPages {
     fn drop(&mut self) {
         self.inner.get_mut().retain(|_, _| false);
     }
@@ -228,7 +228,7 @@ impl Inner {
         };
         if has_room {
             self.passing.remove(read.key);
-            self.keep(read, Weak::clone(segment));
+            self.insert(read, Weak::clone(segment));
         } else if passes.is_none() {
             return Verdict::Past;
         }
@@ -236,7 +236,7 @@ impl Inner {
         Verdict::PageCache { ask_pieces }
     }
 
-    fn keep(&mut self, read: Read, segment: Weak<dyn SegmentHandle>) {
+    fn insert(&mut self, read: Read, segment: Weak<dyn SegmentHandle>) {
         let piece = Piece {
             segment,
             last: read.position,

@@ -12,8 +12,8 @@ use crate::closing_logs::ClosingLogs;
 use crate::muted_queue::MutedQueue;
 use crate::syncer_queue::SyncerQueue;
 use crate::writer_queue::{Backlog, WriterQueue};
-use pyrklog_control::api::PlaneConfig;
 use pyrklog_control::outbox::Outbox;
+use pyrklog_control::seam::PlaneConfig;
 use pyrklog_replica::directory::Directory;
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_replica::{hosted_partitions, partition};
@@ -211,9 +211,9 @@ impl LogDirState {
         room_bytes.min(self.heap_max_bytes.saturating_sub(heap_bytes))
     }
 
-    /// Whether producers must wait. False if the directory refuses records: producers get its
-    /// error.
-    pub fn is_full(&self) -> bool {
+    /// Whether producers must wait for the writer. False if the directory refuses records:
+    /// producers get its error.
+    pub fn has_too_much_unwritten(&self) -> bool {
         self.room_bytes() == 0 && !self.refuses()
     }
 
@@ -222,7 +222,7 @@ impl LogDirState {
     }
 
     /// Whether the control plane's appends must be refused. They may use twice the clients' limit.
-    pub fn is_overfull(&self) -> bool {
+    pub fn has_twice_too_much_unwritten(&self) -> bool {
         let is_over = |bytes: &AtomicUsize, max_bytes: usize| {
             bytes.load(Ordering::SeqCst) >= max_bytes.saturating_mul(2)
         };

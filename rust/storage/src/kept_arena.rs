@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use crate::block_cache::{Note, note_unclean, patiently};
 use pyrklog_base::clock::Now;
-use pyrklog_control::api::CacheConfig;
+use pyrklog_control::seam::CacheConfig;
 
 const MIB: u64 = 1 << 20;
 
@@ -234,7 +234,7 @@ pub fn prepare(config: &CacheConfig, files: &LogDir, closed: &HashSet<(String, i
 ///
 /// # Errors
 /// A disk error: the arena is not kept.
-pub fn keep(files: &LogDir) -> io::Result<()> {
+pub fn mark_kept(files: &LogDir) -> io::Result<()> {
     let Some(arena) = files.env().arena() else {
         return Ok(());
     };

@@ -1,4 +1,6 @@
-"""Values and events of the data plane (``core_plane.Plane``)."""
+"""What crosses to the data plane and back (:class:`.core_plane.Plane`): its settings, requests,
+results and events. The image of the cluster is in :mod:`.values`.
+"""
 
 from __future__ import annotations
 

@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 
 /// Partitions that a thread is to follow.
 #[derive(Debug)]
-pub struct Mailbox {
+pub struct FetcherQueue {
     fd: OwnedFd,
     partitions: Mutex<Vec<Arc<Partition>>>,
     is_stopped: AtomicBool,
 }
 
-impl Mailbox {
+impl FetcherQueue {
     /// An empty one. Errors: no file descriptor left.
-    pub fn new() -> std::io::Result<Mailbox> {
-        Ok(Mailbox {
+    pub fn new() -> std::io::Result<FetcherQueue> {
+        Ok(FetcherQueue {
             fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             partitions: Mutex::default(),
             is_stopped: AtomicBool::new(false),
@@ -72,6 +72,6 @@ pub trait Fetchers: Debug + Send + Sync {
     /// Follows the partition from now on, if it is to be followed and has a leader.
     fn follow(self: Arc<Self>, partition: &Arc<Partition>);
 
-    /// Whether the thread may end: its mailbox is empty, and nothing will come.
-    fn retire(&self, id: FetcherId, mailbox: &Arc<Mailbox>) -> bool;
+    /// Whether the thread may end: its queue is empty, and nothing will come.
+    fn retire(&self, id: FetcherId, queue: &Arc<FetcherQueue>) -> bool;
 }

@@ -12,7 +12,7 @@ use pyrklog_base::ids::Token;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_replica::partition::{CONFIRMED_WITHIN_MS, DoubtWaiter};
-use pyrklog_storage::log_dir::Partition;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_queue::{Job, ReaderWorker};
 
 /// Since this version OFFSET_NOT_AVAILABLE means "retry" (KIP-207).
@@ -20,7 +20,7 @@ const NOT_AVAILABLE_SINCE: i16 = 5;
 
 /// A request with its answers so far. Outstanding look-ups have an error until they are back.
 #[derive(Debug)]
-pub struct ListOffsetsWork {
+pub struct DelayedListOffsets {
     /// Of its reply.
     pub header: ReplyHeader,
     /// When it is answered with what there is; monotonic milliseconds.
@@ -43,7 +43,7 @@ pub struct ListOffsetsWork {
 #[derive(Debug)]
 pub struct Doubtful {
     /// The partition.
-    pub held: Arc<Partition>,
+    pub hosted: Arc<Partition>,
     /// Position of its topic in the request.
     pub topic: usize,
     /// Its position in the topic.
@@ -92,7 +92,7 @@ pub struct Query {
     pub answer: ListOffsetsPartitionResponse,
 }
 
-impl ListOffsetsWork {
+impl DelayedListOffsets {
     /// The answer until something is found.
     pub fn not_in_time(&self, index: i32) -> ListOffsetsPartitionResponse {
         ListOffsetsPartitionResponse::none(index, not_available(self.header.api_version))
@@ -114,7 +114,7 @@ impl ListOffsetsWork {
     /// Adds the waiter to each of these partitions and asks their followers.
     pub fn ask_followers(&self, waiter: DoubtWaiter, doubtful: &[Doubtful], outbox: &mut Outbox) {
         for one in doubtful {
-            let mut state = one.held.lock();
+            let mut state = one.hosted.lock();
             state.ask_followers_for(waiter, self.asked_ms, outbox);
         }
     }
@@ -133,9 +133,9 @@ impl ListOffsetsWork {
 
     /// `None` while in doubt.
     pub fn look_again(&self, one: &Doubtful) -> Option<ListOffsetsPartitionResponse> {
-        let index = one.held.index;
+        let index = one.hosted.index;
         let failed = |error| Some(ListOffsetsPartitionResponse::none(index, error));
-        let mut state = one.held.lock();
+        let mut state = one.hosted.lock();
         if let Err(error) = state.led_in(one.current_leader_epoch) {
             return failed(error);
         }
@@ -157,7 +157,7 @@ impl ListOffsetsWork {
     /// Removes the waiters at partitions in doubt.
     pub fn forget_doubts(&self, token: Token) {
         for one in &self.doubtful {
-            one.held.lock().remove_doubt_waiter(token);
+            one.hosted.lock().remove_doubt_waiter(token);
         }
     }
 
