@@ -34,7 +34,6 @@ use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
-use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_control::api::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
@@ -145,19 +144,17 @@ impl<'f> FetchClient<'f> {
         api_version: i16,
     ) -> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
-        let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
         let isolation = match request.isolation_level {
-            _ if is_replica || is_debugging => Isolation::LogEnd,
+            _ if is_replica => Isolation::LogEnd,
             0 => Isolation::HighWatermark,
             _ => Isolation::Committed,
         };
-        let reads_followers = is_debugging || api_version >= FOLLOWER_READS_SINCE;
-        let of_leader_only = is_replica || !reads_followers;
+        let of_leader_only = is_replica || api_version < FOLLOWER_READS_SINCE;
         let cluster = cx.services.config.cluster.as_ref();
         let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
         FetchClient {
             replica: (request.replica_id, request.replica_epoch),
-            rack: match by_rack && !of_leader_only && !is_debugging {
+            rack: match by_rack && !of_leader_only {
                 true => request.rack_id.text(frame),
                 false => "",
             },
