@@ -27,7 +27,7 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::fetch::delayed::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
-use crate::fetch::sessions::{FetchContext, SessionReader, Target};
+use crate::fetch::sessions::{FetchContext, INITIAL_EPOCH, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::out_queue::OutQueue;
@@ -119,9 +119,15 @@ fn admit(
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request, reader, cx.versions());
     admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
-    // Memory of a session's other partitions is bounded with the sessions.
-    let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
-    admission::admit_partitions(cx, client, partitions, each_bytes)
+    let (named, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
+    admission::admit_partitions(cx, client, named, each_bytes)?;
+    // The answer may hold a session's other partitions, too. Their number is bounded with the
+    // sessions, so such a request only waits.
+    if request.session_epoch > INITIAL_EPOCH {
+        admission::admit(cx, client, (named + due) * each_bytes)?;
+    }
+    cx.looked += due;
+    Ok(())
 }
 
 /// Who fetches.
