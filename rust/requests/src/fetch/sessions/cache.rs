@@ -1,5 +1,6 @@
 //! Sessions between requests, and their eviction.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -37,6 +38,18 @@ impl Asked<'_> {
     fn may_be_remembered(&self) -> bool {
         let topics = self.request.topics.iter();
         topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
+    }
+
+    /// At least the [`FetchSession::size`] of a session of this request alone.
+    fn size(&self) -> usize {
+        let named = self.request.partitions.len();
+        if self.uses_topic_ids() {
+            return named;
+        }
+        let topics = self.request.topics.iter();
+        let unknown = topics.filter(|topic| self.known_name(topic).is_none());
+        let own_names: HashSet<&str> = unknown.map(|topic| topic.name.text(self.frame)).collect();
+        named + own_names.len()
     }
 }
 

@@ -137,21 +137,10 @@ impl Asked<'_> {
         (Some(known.unwrap_or_else(|| Arc::from(name))), NO_TOPIC_ID)
     }
 
-    fn known_name(&self, topic: &FetchTopic) -> Option<&Arc<str>> {
+    /// The topic's name in the image.
+    pub fn known_name(&self, topic: &FetchTopic) -> Option<&Arc<str>> {
         let known = self.image.topic(topic.name.text(self.frame));
         known.map(|known| &known.name)
-    }
-
-    /// At least the [`FetchSession::size`] of a session of this request alone.
-    pub fn size(&self) -> usize {
-        let topics = self.request.topics.iter();
-        let own_names = match self.uses_topic_ids() {
-            true => 0,
-            false => topics
-                .filter(|topic| self.known_name(topic).is_none())
-                .count(),
-        };
-        self.request.partitions.len() + own_names
     }
 
     /// Partitions of a request without a session, in its order. For duplicates the last one counts,
