@@ -63,6 +63,12 @@ fn broken_invariant_takes_one_partition_offline_and_loses_nothing() {
     assert_eq!(refused, ErrorCode::KAFKA_STORAGE_ERROR);
     let found = client.fetch_one("t", 0, 0);
     assert_eq!(found.error, ErrorCode::KAFKA_STORAGE_ERROR);
+    for current_leader_epoch in [0, 9] {
+        let mut ask = Ask::one("t", 0, 0);
+        ask.partitions[0].1.current_leader_epoch = current_leader_epoch;
+        let told = client.fetch(&ask).partitions[0].error;
+        assert_eq!(told, ErrorCode::KAFKA_STORAGE_ERROR, "as in Kafka, first");
+    }
     let second = client.produce("t", 1, &batch(&[b"after"]));
     assert_eq!(second, (ErrorCode::NONE, 1), "the others go on");
     assert!(test.shutdown(), "its records are in its files");

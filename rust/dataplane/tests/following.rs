@@ -44,7 +44,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
     pair.produce(1, b"value");
     pair.wait_copied();
     let read = |pair: &mut Pair, broker: i32, replica_id: i32| {
-        let mut ask = Ask::one("t", 0, 0);
+        let mut ask = Ask::one("t", 0, 0).version(11);
         ask.replica_id = replica_id;
         let mut reply = pair.plane(broker).client().fetch(&ask);
         let found = reply.partitions.remove(0);
@@ -53,7 +53,7 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
     let (error, records) = read(&mut pair, 1, -2);
     assert_eq!(error, ErrorCode::NONE);
     assert!(!records.is_empty());
-    // A follower's unwritten bytes count, but are not readable.
+    // A follower shows records once it has heard that the leader does.
     let copy = eventually("a copy that can be read", || {
         let (error, records) = read(&mut pair, 2, -2);
         (error != ErrorCode::NONE || !records.is_empty()).then_some((error, records))
@@ -64,6 +64,14 @@ fn a_tool_that_compares_replicas_reads_any_of_them() {
         let found = read(&mut pair, 2, replica_id);
         assert_eq!(found, (ErrorCode::NOT_LEADER_OR_FOLLOWER, vec![]));
     }
+    // As in Kafka, older versions read from the leader only.
+    let mut ask = Ask::one("t", 0, 0).version(10);
+    ask.replica_id = -2;
+    let older = pair.plane(2).client().fetch(&ask);
+    assert_eq!(
+        errors(&older.partitions),
+        [(0, ErrorCode::NOT_LEADER_OR_FOLLOWER)]
+    );
     assert_eq!(pair.plane(2).delete("t", 1), [0]);
     assert_ne!(read(&mut pair, 2, -2).0, ErrorCode::NONE);
 }

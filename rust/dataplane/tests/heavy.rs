@@ -268,3 +268,66 @@ fn a_fetch_as_another_reader_of_a_large_session_takes_long() {
     assert_eq!(test.statistic("heavy_requests") - before, 1);
     assert_eq!(test.statistic("fetch_sessions"), 0);
 }
+
+#[test]
+fn requests_sent_together_look_at_no_more_in_a_turn_than_a_long_one() {
+    const LARGE: i32 = 1_000;
+    const LOOKS_MAX: u64 = 5_000;
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Arc::new(Gate::default());
+    let mut test = start_gated(dir.path(), &gate);
+    let gate = Opened(gate);
+    test.create("t", LARGE);
+    let wanted: Vec<FetchPartition> = (0..LARGE).map(|index| partition(index, 0)).collect();
+    let mut session = SessionClient::open(&test, &wanted, |_| {}).0;
+    gate.0.set(Some(0));
+    let mut other = test.client();
+    other.send(key::API_VERSIONS, 0, &[]);
+    gate.0.wait();
+    // Each is another reader's and looks at all.
+    let fetches = 50;
+    for number in 0..fetches {
+        session.ask.isolation_level = 1 - number % 2;
+        session.send(&[], 0);
+        session.ask.session.1 += 1;
+    }
+    let began = test.statistic("fetch_looks");
+    let mut before = began;
+    for _ in 0..3 {
+        gate.0.set(Some(1));
+        gate.0.wait();
+        let looks = test.statistic("fetch_looks") - before;
+        assert!(looks <= LOOKS_MAX + LARGE as u64, "{looks} in one turn");
+        before += looks;
+    }
+    gate.0.set(None);
+    for _ in 0..fetches {
+        assert!(session.receive().is_empty());
+    }
+    let looks = test.statistic("fetch_looks") - began;
+    assert_eq!(looks, fetches as u64 * LARGE as u64);
+}
+
+/// One fetch of such a session may need more than there is for all replies.
+#[test]
+fn sessions_too_large_for_the_memory_of_replies_take_turns() {
+    const LARGE: i32 = 9_500;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = 4 << 20;
+    let test = TestPlane::start_with(config, Arc::new(RealDisk));
+    // Unknown, so that all are looked at and answered each time.
+    let wanted: Vec<FetchPartition> = (0..LARGE).map(|index| partition(index, 0)).collect();
+    let mut wanted = wanted.chunks(LARGE as usize / 2);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let wanted = wanted.next().unwrap();
+            let mut session = SessionClient::open(&test, wanted, |_| {}).0;
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert_eq!(session.fetch(wanted).len(), wanted.len());
+                }
+            });
+        }
+    });
+}

@@ -14,6 +14,9 @@ use pyrklog_wire::api::key;
 use pyrklog_wire::batch::{Compression, NO_TIMESTAMP, TimestampType};
 use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::fetch::{FetchRequestToWrite, FetchResponse, FetchTopicToWrite};
+use pyrklog_wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
 use pyrklog_wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use pyrklog_wire::produce::{self, ProduceResponse, TopicToProduce};
 
@@ -520,4 +523,75 @@ fn closed_connection_drops_its_waiting_validations() {
     assert_eq!(produced(&answer, PRODUCE_VERSION).0, ErrorCode::NONE);
     let stored = client.fetch_one("t", 0, 0).records;
     assert!(stored.len() < 100_000, "{}", stored.len());
+}
+
+/// An incremental fetch of a few bytes is answered with all partitions that have an error.
+#[test]
+fn unread_answers_of_a_large_session_are_bounded_and_their_request_waits() {
+    const LARGE: i32 = 5_000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(vec![dir.path().join("logs")]);
+    config.receive_buffers_max_bytes = REPLIES_MAX_BYTES;
+    config.socket_send_buffer_bytes = 16 << 10;
+    config.network_threads = 1;
+    let test = TestPlane::start_with(config, Arc::new(RealDisk));
+    let wanted: Vec<_> = (0..LARGE).map(|index| partition(index, 0)).collect();
+    let (mut session, first) = SessionClient::open(&test, &wanted, |_| {});
+    assert_eq!(first.len() as i32, LARGE);
+    let mut silent = Vec::new();
+    let waits = loop {
+        let looks = test.statistic("fetch_looks");
+        session.client = test.client();
+        session.send(&[], 0);
+        let is_answered = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            test.statistic("fetch_looks") > looks
+        });
+        if !is_answered {
+            break true;
+        }
+        session.ask.session.1 += 1;
+        silent.push(std::mem::replace(&mut session.client, test.client()));
+        if silent.len() == 60 {
+            break false;
+        }
+    };
+    let bytes = test.statistic("reply_memory_bytes") as usize;
+    assert!(waits, "{} replies, {bytes} bytes", silent.len());
+    assert!(bytes <= REPLIES_MAX_BYTES + 512 * LARGE as usize, "{bytes}");
+    drop(silent);
+    assert_eq!(session.receive().len() as i32, LARGE);
+    assert_eq!(session.fetch(&[]).len() as i32, LARGE, "all are due");
+}
+
+#[test]
+fn list_offsets_of_a_partition_named_twice_is_invalid_and_answered_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut test = TestPlane::start(dir.path());
+    test.create("t", 2);
+    let wanted = |index| ListOffsetsPartition {
+        index,
+        current_leader_epoch: -1,
+        timestamp: -1,
+    };
+    let topic = |indexes: &[i32]| ListOffsetsTopic {
+        name: "t",
+        partitions: indexes.iter().copied().map(wanted).collect(),
+    };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        isolation_level: 0,
+        topics: vec![topic(&[0, 1, 0]), topic(&[0])],
+    };
+    let mut body = Vec::new();
+    request.encode(&mut body, 7);
+    let answer = test.client().call(key::LIST_OFFSETS, 7, &body);
+    let response = ListOffsetsResponse::decode(&answer, 7).unwrap();
+    assert_eq!(response.topics.len(), 1);
+    let told = response.topics[0].partitions.iter();
+    let told: Vec<_> = told.map(|one| (one.index, one.error_code)).collect();
+    assert_eq!(
+        told,
+        [(0, ErrorCode::INVALID_REQUEST), (1, ErrorCode::NONE)]
+    );
 }

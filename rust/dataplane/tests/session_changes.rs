@@ -326,3 +326,18 @@ fn a_session_misses_nothing_of_several_producers() {
         }
     });
 }
+
+#[test]
+fn a_debugging_consumer_sees_what_a_consumer_sees() {
+    let dir = tempfile::tempdir().unwrap();
+    let (test, _) = transaction(dir.path());
+    replicate(&test, 2);
+    for replica_id in [-1, -2] {
+        for (isolation_level, batches) in [(0, vec![0, 1]), (1, vec![])] {
+            let mut ask = Ask::one("t", 0, 0);
+            (ask.replica_id, ask.isolation_level) = (replica_id, isolation_level);
+            let reply = test.client().fetch(&ask);
+            assert_eq!(found(&reply.partitions), [(0, batches)], "{replica_id}");
+        }
+    }
+}

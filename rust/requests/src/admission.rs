@@ -76,7 +76,9 @@ pub fn admit_partitions(
         let reason = format!("{partitions} partitions need too much of the memory for replies");
         return Err(Close::Protocol(reason).into());
     }
-    admit(cx, client, bytes)
+    admit(cx, client, bytes)?;
+    cx.looked += partitions;
+    Ok(())
 }
 
 fn note_short(cx: &mut Context, is_broker: bool) {

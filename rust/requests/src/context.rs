@@ -7,7 +7,7 @@ use pyrklog_wire::fetch::FetchRequest;
 use pyrklog_wire::produce::ProduceRequest;
 
 use crate::client_context::ClientContext;
-use crate::heavy::Heavy;
+use crate::heavy::{self, Heavy};
 use crate::out_queue::OutQueue;
 use crate::produce::delayed_produce::DelayedProduce;
 use crate::produce::verdicts::Verdict;
@@ -53,6 +53,8 @@ pub struct Context {
     pub again: Vec<Token>,
     /// Long requests that wait for their turn.
     pub heavy: Heavy,
+    /// Partitions that the current visit's requests named, or looked at in their sessions.
+    pub looked: usize,
     /// Connections wait for memory: look again soon.
     pub is_hungry: bool,
     /// No new requests.
@@ -90,6 +92,7 @@ impl Context {
             outbox,
             again: Vec::new(),
             heavy: Heavy::default(),
+            looked: 0,
             is_hungry: false,
             is_draining: false,
             produce_request: ProduceRequest::default(),
@@ -121,6 +124,11 @@ impl Context {
     /// the same.
     pub fn versions(&self) -> (u64, u64) {
         (self.image.version(), self.hosted_version)
+    }
+
+    /// Whether the visit's requests looked at so much that other connections go first.
+    pub fn has_looked_at_many(&self) -> bool {
+        self.looked > heavy::PARTITIONS
     }
 
     /// Where a client's answers go.

@@ -27,14 +27,13 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::fetch::delayed_fetch::{DelayedFetch, FetchParams, FetchPart};
 use crate::fetch::read::{View, end_of_epoch};
-use crate::fetch::sessions::{FetchContext, SessionReader, Target};
+use crate::fetch::sessions::{FetchContext, INITIAL_EPOCH, SessionReader, Target};
 use crate::handled::{Halt, Handled, Outcome};
 use crate::heavy;
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
 use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
-use pyrklog_base::ids::DEBUGGING_REPLICA_ID;
 use pyrklog_control::seam::{CaughtUp, Event};
 use pyrklog_replica::fetch_watch::WatchTerms;
 use pyrklog_replica::partition::{FollowerFetch, PartitionState, Role};
@@ -120,9 +119,15 @@ fn admit(
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request, reader, cx.versions());
     admission::admit_heavy(cx, client, due > heavy::PARTITIONS)?;
-    // Memory of a session's other partitions is bounded with the sessions.
-    let (partitions, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
-    admission::admit_partitions(cx, client, partitions, each_bytes)
+    let (named, each_bytes) = (request.partitions.len(), admission::FETCH_PARTITION_BYTES);
+    admission::admit_partitions(cx, client, named, each_bytes)?;
+    // The answer may hold a session's other partitions, too. Their number is bounded with the
+    // sessions, so such a request only waits.
+    if request.session_epoch > INITIAL_EPOCH {
+        admission::admit(cx, client, (named + due) * each_bytes)?;
+    }
+    cx.looked += due;
+    Ok(())
 }
 
 /// Who fetches.
@@ -145,19 +150,17 @@ impl<'f> FetchClient<'f> {
         api_version: i16,
     ) -> FetchClient<'f> {
         let is_replica = request.replica_id >= 0;
-        let is_debugging = request.replica_id == DEBUGGING_REPLICA_ID;
         let isolation = match request.isolation_level {
-            _ if is_replica || is_debugging => Isolation::DurableEnd,
+            _ if is_replica => Isolation::DurableEnd,
             0 => Isolation::HighWatermark,
             _ => Isolation::Committed,
         };
-        let reads_followers = is_debugging || api_version >= FOLLOWER_READS_SINCE;
-        let of_leader_only = is_replica || !reads_followers;
+        let of_leader_only = is_replica || api_version < FOLLOWER_READS_SINCE;
         let cluster = cx.services.config.cluster.as_ref();
         let by_rack = cluster.is_some_and(|cluster| cluster.reads_by_rack);
         FetchClient {
             replica: (request.replica_id, request.replica_epoch),
-            rack: match by_rack && !of_leader_only && !is_debugging {
+            rack: match by_rack && !of_leader_only {
                 true => request.rack_id.text(frame),
                 false => "",
             },

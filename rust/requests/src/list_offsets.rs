@@ -6,7 +6,7 @@
 
 pub mod delayed_list_offsets;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pyrklog_log::{Isolation, ReadError, TimeSpec, Wait};
@@ -79,21 +79,38 @@ fn look_all(
     work: &mut DelayedListOffsets,
 ) -> Vec<Query> {
     let mut queries = Vec::new();
-    let mut seen = HashSet::new();
+    let mut repeated = repeated(request);
     for topic in &request.topics {
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for wanted in &topic.partitions {
-            let found = if seen.insert((topic.name, wanted.index)) {
-                answer_partition(cx, topic.name, answers.len(), wanted, work, &mut queries)
-            } else {
-                Err(ErrorCode::INVALID_REQUEST)
+            let found = match repeated.get_mut(&(topic.name, wanted.index)) {
+                Some(true) => continue,
+                Some(is_answered) => {
+                    *is_answered = true;
+                    Err(ErrorCode::INVALID_REQUEST)
+                }
+                None => answer_partition(cx, topic.name, answers.len(), wanted, work, &mut queries),
             };
             let failed = |error| ListOffsetsPartitionResponse::none(wanted.index, error);
             answers.push(found.unwrap_or_else(failed));
         }
-        work.topics.push((topic.name.to_owned(), answers));
+        if !answers.is_empty() || topic.partitions.is_empty() {
+            work.topics.push((topic.name.to_owned(), answers));
+        }
     }
     queries
+}
+
+/// Partitions named more than once, none answered yet. As in Kafka each gets one answer, an error.
+fn repeated<'r>(request: &ListOffsetsRequest<'r>) -> HashMap<(&'r str, i32), bool> {
+    let mut seen = HashSet::new();
+    let topics = request.topics.iter();
+    let named = topics.flat_map(|topic| {
+        let indexes = topic.partitions.iter().map(|wanted| wanted.index);
+        indexes.map(|index| (topic.name, index))
+    });
+    let again = named.filter(|name| !seen.insert(*name));
+    again.map(|name| (name, false)).collect()
 }
 
 fn isolation(request: &ListOffsetsRequest<'_>) -> Isolation {

@@ -29,7 +29,8 @@ pub fn pump(cx: &mut Context, conn: &mut Connection, buffer: &mut [u8]) -> Resul
         work_on_kept(cx, conn)?;
     }
     for _ in 0..RECEIVES_PER_VISIT {
-        if conn.is_busy() || !conn.readable || conn.client.context.ended || cx.is_draining {
+        let is_over = conn.client.context.ended || cx.is_draining || cx.has_looked_at_many();
+        if conn.is_busy() || !conn.readable || is_over {
             break;
         }
         if !cx.services.budget.allows(conn.client.context.id) {
@@ -125,7 +126,7 @@ fn work_on(
 ) -> Result<usize, Close> {
     let max_bytes = cx.services.config.socket_request_max_bytes;
     let mut at = start;
-    while !conn.is_busy() && !cx.is_draining {
+    while !conn.is_busy() && !cx.is_draining && !cx.has_looked_at_many() {
         let scanned = scan(&bytes[at..filled], max_bytes)
             .map_err(|error| Close::Protocol(error.to_string()))?;
         let Scan::Whole { content_len } = scanned else {

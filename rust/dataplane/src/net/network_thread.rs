@@ -288,6 +288,7 @@ impl NetworkThread {
     }
 
     fn visit(&mut self, conn: &mut Connection) -> Result<(), Close> {
+        self.cx.looked = 0;
         if std::mem::take(&mut conn.is_flush_postponed) {
             self.flush(conn)?;
         }
@@ -310,7 +311,7 @@ impl NetworkThread {
             if !has_work {
                 break;
             }
-            if round == ROUNDS_PER_VISIT {
+            if round == ROUNDS_PER_VISIT || self.cx.has_looked_at_many() {
                 self.cx.again.push(conn.client.context.token);
                 return Ok(());
             }

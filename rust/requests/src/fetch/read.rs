@@ -264,17 +264,10 @@ fn look_beyond(state: &PartitionState, target: &Target, view: View) -> Result<()
 
 /// The checks and the log's offsets; no records.
 fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRead {
-    let checked = state.check_epoch(target.current_leader_epoch);
     let bound = bound(state, view);
-    // As in Kafka the epoch comes first: a client with a newer one must not take this broker for
-    // the leader.
-    if let Err(error) = checked {
-        return PartitionRead {
-            bound,
-            ..PartitionRead::failed(error)
-        };
-    }
-    match state.shown(view.of_leader_only) {
+    // As in Kafka the epoch comes before leadership: a client with a newer one must not take this
+    // broker for the leader.
+    match state.shown_in(target.current_leader_epoch, view.of_leader_only) {
         Ok(log) => PartitionRead {
             high_watermark: log.high_watermark(),
             last_stable_offset: log.last_stable_offset(),
@@ -283,7 +276,10 @@ fn begin(state: &mut PartitionState, target: &Target, view: View) -> PartitionRe
             aborted: (view.isolation == Isolation::Committed).then(Vec::new),
             ..PartitionRead::failed(ErrorCode::NONE)
         },
-        Err(error) => PartitionRead::failed(error),
+        Err(error) => PartitionRead {
+            bound,
+            ..PartitionRead::failed(error)
+        },
     }
 }
 

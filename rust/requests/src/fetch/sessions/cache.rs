@@ -1,10 +1,12 @@
 //! Sessions between requests, and their eviction.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::FetchRequest;
+use pyrklog_wire::reader::REQUEST_ELEMENTS_MAX;
 
 use super::context::{FetchContext, Kind};
 use super::session::{Asked, FetchSession};
@@ -22,7 +24,8 @@ const SHARDS: usize = 16;
 const PARTITIONS_MAX: usize = 1_000_000;
 const PARTITIONS_MIN: usize = 10_000;
 
-/// Memory of a session's partition that has its own topic.
+/// Memory of a session's partition that has its own topic; a name that only the session knows takes
+/// as much again.
 const PARTITION_BYTES: usize = 512;
 
 /// Whether a request ends the session that it names.
@@ -36,6 +39,18 @@ impl Asked<'_> {
         let topics = self.request.topics.iter();
         topics.map(|topic| topic.name.len()).max() <= Some(TOPIC_NAME_BYTES_MAX)
     }
+
+    /// At least the [`FetchSession::size`] of a session of this request alone.
+    fn size(&self) -> usize {
+        let named = self.request.partitions.len();
+        if self.uses_topic_ids() {
+            return named;
+        }
+        let topics = self.request.topics.iter();
+        let unknown = topics.filter(|topic| self.known_name(topic).is_none());
+        let own_names: HashSet<&str> = unknown.map(|topic| topic.name.text(self.frame)).collect();
+        named + own_names.len()
+    }
 }
 
 /// Counters.
@@ -43,7 +58,7 @@ impl Asked<'_> {
 pub struct SessionStatistics {
     /// Sessions in the cache.
     pub sessions: usize,
-    /// Their partitions.
+    /// Their partitions; a topic's name that only its session knows counts as one more.
     pub partitions: usize,
     /// Sessions evicted so far.
     pub evictions: u64,
@@ -54,7 +69,8 @@ pub struct SessionStatistics {
 /// Eviction (Kafka's rule): the least recently used session goes if it was idle for longer than
 /// [`EVICTION_MS`]. Otherwise the lowest evictable session, ordered by (follower, partitions, id),
 /// goes unless the new one is lower. A consumer's session is evictable by followers at once and by
-/// all after [`EVICTION_MS`]; a follower's only after that time.
+/// all after [`EVICTION_MS`]; a follower's only after that time. Where partitions rather than slots
+/// are short, followers evict consumers' sessions.
 ///
 /// A request locks its session's shard only to find it. Making a session locks `making`, then one
 /// shard after another. Sessions are dropped without these locks, since dropping locks partitions.
@@ -163,7 +179,7 @@ impl SessionCache {
             self.remove(request.session_id);
         }
         let is_privileged = request.replica_id >= 0;
-        let size = request.partitions.len();
+        let size = asked.size();
         let wants_none = request.session_epoch == FINAL_EPOCH || !asked.may_be_remembered();
         if wants_none || !self.make_room(is_privileged, size, now_ms) {
             return Ok(FetchContext::sessionless(asked.targets()));
@@ -171,7 +187,7 @@ impl SessionCache {
         let session = Box::new(FetchSession::new(&asked));
         // Duplicates were counted.
         self.partitions
-            .fetch_sub(size - session.len(), Ordering::Relaxed);
+            .fetch_sub(size - session.size(), Ordering::Relaxed);
         let serial = self.sessions_made.fetch_add(1, Ordering::Relaxed) + 1;
         let cached = CachedSession {
             serial,
@@ -181,7 +197,7 @@ impl SessionCache {
             epoch: next_epoch(INITIAL_EPOCH),
             created_ms: now_ms,
             last_used_ms: now_ms,
-            size: session.len(),
+            size: session.size(),
         };
         let id = self.insert(cached, fresh_id);
         Ok(FetchContext::new(Kind::Full(session), id, serial))
@@ -215,7 +231,8 @@ impl SessionCache {
             self.remove_own(id, serial);
             return Ok(FetchContext::sessionless(asked.targets()));
         }
-        if session.len() != size && !self.resize(id, serial, session.len(), now_ms) {
+        let is_too_large = session.len() > REQUEST_ELEMENTS_MAX;
+        if is_too_large || !self.resize(asked, serial, (size, session.size()), now_ms) {
             self.remove_own(id, serial);
             return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
         }
@@ -249,19 +266,38 @@ impl SessionCache {
         Ok((session, serial, size))
     }
 
-    /// Changes a session's size; false without room. An evicted session no longer counts.
-    fn resize(&self, id: i32, serial: u64, size: usize, now_ms: i64) -> bool {
-        let mut shard = self.shard(id).lock();
-        let Some(cached) = shard.get(id).filter(|cached| cached.serial == serial) else {
+    /// Changes a session's size, `(before, after)`; false without room. An evicted session no longer
+    /// counts.
+    fn resize(
+        &self,
+        asked: &Asked<'_>,
+        serial: u64,
+        (before, after): (usize, usize),
+        now_ms: i64,
+    ) -> bool {
+        if after == before {
             return true;
-        };
-        let before = cached.size;
-        if size > before && !self.reserve(size - before) {
-            return false;
         }
-        self.partitions
-            .fetch_sub(before.saturating_sub(size), Ordering::Relaxed);
-        shard.touch(id, size, now_ms);
+        let grown = after.saturating_sub(before);
+        // Dropped after the mutexes are released.
+        let mut evicted = Vec::new();
+        if !self.reserve(grown) {
+            let _one_at_a_time = self.making.lock();
+            let is_privileged = asked.request.replica_id >= 0;
+            if !self.make_partitions(is_privileged, grown, now_ms, &mut evicted) {
+                return false;
+            }
+        }
+        let id = asked.request.session_id;
+        let mut shard = self.shard(id).lock();
+        let is_own = shard.get(id).is_some_and(|own| own.serial == serial);
+        let freed = if is_own {
+            shard.touch(id, after, now_ms);
+            before.saturating_sub(after)
+        } else {
+            grown
+        };
+        self.partitions.fetch_sub(freed, Ordering::Relaxed);
         true
     }
 
@@ -327,13 +363,8 @@ impl SessionCache {
         // Dropped after the mutex is released.
         let mut evicted = Vec::new();
         let _one_at_a_time = self.making.lock();
-        while !self.reserve(size) {
-            match self.least_used() {
-                Some((last_used_ms, id)) if now_ms - last_used_ms > EVICTION_MS => {
-                    evicted.extend(self.evict(Victim::Stale(last_used_ms, id), is_privileged));
-                }
-                _ => return false,
-            }
+        if !self.make_partitions(is_privileged, size, now_ms, &mut evicted) {
+            return false;
         }
         while self.sessions.load(Ordering::Relaxed) >= self.slots_max {
             let Some(victim) = self.victim(is_privileged, size, now_ms) else {
@@ -343,6 +374,31 @@ impl SessionCache {
             evicted.extend(self.evict(victim, is_privileged));
         }
         self.sessions.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Reserves partitions, if need be those of stale sessions; for a follower of any consumers'.
+    fn make_partitions(
+        &self,
+        is_privileged: bool,
+        count: usize,
+        now_ms: i64,
+        evicted: &mut Vec<CachedSession>,
+    ) -> bool {
+        if count > self.partitions_max {
+            return false;
+        }
+        let may_go = |victim: &Victim| match victim {
+            Victim::Stale(..) => true,
+            Victim::Lowest((is_followers, ..)) => is_privileged && !is_followers,
+        };
+        while !self.reserve(count) {
+            let victim = self.victim(is_privileged, count, now_ms);
+            let Some(victim) = victim.filter(may_go) else {
+                return false;
+            };
+            evicted.extend(self.evict(victim, is_privileged));
+        }
         true
     }
 

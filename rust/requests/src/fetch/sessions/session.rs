@@ -133,11 +133,14 @@ impl Asked<'_> {
             return (known.map(|known| Arc::clone(&known.name)), topic.id);
         }
         let name = topic.name.text(self.frame);
-        let name = match self.image.topic(name) {
-            Some(known) => Arc::clone(&known.name),
-            None => Arc::from(name),
-        };
-        (Some(name), NO_TOPIC_ID)
+        let known = self.known_name(topic).map(Arc::clone);
+        (Some(known.unwrap_or_else(|| Arc::from(name))), NO_TOPIC_ID)
+    }
+
+    /// The topic's name in the image.
+    pub fn known_name(&self, topic: &FetchTopic) -> Option<&Arc<str>> {
+        let known = self.image.topic(topic.name.text(self.frame));
+        known.map(|known| &known.name)
     }
 
     /// Partitions of a request without a session, in its order. For duplicates the last one counts,
@@ -204,8 +207,14 @@ pub(super) struct Entry {
     pub is_chosen: bool,
 }
 
-/// Numbers of a topic's partitions in [`FetchSession::entries`].
-type TopicIndex = HashMap<i32, u32>;
+/// A topic of a session.
+#[derive(Debug, Default)]
+struct TopicIndex {
+    /// Numbers of its partitions in [`FetchSession::entries`].
+    numbers: HashMap<i32, u32>,
+    /// Its name was in no image when the session met it: the session holds the memory.
+    owns_name: bool,
+}
 
 /// A session with more free numbers than this, and than partitions, is compacted.
 const FREE_NUMBERS_MAX: usize = 64;
@@ -217,6 +226,8 @@ pub(super) struct FetchSession {
     free: Vec<u32>,
     by_name: HashMap<Arc<str>, TopicIndex>,
     by_id: HashMap<TopicId, TopicIndex>,
+    /// Topics of `by_name` with a name of their own.
+    own_names: usize,
     next_rank: u64,
     /// Numbers that the next request looks at.
     due: Vec<u32>,
@@ -245,10 +256,11 @@ impl FetchSession {
                         self.make_due(number);
                     }
                     None => {
-                        let (name, id) = resolved.get_or_insert_with(|| asked.resolve(topic));
+                        let (name, id) = resolved.get_or_insert_with(|| self.resolve(asked, topic));
                         let target = Target::new(name.clone(), *id, partition);
                         let number = self.insert(target);
-                        self.index_mut(asked, topic).insert(partition.index, number);
+                        let index = self.index_mut(asked, topic, name.as_ref());
+                        index.numbers.insert(partition.index, number);
                     }
                 }
             }
@@ -260,16 +272,38 @@ impl FetchSession {
             true => self.by_id.get(&topic.id),
             false => self.by_name.get(topic.name.text(asked.frame)),
         };
-        numbers?.get(&index).copied()
+        numbers?.numbers.get(&index).copied()
     }
 
-    fn index_mut(&mut self, asked: &Asked<'_>, topic: &FetchTopic) -> &mut TopicIndex {
-        match asked.uses_topic_ids() {
-            true => self.by_id.entry(topic.id).or_default(),
-            false => {
-                let name = topic.name.text(asked.frame);
-                self.by_name.entry(Arc::from(name)).or_default()
+    /// [`Asked::resolve`], with the session's memory of a name that it has already.
+    fn resolve(&self, asked: &Asked<'_>, topic: &FetchTopic) -> (Option<Arc<str>>, TopicId) {
+        if !asked.uses_topic_ids()
+            && let Some((name, _)) = self.by_name.get_key_value(topic.name.text(asked.frame))
+        {
+            return (Some(Arc::clone(name)), NO_TOPIC_ID);
+        }
+        asked.resolve(topic)
+    }
+
+    fn index_mut(
+        &mut self,
+        asked: &Asked<'_>,
+        topic: &FetchTopic,
+        name: Option<&Arc<str>>,
+    ) -> &mut TopicIndex {
+        match name {
+            Some(name) if !asked.uses_topic_ids() => {
+                let own_names = &mut self.own_names;
+                self.by_name.entry(Arc::clone(name)).or_insert_with(|| {
+                    let owns_name = asked.known_name(topic).is_none();
+                    *own_names += usize::from(owns_name);
+                    TopicIndex {
+                        owns_name,
+                        ..TopicIndex::default()
+                    }
+                })
             }
+            _ => self.by_id.entry(topic.id).or_default(),
         }
     }
 
@@ -301,7 +335,7 @@ impl FetchSession {
             };
             let Some(index) = index else { continue };
             for partition in asked.request.forgotten_of(topic) {
-                let Some(number) = index.remove(partition) else {
+                let Some(number) = index.numbers.remove(partition) else {
                     continue;
                 };
                 if let Some(entry) = self.entries[number as usize].take()
@@ -315,9 +349,18 @@ impl FetchSession {
         if self.free.len() > FREE_NUMBERS_MAX.max(self.len()) {
             self.compact();
         } else if !asked.request.forgotten.is_empty() {
-            self.by_name.retain(|_, index| !index.is_empty());
-            self.by_id.retain(|_, index| !index.is_empty());
+            self.forget_topics();
         }
+    }
+
+    /// Removes topics without partitions.
+    fn forget_topics(&mut self) {
+        self.by_name.retain(|_, index| {
+            let is_used = !index.numbers.is_empty();
+            self.own_names -= usize::from(!is_used && index.owns_name);
+            is_used
+        });
+        self.by_id.retain(|_, index| !index.numbers.is_empty());
     }
 
     /// Frees free numbers. All partitions are looked at and watched anew.
@@ -328,16 +371,21 @@ impl FetchSession {
             .flatten()
             .collect();
         entries.sort_unstable_by_key(|entry| entry.rank);
-        let uses_topic_ids = !self.by_id.is_empty();
-        (self.by_name, self.by_id) = (HashMap::new(), HashMap::new());
+        self.forget_topics();
+        for index in self.by_name.values_mut().chain(self.by_id.values_mut()) {
+            index.numbers = HashMap::new();
+        }
+        self.by_name.shrink_to_fit();
+        self.by_id.shrink_to_fit();
         (self.free, self.due) = (Vec::new(), Vec::new());
         for (number, entry) in (0..).zip(entries) {
             let Target { topic, id, .. } = &entry.target;
-            let index = match topic {
-                Some(name) if !uses_topic_ids => self.by_name.entry(Arc::clone(name)).or_default(),
-                _ => self.by_id.entry(*id).or_default(),
+            let by_name = topic.as_ref().and_then(|name| self.by_name.get_mut(name));
+            let index = match by_name {
+                Some(index) => index,
+                None => self.by_id.entry(*id).or_default(),
             };
-            index.insert(entry.target.partition, number);
+            index.numbers.insert(entry.target.partition, number);
             self.entries.push(Some(Entry {
                 is_due: false,
                 ..entry
@@ -349,6 +397,11 @@ impl FetchSession {
     /// Number of partitions.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+
+    /// Its memory in partitions: a name of its own counts as one more.
+    pub fn size(&self) -> usize {
+        self.len() + self.own_names
     }
 
     pub fn entry(&self, number: u32) -> Option<&Entry> {

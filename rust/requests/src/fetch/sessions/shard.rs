@@ -24,7 +24,7 @@ pub struct CachedSession {
     pub epoch: i32,
     pub created_ms: i64,
     pub last_used_ms: i64,
-    /// Partitions as of the last request's begin.
+    /// [`FetchSession::size`] as of the last request's begin.
     pub size: usize,
 }
 

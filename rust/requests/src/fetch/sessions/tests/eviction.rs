@@ -1,5 +1,7 @@
 //! Eviction from a full cache, and sessions that end during a request.
 
+use pyrklog_wire::reader::REQUEST_ELEMENTS_MAX;
+
 use super::super::shard::EVICTION_MS;
 use super::*;
 
@@ -171,4 +173,75 @@ fn sessions_are_bounded_by_their_partitions_too() {
     let (third, _) = client.fetch((0, INITIAL_EPOCH), three, &[], quiet).unwrap();
     assert!(third > 0);
     assert_eq!(client.cache.statistics().partitions, 3);
+}
+
+#[test]
+fn for_partitions_a_follower_evicts_consumers_but_no_follower() {
+    let mut client = Client::new(10, BY_NAME);
+    client.cache = SessionCache::with_bounds(10, 6);
+    let begin = (0, INITIAL_EPOCH);
+    let three: &[Wanted<'_>] = &[("a", 1, &[(0, 0), (1, 0), (2, 0)])];
+    for _ in 0..2 {
+        assert!(client.fetch(begin, three, &[], quiet).unwrap().0 > 0);
+    }
+    client.replica_id = 2;
+    let (follower, _) = client.fetch(begin, three, &[], quiet).unwrap();
+    assert!(follower > 0);
+    assert_eq!(client.cache.statistics().partitions, 6);
+    // It grows at the cost of the other consumer.
+    let more: &[Wanted<'_>] = &[("b", 2, &[(0, 0), (1, 0)])];
+    client.fetch((follower, 1), more, &[], quiet).unwrap();
+    let statistics = client.cache.statistics();
+    assert_eq!((statistics.sessions, statistics.partitions), (1, 5));
+    // However old, a follower's session in use stays.
+    client.now_ms = EVICTION_MS + 1;
+    client.fetch((follower, 2), &[], &[], quiet).unwrap();
+    let (none, _) = client.fetch(begin, three, &[], quiet).unwrap();
+    assert_eq!(none, NO_SESSION_ID);
+    // More than there may be evicts nobody.
+    let many: Vec<(i32, i64)> = (0..7).map(|index| (index, 0)).collect();
+    let too_many: &[Wanted<'_>] = &[("a", 1, &many)];
+    let (none, _) = client.fetch(begin, too_many, &[], quiet).unwrap();
+    assert_eq!((none, client.sessions()), (NO_SESSION_ID, 1));
+}
+
+#[test]
+fn an_unknown_name_is_kept_once_and_counts() {
+    let mut client = Client::new(10, BY_NAME);
+    client.cache = SessionCache::with_bounds(10, 5);
+    let unknown: &[Wanted<'_>] = &[("x", 0, &[(0, 0), (1, 0)]), ("y", 0, &[(0, 0)])];
+    let (id, _) = client
+        .fetch((0, INITIAL_EPOCH), unknown, &[], quiet)
+        .unwrap();
+    assert!(id > 0);
+    assert_eq!(client.cache.statistics().partitions, 5);
+    let forgotten: &[(&str, u8, &[i32])] = &[("x", 0, &[0]), ("y", 0, &[0])];
+    let again: &[Wanted<'_>] = &[("x", 0, &[(1, 7), (2, 0)])];
+    let context = client.begin((id, 1), again, forgotten).unwrap();
+    assert_eq!(client.cache.statistics().partitions, 3);
+    // Two partitions and the index.
+    let name = context.target(0).topic.as_ref().unwrap();
+    assert_eq!(std::sync::Arc::strong_count(name), 3);
+    client.cache.finish(context);
+    let three: &[Wanted<'_>] = &[("y", 0, &[(0, 0)]), ("z", 0, &[(0, 0)])];
+    let refused = client.fetch((id, 2), three, &[], quiet);
+    assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    assert_eq!(client.cache.statistics().partitions, 0);
+}
+
+#[test]
+fn a_session_grows_no_larger_than_a_request_may_name() {
+    let mut client = Client::new(10, BY_ID);
+    let most = REQUEST_ELEMENTS_MAX as i32;
+    let many: Vec<(i32, i64)> = (1..most).map(|index| (index, 0)).collect();
+    let (id, _) = client
+        .fetch((0, INITIAL_EPOCH), &[("a", 1, &many)], &[], quiet)
+        .unwrap();
+    client
+        .fetch((id, 1), &[("a", 1, &[(most, 0)])], &[], quiet)
+        .unwrap();
+    let one_more = client.fetch((id, 2), &[("b", 2, &[(0, 0)])], &[], quiet);
+    let refused = one_more.map(|(_, answer)| answer.len());
+    assert_eq!(refused, Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
+    assert_eq!(client.cache.statistics().partitions, 0);
 }
