@@ -385,6 +385,33 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     assert!(!std::fs::read_to_string(&points).unwrap().contains("100"));
 }
 
+/// It was answered when it began to wait, so the control plane hears of it by an event.
+#[test]
+fn a_log_that_waited_for_space_and_cannot_be_opened_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = start(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
+    test.create("u", 1);
+    let folder = dir.path().join("logs/u-0");
+    std::fs::create_dir_all(&folder).unwrap();
+    let foreign = "version: 0\ntopic_id: 7RqaGhHrS1uLcTJQWsVTsA\n";
+    std::fs::write(folder.join("partition.metadata"), foreign).unwrap();
+    disk.heal();
+    let has_failed = |event: &Event| matches!(event, Event::PartitionFailed(_));
+    let Event::PartitionFailed(failed) = test.wait_for("the failure", has_failed) else {
+        unreachable!()
+    };
+    assert_eq!((&failed.topic[..], failed.partition), ("u", 0));
+    assert_eq!(failed.topic_id, topic_id("u"));
+    assert!(
+        failed.reason.starts_with("opening u-0"),
+        "{}",
+        failed.reason
+    );
+}
+
 /// Its place is lent to others meanwhile, also to deletions, which make space.
 #[test]
 fn other_logs_open_while_one_waits_for_space() {
