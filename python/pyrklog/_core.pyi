@@ -278,8 +278,9 @@ class LogDirFailed:
 
 @final
 class PartitionFailed:
-    __match_args__ = ("topic", "partition", "reason")
+    __match_args__ = ("topic", "topic_id", "partition", "reason")
     topic: str
+    topic_id: bytes
     partition: int
     reason: str
 

@@ -28,6 +28,11 @@ LATE_REPLY_MAX_BYTES = 16 << 10
 """Without memory for more waiting requests, a larger request is not decoded for an error answer:
 its connection is closed."""
 
+ANNOUNCE_AGAIN_SECONDS = 1.0
+"""The first pause before a failure is announced again; each further one doubles."""
+
+ANNOUNCE_AGAIN_MAX_SECONDS = 30.0
+
 log = get_logger("broker")
 plane_log = get_logger("plane")
 
@@ -65,8 +70,10 @@ class EventHandler:
         self._nursery = nursery
         self._waiting = WaitingRequests(plane, nursery)
         self._early: deque[Callable[[], None]] = deque()
+        self._is_unannounced = False
+        """Partitions have failed since the last announcement began, or it did not succeed."""
         self._announces = False
-        """An announcement of failed partitions is due."""
+        """A task announces failures."""
 
     def on_request(self, request: Request) -> None:
         self._when_loaded(self._begin, request)
@@ -114,20 +121,21 @@ class EventHandler:
         self, path: str, reason: str, partitions: Sequence[tuple[str, int]]
     ) -> None:
         log.error("log_dir_failed", path=path, reason=reason, partitions=len(partitions))
-        self._fail(partitions)
+        self._fail(lambda: self._replication.partitions_failed(partitions))
         self._log_dirs_left -= 1
         if self._log_dirs_left <= 0:
             self._on_all_log_dirs_failed()
 
-    def on_partition_failed(self, topic: str, partition: int, reason: str) -> None:
+    def on_partition_failed(self, topic: str, topic_id: bytes, partition: int, reason: str) -> None:
         log.error("partition_offline", topic=topic, partition=partition, reason=reason)
-        self._fail([(topic, partition)])
+        self._fail(lambda: self._replication.partition_failed((topic, partition), topic_id))
 
-    def _fail(self, partitions: Sequence[tuple[str, int]]) -> None:
-        self._act(lambda: self._replication.partitions_failed(partitions))
+    def _fail(self, act: Callable[[], None]) -> None:
+        self._act(act)
+        self._is_unannounced = True
         if not self._announces:
             self._announces = True
-            self._nursery.start_soon(self._announce_failure)
+            self._nursery.start_soon(self._announce_failures)
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
         self._act(partial(plane_log.log, level, event, fields))
@@ -261,9 +269,19 @@ class EventHandler:
     def _resume(self, request_id: int, errors: Mapping[str, ErrorCode]) -> None:
         self._plane.resume(request_id, {name: int(code) for name, code in errors.items()})
 
-    async def _announce_failure(self) -> None:
-        """The controller checks this broker's replicas when it sees this node."""
-        self._announces = False  # later failures need another node
+    async def _announce_failures(self) -> None:
+        """Until the controller can know of all failures: without it nobody else would lead."""
+        pause_seconds = ANNOUNCE_AGAIN_SECONDS
+        while self._is_unannounced:
+            self._is_unannounced = False  # later failures need another node
+            if not await self._announce_failure():
+                self._is_unannounced = True
+                await trio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, ANNOUNCE_AGAIN_MAX_SECONDS)
+        self._announces = False
+
+    async def _announce_failure(self) -> bool:
+        """The controller checks this broker's replicas when it sees the node; true if it exists."""
         data = znodes.encode_log_dir_event(self._node_id)
         try:
             await self._store.create(znodes.LOG_DIR_EVENT_PREFIX, data, sequence=True)
@@ -271,3 +289,6 @@ class EventHandler:
             log.error("log_dir_failure_not_announced", reason=str(error))
         except Exception as error:
             log.error("log_dir_failure_not_announced", exc_info=error)
+        else:
+            return True
+        return False

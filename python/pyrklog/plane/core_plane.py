@@ -331,8 +331,8 @@ class Plane:
                 listener.on_follower_log_start(topic, partition)
             case core.LogDirFailed(path, reason, partitions):
                 listener.on_log_dir_failed(path, reason, partitions)
-            case core.PartitionFailed(topic, partition, reason):
-                listener.on_partition_failed(topic, partition, reason)
+            case core.PartitionFailed(topic, topic_id, partition, reason):
+                listener.on_partition_failed(topic, topic_id, partition, reason)
             case core.Notice(name, fields, level):
                 listener.on_notice(name, fields, level)
             case (

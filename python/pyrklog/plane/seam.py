@@ -203,8 +203,10 @@ class PlaneListener(Protocol):
     ) -> None:
         """A log directory failed; its partitions are offline."""
 
-    def on_partition_failed(self, topic: str, partition: int, reason: str) -> None:
-        """A partition broke an invariant; it is offline until the next start."""
+    def on_partition_failed(self, topic: str, topic_id: bytes, partition: int, reason: str) -> None:
+        """A partition is offline until the next start: it broke an invariant, or its log, which
+        waited for space, cannot be opened. ``topic_id`` has 16 bytes.
+        """
 
     def on_notice(self, event: str, fields: Mapping[str, str], level: str) -> None:
         """A message for the operator."""

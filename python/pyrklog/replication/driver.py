@@ -255,6 +255,11 @@ class ReplicationDriver:
 
         nursery.start_soon(carry_out)
 
+    def partition_failed(self, key: TopicPartition, topic_id: bytes) -> None:
+        """Has no effect for an earlier topic of the name."""
+        if self.replicas.hosts(key, topic_id):
+            self.partitions_failed([key])
+
     def partitions_failed(self, partitions: Sequence[TopicPartition]) -> None:
         self.replicas.partitions_failed(partitions)
         if self.isrs is not None:

@@ -258,6 +258,10 @@ class Replicas:
         if len(self._stopped) > STOPPED_MAX:
             del self._stopped[next(iter(self._stopped))]
 
+    def hosts(self, key: TopicPartition, topic_id: bytes) -> bool:
+        known = self.hosted.get(key)
+        return known is not None and known.topic_id == topic_id
+
     def partitions_failed(self, partitions: Iterable[TopicPartition]) -> None:
         for key in partitions:
             self.failed.add(key)

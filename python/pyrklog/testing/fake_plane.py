@@ -159,8 +159,9 @@ class FakePlane(Plane):
     def fail_partition(self, topic: str, index: int, reason: str) -> None:
         self.failing[topic, index] = ErrorCode.KAFKA_STORAGE_ERROR
         self.led.pop((topic, index), None)
+        topic_id = self.topics[topic].id
         self._inject.send_nowait(
-            lambda listener: listener.on_partition_failed(topic, index, reason)
+            lambda listener: listener.on_partition_failed(topic, topic_id, index, reason)
         )
 
     def notice(self, event: str, fields: Mapping[str, str], level: str = "info") -> None:

@@ -51,7 +51,7 @@ events! {
     /// `Event::LogDirFailed`.
     LogDirFailed { path: String, reason: String, partitions: Vec<(String, i32)> }
     /// `Event::PartitionFailed`.
-    PartitionFailed { topic: String, partition: i32, reason: String }
+    PartitionFailed { topic: String, topic_id: Py<PyBytes>, partition: i32, reason: String }
     /// `Event::Notice`.
     Notice { event: &'static str, fields: Py<PyDict>, level: &'static str }
 }
@@ -129,6 +129,7 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
         .into_py_any(py),
         Event::PartitionFailed(failed) => PartitionFailed {
             topic: failed.topic,
+            topic_id: PyBytes::new(py, &failed.topic_id).unbind(),
             partition: failed.partition,
             reason: failed.reason,
         }

@@ -55,7 +55,7 @@ pub enum Event {
         /// (topic, partition) that are now offline.
         partitions: Vec<(String, i32)>,
     },
-    /// A partition broke an invariant; it is offline and answers KAFKA_STORAGE_ERROR.
+    /// A partition is offline until the next start and answers KAFKA_STORAGE_ERROR.
     PartitionFailed(FailedPartition),
     /// A structured log line for the operator.
     Notice {

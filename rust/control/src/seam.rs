@@ -198,12 +198,15 @@ pub struct CaughtUp {
     pub broker_epoch: i64,
 }
 
-/// A partition that is offline because it broke an invariant.
+/// A partition that is offline until the next start: it broke an invariant, or its log, which
+/// waited for space, cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedPartition {
     pub topic: String,
+    /// The name alone might be another topic's by now.
+    pub topic_id: TopicId,
     pub partition: i32,
-    /// The invariant, one sentence.
+    /// One sentence.
     pub reason: String,
 }
 

@@ -82,7 +82,7 @@ fn carry_out(replicas: &Arc<ReplicaManager>, orders: Vec<Order>) -> TicketId {
     let commands = due.into_iter().map(|(index, partition)| {
         let gathering = Arc::clone(&gathering);
         Command::about(partition, replicas, move |replicas, partition| {
-            let code = load(replicas, partition);
+            let code = load(replicas, partition, Answer::Due);
             if is_injected(Fault::TruncateToHighWatermark) {
                 to_high_watermark(&replicas.logs, partition);
             }
@@ -183,8 +183,16 @@ fn choose_dir(replicas: &ReplicaManager, spec: &LeaderSpec) -> Result<Arc<LogDir
     chosen.cloned().ok_or(ErrorCode::KAFKA_STORAGE_ERROR)
 }
 
+/// Whether the control plane gets the result of an opening as the answer to its decision, or has got
+/// one when the log began to wait for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Due,
+    Given,
+}
+
 /// Opens the log if that is still to be done; returns the partition's state.
-fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode {
+fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answer) -> ErrorCode {
     let state = partition.lock();
     if state.role != Role::Loading {
         drop(state);
@@ -200,7 +208,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode
         if replicas.is_ending() {
             return ErrorCode::NOT_LEADER_OR_FOLLOWER;
         }
-        return refuse(replicas, partition, OpenError::Io(error));
+        return refuse(replicas, partition, error, answer);
     }
     if partition.lock().role != Role::Loading {
         // Stopped meanwhile, when the earlier one was still noted in its place.
@@ -231,7 +239,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode
             dir.syncer.high_watermark_moved();
             outcome(partition)
         }
-        Err(error) => refuse(replicas, partition, error),
+        Err(error) => refuse(replicas, partition, error, answer),
     }
 }
 
@@ -239,7 +247,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> ErrorCode
 pub fn load_again(replicas: &Arc<ReplicaManager>, partitions: Vec<Arc<Partition>>) {
     let is_wanted = |partition: &Arc<Partition>| {
         let mut state = partition.lock();
-        let is_wanted = state.role == Role::Offline && state.log.is_none();
+        let is_wanted = state.role == Role::Offline && state.log.is_none() && !state.has_failed();
         if is_wanted {
             state.role = Role::Loading;
             state.waits_for_space = false;
@@ -248,7 +256,7 @@ pub fn load_again(replicas: &Arc<ReplicaManager>, partitions: Vec<Arc<Partition>
     };
     let load_one = |partition| {
         Command::about(partition, replicas, |replicas, partition| {
-            load(replicas, partition);
+            load(replicas, partition, Answer::Given);
             Arc::clone(&replicas.fetchers).follow(partition);
         })
     };
@@ -295,7 +303,12 @@ fn finish_transition(
     outbox.deliver(&*replicas.logs);
 }
 
-fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenError) -> ErrorCode {
+fn refuse(
+    replicas: &ReplicaManager,
+    partition: &Arc<Partition>,
+    error: OpenError,
+    answer: Answer,
+) -> ErrorCode {
     let reason = format!("opening {partition}: {error}");
     let code = match &error {
         OpenError::TopicIdMismatch { .. } => ErrorCode::INCONSISTENT_TOPIC_ID,
@@ -306,7 +319,8 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
     };
     let mut state = partition.lock();
-    if state.role == Role::Loading {
+    let is_wanted = state.role == Role::Loading;
+    if is_wanted {
         state.role = Role::Offline;
         state.waits_for_space = error.may_pass();
     }
@@ -319,6 +333,11 @@ fn refuse(replicas: &ReplicaManager, partition: &Arc<Partition>, error: OpenErro
         let notice = "log_waits_for_space";
         replicas.events.notice(notice, "warning", fields);
         return ErrorCode::NONE;
+    }
+    // A failed directory has told of all its partitions.
+    if answer == Answer::Given && is_wanted && !partition.dir.has_failed() {
+        replicas.tell_of_failed(partition, reason);
+        return code;
     }
     let (topic, index) = (&partition.topic.name, partition.index);
     replicas.partition_error(topic, index, "partition_offline", reason);

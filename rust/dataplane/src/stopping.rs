@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyrklog_arena::PartitionName;
-use pyrklog_log::Log;
 use pyrklog_log::disk::may_pass;
+use pyrklog_log::{Log, OpenError};
 use pyrklog_wire::ErrorCode;
 
 use crate::replica_manager::ReplicaManager;
@@ -188,13 +188,22 @@ fn delete(
 /// closed before another is opened: two would write the same files.
 ///
 /// # Errors
-/// It cannot be closed now; on a full disk the error is one that may pass.
-pub fn close_before(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Result<()> {
-    let dir = &partition.dir;
-    match dir.closing_logs.get(&partition.topic.name, partition.index) {
-        Some(earlier) if !Arc::ptr_eq(&earlier, partition) => close(replicas, &earlier),
-        _ => Ok(()),
-    }
+/// It cannot be closed now; on a full disk the error is one that may pass. A log that writes nothing
+/// any more says nothing of the disk: its error is [`OpenError::Corrupt`].
+pub fn close_before(
+    replicas: &Arc<ReplicaManager>,
+    partition: &Arc<Partition>,
+) -> Result<(), OpenError> {
+    let closing_logs = &partition.dir.closing_logs;
+    let earlier = closing_logs.get(&partition.topic.name, partition.index);
+    let Some(earlier) = earlier.filter(|earlier| !Arc::ptr_eq(earlier, partition)) else {
+        return Ok(());
+    };
+    let writes = earlier.lock().log.as_ref().is_some_and(Log::writes);
+    close(replicas, &earlier).map_err(|error| match writes {
+        true => OpenError::Io(error),
+        false => OpenError::Corrupt(error.to_string()),
+    })
 }
 
 /// There is space again: closes the logs that could not be closed.
@@ -242,7 +251,12 @@ fn close(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>) -> io::Resu
         dir.env().leave_open(&partition.topic.name, partition.index);
     }
     match &closed {
-        Err(error) if !may_pass(error) => dir.closing_logs.failed(partition),
+        Err(error) if !may_pass(error) => {
+            if let Some(log) = &log {
+                log.keep_unwritten(&error.to_string());
+            }
+            dir.closing_logs.failed(partition);
+        }
         _ => dir.closing_logs.closed(partition),
     }
     if let (Some(log), false, Ok(())) = (&log, has_failed, &closed) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness::*;
-use pyrklog_dataplane::seam::{Event, LeaderSpec, PlaneConfig};
+use pyrklog_dataplane::seam::{Event, LeaderSpec, PlaneConfig, StopSpec};
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
@@ -19,6 +19,7 @@ fn broken(test: &mut TestPlane) -> String {
         unreachable!()
     };
     assert_eq!((&failed.topic[..], failed.partition), ("t", 0));
+    assert_eq!(failed.topic_id, topic_id("t"));
     failed.reason
 }
 
@@ -106,13 +107,14 @@ fn acknowledged(config: &PlaneConfig) -> TestPlane {
     test
 }
 
-fn has_all(config: &PlaneConfig) {
+fn has_all(config: &PlaneConfig, ends: [i64; 2]) {
     let mut test = TestPlane::start_with(config.clone(), Arc::new(RealDisk));
     assert_eq!(test.lead("t", 2, &topic_config()), [0, 0]);
     let mut client = test.client();
-    for partition in [0, 1] {
-        let found = client.fetch_one("t", partition, 1);
-        assert_eq!((found.error, found.high_watermark), (ErrorCode::NONE, 2));
+    for (partition, end) in ends.into_iter().enumerate() {
+        let found = client.fetch_one("t", partition as i32, 1);
+        assert_eq!(found.error, ErrorCode::NONE);
+        assert_eq!(found.high_watermark, end);
     }
 }
 
@@ -125,7 +127,7 @@ fn an_orderly_end_writes_what_is_in_the_cache_only() {
     broken(&mut test);
     assert!(test.shutdown(), "the directory is clean");
     remove_arenas(dir.path());
-    has_all(&config);
+    has_all(&config, [2, 2]);
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn writer_writes_the_rest_of_a_sealed_log() {
     });
     drop(test); // as by a kill
     remove_arenas(dir.path());
-    has_all(&config);
+    has_all(&config, [2, 2]);
 }
 
 #[test]
@@ -153,7 +155,29 @@ fn a_log_whose_own_offsets_contradict_each_other_stays_in_the_cache_until_the_ne
     let reason = broken(&mut test);
     assert!(reason.contains("the log start is behind"), "{reason}");
     assert!(!test.shutdown(), "its records are in the cache alone");
-    has_all(&config);
+    has_all(&config, [2, 2]);
+}
+
+/// The controller stopped it and asked for it anew before it heard of the broken invariant.
+#[test]
+fn records_that_the_cache_alone_has_outlive_another_opening_in_the_same_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = never_written(dir.path());
+    let mut test = acknowledged(&config);
+    test.plane.break_log_invariant("t", 0);
+    let stop = StopSpec {
+        topic: "t".into(),
+        partition: 0,
+        delete: false,
+    };
+    let stopped = test.plane.stop_partitions(vec![stop]).unwrap();
+    let codes = test.become_leaders(vec![TestPlane::leader_spec("t", 0, 1)]);
+    assert_eq!(codes, [ErrorCode::KAFKA_STORAGE_ERROR.0]);
+    test.ticket(stopped);
+    let third = test.client().produce("t", 1, &batch(&[b"after"]));
+    assert_eq!(third, (ErrorCode::NONE, 2), "its directory serves on");
+    assert!(!test.shutdown(), "its records are in the cache alone");
+    has_all(&config, [2, 3]);
 }
 
 /// The machine goes down.

@@ -385,6 +385,62 @@ fn an_opening_that_gets_no_descriptor_for_the_recovery_point_waits() {
     assert!(!std::fs::read_to_string(&points).unwrap().contains("100"));
 }
 
+/// It was answered when it began to wait, so the control plane hears of it by an event.
+#[test]
+fn a_log_that_waited_for_space_and_cannot_be_opened_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = start(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
+    test.create("u", 1);
+    let folder = dir.path().join("logs/u-0");
+    std::fs::create_dir_all(&folder).unwrap();
+    let foreign = "version: 0\ntopic_id: 7RqaGhHrS1uLcTJQWsVTsA\n";
+    std::fs::write(folder.join("partition.metadata"), foreign).unwrap();
+    disk.heal();
+    let has_failed = |event: &Event| matches!(event, Event::PartitionFailed(_));
+    let Event::PartitionFailed(failed) = test.wait_for("the failure", has_failed) else {
+        unreachable!()
+    };
+    assert_eq!((&failed.topic[..], failed.partition), ("u", 0));
+    assert_eq!(failed.topic_id, topic_id("u"));
+    assert!(
+        failed.reason.starts_with("opening u-0"),
+        "{}",
+        failed.reason
+    );
+}
+
+/// A partition that breaks an invariant stays offline until the next start.
+#[test]
+fn a_log_that_waits_for_space_is_not_opened_after_its_partition_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = filled_up(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
+    test.create("u", 1);
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    // While it is being retried there is no leader.
+    eventually("its wait", || {
+        let refused = client.produce("u", 0, &record).0;
+        (refused == ErrorCode::KAFKA_STORAGE_ERROR).then_some(())
+    });
+    test.plane.break_invariant("u", 0);
+    test.wait_for("the broken invariant", |event| {
+        matches!(event, Event::PartitionFailed(_))
+    });
+    disk.heal();
+    test.wait_for_notice("log_dir_has_space");
+    test.create("other", 1);
+    let refused = client.produce("u", 0, &record).0;
+    assert_eq!(refused, ErrorCode::KAFKA_STORAGE_ERROR);
+    test.shutdown();
+    assert!(!dir.path().join("logs/u-0/partition.metadata").exists());
+}
+
 /// Its place is lent to others meanwhile, also to deletions, which make space.
 #[test]
 fn other_logs_open_while_one_waits_for_space() {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use pyrklog_arena::{Arena, PartitionName, Rate, Slot};
+use pyrklog_arena::{Arena, FoundPartition, PartitionName, Rate, Slot};
 
 use crate::config::LogConfig;
+use crate::dir_cache::{FoundSegments, has_unwritten};
 use crate::segment::Segment;
 
 /// How a log uses the arena of its directory.
@@ -90,6 +91,20 @@ impl LogCache {
             self.slot = Some(slot);
         }
         self.slot
+    }
+
+    /// What the arena has of `segments`, which are the log's; `None` if all of it is in the files.
+    pub fn unwritten(&self, segments: &[Arc<Segment>]) -> Option<(&PartitionName, FoundPartition)> {
+        let with_blocks = segments
+            .iter()
+            .filter_map(|segment| Some((segment.base_offset(), Arc::clone(segment.cached()?))));
+        let segments: FoundSegments = with_blocks.collect();
+        let found = FoundPartition {
+            slot: self.slot.filter(|_| has_unwritten(&segments))?,
+            segments,
+            damage: None,
+        };
+        Some((&self.name, found))
     }
 
     pub fn release(&self) {

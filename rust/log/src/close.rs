@@ -77,6 +77,16 @@ impl Log {
         self.sync.ages.forget_below(synced, end);
     }
 
+    /// The log could not be closed and is dropped: the cache may have the only copy of acknowledged
+    /// records, which another opening in this run would take for written. It is refused then, and
+    /// the directory is not marked clean.
+    pub fn keep_unwritten(&self, reason: &str) {
+        let cache = self.cache.as_ref();
+        if let Some((name, found)) = cache.and_then(|cache| cache.unwritten(&self.segments)) {
+            self.env.quarantine(name, found, reason);
+        }
+    }
+
     /// Frees the log's blocks in the cache after its folder was deleted.
     pub fn release_blocks(&self) {
         if let Some(cache) = &self.cache {

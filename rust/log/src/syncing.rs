@@ -58,11 +58,11 @@ impl Log {
     }
 
     /// What must be synced; `None` if nothing, if an earlier job is under way, or if the log is
-    /// poisoned. Takes only the first few of many closed segments, so that retention, other logs
+    /// poisoned and not sealed. Takes only the first few of many closed segments, so that retention, other logs
     /// and the shutdown need not wait for all; [`Log::complete_sync`] tells whether there are more.
     pub fn take_sync(&mut self, scope: SyncScope) -> Option<SyncJob> {
         // A truncation is about to change what must be synced.
-        if self.sync.in_flight || self.truncating || self.poisoned().is_some() {
+        if self.sync.in_flight || self.truncating || !self.writes() {
             return None;
         }
         let is_due = |segment: &&Arc<Segment>| match scope {
@@ -124,9 +124,10 @@ impl Log {
         self.sync.job_ended();
     }
 
-    /// When `flush.ms` next requires a sync, or slightly earlier; `None` if never.
+    /// When `flush.ms` next requires a sync, or slightly earlier; `None` if never, as for a log that
+    /// writes nothing any more.
     pub fn next_flush_due_ms(&self) -> Option<i64> {
-        if self.config.flush_ms == i64::MAX {
+        if self.config.flush_ms == i64::MAX || !self.writes() {
             return None;
         }
         let oldest_ms = self.sync.ages.oldest_ms()?;

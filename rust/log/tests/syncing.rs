@@ -92,3 +92,35 @@ fn sync_by_the_writer_covers_a_pending_sync_of_the_syncer() {
         assert_eq!(rig.log.end_offset_for_epoch(0), (0, 5), "seed {seed}");
     }
 }
+
+/// Its records were acknowledged, so they are made durable as if its owner were sound.
+#[test]
+fn a_sealed_log_is_synced() {
+    let mut rig = Rig::new(LogConfig {
+        flush_ms: 500,
+        ..small()
+    });
+    for _ in 0..10 {
+        rig.put(&[&"x".repeat(280)]);
+    }
+    rig.log.seal("its owner broke an invariant");
+    assert_eq!(rig.log.next_flush_due_ms(), Some(rig.now_ms + 500));
+    rig.sync(SyncScope::ClosedSegments);
+    assert!(rig.log.synced_end() > 0);
+    rig.sync(SyncScope::Written);
+    assert_eq!(rig.log.synced_end(), 10);
+    assert_eq!(rig.log.next_flush_due_ms(), None);
+}
+
+/// The syncer must not find it overdue again and again.
+#[test]
+fn a_poisoned_log_is_not_due_for_a_sync() {
+    let mut rig = Rig::new(LogConfig {
+        flush_ms: 500,
+        ..LogConfig::default()
+    });
+    rig.put(&["a"]);
+    rig.log.poison("its offsets contradict each other");
+    assert_eq!(rig.log.next_flush_due_ms(), None);
+    assert!(rig.log.take_sync(SyncScope::Written).is_none());
+}

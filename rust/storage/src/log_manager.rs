@@ -205,6 +205,17 @@ impl LogManager {
         self.events.notice(event, "error", fields);
     }
 
+    /// Tells the control plane, and so the controller, of a partition that is offline until the next
+    /// start.
+    pub fn tell_of_failed(&self, partition: &Partition, reason: String) {
+        self.events.push(Event::PartitionFailed(FailedPartition {
+            topic: partition.topic.name.to_string(),
+            topic_id: partition.topic.id,
+            partition: partition.index,
+            reason,
+        }));
+    }
+
     /// `dir` lacks space, or the process descriptors or memory: the directory takes no records
     /// until its writer finds them ([`crate::shortage`]). It still serves its records. Answers the
     /// requests that wait for room.
@@ -248,11 +259,14 @@ impl FailureListener for LogManager {
         state.fail_waiters(ErrorCode::KAFKA_STORAGE_ERROR, &mut outbox);
         partition.dir.unmute(&mut outbox);
         outbox.deliver(self);
-        self.events.push(Event::PartitionFailed(FailedPartition {
-            topic: partition.topic.name.to_string(),
-            partition: partition.index,
-            reason,
-        }));
+        match state.role {
+            // Nobody counts on it, and its name may be placed anew.
+            Role::Stopped => {
+                let (topic, index) = (&partition.topic.name, partition.index);
+                self.partition_error(topic, index, "partition_offline", reason);
+            }
+            _ => self.tell_of_failed(partition, reason),
+        }
     }
 }
 

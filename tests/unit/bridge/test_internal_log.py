@@ -71,7 +71,7 @@ class Silent:
     def on_follower_log_start(self, topic: str, partition: int) -> None:
         raise AssertionError(topic)
 
-    def on_partition_failed(self, topic: str, partition: int, reason: str) -> None:
+    def on_partition_failed(self, topic: str, topic_id: bytes, partition: int, reason: str) -> None:
         raise AssertionError(reason)
 
     def on_log_dir_failed(

@@ -10,6 +10,7 @@ import trio.testing
 
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.events import EventHandler
+from pyrklog.metastore.interface import StoreFailedError
 from pyrklog.protocol.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -44,14 +45,19 @@ class BrokenReplication:
 
 
 def handler_of(
-    plane: FakePlane, handlers: Any, nursery: trio.Nursery, *, is_loaded: bool = True
+    plane: FakePlane,
+    handlers: Any,
+    nursery: trio.Nursery,
+    *,
+    is_loaded: bool = True,
+    store: Any = None,
 ) -> EventHandler:
     nothing: Any = None
     replication: Any = BrokenReplication()
     events = EventHandler(
         node_id=1,
         plane=plane,
-        store=nothing,
+        store=store,
         service=nothing,
         replication=replication,
         load_handlers=lambda: handlers,
@@ -128,7 +134,50 @@ async def test_exception_in_an_event_handler_does_not_end_the_broker() -> None:
         events.on_topics_missing(6, ["t"], commit_request().session)
         events.on_follower_caught_up("t", 0, 1, 2, 3)
         events.on_log_dir_failed("/a", "Input/output error", [("t", 0)])
-        events.on_partition_failed("t", 1, "its leader epoch fell")
+        events.on_partition_failed("t", bytes(16), 1, "its leader epoch fell")
         await trio.testing.wait_all_tasks_blocked()
         assert plane.resumed == {6: {"t": ErrorCode.UNKNOWN_SERVER_ERROR}}
         assert len(events._waiting) == 0
+        nursery.cancel_scope.cancel()  # without a store, failures are announced again and again
+
+
+class FailingStore:
+    """Refuses the first nodes."""
+
+    def __init__(self, refusals: list[Exception]) -> None:
+        self.refusals = refusals
+        self.created = 0
+
+    async def create(self, path: str, data: bytes, *, sequence: bool) -> str:
+        await trio.lowlevel.checkpoint()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.created += 1
+        return path
+
+
+async def test_failure_is_announced_until_the_store_takes_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    store = FailingStore([StoreFailedError("the disk is full"), RuntimeError("a bug")])
+    async with trio.open_nursery() as nursery:
+        events = handler_of(FakePlane(), Broken({}), nursery, store=store)
+        events.on_log_dir_failed("/a", "Input/output error", [("t", 0)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert store.created == 0
+        events.on_partition_failed("t", bytes(16), 1, "its leader epoch fell")
+        await trio.sleep(2.9)
+        assert (len(store.refusals), store.created) == (0, 0), "at a bounded pace"
+    assert store.created == 1, "one announcement tells of both"
+
+
+async def test_failure_during_an_announcement_is_announced_too() -> None:
+    store = FailingStore([])
+    async with trio.open_nursery() as nursery:
+        events = handler_of(FakePlane(), Broken({}), nursery, store=store)
+        events.on_partition_failed("t", bytes(16), 0, "its leader epoch fell")
+        events.on_partition_failed("t", bytes(16), 1, "its leader epoch fell")
+        while not store.created:
+            await trio.lowlevel.checkpoint()
+        events.on_partition_failed("t", bytes(16), 2, "its leader epoch fell")
+    assert store.created == 2

@@ -119,6 +119,14 @@ async def test_metadata_then_leadership(bench: Bench) -> None:
     assert bench.driver.replicas.is_serving(("t", 1))
 
 
+async def test_failure_of_an_earlier_topic_of_the_name_has_no_effect(bench: Bench) -> None:
+    await bench.lead(topic("t", 0))
+    bench.driver.partition_failed(("t", 0), b"2" * 16)
+    assert bench.driver.replicas.is_serving(("t", 0))
+    bench.driver.partition_failed(("t", 0), b"1" * 16)
+    assert not bench.driver.replicas.is_serving(("t", 0))
+
+
 async def test_leadership_before_metadata(bench: Bench) -> None:
     """Kafka's controllers send a new topic's leadership first."""
     await bench.lead(topic("t", 0))

@@ -196,6 +196,14 @@ def test_a_log_directory_fails_under_a_served_partition() -> None:
     }
 
 
+def test_failed_partition_is_told_apart_from_a_later_one_of_its_name() -> None:
+    replicas = hosting()
+    topic_id = replicas.hosted[KEY].topic_id
+    assert replicas.hosts(KEY, topic_id)
+    assert not replicas.hosts(KEY, b"u" * 16)
+    assert not Replicas(ME).hosts(KEY, topic_id)
+
+
 def test_stopped_partition_is_closed_or_deleted() -> None:
     for epoch in (5, 6, EPOCH_NONE, EPOCH_DURING_DELETE):
         replicas = hosting()
