@@ -72,6 +72,15 @@ fn filled_up(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
     test
 }
 
+/// The same, and a second topic whose log finds no space to be opened.
+fn with_a_log_that_waits(config: &PlaneConfig, disk: &FaultyDisk) -> TestPlane {
+    let mut test = filled_up(config, disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
+    test.create("u", 1);
+    test
+}
+
 /// From DescribeLogDirs, of the only directory, which has not failed.
 fn usable_bytes(test: &mut TestPlane) -> i64 {
     let ticket = test.plane.describe_log_dirs().unwrap();
@@ -239,10 +248,7 @@ fn many_partitions_that_find_no_space_together_are_all_written_later() {
 fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
     let dir = tempfile::tempdir().unwrap();
     let (config, disk) = (cached(dir.path()), faulty());
-    let mut test = filled_up(&config, &disk);
-    let no_space = Fault::NoSpaceAfter(0);
-    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
-    test.create("u", 1);
+    let mut test = with_a_log_that_waits(&config, &disk);
     let mut client = test.client();
     let record = batch(&[b"v"]);
     for topic in ["t", "u"] {
@@ -259,7 +265,13 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
         (client.produce("u", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
     });
     // Decisions made while it waits take effect when it is open.
-    disk.fail(Operation::Open, "v-0", 0, usize::MAX, no_space);
+    disk.fail(
+        Operation::Open,
+        "v-0",
+        0,
+        usize::MAX,
+        Fault::NoSpaceAfter(0),
+    );
     test.create("v", 1);
     becomes(&test, "log_dir_read_only.0", 1);
     for leader_epoch in 1..4 {
@@ -275,7 +287,13 @@ fn a_log_that_cannot_be_opened_for_lack_of_space_is_opened_later() {
         (client.produce("v", 0, &record) == (ErrorCode::NONE, 0)).then_some(())
     });
     // A partition deleted while it waits is not opened any more.
-    disk.fail(Operation::Open, "w-0", 0, usize::MAX, no_space);
+    disk.fail(
+        Operation::Open,
+        "w-0",
+        0,
+        usize::MAX,
+        Fault::NoSpaceAfter(0),
+    );
     test.create("w", 1);
     becomes(&test, "log_dir_read_only.0", 1);
     assert_eq!(test.delete("w", 1), [0]);
@@ -417,10 +435,7 @@ fn a_log_that_waited_for_space_and_cannot_be_opened_is_told_of() {
 fn a_log_that_waits_for_space_is_not_opened_after_its_partition_failed() {
     let dir = tempfile::tempdir().unwrap();
     let (config, disk) = (cached(dir.path()), faulty());
-    let mut test = filled_up(&config, &disk);
-    let no_space = Fault::NoSpaceAfter(0);
-    disk.fail(Operation::Open, "u-0", 0, usize::MAX, no_space);
-    test.create("u", 1);
+    let mut test = with_a_log_that_waits(&config, &disk);
     let mut client = test.client();
     let record = batch(&[b"v"]);
     // While it is being retried there is no leader.
