@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from pyrklog.groups import fencing, syncing
 from pyrklog.groups.options import GroupSettings
+from pyrklog.handlers.dispatch import BETWEEN_BROKERS
 from pyrklog.handlers.service import TopicInfo
 from pyrklog.protocol.primitives import DecodeError
-from pyrklog.protocol.registry import API_KEYS, find_api
+from pyrklog.protocol.registry import API_KEYS, ROWS, find_api
 from pyrklog.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from pyrklog.testing import TestBroker
 from tests.faults.fuzzing import EXAMPLES, damaged, finds, run
@@ -129,6 +130,12 @@ _WAITS = b""
 """The broker has taken a request, and waits for other members before it answers."""
 
 
+def _is_served_alone(frame: Frame) -> bool:
+    """Whether a broker that has no cluster knows the API."""
+    module, _ = ROWS[frame.key]
+    return module not in BETWEEN_BROKERS and module != "observation"
+
+
 def _answer(client: RawClient, frame: Frame) -> bytes | None:
     """None if the broker closes the connection."""
     try:
@@ -148,20 +155,17 @@ def test_a_broker_outlives_frames_of_every_api(tmp_path: Path) -> None:
     with TestBroker(tmp_path / "data", options=options) as broker:
         client, other = RawClient(broker.bootstrap, ANSWER_S), RawClient(broker.bootstrap)
 
-        taken = []
-
         def attempt(frame: Frame) -> None:
             body = _answer(client, frame)
             if body:
                 find_api(frame.key).decode_response(body, frame.version)
-            if body is not None:
-                taken.append(frame)
+            if frame.is_whole and _is_served_alone(frame):
+                assert body is not None, f"a good request closed the connection: {broker.log[-1]}"
             assert _answer(other, probe)
             failures = [line for line in broker.log if "request_failed" in line]
             assert not failures, failures[-1]
 
         run(frames(API_KEYS), attempt, examples=EXAMPLES, shrink=False)
-        assert len(taken) > EXAMPLES / 3, "most frames were not even looked at"
         client.close()
         other.close()
         assert broker.stop() == 0
