@@ -3,12 +3,14 @@
 Sessions last ten minutes here, so their end explains nothing that is noticed.
 """
 
+import logging
 import os
 import signal
 import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from pyrklog.peers.silence import LIMIT_MIN_SECONDS
@@ -213,6 +215,57 @@ def test_leaders_move_away_from_a_stalled_broker(
         check_led_around(cluster, topic, victim, survivor)
         wait_until(lambda: leaders(survivor, lone) == before, "a suspicion is no proof")
     check_back(cluster, topic, survivor)
+
+
+def test_producer_of_a_leader_that_hangs_repeats_nothing(
+    new_cluster: Callable[..., BrokerCluster], topic: str
+) -> None:
+    """librdkafka sends to the new leader while earlier batches lie unanswered at the old one. Those
+    come again in the producer's first epoch: a new epoch repeats what is in the log."""
+    cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
+    admin = create(cluster, topic, 1, 3)
+    victim = leaders(admin, topic)[0]
+    other = next(number for number in cluster.brokers if number != victim)
+    survivor = AdminClient({"bootstrap.servers": cluster.brokers[other].bootstrap})
+    log = EpochLog()
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "topic.metadata.refresh.interval.ms": 100,
+            "debug": "eos",
+        },
+        logger=log.logger,
+    )
+    values = [b"%d" % number for number in range(8)]
+    producer.produce(topic, values[0])
+    assert producer.flush(60) == 0
+    with FaultDriver(cluster).fault("pause", victim):
+        producer.produce(topic, values[1])
+        wait_until(lambda: leaders(survivor, topic)[0] not in {victim, -1}, "it is not led")
+        for value in values[2:]:
+            producer.produce(topic, value)
+            producer.poll(0.3)
+    assert producer.flush(60) == 0
+    assert consume(cluster, topic, len(values), "g") == values
+    assert not log.bumps, log.bumps
+
+
+class EpochLog(logging.Handler):
+    """What librdkafka says about new epochs of its producer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bumps: list[str] = []
+        self.logger = logging.getLogger("tests.librdkafka.epochs")
+        self.logger.setLevel(logging.DEBUG)
+        self.logger.handlers = [self]
+        self.logger.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "epoch bump" in record.getMessage().lower():
+            self.bumps.append(record.getMessage())
 
 
 def check_led_around(

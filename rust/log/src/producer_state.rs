@@ -185,18 +185,23 @@ impl ProducerStates {
         Ok(Check::New)
     }
 
-    /// Whether the producer is known in this epoch and the batch follows its last one or was
-    /// written already.
-    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
-        let state = self.producers.get(&info.producer_id);
-        state.is_some_and(|state| {
-            state.epoch == info.producer_epoch
-                && (state.find(info).is_some()
-                    || !matches!(
+    /// Whether batches of the same producer and epoch are missing right before this one. No gap is
+    /// a batch that was written already, or one of an older epoch.
+    pub fn leaves_gap(&self, info: &BatchInfo) -> bool {
+        if !info.has_producer() || info.base_sequence <= 0 {
+            return false;
+        }
+        match self.producers.get(&info.producer_id) {
+            None => true,
+            Some(state) if info.producer_epoch != state.epoch => info.producer_epoch > state.epoch,
+            Some(state) => {
+                state.find(info).is_none()
+                    && matches!(
                         check_sequence(state, info),
                         Err(ProducerError::OutOfOrderSequence { .. })
-                    ))
-        })
+                    )
+            }
+        }
     }
 
     /// Records a batch that was appended at `base_offset`, with its place. Returns the transaction

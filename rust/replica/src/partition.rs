@@ -37,6 +37,10 @@ use pyrklog_control::seam::Throttled;
 
 use health::Health;
 
+/// How long a client may wait for the answer of a leader that hangs: librdkafka's
+/// `socket.timeout.ms`, the longest of the known clients.
+pub const TAKEOVER_MS: i64 = 60_000;
+
 /// What a topic's partitions share.
 #[derive(Debug)]
 pub struct Topic {
@@ -189,6 +193,8 @@ pub struct PartitionState {
     pub waits_for_space: bool,
     /// Start offset of the leader epoch, while this broker leads.
     epoch_start: i64,
+    /// Monotonic time at which this broker stopped following to lead.
+    took_over_ms: Option<i64>,
     durable_waiters: BTreeSet<ProduceWaiter>,
     replication_waiters: BTreeSet<ProduceWaiter>,
     fetch_watchers: FetchWatchers,
@@ -229,6 +235,7 @@ impl<D: Directory> Partition<D> {
             is_held: false,
             waits_for_space: false,
             epoch_start: -1,
+            took_over_ms: None,
             durable_waiters: BTreeSet::new(),
             replication_waiters: BTreeSet::new(),
             fetch_watchers: FetchWatchers::default(),
@@ -289,6 +296,12 @@ impl PartitionState {
             (Role::Offline, _) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         }
+    }
+
+    /// Whether this broker leads in the place of another one for less than [`TAKEOVER_MS`].
+    pub fn has_just_taken_over(&self, now_ms: i64) -> bool {
+        self.took_over_ms
+            .is_some_and(|since_ms| now_ms - since_ms < TAKEOVER_MS)
     }
 
     /// The high watermark, -1 without a log.
@@ -352,7 +365,10 @@ impl PartitionState {
                 self.leader_high_watermark = -1;
                 self.leader_log_start = -1;
             }
-            (Role::Follower, None) => self.role = Role::Loading,
+            (Role::Follower, None) => {
+                self.role = Role::Loading;
+                self.took_over_ms = Some(now_ms);
+            }
             (Role::Leader, None) if is_new_epoch => self.begin_epoch(),
             _ => {}
         }

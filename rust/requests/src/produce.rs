@@ -395,12 +395,7 @@ fn append_locked(
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
-    if let Some(error) = refused_before
-        && !state.led()?.has_all_before(info)
-    {
-        let message = "The producer's batch before this one was refused.";
-        return Err(Refusal::with(error, message));
-    }
+    refuse_gap(&mut state, info, refused_before, cx.now.mono_ms)?;
     let waits_for = match params.acks {
         0 => None,
         1 => Some(WaitFor::Durable),
@@ -429,6 +424,33 @@ fn append_locked(
     });
     partition.unlock_and_write(state);
     Ok((appended, due))
+}
+
+/// Refuses a batch whose predecessors are still to come, with an error after which the producer
+/// sends all of them again. "Out of order" makes librdkafka begin a new epoch and repeat what is
+/// already in the log.
+///
+/// The predecessors were refused a moment ago, or lie unanswered at the leader before this one:
+/// librdkafka sends new batches to a new leader while it still waits for the old one.
+fn refuse_gap(
+    state: &mut PartitionState,
+    info: &BatchInfo,
+    refused_before: Option<ErrorCode>,
+    now_ms: i64,
+) -> Result<(), Refusal> {
+    if refused_before.is_none() && !state.has_just_taken_over(now_ms) {
+        return Ok(());
+    }
+    if !state.led()?.leaves_gap(info) {
+        return Ok(());
+    }
+    Err(match refused_before {
+        Some(error) => Refusal::with(error, "The producer's batch before this one was refused."),
+        None => Refusal::with(
+            ErrorCode::NOT_ENOUGH_REPLICAS,
+            "The producer's batches before this one are not here yet; the leader has just changed.",
+        ),
+    })
 }
 
 /// Transactional batches need a coordinator that added the partition to the transaction. There is

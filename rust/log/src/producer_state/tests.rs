@@ -206,6 +206,30 @@ fn an_idle_producer_goes_on_after_its_state_expired() {
 }
 
 #[test]
+fn batches_that_follow_missing_ones_leave_a_gap() {
+    let mut offsets = Offsets::default();
+    let leaves_gap = |offsets: &Offsets, batch: BatchInfo| offsets.states.leaves_gap(&batch);
+    assert!(!leaves_gap(&offsets, data(0, 0, 2)), "the first");
+    assert!(
+        leaves_gap(&offsets, data(0, 2, 2)),
+        "its producer is unknown"
+    );
+    offsets.append(&data(1, 0, 2), Origin::Client).unwrap();
+    offsets.append(&data(1, 2, 3), Origin::Client).unwrap();
+    for (batch, is_gap) in [
+        (data(1, 5, 1), false),
+        (data(1, 6, 1), true),
+        (data(1, 2, 3), false),
+        (data(2, 0, 1), false),
+        (data(2, 1, 1), true),
+        (data(0, 9, 1), false),
+        (marker(PRODUCER, 1, true, 0), false),
+    ] {
+        assert_eq!(leaves_gap(&offsets, batch), is_gap, "{batch:?}");
+    }
+}
+
+#[test]
 fn an_open_transaction_keeps_its_producer_from_expiring() {
     let mut log = Offsets::default();
     log.append(&transactional(PRODUCER, 0), Origin::Client)

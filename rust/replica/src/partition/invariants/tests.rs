@@ -14,7 +14,8 @@ use super::*;
 use crate::directory::Directory;
 use crate::internal_waiters::{AppendWaiter, Done};
 use crate::partition::{
-    FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, Topic, WaitFor,
+    FollowerFetch, LeaderAndIsr, Partition, PartitionGuard, ProduceWaiter, TAKEOVER_MS, Topic,
+    WaitFor,
 };
 use pyrklog_control::image::TopicState;
 use pyrklog_control::outbox::Outbox;
@@ -235,6 +236,25 @@ fn leader_tolerates_an_in_sync_broker_that_is_no_longer_a_replica() {
     let mut state = partition.lock();
     assert_eq!(serves(&mut state), Ok(()), "nothing is broken");
     assert!(state.set_leadership(decision(7, &[1, 4], &[1, 4]), 0));
+}
+
+#[test]
+fn a_follower_that_comes_to_lead_has_just_taken_over_for_a_minute() {
+    let partition = led();
+    let mut state = partition.lock();
+    let lead = decision(6, &[1, 2], &[1, 2]);
+    let follow = LeaderAndIsr {
+        leader_to_follow: Some(2),
+        ..lead
+    };
+    assert!(!state.has_just_taken_over(0), "it led from the start");
+    assert!(state.set_leadership(lead, 1_000));
+    assert!(!state.has_just_taken_over(1_000), "it went on leading");
+    assert!(state.set_leadership(follow, 2_000));
+    assert!(state.set_leadership(lead, 3_000));
+    state.finish_transition();
+    assert!(state.has_just_taken_over(3_000 + TAKEOVER_MS - 1));
+    assert!(!state.has_just_taken_over(3_000 + TAKEOVER_MS));
 }
 
 fn serves(state: &mut PartitionGuard<'_, Failures>) -> Result<(), ErrorCode> {
