@@ -6,6 +6,7 @@ pub mod allow_list;
 mod client;
 mod dying_disk;
 mod fetch_session;
+pub mod full_disk;
 pub mod internal;
 pub mod kept;
 mod pair;
