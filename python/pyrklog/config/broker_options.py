@@ -293,7 +293,7 @@ STORAGE = (
     ),
     integer("pyrklog.cache.flush.ms", 500, minimum=0).described(
         "Fewer bytes of a partition are written after this time; after a fifth of it if few "
-        "partitions wait, after up to four times as long if thousands do."
+        "partitions wait."
     ),
     integer("pyrklog.cache.direct.min.bytes", 65536, minimum=1).described(
         "Writes of so many bytes and more go around the operating system's page cache, if the file "

@@ -307,10 +307,6 @@ impl Directory for LogDirState {
 }
 
 impl Backlog for LogDirState {
-    fn unwritten_bytes(&self) -> usize {
-        LogDirState::unwritten_bytes(self)
-    }
-
     fn is_short(&self) -> bool {
         self.unwritten_bytes() > self.short_from_bytes()
     }

@@ -20,15 +20,8 @@ const SHARE: usize = 8;
 const FEW: usize = 64;
 const EARLY_SHARE: i64 = 5;
 
-/// The flush delay grows by one interval per `MANY` waiting partitions, up to `LATE_MOST`
-/// intervals, so that each has enough for an efficient write.
-const MANY: usize = 1_000;
-const LATE_MOST: i64 = 4;
-
 /// State of the directory that the writers need.
 pub trait Backlog {
-    /// Bytes appended and not written.
-    fn unwritten_bytes(&self) -> usize;
     /// Whether room for unwritten bytes is short.
     fn is_short(&self) -> bool;
 }
@@ -57,10 +50,6 @@ struct Inner<T> {
     hurried: usize,
     /// [`WriterQueue::hurry`] was called since the first writer last looked.
     is_called: bool,
-    /// Unwritten bytes when the first writer last found nothing due, and since when they are
-    /// unchanged (monotonic milliseconds).
-    seen_bytes: usize,
-    seen_ms: i64,
     sleep: Sleep,
     /// When the first writer began its turn (monotonic milliseconds); 0 between turns.
     turn_since_ms: i64,
@@ -110,8 +99,6 @@ impl<T> WriterQueue<T> {
             later: VecDeque::new(),
             hurried: 0,
             is_called: false,
-            seen_bytes: 0,
-            seen_ms: 0,
             sleep: Sleep::No,
             turn_since_ms: 0,
             end: End::No,
@@ -249,15 +236,8 @@ impl<T> WriterQueue<T> {
             }
             let is_called = std::mem::take(&mut inner.is_called);
             let now_ms = mono_ms();
-            let mut next_ms = self.fill(&mut inner, turn, now_ms, backlog);
-            if turn.is_empty() && next_ms.is_some() {
-                if self.is_lull(&mut inner, now_ms, backlog) {
-                    next_ms = self.fill(&mut inner, turn, now_ms, backlog);
-                } else {
-                    next_ms = next_ms.min(Some(now_ms + self.early_ms()));
-                }
-            }
-            let next_ms = next_ms.into_iter().chain(until_ms).min();
+            let due_ms = self.fill(&mut inner, turn, now_ms, backlog);
+            let next_ms = due_ms.into_iter().chain(until_ms).min();
             let is_over = inner.end == End::No && until_ms.is_some_and(|ms| ms <= now_ms);
             if !turn.is_empty() || is_called || is_over {
                 inner.turn_since_ms = now_ms;
@@ -355,33 +335,13 @@ impl<T> WriterQueue<T> {
         Some(since_ms + self.wait_ms(inner.later.len()))
     }
 
-    /// Whether nothing was appended for a while: then waiting for more is pointless, and all are
-    /// due.
-    fn is_lull(&self, inner: &mut Inner<T>, now_ms: i64, backlog: &impl Backlog) -> bool {
-        let bytes = backlog.unwritten_bytes();
-        if bytes != inner.seen_bytes {
-            inner.seen_bytes = bytes;
-            inner.seen_ms = now_ms;
-        }
-        let is_lull = now_ms - inner.seen_ms >= self.early_ms();
-        if is_lull {
-            inner.hurried = inner.later.len();
-        }
-        is_lull
-    }
-
-    fn early_ms(&self) -> i64 {
-        self.later_ms / EARLY_SHARE
-    }
-
     /// The flush delay with this many partitions waiting.
     fn wait_ms(&self, waiting: usize) -> i64 {
-        if waiting <= FEW {
+        match waiting {
             // Writing a few partitions early costs little.
-            return self.early_ms();
+            ..=FEW => self.later_ms / EARLY_SHARE,
+            _ => self.later_ms,
         }
-        let times = i64::try_from(waiting.div_ceil(MANY)).unwrap_or(LATE_MOST);
-        self.later_ms.saturating_mul(times.min(LATE_MOST))
     }
 }
 

@@ -6,47 +6,25 @@ use pyrklog_base::waiting::eventually;
 
 const LONG_MS: i64 = 3_600_000;
 
+/// Whether room is short.
 #[derive(Default)]
-struct Growing {
-    bytes: AtomicUsize,
+struct Room {
     is_short: AtomicBool,
 }
 
-impl Backlog for Growing {
-    fn unwritten_bytes(&self) -> usize {
-        self.bytes.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
+impl Backlog for Room {
     fn is_short(&self) -> bool {
         self.is_short.load(Ordering::SeqCst)
     }
 }
 
-struct Resting(usize);
-
-impl Backlog for Resting {
-    fn unwritten_bytes(&self) -> usize {
-        self.0
-    }
-
-    fn is_short(&self) -> bool {
-        false
-    }
-}
-
 fn taken(queue: &WriterQueue<usize>, is_short: bool) -> (Vec<usize>, Vec<(usize, bool)>) {
-    let backlog = Growing::default();
-    backlog.is_short.store(is_short, Ordering::SeqCst);
-    taken_by(queue, &backlog)
-}
-
-fn taken_by(
-    queue: &WriterQueue<usize>,
-    backlog: &impl Backlog,
-) -> (Vec<usize>, Vec<(usize, bool)>) {
+    let backlog = Room {
+        is_short: AtomicBool::new(is_short),
+    };
     let mut turn = Turn::default();
     // The deadline has passed, so nothing waits.
-    assert!(queue.take(&mut turn, Some(0), backlog));
+    assert!(queue.take(&mut turn, Some(0), &backlog));
     (turn.now, turn.later)
 }
 
@@ -100,31 +78,11 @@ fn partition_due_by_time_is_written_to_its_end() {
 }
 
 #[test]
-fn flush_delay_grows_with_the_number_of_partitions() {
+fn a_few_partitions_are_due_early() {
     let queue: WriterQueue<usize> = WriterQueue::new(1, 500);
     assert_eq!(queue.wait_ms(1), 100);
+    assert_eq!(queue.wait_ms(FEW), 100);
     assert_eq!(queue.wait_ms(FEW + 1), 500);
-    assert_eq!(queue.wait_ms(MANY + 1), 1_000);
-    assert_eq!(queue.wait_ms(10 * MANY), 2_000);
-}
-
-/// Without further appends, waiting for more is pointless.
-#[test]
-fn partition_is_due_once_appends_pause() {
-    let queue = WriterQueue::new(1, LONG_MS);
-    (0..FEW + 1).for_each(|number| queue.push_later(number));
-    let a_while_passes = || queue.inner.lock().seen_ms -= LONG_MS;
-    assert_eq!(taken_by(&queue, &Resting(7)).1, [], "it was just seen");
-    a_while_passes();
-    assert_eq!(taken_by(&queue, &Resting(8)).1, [], "more has come");
-    a_while_passes();
-    assert_eq!(taken_by(&queue, &Resting(8)).1, whole(0..SHARE));
-    queue.push_later(100);
-    let rest: Vec<_> = std::iter::from_fn(|| Some(taken_by(&queue, &Resting(0)).1))
-        .take_while(|later| !later.is_empty())
-        .flatten()
-        .collect();
-    assert_eq!(rest, whole(SHARE..FEW + 1), "what came since is not due");
 }
 
 #[test]
@@ -140,7 +98,7 @@ fn other_writers_help_beyond_one_share() {
         for _ in 1..3 {
             scope.spawn(|| {
                 let mut turn = Turn::default();
-                while queue.help(&mut turn, &Growing::default()) {
+                while queue.help(&mut turn, &Room::default()) {
                     let count = turn.now.drain(..).count();
                     done.fetch_add(count, Ordering::SeqCst);
                     helped.fetch_add(1, Ordering::SeqCst);
@@ -150,7 +108,7 @@ fn other_writers_help_beyond_one_share() {
         }
         scope.spawn(|| {
             let mut turn = Turn::default();
-            while queue.take(&mut turn, None, &Growing::default()) {
+            while queue.take(&mut turn, None, &Room::default()) {
                 // As at a slow file: others do the rest.
                 wait_for(&helped, 1);
                 done.fetch_add(turn.now.drain(..).count(), Ordering::SeqCst);
@@ -174,7 +132,7 @@ fn second_writer_takes_over_from_a_slow_first() {
         assert_eq!(taken(&queue, false).0, [0]);
         queue.inner.lock().turn_since_ms -= SLOW_MS + 1;
         queue.push_later(1);
-        let backlog = Growing::default();
+        let backlog = Room::default();
         thread::scope(|scope| {
             let helper = scope.spawn(|| {
                 let mut turn = Turn::default();
@@ -205,15 +163,15 @@ fn finish_hands_out_all_and_names_the_last_writer() {
     queue.push(2);
     queue.finish();
     let mut turn = Turn::default();
-    assert!(queue.help(&mut turn, &Growing::default()));
+    assert!(queue.help(&mut turn, &Room::default()));
     assert_eq!((turn.now, turn.later), (vec![2], vec![(1, true)]));
-    assert!(!queue.help(&mut Turn::default(), &Growing::default()));
+    assert!(!queue.help(&mut Turn::default(), &Room::default()));
     assert!(!queue.leave());
-    assert!(!queue.take(&mut Turn::default(), None, &Growing::default()));
+    assert!(!queue.take(&mut Turn::default(), None, &Room::default()));
     assert!(queue.leave());
     queue.push(3);
     queue.stop();
-    assert!(!queue.take(&mut Turn::default(), None, &Growing::default()));
+    assert!(!queue.take(&mut Turn::default(), None, &Room::default()));
     assert!(queue.is_stopped());
 }
 
