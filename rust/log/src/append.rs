@@ -194,7 +194,6 @@ impl Log {
     ) -> (SegmentPosition, bool) {
         let position = self.active.size;
         let is_cached = self.append_to_cache(position, batch, now_ms);
-        self.tail_mut();
         if is_cached {
             let end = position + facts.size;
             self.active.segment.set_size(u64::from(end));
@@ -267,7 +266,7 @@ impl Log {
         let next = ActiveSegment::new(segment.clone(), &self.config, self.jitter_seed, now_ms);
         let mut closed = std::mem::replace(&mut self.active, next);
         closed.indexes.add_largest(true);
-        self.tail_mut().push_close(closed);
+        self.tail.push_close(closed);
         self.queue_snapshot(base_offset);
         // A snapshot at this offset now belongs to the new segment.
         self.spare_snapshot = self.spare_snapshot.filter(|spare| *spare != base_offset);
@@ -279,8 +278,7 @@ impl Log {
     /// Saves the producer state as of the log end.
     pub(crate) fn queue_snapshot(&mut self, offset: i64) {
         let entries = self.producers.entries_unsorted();
-        self.tail_mut()
-            .push_snapshot(snapshot_name(offset), entries);
+        self.tail.push_snapshot(snapshot_name(offset), entries);
         self.snapshots.insert(offset);
         self.unsaved_bytes = 0;
     }

@@ -1,4 +1,4 @@
-//! What the logs of one log directory share: disk, poison flag, buffers, file handles.
+//! What the logs of one log directory share: disk, poison flag, file handles.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -13,11 +13,6 @@ use crate::kept_pages::KeptPages;
 use crate::segment_handle::SegmentHandle;
 use crate::windows::Windows;
 
-/// Limits of unused tail buffers: number, capacity of each, total capacity.
-const SPARE_TAILS_MAX: usize = 64;
-const SPARE_TAIL_BYTES_MAX: usize = 4 << 20;
-const SPARE_BYTES_MAX: usize = 64 << 20;
-
 /// For smaller writes the device's own time exceeds the cost of a copy to the page cache.
 pub const DIRECT_MIN_BYTES: u32 = 64 * 1024;
 
@@ -31,7 +26,6 @@ pub struct LogEnv {
     disk: Arc<dyn Disk>,
     poison: OnceLock<String>,
     is_read_only: AtomicBool,
-    spare: Mutex<SpareBuffers>,
     handles: Mutex<VecDeque<Weak<dyn SegmentHandle>>>,
     max_open_segments: usize,
     /// Closed segments that are not synced.
@@ -49,26 +43,6 @@ pub struct LogEnv {
     direct_min_bytes: AtomicU32,
 }
 
-#[derive(Debug, Default)]
-struct SpareBuffers {
-    buffers: Vec<TailBuffers>,
-    bytes: usize,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct TailBuffers {
-    /// Batches, back to back.
-    pub bytes: Vec<u8>,
-    /// Bytes of index files.
-    pub entries: Vec<u8>,
-}
-
-impl TailBuffers {
-    pub fn capacity_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity()
-    }
-}
-
 impl LogEnv {
     /// `max_open_segments` bounds the segments open for reading only, each with up to three files.
     /// The `.log` of a written segment stays open until it is closed and synced. The bound also
@@ -78,7 +52,6 @@ impl LogEnv {
             disk,
             poison: OnceLock::new(),
             is_read_only: AtomicBool::new(false),
-            spare: Mutex::default(),
             handles: Mutex::default(),
             max_open_segments: max_open_segments.max(8),
             unsynced_segments: AtomicUsize::new(0),
@@ -302,27 +275,6 @@ impl LogEnv {
     /// Sets [`LogEnv::is_read_only`]; returns the previous value.
     pub fn set_read_only(&self, is_read_only: bool) -> bool {
         self.is_read_only.swap(is_read_only, Ordering::SeqCst)
-    }
-
-    pub(crate) fn take_buffers(&self) -> TailBuffers {
-        let mut spare = self.spare.lock();
-        let buffers = spare.buffers.pop().unwrap_or_default();
-        spare.bytes -= buffers.capacity_bytes();
-        buffers
-    }
-
-    pub(crate) fn recycle_buffers(&self, mut buffers: TailBuffers) {
-        buffers.bytes.clear();
-        buffers.entries.clear();
-        let capacity = buffers.capacity_bytes();
-        let mut spare = self.spare.lock();
-        if (1..=SPARE_TAIL_BYTES_MAX).contains(&capacity)
-            && spare.bytes + capacity <= SPARE_BYTES_MAX
-            && spare.buffers.len() < SPARE_TAILS_MAX
-        {
-            spare.bytes += capacity;
-            spare.buffers.push(buffers);
-        }
     }
 
     /// Counts closed segments that are not synced and thus have their file open.

@@ -127,9 +127,9 @@ impl Log {
         self.segments.len()
     }
 
-    /// See [`ProducerStates::has_all_before`].
-    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
-        self.producers.has_all_before(info)
+    /// See [`ProducerStates::leaves_gap`].
+    pub fn leaves_gap(&self, info: &BatchInfo) -> bool {
+        self.producers.leaves_gap(info)
     }
 
     /// Number of producers with state.
@@ -256,17 +256,8 @@ impl Log {
     pub(crate) fn write_epochs(&mut self) {
         self.epochs_unwritten = false;
         let content = self.epochs.encode().into_bytes();
-        self.tail_mut()
+        self.tail
             .push_file(names::LEADER_EPOCH_CHECKPOINT.to_owned(), content);
-    }
-
-    /// The tail, with recycled memory if it had none.
-    #[inline]
-    pub(crate) fn tail_mut(&mut self) -> &mut Tail {
-        if self.tail.is_empty() && self.tail.capacity_bytes() == 0 {
-            self.tail = Tail::new(self.env.take_buffers());
-        }
-        &mut self.tail
     }
 
     /// Whether a kill would lose bytes that wait to be written.
@@ -399,7 +390,6 @@ impl Log {
             Some(sync) => self.synced(&sync),
             None => self.sync.note_files(&tail),
         }
-        self.env.recycle_buffers(tail.into_buffers());
         completed
     }
 

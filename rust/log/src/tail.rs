@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::cache::LogCache;
 use crate::cached_write::{page_to_hold_back, write_cached};
 use crate::disk::{self, OpenMode};
-use crate::env::{LogEnv, TailBuffers};
+use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::FileKind;
 use crate::segment::{ActiveSegment, Segment, SegmentIndexes};
@@ -25,11 +25,13 @@ pub struct Unwritten {
     pub snapshot_bytes: usize,
 }
 
-/// Appended bytes that no file holds yet, and the writer's other work, in order. Buffers are
-/// reused.
+/// Appended bytes that no file holds yet, and the writer's other work, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    buffers: TailBuffers,
+    /// Batches, back to back.
+    bytes: Vec<u8>,
+    /// Bytes of index files.
+    entries: Vec<u8>,
     steps: Vec<Step>,
     /// Bytes of batches here, and of those in the block cache.
     heap_bytes: usize,
@@ -76,17 +78,6 @@ enum Step {
 }
 
 impl Tail {
-    pub fn new(buffers: TailBuffers) -> Tail {
-        Tail {
-            buffers,
-            ..Tail::default()
-        }
-    }
-
-    pub fn into_buffers(self) -> TailBuffers {
-        self.buffers
-    }
-
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -114,15 +105,11 @@ impl Tail {
         !self.steps.iter().all(is_cached)
     }
 
-    pub fn capacity_bytes(&self) -> usize {
-        self.buffers.capacity_bytes()
-    }
-
     /// Adds a batch at `position`, the end of `segment`.
     #[inline]
     pub fn push_batch(&mut self, segment: &Arc<Segment>, position: u32, batch: &[u8]) {
-        let start = self.buffers.bytes.len();
-        self.buffers.bytes.extend_from_slice(batch);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(batch);
         self.heap_bytes += batch.len();
         self.push_bytes(
             segment,
@@ -176,7 +163,7 @@ impl Tail {
     /// Moves batches to the block cache, in order; true if none are left here.
     pub fn move_to_cache(&mut self, cache: &mut LogCache) -> bool {
         let Tail {
-            buffers: TailBuffers { bytes, .. },
+            bytes,
             steps,
             heap_bytes,
             cached_bytes,
@@ -225,9 +212,9 @@ impl Tail {
         if entries.is_empty() {
             return;
         }
-        let start = self.buffers.entries.len();
-        self.buffers.entries.extend_from_slice(entries);
-        let range = start..self.buffers.entries.len();
+        let start = self.entries.len();
+        self.entries.extend_from_slice(entries);
+        let range = start..self.entries.len();
         self.steps.push(Step::Entries {
             segment: segment.clone(),
             kind,
@@ -280,7 +267,7 @@ impl Tail {
                 let Some(start) = step.heap else {
                     return write_cached(segment, env, step.position, step.end);
                 };
-                let bytes = &self.buffers.bytes[start..start + step.len()];
+                let bytes = &self.bytes[start..start + step.len()];
                 let file = segment.log_file_for_writing()?;
                 file.write_all_at(bytes, u64::from(step.position))?;
                 segment.set_written(u64::from(step.end));
@@ -292,7 +279,7 @@ impl Tail {
                 range,
             } => {
                 let file = env.disk().open(&segment.path(*kind), OpenMode::Create)?;
-                file.write_all_at(&self.buffers.entries[range.clone()], *position as u64)?;
+                file.write_all_at(&self.entries[range.clone()], *position as u64)?;
             }
             Step::Create(segment) => create_files(segment, env)?,
             Step::Close(segment) => segment.finish_indexes()?,
