@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def _files(broker: Broker, names: Iterable[str]) -> Iterable[Path]:
     """Segments of the topics, including folders under deletion (NAME-0.ID-delete)."""
     for name in names:
         for log_dir in broker.log_dirs:
-            yield from log_dir.glob(f"{name}-[0-9]*/*.log")
+            for folder in log_dir.glob(f"{name}-[0-9]*"):
+                with suppress(FileNotFoundError):  # its deletion may end meanwhile
+                    yield from folder.glob("*.log")
 
 
 def fill(broker: Broker, most_bytes: int, topic: str = "fill") -> None:
