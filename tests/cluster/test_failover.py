@@ -220,8 +220,8 @@ def test_leaders_move_away_from_a_stalled_broker(
 def test_producer_of_a_leader_that_hangs_repeats_nothing(
     new_cluster: Callable[..., BrokerCluster], topic: str
 ) -> None:
-    """librdkafka sends to the new leader while earlier batches lie unanswered at the old one. Those
-    come again in the producer's first epoch: a new epoch repeats what is in the log."""
+    """All batches come again in the producer's first epoch: a new epoch repeats what is in the
+    log."""
     cluster = new_cluster(**LONG, **NO_WATCHDOG).start()
     admin = create(cluster, topic, 1, 3)
     victim = leaders(admin, topic)[0]

@@ -24,7 +24,7 @@ use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::position::{LogPosition, RecentPositions};
-use crate::producer_state::ProducerStates;
+use crate::producer_state::{OutOfTurn, ProducerStates};
 use crate::segment::{ActiveSegment, Segment};
 use crate::sync_state::SyncState;
 use crate::tail::{Tail, Unwritten};
@@ -127,9 +127,14 @@ impl Log {
         self.segments.len()
     }
 
-    /// See [`ProducerStates::leaves_gap`].
-    pub fn leaves_gap(&self, info: &BatchInfo) -> bool {
-        self.producers.leaves_gap(info)
+    /// See [`ProducerStates::has_all_before`].
+    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
+        self.producers.has_all_before(info)
+    }
+
+    /// See [`ProducerStates::out_of_turn`].
+    pub fn out_of_turn(&self, info: &BatchInfo) -> Option<OutOfTurn> {
+        self.producers.out_of_turn(info)
     }
 
     /// Number of producers with state.

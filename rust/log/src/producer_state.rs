@@ -50,6 +50,18 @@ pub enum Check {
     Duplicate(DuplicateBatch),
 }
 
+/// A batch that does not follow its producer's last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutOfTurn {
+    /// Batches before it are missing.
+    Early,
+    /// It was written below `end_offset`, and is no longer remembered.
+    Late {
+        /// An offset behind the batch.
+        end_offset: i64,
+    },
+}
+
 /// The original of a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuplicateBatch {
@@ -185,23 +197,29 @@ impl ProducerStates {
         Ok(Check::New)
     }
 
-    /// Whether batches of the same producer and epoch are missing right before this one. No gap is
-    /// a batch that was written already, or one of an older epoch.
-    pub fn leaves_gap(&self, info: &BatchInfo) -> bool {
-        if !info.has_producer() || info.base_sequence <= 0 {
-            return false;
+    /// Whether the producer is known in this epoch and the batch follows its last one or was
+    /// written already.
+    pub fn has_all_before(&self, info: &BatchInfo) -> bool {
+        let state = self.producers.get(&info.producer_id);
+        state.is_some_and(|state| {
+            state.epoch == info.producer_epoch
+                && (state.find(info).is_some() || !is_out_of_order(state, info))
+        })
+    }
+
+    /// How a batch is out of order. `None` for one in order, one that is remembered, and one whose
+    /// producer is unknown or has a later epoch.
+    pub fn out_of_turn(&self, info: &BatchInfo) -> Option<OutOfTurn> {
+        let state = self.producers.get(&info.producer_id)?;
+        let is_known = info.base_sequence >= 0 && info.producer_epoch >= state.epoch;
+        if !is_known || state.find(info).is_some() || !is_out_of_order(state, info) {
+            return None;
         }
-        match self.producers.get(&info.producer_id) {
-            None => true,
-            Some(state) if info.producer_epoch != state.epoch => info.producer_epoch > state.epoch,
-            Some(state) => {
-                state.find(info).is_none()
-                    && matches!(
-                        check_sequence(state, info),
-                        Err(ProducerError::OutOfOrderSequence { .. })
-                    )
-            }
+        if info.producer_epoch > state.epoch || state.is_ahead(info) {
+            return Some(OutOfTurn::Early);
         }
+        let end_offset = state.written_below(info)?;
+        Some(OutOfTurn::Late { end_offset })
     }
 
     /// Records a batch that was appended at `base_offset`, with its place. Returns the transaction
@@ -364,6 +382,13 @@ impl ProducerStates {
     pub fn is_empty(&self) -> bool {
         self.producers.is_empty()
     }
+}
+
+fn is_out_of_order(state: &ProducerState, info: &BatchInfo) -> bool {
+    matches!(
+        check_sequence(state, info),
+        Err(ProducerError::OutOfOrderSequence { .. })
+    )
 }
 
 fn check_epoch(state: &ProducerState, info: &BatchInfo) -> Result<(), ProducerError> {

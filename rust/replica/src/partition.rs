@@ -37,8 +37,8 @@ use pyrklog_control::seam::Throttled;
 
 use health::Health;
 
-/// How long a client may wait for the answer of a leader that hangs: librdkafka's
-/// `socket.timeout.ms`, the longest of the known clients.
+/// How long a client may wait for the answer of a leader that hangs, and only then go on at the next
+/// one: librdkafka's `socket.timeout.ms`, the longest of the known clients.
 pub const TAKEOVER_MS: i64 = 60_000;
 
 /// What a topic's partitions share.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[cfg(feature = "sim")]
 use std::sync::atomic::AtomicBool;
 
-use pyrklog_log::producer_state::ProducerError;
+use pyrklog_log::producer_state::{OutOfTurn, ProducerError};
 use pyrklog_log::validate::{Rules, validate_produce};
 use pyrklog_log::{AppendError, BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
@@ -395,12 +395,12 @@ fn append_locked(
         let message = format!("{count} in-sync replicas; min.insync.replicas asks for {min_isr}");
         return Err(Refusal::with(ErrorCode::NOT_ENOUGH_REPLICAS, message));
     }
-    refuse_gap(&mut state, info, refused_before, cx.now.mono_ms)?;
     let waits_for = match params.acks {
         0 => None,
         1 => Some(WaitFor::Durable),
         _ => Some(WaitFor::Replication),
     };
+    refuse_out_of_turn(&mut state, info, refused_before, waits_for, cx.now.mono_ms)?;
     let appended = state
         .led()?
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
@@ -426,31 +426,55 @@ fn append_locked(
     Ok((appended, due))
 }
 
-/// Refuses a batch whose predecessors are still to come, with an error after which the producer
-/// sends all of them again. "Out of order" makes librdkafka begin a new epoch and repeat what is
-/// already in the log.
+/// Refuses a batch that is out of order because another one was refused or the leader has changed,
+/// with an error after which the producer goes on. "Out of order" makes librdkafka begin a new
+/// epoch and repeat what is already in the log, or give up.
 ///
-/// The predecessors were refused a moment ago, or lie unanswered at the leader before this one:
-/// librdkafka sends new batches to a new leader while it still waits for the old one.
-fn refuse_gap(
+/// librdkafka sends to a new leader once the leader before has answered or timed out, but may send
+/// the next batch before it has queued the last refused one again. That one comes later: either it
+/// is missing here, or it was replicated, and more have followed. Other clients do not wait at all.
+fn refuse_out_of_turn(
     state: &mut PartitionState,
     info: &BatchInfo,
     refused_before: Option<ErrorCode>,
+    waits_for: Option<WaitFor>,
     now_ms: i64,
 ) -> Result<(), Refusal> {
-    if refused_before.is_none() && !state.has_just_taken_over(now_ms) {
+    if let Some(error) = refused_before
+        && !state.led()?.has_all_before(info)
+    {
+        let message = "The producer's batch before this one was refused.";
+        return Err(Refusal::with(error, message));
+    }
+    if !state.has_just_taken_over(now_ms) {
         return Ok(());
     }
-    if !state.led()?.leaves_gap(info) {
-        return Ok(());
-    }
-    Err(match refused_before {
-        Some(error) => Refusal::with(error, "The producer's batch before this one was refused."),
-        None => Refusal::with(
+    Err(match state.led()?.out_of_turn(info) {
+        None => return Ok(()),
+        Some(OutOfTurn::Early) => Refusal::with(
             ErrorCode::NOT_ENOUGH_REPLICAS,
             "The producer's batches before this one are not here yet; the leader has just changed.",
         ),
+        Some(OutOfTurn::Late { end_offset }) => Refusal::with(
+            already_written(state, waits_for, end_offset),
+            "The batch was written through the leader before.",
+        ),
     })
+}
+
+/// Producers count a batch refused as a duplicate as acknowledged. One that may not be yet must be
+/// sent again.
+fn already_written(
+    state: &PartitionState,
+    waits_for: Option<WaitFor>,
+    end_offset: i64,
+) -> ErrorCode {
+    match waits_for {
+        Some(what) if !state.is_reached(what, end_offset) => {
+            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        }
+        _ => ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
+    }
 }
 
 /// Transactional batches need a coordinator that added the partition to the transaction. There is
@@ -473,18 +497,14 @@ fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refu
     ))
 }
 
-/// Producers count a batch refused as a duplicate as acknowledged. One that may not be yet must be
-/// sent again.
 fn refusal_of_append(
     error: &AppendError,
     state: &PartitionState,
     waits_for: Option<WaitFor>,
 ) -> Refusal {
     let code = match error {
-        AppendError::Producer(ProducerError::Forgotten { end_offset, .. })
-            if waits_for.is_some_and(|what| !state.is_reached(what, *end_offset)) =>
-        {
-            ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        AppendError::Producer(ProducerError::Forgotten { end_offset, .. }) => {
+            already_written(state, waits_for, *end_offset)
         }
         _ => error.code(),
     };

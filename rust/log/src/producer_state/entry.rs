@@ -102,10 +102,19 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
-    /// An offset behind the batch, if it was written, precedes all remembered ones, and was
-    /// forgotten only because of a snapshot.
+    /// The same if the batch was forgotten only because of a snapshot.
     pub fn forgotten_below(&self, info: &BatchInfo) -> Option<i64> {
-        let oldest = self.batches().first().filter(|_| self.is_shortened)?;
+        self.written_below(info).filter(|_| self.is_shortened)
+    }
+
+    /// Whether batches are missing between the last one and this one, of the same epoch.
+    pub fn is_ahead(&self, info: &BatchInfo) -> bool {
+        (1..WRITTEN_MAX).contains(&distance(self.last_sequence(), info.base_sequence))
+    }
+
+    /// An offset behind the batch, if it was written and precedes all remembered ones.
+    pub fn written_below(&self, info: &BatchInfo) -> Option<i64> {
+        let oldest = self.batches().first()?;
         if info.producer_epoch != self.epoch || self.first_sequence < 0 || info.base_sequence < 0 {
             return None;
         }

@@ -206,27 +206,52 @@ fn an_idle_producer_goes_on_after_its_state_expired() {
 }
 
 #[test]
-fn batches_that_follow_missing_ones_leave_a_gap() {
+fn batches_out_of_turn_are_early_or_late() {
     let mut offsets = Offsets::default();
-    let leaves_gap = |offsets: &Offsets, batch: BatchInfo| offsets.states.leaves_gap(&batch);
-    assert!(!leaves_gap(&offsets, data(0, 0, 2)), "the first");
-    assert!(
-        leaves_gap(&offsets, data(0, 2, 2)),
+    let ask = |offsets: &Offsets, batch: BatchInfo| offsets.states.out_of_turn(&batch);
+    assert_eq!(
+        ask(&offsets, data(0, 2, 2)),
+        None,
         "its producer is unknown"
     );
-    offsets.append(&data(1, 0, 2), Origin::Client).unwrap();
-    offsets.append(&data(1, 2, 3), Origin::Client).unwrap();
-    for (batch, is_gap) in [
-        (data(1, 5, 1), false),
-        (data(1, 6, 1), true),
-        (data(1, 2, 3), false),
-        (data(2, 0, 1), false),
-        (data(2, 1, 1), true),
-        (data(0, 9, 1), false),
-        (marker(PRODUCER, 1, true, 0), false),
-    ] {
-        assert_eq!(leaves_gap(&offsets, batch), is_gap, "{batch:?}");
+    let mut next = i32::MAX - 3;
+    for _ in 0..7 {
+        offsets.append(&data(1, next, 2), Origin::Client).unwrap();
+        next = next.wrapping_add(2) & i32::MAX;
     }
+    // Offsets 0 to 13; the last five batches begin at sequence 0.
+    let (early, late) = (
+        Some(OutOfTurn::Early),
+        Some(OutOfTurn::Late { end_offset: 4 }),
+    );
+    for (batch, expected) in [
+        (data(1, next, 1), None),
+        (data(1, next + 1, 1), early),
+        (data(1, next - 2, 2), None),
+        (data(1, next - 1, 2), None),
+        (data(1, i32::MAX - 3, 2), late),
+        (data(1, i32::MAX - 1, 2), late),
+        (data(1, i32::MAX - 9, 2), None),
+        (data(2, 0, 1), None),
+        (data(2, 1, 1), early),
+        (data(0, 9, 1), None),
+        (marker(PRODUCER, 1, true, 0), None),
+    ] {
+        assert_eq!(ask(&offsets, batch), expected, "{batch:?}");
+    }
+}
+
+#[test]
+fn a_batch_at_sequence_zero_may_lack_the_one_before() {
+    let mut offsets = Offsets::default();
+    offsets
+        .append(&data(1, i32::MAX - 3, 2), Origin::Client)
+        .unwrap();
+    assert!(!offsets.states.has_all_before(&data(1, 0, 1)));
+    offsets
+        .append(&data(1, i32::MAX - 1, 2), Origin::Client)
+        .unwrap();
+    assert!(offsets.states.has_all_before(&data(1, 0, 1)));
 }
 
 #[test]
