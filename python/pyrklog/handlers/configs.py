@@ -28,7 +28,7 @@ from pyrklog.protocol.errors import ApiError, ErrorCode
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 RESOURCE_TYPES = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
-"""All types of Kafka 3.9; the control plane knows those that exist here."""
+"""Kafka's types; the control plane knows those that exist here."""
 
 
 async def describe_configs(

@@ -77,8 +77,8 @@ impl Log {
     ///
     /// For a leader (`Origin::Client`, `Origin::Coordinator`) sets offsets and `leader_epoch` in
     /// `batch`; both lie outside its CRC. A replicated batch keeps its own. `info` comes from
-    /// validation; `batch` is exactly one batch. Takes constant time, without I/O and on average
-    /// without allocation.
+    /// validation; `batch` is exactly one batch. Takes constant time, without I/O; with a block cache
+    /// on average without allocation.
     ///
     /// # Errors
     /// [`AppendError`]; the log is unchanged.

@@ -101,7 +101,7 @@ fn look_all(
     queries
 }
 
-/// Partitions named more than once, none answered yet. As in Kafka each gets one answer, an error.
+/// Partitions named more than once, none answered yet: each gets one answer, an error.
 fn repeated<'r>(request: &ListOffsetsRequest<'r>) -> HashMap<(&'r str, i32), bool> {
     let mut seen = HashSet::new();
     let topics = request.topics.iter();
