@@ -432,7 +432,7 @@ fn append_locked(
 ///
 /// librdkafka sends to a new leader once the leader before has answered or timed out, but may send
 /// the next batch before it has queued the last refused one again. That one comes later: either it
-/// is missing here, or it was replicated, and more have followed. Other clients do not wait at all.
+/// is missing here, or it was replicated, and more have followed. Java's client does not wait.
 fn refuse_out_of_turn(
     state: &mut PartitionState,
     info: &BatchInfo,

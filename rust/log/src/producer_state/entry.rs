@@ -102,7 +102,7 @@ impl ProducerState {
             .find(|batch| batch.first_sequence() == first && batch.last_sequence == last)
     }
 
-    /// The same if the batch was forgotten only because of a snapshot.
+    /// As [`Self::written_below`], if the batch was forgotten only because of a snapshot.
     pub fn forgotten_below(&self, info: &BatchInfo) -> Option<i64> {
         self.written_below(info).filter(|_| self.is_shortened)
     }
