@@ -29,13 +29,13 @@ class Move(NamedTuple):
     remark: str = ""
 
 
-def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
+def parse_selection(texts: Sequence[str], option: str = "--topic") -> dict[str, list[int] | None]:
     """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         match = _SELECTION.fullmatch(text)
         if match is None or (match[2] is not None and not match[2].strip(",")):
-            raise CliError(Exit.USAGE, f"--topic takes TOPIC or TOPIC:PARTITION, not {text!r}")
+            raise CliError(Exit.USAGE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}")
         topic, partitions = match.groups()
         if partitions is None:
             found[topic] = None
@@ -46,8 +46,10 @@ def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
     return found
 
 
-def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
-    wanted = parse_selection(texts)
+def select(
+    connection: Connection, texts: Sequence[str], known: Iterable[Key], option: str = "--topic"
+) -> list[Key]:
+    wanted = parse_selection(texts, option)
     if not wanted:
         return sorted(known)
     existing = connection.topic_partitions(list(wanted))

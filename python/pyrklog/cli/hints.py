@@ -31,6 +31,16 @@ _OF_COMMANDS = {
         "--add-config": "topic alter takes --set NAME=VALUE",
         "--delete-config": "topic alter takes --unset NAME",
     },
+    "topic add-partitions": {
+        "--partitions": "topic add-partitions takes --to N",
+        "-p": "topic add-partitions takes --to N",
+    },
+    "topic trim": {
+        "--offset": "topic trim takes --before N",
+        "--offset-json-file": "topic trim takes TOPIC:P --before N",
+        "--partition": "topic trim takes TOPIC:P",
+        "-p": "topic trim takes TOPIC:P",
+    },
     "consume": {
         "--from-beginning": "consume begins there unless -o says otherwise",
         "--max-messages": "consume takes --count N",

@@ -38,6 +38,10 @@ COMMANDS = [
     ["topic", "delete", "a", "-y"],
     ["consume", "a"],
     ["produce", "a", "v"],
+    ["topic", "add-partitions", "a", "--to", "3"],
+    ["topic", "trim", "a", "--before", "5"],
+    ["topic", "copy", "a", "b"],
+    ["topic", "skew"],
 ]
 
 
@@ -152,6 +156,12 @@ def test_the_address_may_come_first_or_from_the_environment(
         ["produce", "a", "--tombstone"],
         ["produce", "a", "v", "-k", "k", "--tombstone"],
         ["topic", "list", "-b", ""],
+        ["topic", "add-partitions", "a"],
+        ["topic", "trim", "a"],
+        ["topic", "trim", "a", "--before", "noon"],
+        ["topic", "copy", "a"],
+        ["topic", "copy", "a", "b", "--from", "@noon"],
+        ["topic", "skew", "--by", "age"],
         ["log", "dump"],
         ["log", "export-kraft"],
     ],
@@ -212,6 +222,10 @@ EMPTY_NAMES = [
     (["produce", "", "v"], "TOPIC takes the name of a topic"),
     (["consume", ""], "TOPIC takes the name of a topic"),
     (["consume", "a", "-g", ""], "-g takes the name of a group"),
+    (["topic", "add-partitions", "", "--to", "3"], "TOPIC takes the name of a topic"),
+    (["topic", "trim", "", "--before", "5"], "TOPIC takes the name of a topic"),
+    (["topic", "copy", "a", ""], "TOPIC takes the name of a topic"),
+    (["topic", "skew", ""], "TOPIC takes the name of a topic"),
     (["group", "describe", "a", ""], "GROUP takes the name of a group"),
     (["group", "seek", "", "--to", "start"], "GROUP takes the name of a group"),
     (["group", "export", ""], "GROUP takes the name of a group"),
@@ -239,6 +253,7 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["consume", "a", "--from-beginning"], "consume begins there unless -o says otherwise"),
         (["group", "seek", "a", "--to-earliest"], "group seek takes --to start"),
         (["produce", "a", "--broker-list", "h:1"], "--bootstrap-server HOST:PORT"),
+        (["topic", "trim", "a", "--partition", "1"], "topic trim takes TOPIC:P"),
     ],
     ids=lambda one: str(one),
 )
