@@ -42,6 +42,7 @@ COMMANDS = [
     ["topic", "trim", "a", "--before", "5"],
     ["topic", "copy", "a", "b"],
     ["topic", "skew"],
+    ["group", "export", "a"],
 ]
 
 
