@@ -41,6 +41,19 @@ _OF_COMMANDS = {
         "--partition": "topic trim takes TOPIC:P",
         "-p": "topic trim takes TOPIC:P",
     },
+    "config describe": {
+        "--entity-type": "config describe takes topic NAME or broker N",
+        "--entity-name": "config describe takes topic NAME or broker N",
+        "--entity-default": "config describe takes broker default",
+        "--all": "config describe shows all options unless --changed is given",
+    },
+    "config alter": {
+        "--entity-type": "config alter takes topic NAME or broker N",
+        "--entity-name": "config alter takes topic NAME or broker N",
+        "--entity-default": "config alter takes broker default",
+        "--add-config": "config alter takes --set NAME=VALUE",
+        "--delete-config": "config alter takes --unset NAME",
+    },
     "consume": {
         "--from-beginning": "consume begins there unless -o says otherwise",
         "--max-messages": "consume takes --count N",

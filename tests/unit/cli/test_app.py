@@ -42,6 +42,8 @@ COMMANDS = [
     ["topic", "trim", "a", "--before", "5"],
     ["topic", "copy", "a", "b"],
     ["topic", "skew"],
+    ["config", "describe", "broker", "1"],
+    ["config", "alter", "topic", "a", "--set", "x=1"],
     ["group", "export", "a"],
 ]
 
@@ -163,6 +165,9 @@ def test_the_address_may_come_first_or_from_the_environment(
         ["topic", "copy", "a"],
         ["topic", "copy", "a", "b", "--from", "@noon"],
         ["topic", "skew", "--by", "age"],
+        ["config", "describe", "cluster", "a"],
+        ["config", "alter", "topic", "a"],
+        ["config", "diff", "topic"],
         ["log", "dump"],
         ["log", "export-kraft"],
     ],
@@ -227,6 +232,7 @@ EMPTY_NAMES = [
     (["topic", "trim", "", "--before", "5"], "TOPIC takes the name of a topic"),
     (["topic", "copy", "a", ""], "TOPIC takes the name of a topic"),
     (["topic", "skew", ""], "TOPIC takes the name of a topic"),
+    (["config", "describe", "topic", ""], "NAME takes the name of a topic or broker"),
     (["group", "describe", "a", ""], "GROUP takes the name of a group"),
     (["group", "seek", "", "--to", "start"], "GROUP takes the name of a group"),
     (["group", "export", ""], "GROUP takes the name of a group"),
@@ -255,6 +261,7 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["group", "seek", "a", "--to-earliest"], "group seek takes --to start"),
         (["produce", "a", "--broker-list", "h:1"], "--bootstrap-server HOST:PORT"),
         (["topic", "trim", "a", "--partition", "1"], "topic trim takes TOPIC:P"),
+        (["config", "alter", "topic", "a", "--add-config", "b=c"], "takes --set NAME=VALUE"),
     ],
     ids=lambda one: str(one),
 )
