@@ -54,6 +54,19 @@ _OF_COMMANDS = {
         "--add-config": "config alter takes --set NAME=VALUE",
         "--delete-config": "config alter takes --unset NAME",
     },
+    "cluster txns list": {
+        "--broker-id": "cluster txns list takes --broker N",
+        "--max-transaction-timeout": "cluster txns list --hanging takes --longer-than 15m",
+        "--duration-filter": "cluster txns list takes --longer-than TIME",
+        "--partition": "cluster txns list --hanging takes -t TOPIC:P",
+    },
+    "cluster txns describe": {
+        "--transactional-id": "transactional ids stand behind the command without an option",
+    },
+    "cluster txns abort": {
+        "--transactional-id": "the transactional id stands behind the command without an option",
+        "--topic": "cluster txns abort takes --partition TOPIC:P",
+    },
     "consume": {
         "--from-beginning": "consume begins there unless -o says otherwise",
         "--max-messages": "consume takes --count N",

@@ -44,6 +44,8 @@ COMMANDS = [
     ["topic", "skew"],
     ["config", "describe", "broker", "1"],
     ["config", "alter", "topic", "a", "--set", "x=1"],
+    ["cluster", "txns", "list"],
+    ["cluster", "txns", "abort", "a"],
     ["group", "export", "a"],
 ]
 
@@ -168,6 +170,7 @@ def test_the_address_may_come_first_or_from_the_environment(
         ["config", "describe", "cluster", "a"],
         ["config", "alter", "topic", "a"],
         ["config", "diff", "topic"],
+        ["cluster", "txns", "abort"],
         ["log", "dump"],
         ["log", "export-kraft"],
     ],
@@ -233,6 +236,7 @@ EMPTY_NAMES = [
     (["topic", "copy", "a", ""], "TOPIC takes the name of a topic"),
     (["topic", "skew", ""], "TOPIC takes the name of a topic"),
     (["config", "describe", "topic", ""], "NAME takes the name of a topic or broker"),
+    (["cluster", "txns", "describe", ""], "ID takes the name of a transactional id"),
     (["group", "describe", "a", ""], "GROUP takes the name of a group"),
     (["group", "seek", "", "--to", "start"], "GROUP takes the name of a group"),
     (["group", "export", ""], "GROUP takes the name of a group"),
@@ -262,6 +266,7 @@ def test_an_empty_name_is_the_users_mistake(command: list[str], said: str, nobod
         (["produce", "a", "--broker-list", "h:1"], "--bootstrap-server HOST:PORT"),
         (["topic", "trim", "a", "--partition", "1"], "topic trim takes TOPIC:P"),
         (["config", "alter", "topic", "a", "--add-config", "b=c"], "takes --set NAME=VALUE"),
+        (["cluster", "txns", "abort", "--topic", "a"], "takes --partition TOPIC:P"),
     ],
     ids=lambda one: str(one),
 )
