@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
+from tests.support import kafka_tools
 from tests.support.groups import ConfluentMember, Crew, create_topic, fill
 from tests.support.kafka_broker import KafkaBroker
 
@@ -98,8 +99,8 @@ def busy(bootstrap: str, group: str) -> Iterator[None]:
 
 
 def offsets(run: Run, group: str) -> dict[tuple[str, int], int]:
-    rows = csv.DictReader(io.StringIO(run("group", "export", group)))
-    return {(row["topic"], int(row["partition"])): int(row["offset"]) for row in rows}
+    rows = csv.reader(io.StringIO(run("group", "export", group)))
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
 
 
 def test_groups_are_listed(run: Run, group: str) -> None:
@@ -164,6 +165,68 @@ def test_group_offsets_are_moved(run: Run, group: str, tmp_path: Path) -> None:
     assert offsets(run, group) == {first: 10, second: 10, third: 0}
     run("group", "seek", f"{group}-2", "--to", f"group:{group}", "--topic", f"{group}:1")
     assert offsets(run, f"{group}-2") == {second: 10}
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
+def test_exported_offsets_are_read(run: Run, group: str, tmp_path: Path, form: str) -> None:
+    before = offsets(run, group)
+    exported = run("group", "export", group, "-o", form)
+    if form == "json":
+        document = json.loads(exported)
+        assert document["schema"] == "pyrklog.group-offsets/1"
+        first = {"topic": group, "partition": 0, "offset": 5, "metadata": "half way"}
+        assert document["items"][0] == first
+    file = tmp_path / "offsets"
+    file.write_text(exported)
+    run("group", "seek", group, "--to", "start")
+    assert set(offsets(run, group).values()) == {0}
+    run("group", "seek", group, "--to", str(file))
+    assert offsets(run, group) == before
+
+
+def test_a_part_of_the_offsets_is_exported(run: Run, group: str) -> None:
+    assert run("group", "export", group, "-t", f"{group}:1") == f"{group},1,10\n"
+    assert run("group", "export", group, "-t", group) == run("group", "export", group)
+    assert "no such offsets" in run("group", "export", group, "-t", f"{group}:2", code=4)
+    assert "does not exist" in run("group", "export", f"{group}-x", code=4)
+
+
+@pytest.mark.jvm
+def test_kafkas_tool_reads_exported_offsets(
+    run: Run, group: str, bootstrap: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text(run("group", "export", group))
+    command = f"consumer-groups --group {group} --reset-offsets --from-file {file} --dry-run"
+    (told,) = kafka_tools.run(bootstrap, [command])
+    assert told.status == 0
+    rows = " ".join([*told.lines, ""])
+    assert f"{group} {group} 0 5 " in rows
+    assert f"{group} {group} 1 10 " in rows
+    assert rows.count(f"{group} {group} ") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"items": 5}',
+        '{"items": [{"topic": "t", "partition": 0}]}',
+        '{"topic": "t", "partition": 4294967296, "offset": 1}',
+        '{"topic": "t", "partition": true, "offset": 1}',
+        '{"topic": "t", "partition": 0, "offset": -1}',
+        '{"topic": "t", "partition": 0, "offset": 1}\nx',
+        "{" * 100_000,
+        "t,4294967296,5",
+        "t,0,99999999999999999999",
+    ],
+    ids=range(9),
+)
+def test_files_of_something_else_are_refused(
+    run: Run, group: str, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "offsets"
+    file.write_text(text)
+    assert str(file) in run("group", "seek", group, "--to", str(file), code=2)
 
 
 def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ CLASSES = {
     "leader-election": f"{_PACKAGE}.LeaderElectionCommand",
     "consumer-groups": f"{_PACKAGE}.consumer.group.ConsumerGroupCommand",
     "log-dirs": f"{_PACKAGE}.LogDirsCommand",
+    "transactions": f"{_PACKAGE}.TransactionsCommand",
     "configs": "kafka.admin.ConfigCommand",
     "replica-verification": f"{_PACKAGE}.ReplicaVerificationTool",
 }

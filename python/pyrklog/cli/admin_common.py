@@ -30,17 +30,21 @@ def show(listing: "Listing", output: OutputFormat) -> None:
     print_listing(listing, output)
 
 
-def confirm(names: list[str]) -> None:
-    """The user must type each name before its deletion."""
+def confirm(
+    names: list[str], action: str = "delete it", *, noun: str = "deleting", done: str = "deleted"
+) -> None:
+    """The user must type each name before ``action`` on it."""
+    from pyrklog.cli.output import cell
+
     if not sys.stdin.isatty():
-        raise CliError(Exit.USAGE, "deleting needs to be confirmed", "give -y")
+        raise CliError(Exit.USAGE, f"{noun} needs to be confirmed", "give -y")
     for name in names:
         try:
-            typed = typer.prompt(f"Type {name} to delete it")
+            typed = typer.prompt(f"Type {cell(name)} to {action}")
         except typer.Abort:
-            raise CliError(Exit.INTERRUPTED, "nothing was deleted") from None
+            raise CliError(Exit.INTERRUPTED, f"nothing was {done}") from None
         if typed != name:
-            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was deleted")
+            raise CliError(Exit.FAILED, f"{name} was not confirmed; nothing was {done}")
 
 
 def report_each(

@@ -1,6 +1,6 @@
 import typer
 
-from pyrklog.cli import arena, cluster, consume, dev, group, log, produce, serve, topic
+from pyrklog.cli import arena, cluster, config, consume, dev, group, log, produce, serve, topic
 from pyrklog.cli.failures import ending, guarded
 from pyrklog.cli.hints import HintingGroup
 from pyrklog.cli.options import (
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(config.app, name="config")
 app.add_typer(dev.app, name="dev")
 app.add_typer(log.app, name="log")
 app.add_typer(arena.app, name="arena")

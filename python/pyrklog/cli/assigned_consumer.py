@@ -1,6 +1,6 @@
 """Reads partitions assigned by the command, each from its start to its stop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -26,9 +26,14 @@ class AssignedConsumer(RecordConsumer):
         wanted: OffsetRange,
         *,
         read_committed: bool,
+        ends_now: bool = False,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
-        """Sends no request yet. ``partitions`` empty or None: all."""
+        """Sends no request yet. ``partitions`` empty or None: all. ``ends_now``: waits for no
+        record that is not there yet. ``more`` properties override ours."""
         super().__init__(settings, topics, read_committed=read_committed)
+        self._ends_now = ends_now
+        self._more = dict(more or {})
         self._partitions = partitions or ()
         self._wanted = wanted
         self._bounded: dict[PartitionKey, ResolvedRange] = {}
@@ -53,13 +58,17 @@ class AssignedConsumer(RecordConsumer):
         self._open = {
             key for key, one in self._bounded.items() if one.stop is None or one.start < one.stop
         }
-        self._make_consumer(**{"group.id": GROUP_ID, "auto.offset.reset": "error"})
+        self._make_consumer(**{"group.id": GROUP_ID, "auto.offset.reset": "error", **self._more})
         self._consumer.assign(
             [
                 TopicPartition(name, partition, self._bounded[name, partition].start)
                 for name, partition in sorted(self._open)
             ]
         )
+
+    def ranges(self) -> dict[PartitionKey, ResolvedRange]:
+        """The offsets to read of each partition, once it has started."""
+        return dict(self._bounded)
 
     def finished(self, at_end: bool) -> bool:
         return not (self._open - self._at_end if at_end else self._open)
@@ -102,6 +111,10 @@ class AssignedConsumer(RecordConsumer):
         for key in keys:
             offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
             found[key], remark = resolve(wanted, lows[key], highs[key], offsets.__getitem__)
+            stop = found[key].stop
+            if self._ends_now:
+                end = highs[key] if stop is None else min(stop, highs[key])
+                found[key] = found[key]._replace(stop=end)
             if remark is not None and not self._settings.quiet:
                 typer.echo(f"note: {key[0]} [{key[1]}]: {remark}", err=True)
         return found

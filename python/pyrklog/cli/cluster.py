@@ -1,12 +1,12 @@
-import re
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import typer
 
-from pyrklog.cli import reassign
+from pyrklog.cli import reassign, txns
 from pyrklog.cli.admin_common import connect, say, show
+from pyrklog.cli.durations import parse_seconds
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.options import (
     CONNECTION,
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
 
 app = command_group(
-    "See how a cluster is, whether a broker may restart; elect leaders, move partitions."
+    "See how a cluster is, whether a broker may restart; elect leaders, move partitions, end "
+    "transactions."
 )
 app.add_typer(reassign.app, name="reassign")
+app.add_typer(txns.app, name="txns")
 
 WATCH_INTERVAL_S = 1.0
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 @command(app, "health", *CONNECTION)
@@ -49,7 +50,7 @@ def health(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Say whether everything is replicated and led. Exit code 8 if not, with reasons."""
-    limit_s = None if for_ is None else _seconds(for_)
+    limit_s = None if for_ is None else parse_seconds(for_, "--for")
     if watch or exit_when_healthy or limit_s is not None:
         healthy = _watch(options, output, exit_when_healthy, limit_s)
     else:
@@ -121,13 +122,6 @@ def _print_health(state: "ClusterState", reasons: "list[Reason]", output: Output
     if output in (OutputFormat.CSV, OutputFormat.NAME):
         items = [reason.item() for reason in reasons]
     show(Listing("pyrklog.cluster-health/1", HEALTH_COLUMNS, items, state.cluster_id), output)
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text.strip())
-    if match is None:
-        raise CliError(Exit.USAGE, f"--for takes a time such as 60s or 5m, not {text!r}")
-    return float(match[1]) * _UNITS_S[match[2]]
 
 
 @command(app, "brokers", *CONNECTION)

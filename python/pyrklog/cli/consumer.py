@@ -95,6 +95,10 @@ class RecordConsumer(ABC):
             with held:
                 time.sleep(wait_s)
 
+    def wait_anew(self) -> None:
+        """Lets the time within which a broker must answer begin now."""
+        self._heard_at = time.monotonic()
+
     def check_progress(self) -> None:
         """Raises :class:`CliError` if existing records do not come within the timeout. Not for
         readers that wait for new records."""

@@ -146,7 +146,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 _BYTES = frozenset(
     (
-        *("values", "key", "headers", "key_delimiter", "null"),
+        *("values", "key", "keys", "headers", "key_delimiter", "null"),
         *("file", "rollback", "topics_file", "data", "config"),
     )
 )

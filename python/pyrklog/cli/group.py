@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
@@ -20,7 +20,7 @@ from pyrklog.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pyrklog.cli.connection import Connection
+    from pyrklog.cli.connection import Connection, PartitionKey
     from pyrklog.cli.group_seek import Move
     from pyrklog.cli.group_state import ConsumerGroup, GroupLag
     from pyrklog.cli.output import Listing
@@ -180,16 +180,27 @@ def _move(connection: "Connection", group: "ConsumerGroup", moves: "list[Move]")
 def export(
     options: Settings,
     name: Name,
+    topics: list[str] | None = option(
+        "-t, --topic TOPIC[:P,...]", "Only these partitions; may be repeated.", None
+    ),
+    output: Output = OutputFormat.CSV,
 ) -> None:
-    """Print committed offsets as `group seek --to FILE` reads them."""
-    from pyrklog.cli import group_seek, group_state
+    """Print committed offsets as `group seek --to FILE` reads them (csv, json, jsonl), and Kafka's
+    `consumer-groups --reset-offsets --from-file` (csv)."""
+    from pyrklog.cli import group_seek, group_state, group_tables
 
     _refuse_empty(name)
     connection = connect(options)
     group_state.existing_group(connection, name)
-    offsets = group_state.committed_offsets(connection, name)
-    found = {key: offset for key, (offset, _) in sorted(offsets.items())}
-    sys.stdout.write(group_seek.write_file(found))
+    offsets = dict(sorted(group_state.committed_offsets(connection, name).items()))
+    if topics:
+        chosen = _chosen_offsets(name, offsets, topics)
+        offsets = {key: offsets[key] for key in chosen}
+    if output is OutputFormat.CSV:
+        found = {key: offset for key, (offset, _) in offsets.items()}
+        sys.stdout.write(group_seek.write_file(found))
+        return
+    show(group_tables.exported(offsets, connection.metadata().cluster_id), output)
 
 
 @command(app, "history", *CONNECTION)
@@ -244,25 +255,38 @@ def delete_offsets(
     dry_run: DryRun = False,
 ) -> None:
     """Forget a group's offsets of topics that no member reads."""
-    from pyrklog.cli import group_seek, group_state
+    from pyrklog.cli import group_state
 
     _refuse_empty(name)
     connection = connect(options)
     group_state.existing_group(connection, name)
-    wanted = group_seek.parse_selection(topics)
     places: dict[str, list[int]] = {}
-    for topic, partition in sorted(group_state.committed_offsets(connection, name)):
-        chosen = wanted.get(topic, [])
-        if chosen is None or partition in chosen:
-            places.setdefault(topic, []).append(partition)
-    missing = [topic for topic in wanted if topic not in places]
-    if missing:
-        raise CliError(Exit.NOT_FOUND, f"group {name} has no such offsets of {', '.join(missing)}")
+    committed = sorted(group_state.committed_offsets(connection, name))
+    for topic, partition in _chosen_offsets(name, committed, topics):
+        places.setdefault(topic, []).append(partition)
     if not dry_run:
         _forget(connection, name, places)
     done = "would be deleted" if dry_run else "deleted"
     for topic, partitions in places.items():
         say(options, f"{topic} [{','.join(map(str, partitions))}]: {done}")
+
+
+def _chosen_offsets(
+    name: str, committed: "Iterable[PartitionKey]", topics: list[str]
+) -> "list[PartitionKey]":
+    """Those that ``topics`` name. Raises :class:`CliError` for a topic without any."""
+    from pyrklog.cli.group_seek import parse_selection
+
+    wanted = parse_selection(topics)
+    found = []
+    for topic, partition in committed:
+        partitions = wanted.get(topic, [])
+        if partitions is None or partition in partitions:
+            found.append((topic, partition))
+    missing = [topic for topic in wanted if all(topic != key[0] for key in found)]
+    if missing:
+        raise CliError(Exit.NOT_FOUND, f"group {name} has no such offsets of {', '.join(missing)}")
+    return found
 
 
 def _forget(connection: "Connection", name: str, places: dict[str, list[int]]) -> None:

@@ -1,7 +1,7 @@
 """``group seek``: targets, plans, and the file of offsets.
 
-The file has lines ``TOPIC,PARTITION,OFFSET``, as exported by Kafka's consumer-groups tool; a
-heading and lines starting with ``#`` are skipped.
+The file has lines ``TOPIC,PARTITION,OFFSET``, as Kafka's consumer-groups tool exports and reads
+them; a heading and lines starting with ``#`` are skipped. Or it is JSON of ``group export``.
 """
 
 import csv
@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
+from pyrklog.cli.options import INT32_MAX
 from pyrklog.cli.topic_details import query_offsets
 
+INT64_MAX = 2**63 - 1
 HEADING = ("topic", "partition", "offset")
 TARGETS = "start, end, current, @TIME, +N, -N, N, FILE (see `group export`) or group:OTHER"
 _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
@@ -29,13 +31,13 @@ class Move(NamedTuple):
     remark: str = ""
 
 
-def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
+def parse_selection(texts: Sequence[str], option: str = "--topic") -> dict[str, list[int] | None]:
     """Parses ``T``, ``T:0`` and ``T:0,3`` to partitions by topic; None: all."""
     found: dict[str, list[int] | None] = {}
     for text in texts:
         match = _SELECTION.fullmatch(text)
         if match is None or (match[2] is not None and not match[2].strip(",")):
-            raise CliError(Exit.USAGE, f"--topic takes TOPIC or TOPIC:PARTITION, not {text!r}")
+            raise CliError(Exit.USAGE, f"{option} takes TOPIC or TOPIC:PARTITION, not {text!r}")
         topic, partitions = match.groups()
         if partitions is None:
             found[topic] = None
@@ -46,8 +48,10 @@ def parse_selection(texts: Sequence[str]) -> dict[str, list[int] | None]:
     return found
 
 
-def select(connection: Connection, texts: Sequence[str], known: Iterable[Key]) -> list[Key]:
-    wanted = parse_selection(texts)
+def select(
+    connection: Connection, texts: Sequence[str], known: Iterable[Key], option: str = "--topic"
+) -> list[Key]:
+    wanted = parse_selection(texts, option)
     if not wanted:
         return sorted(known)
     existing = connection.topic_partitions(list(wanted))
@@ -69,21 +73,59 @@ def read_file(path: Path) -> dict[Key, int]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(Exit.USAGE, f"cannot read {path}: {error}") from None
+    if text.lstrip().startswith("{"):
+        return _read_json(path, text)
     found: dict[Key, int] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), start=1):
         cells = [cell.strip() for cell in row]
         if not any(cells) or cells[0].startswith("#") or tuple(cells) == HEADING:
             continue
-        if len(cells) != 3 or not cells[1].isdecimal() or not cells[2].isdecimal():
+        if len(cells) != 3 or not _is_number(cells[1], INT32_MAX) or not _is_number(cells[2]):
             what = f"{path} line {number} is not TOPIC,PARTITION,OFFSET"
             raise CliError(Exit.USAGE, what, "see `pyrklog group export`")
         found[cells[0], int(cells[1])] = int(cells[2])
     return found
 
 
+def _read_json(path: Path, text: str) -> dict[Key, int]:
+    """A document with ``items``, or an item a line."""
+    import json
+
+    try:
+        document = json.loads(text)
+        items = document.get("items", [document])
+    except ValueError:
+        try:
+            items = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError) as error:
+            raise CliError(Exit.USAGE, f"{path} is neither CSV nor JSON: {error}") from None
+    except RecursionError as error:
+        raise CliError(Exit.USAGE, f"{path} is no JSON of offsets: {error}") from None
+    if not isinstance(items, list) or not all(map(_is_offset, items)):
+        what = f"{path} has something else than topic, partition and offset"
+        raise CliError(Exit.USAGE, what, "see `pyrklog group export -o json`")
+    return {(one["topic"], one["partition"]): one["offset"] for one in items}
+
+
+def _is_offset(item: object) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("topic"), str) or not item["topic"]:
+        return False
+    partition, offset = item.get("partition"), item.get("offset")
+    return (
+        type(partition) is int
+        and type(offset) is int
+        and 0 <= partition <= INT32_MAX
+        and 0 <= offset <= INT64_MAX
+    )
+
+
+def _is_number(text: str, most: int = INT64_MAX) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= most
+
+
 def write_file(offsets: Mapping[Key, int]) -> str:
-    rows = [",".join(HEADING)]
-    rows += [f"{topic},{partition},{offsets[topic, partition]}" for topic, partition in offsets]
+    """Without a heading, which Kafka's tool would not read."""
+    rows = (f"{topic},{partition},{offset}" for (topic, partition), offset in offsets.items())
     return "".join(f"{row}\n" for row in rows)
 
 

@@ -18,6 +18,7 @@ PARTITION_COLUMNS = columns(
 )
 FLAT_COLUMNS = (*columns("group"), *PARTITION_COLUMNS)
 MOVE_COLUMNS = columns("topic, partition> PART, before>, after>, remark")
+EXPORT_COLUMNS = columns("topic, partition> PART, offset>, metadata*")
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -195,3 +196,12 @@ def _whole(seconds: float | None) -> int | None:
 def moves(found: Sequence[Move], cluster_id: str | None) -> Listing:
     items = [move._asdict() for move in found]
     return Listing("pyrklog.group-seek/1", MOVE_COLUMNS, items, cluster_id)
+
+
+def exported(offsets: Mapping[tuple[str, int], tuple[int, str]], cluster_id: str | None) -> Listing:
+    """Committed offsets with the members' notes on them."""
+    items = [
+        {"topic": topic, "partition": partition, "offset": offset, "metadata": note}
+        for (topic, partition), (offset, note) in offsets.items()
+    ]
+    return Listing("pyrklog.group-offsets/1", EXPORT_COLUMNS, items, cluster_id)

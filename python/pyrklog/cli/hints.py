@@ -31,6 +31,42 @@ _OF_COMMANDS = {
         "--add-config": "topic alter takes --set NAME=VALUE",
         "--delete-config": "topic alter takes --unset NAME",
     },
+    "topic add-partitions": {
+        "--partitions": "topic add-partitions takes --to N",
+        "-p": "topic add-partitions takes --to N",
+    },
+    "topic trim": {
+        "--offset": "topic trim takes --before N",
+        "--offset-json-file": "topic trim takes TOPIC:P --before N",
+        "--partition": "topic trim takes TOPIC:P",
+        "-p": "topic trim takes TOPIC:P",
+    },
+    "config describe": {
+        "--entity-type": "config describe takes topic NAME or broker N",
+        "--entity-name": "config describe takes topic NAME or broker N",
+        "--entity-default": "config describe takes broker default",
+        "--all": "config describe shows all options unless --changed is given",
+    },
+    "config alter": {
+        "--entity-type": "config alter takes topic NAME or broker N",
+        "--entity-name": "config alter takes topic NAME or broker N",
+        "--entity-default": "config alter takes broker default",
+        "--add-config": "config alter takes --set NAME=VALUE",
+        "--delete-config": "config alter takes --unset NAME",
+    },
+    "cluster txns list": {
+        "--broker-id": "cluster txns list takes --broker N",
+        "--max-transaction-timeout": "cluster txns list --hanging takes --longer-than 15m",
+        "--duration-filter": "cluster txns list takes --longer-than TIME",
+        "--partition": "cluster txns list --hanging takes -t TOPIC:P",
+    },
+    "cluster txns describe": {
+        "--transactional-id": "transactional ids stand behind the command without an option",
+    },
+    "cluster txns abort": {
+        "--transactional-id": "the transactional id stands behind the command without an option",
+        "--topic": "cluster txns abort takes --partition TOPIC:P",
+    },
     "consume": {
         "--from-beginning": "consume begins there unless -o says otherwise",
         "--max-messages": "consume takes --count N",

@@ -62,6 +62,14 @@ def parse_range(texts: list[str], now_ms: int) -> OffsetRange:
     return OffsetRange(start or BEGINNING, stop)
 
 
+def parse_position(text: str, now_ms: int, option: str) -> OffsetPosition:
+    """Parses one end of a range, given by another option. Raises :class:`RangeError`."""
+    try:
+        return _place(text, now_ms)
+    except RangeError as error:
+        raise RangeError(f"{option}{str(error).removeprefix('-o')}") from None
+
+
 def _place(text: str, now_ms: int) -> OffsetPosition:
     if text in _WORDS:
         return _WORDS[text]

@@ -39,8 +39,7 @@ def produce(
 ) -> None:
     """Write records, one for each value or line. With -v, print where each one went."""
     refuse_empty("TOPIC", "topic", [topic])
-    if codec not in CODECS:
-        raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")
+    refuse_codec(codec)
     if acks not in ACKS:
         raise CliError(Exit.USAGE, f"--acks {acks} is not all, 1 or 0")
     if format_ not in (None, "jsonl"):
@@ -84,3 +83,8 @@ def produce(
     send_all(sender, records)
     if not options.quiet:
         sender.sum_up()
+
+
+def refuse_codec(codec: str) -> None:
+    if codec not in CODECS:
+        raise CliError(Exit.USAGE, f"-z {codec} is no codec", f"one of {', '.join(CODECS)}")

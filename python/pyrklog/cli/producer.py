@@ -1,6 +1,6 @@
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -96,9 +96,16 @@ class RecordProducer:
     """
 
     def __init__(
-        self, settings: Settings, topic: str, *, codec: str, acks: str, idempotent: bool
+        self,
+        settings: Settings,
+        topic: str,
+        *,
+        codec: str,
+        acks: str,
+        idempotent: bool,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises :class:`CliError` if no broker answers.
+        """``more`` properties override ours. Raises :class:`CliError` if no broker answers.
 
         librdkafka takes half a second to get an idempotent producer's id.
         """
@@ -115,6 +122,7 @@ class RecordProducer:
                 "partitioner": "murmur2_random",
                 "message.timeout.ms": round(settings.timeout_s * 1000),
                 "linger.ms": LINGER_MS,
+                **(more or {}),
             }
         )
         self._producer = self._connection.make(Producer, configuration)

@@ -1,13 +1,20 @@
-"""``pyrklog topic``: create, list, describe, alter, delete."""
+"""``pyrklog topic``: create, list, describe, alter, delete, add-partitions, trim, copy, skew."""
 
 import re
+import sys
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from pyrklog.cli.admin_common import confirm, connect, report_each, say, show
-from pyrklog.cli.failures import CliError, Exit, refuse_empty
+from pyrklog.cli.failures import CliError, Exit, exit_with, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
+    INT32_MAX,
     DryRun,
+    OnlySaid,
     Output,
     OutputFormat,
     Settings,
@@ -21,14 +28,22 @@ from pyrklog.cli.options import (
 
 if TYPE_CHECKING:
     from pyrklog.cli.connection import Connection
+    from pyrklog.cli.offsets import OffsetPosition
+    from pyrklog.cli.topic_copy import Copied
+    from pyrklog.cli.topic_skew import By
+    from pyrklog.cli.topic_trim import Trim
 
-app = command_group("Create, list, describe, alter and delete topics.")
+app = command_group("Create, list, describe, alter, delete, trim, copy and weigh topics.")
 
 BROKER_DEFAULT = -1
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """librdkafka's limits."""
 INTERNAL_PREFIX = "__"
+PLACED_BY_NUMBER = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Topics whose partition for a name depends on their number of partitions."""
+OVER_S = 5.0
+OVER_MIN_S, OVER_MAX_S = 0.1, 60.0
 
 Names = Annotated[list[str], argument("TOPIC...")]
 
@@ -217,3 +232,222 @@ def delete(
 def _time_outs(timeout_s: float) -> dict[str, float]:
     """The broker answers before the client's timeout ends."""
     return {"operation_timeout": timeout_s, "request_timeout": timeout_s + 5.0}
+
+
+@command(app, "add-partitions", *CONNECTION, "quiet")
+def add_partitions(
+    options: Settings,
+    names: Names,
+    total: int = option("--to N", "Partitions afterwards.", min=1, max=PARTITIONS_MAX),
+    keys: list[str] | None = option(
+        "-k, --key KEY", "Say where this key goes; may be repeated.", None
+    ),
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Add partitions, and say how many keys move to others. Records stay where they are."""
+    _refuse_empty(names)
+    names = list(dict.fromkeys(names))
+    internal = [name for name in names if name in PLACED_BY_NUMBER]
+    if internal and not yes and not dry_run:
+        what = f"groups or transactions are found by the number of partitions of {internal[0]}"
+        raise CliError(Exit.USAGE, f"{what}: more of them lose their state", "give -y to have it")
+    connection = connect(options)
+    counts = {name: len(found) for name, found in connection.topic_partitions(names).items()}
+    for name, count in counts.items():
+        if total <= count:
+            what = f"topic {name} has {count} partitions already"
+            raise CliError(Exit.FAILED, what, f"--to takes more than {count}")
+    say(options, *_moved_keys(counts, total, keys or []))
+    _add_partitions(connection, counts, total, dry_run)
+
+
+def _moved_keys(counts: dict[str, int], total: int, keys: list[str]) -> list[str]:
+    from pyrklog.cli.key_partitions import moved_share, partition_of
+    from pyrklog.cli.output import cell
+    from pyrklog.cli.producer import argument_bytes
+
+    lines = []
+    for name, count in counts.items():
+        share = float(moved_share(count, total))
+        lines.append(f"{name}: about {share:.0%} of the keys go to another partition from now on")
+        for key in keys:
+            data = argument_bytes(key)
+            old, new = partition_of(data, count), partition_of(data, total)
+            where = f"partition {old}" if old == new else f"partition {old} -> {new}"
+            lines.append(f"{name}: key {cell(key)}: {where}")
+    return lines
+
+
+@command(app, "trim", *CONNECTION, "quiet")
+def trim(
+    options: Settings,
+    places: list[str] = argument("TOPIC[:P,...]..."),
+    before: str = option(
+        "--before WHERE", "Delete what is before: an offset, -N (N before the end), @TIME or end."
+    ),
+    yes: Yes = False,
+    dry_run: OnlySaid = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Delete the beginning of partitions. Asks for the topic's name, unless -y is given."""
+    from pyrklog.cli import topic_trim
+
+    _refuse_empty(places)
+    position = _position(before, "--before")
+    connection = connect(options)
+    plans = topic_trim.plan(connection, places, position)
+    plans = topic_trim.with_sizes(connection, plans)
+    wanted = [one for one in plans if one.records > 0]
+    failed = False
+    if not dry_run and wanted:
+        if not yes:
+            names = list(dict.fromkeys(one.key[0] for one in wanted))
+            action = f"delete {sum(one.records for one in wanted)} records"
+            confirm(names, action)
+        plans, failed = _trim(connection, plans, wanted)
+    if not options.quiet:
+        show(topic_trim.listing(plans, connection.metadata().cluster_id), output)
+    if failed:
+        raise typer.Exit(Exit.PARTIAL)
+
+
+def _trim(
+    connection: "Connection", plans: "list[Trim]", wanted: "list[Trim]"
+) -> "tuple[list[Trim], bool]":
+    """What was deleted, and what there was nothing to delete of; whether something failed. Ends
+    the command if all failed."""
+    from pyrklog.cli import topic_trim
+
+    done, results = topic_trim.apply(connection, wanted)
+    for _, error in results:
+        if error is not None:
+            typer.echo(error.line(), err=True)
+    if not done:
+        exit_with(code for code, _ in results)
+    kept = [one for one in plans if one.records == 0]
+    found = sorted([*done, *kept], key=lambda one: one.key)
+    return found, len(done) < len(wanted)
+
+
+def _position(text: str, name: str) -> "OffsetPosition":
+    from pyrklog.cli.offsets import RangeError, parse_position
+
+    try:
+        return parse_position(text, time.time_ns() // 1_000_000, name)
+    except RangeError as error:
+        raise CliError(Exit.USAGE, str(error)) from None
+
+
+@command(app, "copy", *CONNECTION, "quiet")
+def copy(
+    options: Settings,
+    source: str = argument("SOURCE"),
+    target: str = argument("TARGET"),
+    start: str = option("--from WHERE", "Where to begin: as --before.", "beginning"),
+    before: str = option(
+        "--before WHERE", "Where to end: an offset, -N (N before the end), @TIME or end.", "end"
+    ),
+    partitions: list[int] | None = option(
+        "-p, --partition N", "Only this partition; may be repeated.", None, min=0, max=INT32_MAX
+    ),
+    to: str | None = option("--to HOST:PORT", "A broker of another cluster.", None),
+    create: bool = option(
+        "--create", "Make a missing target, with the source's partitions and options.", False
+    ),
+    overrides: list[str] | None = option(
+        "-c, --config K=V", "With --create: an option instead of the source's.", None
+    ),
+    repartition: bool = option(
+        "--repartition", "Place records by their keys, not in the same partitions.", False
+    ),
+    codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
+    read_committed: bool = option(
+        "--read-committed", "Leave out records of aborted transactions.", False
+    ),
+    dry_run: OnlySaid = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Copy records to another topic, up to the source's present end."""
+    from pyrklog.cli import topic_copy
+    from pyrklog.cli.offsets import OffsetRange, RangeError
+    from pyrklog.cli.produce import refuse_codec
+
+    _refuse_empty([source, target])
+    refuse_codec(codec)
+    configs = parse_pairs(overrides, "-c")
+    if configs and not create:
+        raise CliError(Exit.USAGE, "-c needs --create", "see `pyrklog topic alter`")
+    wanted = OffsetRange(_position(start, "--from"), _position(before, "--before"))
+    # Acknowledged records are not printed one by one.
+    there = replace(options, bootstrap=to or options.bootstrap, verbose=False)
+    goal = topic_copy.Target(there, target, create, configs)
+    connection = connect(options)
+    reading = topic_copy.reader(
+        options, source, partitions or (), wanted, read_committed=read_committed
+    )
+    try:
+        reading.start()
+        chosen = [partition for _, partition in reading.ranges()]
+        topic_copy.prepare(connection, source, chosen, goal, by_key=repartition, dry=dry_run)
+        if dry_run:
+            done = topic_copy.expected(reading)
+        else:
+            writing = topic_copy.writer(goal, codec)
+            done = topic_copy.copy(reading, writing, by_key=repartition)
+    except RangeError as error:
+        raise CliError(Exit.FAILED, str(error), "give another --from") from None
+    finally:
+        reading.close()
+    if not options.quiet:
+        _show_copied(connection, done, output, dry_run)
+
+
+def _show_copied(
+    connection: "Connection", done: "dict[tuple[str, int], Copied]", output: OutputFormat, dry: bool
+) -> None:
+    from pyrklog.cli import topic_copy
+
+    show(topic_copy.listing(done, connection.metadata().cluster_id), output)
+    if output is OutputFormat.TABLE and sys.stderr.isatty():
+        told = topic_copy.total(done)
+        typer.echo(f"{told} {'would be copied' if dry else 'copied'}", err=True)
+
+
+@command(app, "skew", *CONNECTION)
+def skew(
+    options: Settings,
+    names: list[str] | None = argument("[TOPIC...]", default=None),
+    by: str | None = option(
+        "--by WHAT", "leaders, replicas, bytes or rate. Default: bytes if brokers tell them.", None
+    ),
+    over_s: float = option("--over SECONDS", "How long to measure the rate.", OVER_S),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show how evenly topics (default: all) load brokers, and how evenly partitions are filled."""
+    from pyrklog.cli import topic_skew
+
+    _refuse_empty(names or [])
+    if not OVER_MIN_S <= over_s <= OVER_MAX_S:
+        what = f"--over takes {OVER_MIN_S:g} to {OVER_MAX_S:g} seconds, not {over_s:g}"
+        raise CliError(Exit.USAGE, what)
+    measured = _measured(by)
+    connection = connect(options)
+    found = topic_skew.measure(connection, list(dict.fromkeys(names or [])), measured, over_s)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        sys.stdout.write(topic_skew.page(found))
+        sys.stdout.flush()
+    elif output in (OutputFormat.CSV, OutputFormat.NAME):
+        show(topic_skew.flat_listing(found), output)
+    else:
+        show(topic_skew.listing(found), output)
+
+
+def _measured(by: str | None) -> "By | None":
+    from pyrklog.cli.topic_skew import By
+
+    names = [one.value for one in By]
+    by = By.REPLICAS.value if by == "count" else by
+    if by is not None and by not in names:
+        raise CliError(Exit.USAGE, f"--by {by} is unknown", f"one of {', '.join(names)}")
+    return None if by is None else By(by)

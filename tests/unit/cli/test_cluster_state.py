@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from pyrklog.cli import cluster
 from pyrklog.cli.cluster_state import (
     BrokerState,
     ClusterState,
@@ -17,7 +16,6 @@ from pyrklog.cli.cluster_state import (
     health_page,
     is_healthy,
 )
-from pyrklog.cli.failures import CliError, Exit
 
 
 def state(
@@ -213,17 +211,3 @@ def test_a_broker_that_does_not_answer() -> None:
     assert health_page(one, examine(one)) == "NOT SAFE  broker 3 does not answer at h:9092\n"
     # A silent broker does not help others, even if the metadata lists it.
     assert [found.reason for found in blockers(one, 2)] == ["below_min_isr", "leaderless"]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("60s", 60.0), ("5m", 300.0), ("1h", 3600.0), ("250ms", 0.25), ("3", 3.0)]
-)
-def test_durations_are_parsed(text: str, seconds: float) -> None:
-    assert cluster._seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 s s", "nan"])
-def test_malformed_durations_are_refused(text: str) -> None:
-    with pytest.raises(CliError) as caught:
-        cluster._seconds(text)
-    assert caught.value.code is Exit.USAGE

@@ -1,0 +1,185 @@
+"""Requests to the brokers of a cluster that confluent-kafka does not offer.
+
+Each goes out in the newest version that the broker and we know. There is no authentication or
+encryption; commands refuse such settings.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self, TypeVar
+
+from pyrklog.cli.bootstrap import addresses
+from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.options import Settings
+from pyrklog.protocol.api import Api
+from pyrklog.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.fields import Message
+from pyrklog.protocol.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from pyrklog.protocol.primitives import EncodeError
+
+RETRY_PAUSE_S = 0.1
+
+Req = TypeVar("Req", bound=Message)
+Resp = TypeVar("Resp", bound=Message)
+T = TypeVar("T")
+Address = tuple[str, int]
+
+
+class NotServedError(CliError):
+    """A broker does not know the API, or only in versions that we do not."""
+
+    def __init__(self, api: str, where: str) -> None:
+        super().__init__(Exit.FAILED, f"{where} does not serve {api}")
+        self.api = api
+
+
+class _Broker(NamedTuple):
+    connection: BrokerConnection
+    versions: dict[int, tuple[int, int]]
+
+
+class ClusterRequests:
+    """Connections to brokers, opened at the first request and kept until the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises :class:`CliError` for settings with encryption or authentication."""
+        if settings.security_protocol != "plaintext":
+            what = f"this command cannot use security.protocol={settings.security_protocol}"
+            raise CliError(Exit.FAILED, what)
+        self._settings = settings
+        self._open: dict[Address, _Broker] = {}
+        self.deadline = time.monotonic() + settings.timeout_s
+
+    def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
+        """Brokers, and these topics (None: all), as the first answering broker knows them.
+
+        A topic that does not exist has an error code.
+        """
+        wanted = None if topics is None else [MetadataRequestTopic(name) for name in topics]
+        request = MetadataRequest(wanted)
+        return self._of_any(lambda address: self._exchange(address, METADATA, request))
+
+    def ask_any(self, api: Api[Req, Resp], request: Req) -> Resp:
+        """Asks a bootstrap broker."""
+        return self._of_any(lambda address: self._exchange(address, api, request))
+
+    def ask(self, address: Address, api: Api[Req, Resp], request: Req) -> Resp:
+        """Raises :class:`CliError`, for a broker without the API :class:`NotServedError`."""
+        try:
+            return self._exchange(address, api, request)
+        except (OSError, UnicodeError) as error:
+            raise unreachable(address, error) from None
+
+    def version(self, address: Address, api: Api[Any, Any]) -> int:
+        """The newest version that both sides know. Raises like :meth:`ask`."""
+        try:
+            return self._version(address, api)
+        except (OSError, UnicodeError) as error:
+            raise unreachable(address, error) from None
+
+    def wait(self) -> bool:
+        """Pauses before another attempt; false once the time is over."""
+        if time.monotonic() > self.deadline:
+            return False
+        time.sleep(RETRY_PAUSE_S)
+        return True
+
+    def _of_any(self, ask: Callable[[Address], T]) -> T:
+        errors: list[CliError] = []
+        for address in addresses(self._settings.bootstrap):
+            try:
+                return ask(address)
+            except (OSError, UnicodeError) as error:
+                errors.append(unreachable(address, error))
+        raise errors[-1]
+
+    def _exchange(self, address: Address, api: Api[Req, Resp], request: Req) -> Resp:
+        version = self._version(address, api)
+        try:
+            return self._open[address].connection.ask(api, version, request)
+        except EncodeError as error:
+            raise CliError(Exit.USAGE, f"an argument is too long or too large: {error}") from None
+        except OSError:
+            self._close(address)  # what comes next on it may be this answer
+            raise
+
+    def _version(self, address: Address, api: Api[Any, Any]) -> int:
+        if address not in self._open:
+            self._open[address] = self._connect(address)
+        least, most = self._open[address].versions.get(api.key, (0, -1))
+        found = min(most, api.versions[1])
+        if found < max(least, api.versions[0]):
+            raise NotServedError(api.name, f"the broker at {_text(address)}")
+        return found
+
+    def _connect(self, address: Address) -> _Broker:
+        timeout_s = max(0.1, min(self._settings.timeout_s, self.deadline - time.monotonic()))
+        connection = BrokerConnection(address, timeout_s)
+        try:
+            told = connection.ask(API_VERSIONS, 0, ApiVersionsRequest())
+        except BaseException:
+            connection.close()
+            raise
+        versions = {one.api_key: (one.min_version, one.max_version) for one in told.api_keys}
+        return _Broker(connection, versions)
+
+    def _close(self, address: Address) -> None:
+        found = self._open.pop(address, None)
+        if found is not None:
+            found.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for address in list(self._open):
+            self._close(address)
+
+
+def broker_addresses(metadata: MetadataResponse) -> dict[int, Address]:
+    return {one.node_id: (one.host, one.port) for one in metadata.brokers}
+
+
+def error_code(code: int) -> ErrorCode:
+    """Raises :class:`CliError` for a number that Kafka 3.9 does not have."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        raise CliError(Exit.FAILED, f"a broker answers with the unknown error {code}") from None
+
+
+_EXITS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Exit.NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: Exit.NOT_FOUND,
+    ErrorCode.RESOURCE_NOT_FOUND: Exit.NOT_FOUND,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Exit.DENIED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Exit.DENIED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Exit.DENIED,
+    ErrorCode.REQUEST_TIMED_OUT: Exit.TIMED_OUT,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Exit.UNREACHABLE,
+    ErrorCode.LEADER_NOT_AVAILABLE: Exit.UNREACHABLE,
+}
+
+
+def refused(
+    about: str, code: ErrorCode, message: str | None = None, fix: str | None = None
+) -> CliError:
+    """A broker's error about something, with the exit code that belongs to it."""
+    return CliError(_EXITS.get(code, Exit.FAILED), f"{about}: {message or code.message}", fix)
+
+
+def unreachable(address: Address, error: Exception) -> CliError:
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    code = Exit.TIMED_OUT if isinstance(error, TimeoutError) else Exit.UNREACHABLE
+    return CliError(code, f"the broker at {_text(address)}: {reason}")
+
+
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,203 @@
+"""``pyrklog config``: explain, describe, alter, diff; on any Kafka cluster."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyrklog.cli.admin_common import connect, say, show
+from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
+from pyrklog.cli.failures import CliError, Exit, exit_with, refuse_empty
+from pyrklog.cli.options import (
+    CONNECTION,
+    DryRun,
+    Output,
+    OutputFormat,
+    Settings,
+    argument,
+    command,
+    command_group,
+    option,
+    parse_pairs,
+)
+
+if TYPE_CHECKING:
+    from pyrklog.cli.config_cluster import ConfigAdmin, Entry, Operation
+
+app = command_group(
+    "Explain, describe, change and compare options of topics, brokers and client metrics."
+)
+
+OfKind = Annotated[Kind, argument("topic|broker|client-metrics", case_sensitive=False)]
+Names = Annotated[list[str], argument("NAME...")]
+
+
+@command(app, "explain")
+def explain(
+    _options: Settings,
+    names: list[str] = argument("OPTION..."),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Say what options mean: default, valid values, when changes act, effect. Asks no broker."""
+    from pyrklog.cli import config_explain
+    from pyrklog.cli.output import Listing
+
+    refuse_empty("OPTION", "option", names)
+    items = config_explain.explain(names)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        sys.stdout.write(config_explain.pages(items))
+        sys.stdout.flush()
+        return
+    show(Listing("pyrklog.option-explanations/1", config_explain.COLUMNS, items), output)
+
+
+@contextmanager
+def _admin(options: Settings, kind: Kind) -> "Iterator[ConfigAdmin]":
+    from pyrklog.cli.cluster_requests import ClusterRequests
+    from pyrklog.cli.config_cluster import ConfigAdmin
+
+    with ClusterRequests(options) as requests:
+        connect(options)
+        yield ConfigAdmin(requests, kind)
+
+
+@command(app, "describe", *CONNECTION)
+def describe(
+    options: Settings,
+    kind: OfKind,
+    names: Names,
+    only: list[str] | None = option("-k, --option K", "Only this one; may be repeated.", None),
+    changed: bool = option("--changed", "Only options that are not at their default.", False),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show options: value, source and default.
+
+    A broker's NAME is its number, or "default" for what holds for all of them. `-o wide` shows why
+    a value counts: what was given, the strongest first.
+    """
+    from pyrklog.cli import config_tables
+
+    _refuse_empty(names, only)
+    with _admin(options, kind) as admin:
+        found = admin.describe(list(dict.fromkeys(names)), only or ())
+        if changed:
+            found = {
+                name: [one for one in entries if one.source != "default"]
+                for name, entries in found.items()
+            }
+        config_tables.print_described(kind, found, output, admin.cluster_id)
+        _refuse_missing(kind, found, only or () if not changed else ())
+
+
+def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> None:
+    refuse_empty("NAME", "topic or broker", names)
+    refuse_empty("--option", "option", only or ())
+
+
+def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[str]) -> None:
+    """Brokers leave unknown options out."""
+    for name, entries in found.items():
+        missing = [one for one in only if all(one != entry.name for entry in entries)]
+        if missing and name != ALL_BROKERS:
+            what = f"{kind} {name} has no option {missing[0]}"
+            raise CliError(Exit.NOT_FOUND, what, f"see `pyrklog config explain {missing[0]}`")
+
+
+@command(app, "alter", *CONNECTION, "quiet")
+def alter(
+    options: Settings,
+    kind: OfKind,
+    names: Names,
+    set_: list[str] | None = option("--set K=V", "Give an option a value; may be repeated.", None),
+    unset: list[str] | None = option("--unset K", "Back to the default; may be repeated.", None),
+    append: list[str] | None = option(
+        "--append K=V,...", "Add items to a list; may be repeated.", None
+    ),
+    subtract: list[str] | None = option(
+        "--subtract K=V,...", "Take items from a list; may be repeated.", None
+    ),
+    dry_run: DryRun = False,
+) -> None:
+    """Change options; others stay as they are.
+
+    A broker's NAME is its number, or "default" for what holds for all of them.
+    """
+    _refuse_empty(names)
+    operations = _operations(set_, unset, append, subtract)
+    names = list(dict.fromkeys(names))
+    from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
+    from pyrklog.cli.topic_details import like_option
+
+    with _admin(options, kind) as admin:
+        before = {
+            name: {one.name: one for one in entries}
+            for name, entries in admin.describe(names).items()
+        }
+        for name in names:
+            refuse_unknown(kind, name, operations, before[name])
+        codes = []
+        would = " (not done)" if dry_run else ""
+        for name, error in admin.alter(names, operations, dry_run=dry_run).items():
+            codes.append(Exit.OK if error is None else error.code)
+            if error is not None:
+                given = (one.option for one in operations)
+                error.fix = error.fix or like_option(given, list(before[name]))
+                typer.echo(error.line(), err=True)
+                continue
+            lines = altered_lines(kind, name, before[name], operations)
+            say(options, *(f"{line}{would}" for line in lines))
+    exit_with(codes)
+
+
+def _operations(
+    set_: list[str] | None,
+    unset: list[str] | None,
+    append: list[str] | None,
+    subtract: list[str] | None,
+) -> "list[Operation]":
+    from pyrklog.cli.config_cluster import APPEND, DELETE, SET, SUBTRACT, Operation
+
+    found = [Operation(*pair, SET) for pair in parse_pairs(set_, "--set").items()]
+    found += [Operation(name.strip(), None, DELETE) for name in unset or []]
+    found += [Operation(*pair, APPEND) for pair in parse_pairs(append, "--append").items()]
+    found += [Operation(*pair, SUBTRACT) for pair in parse_pairs(subtract, "--subtract").items()]
+    if not found:
+        what = "nothing to change"
+        raise CliError(Exit.USAGE, what, "give --set, --unset, --append or --subtract")
+    names = [one.option for one in found]
+    refuse_empty("--unset", "option", names)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise CliError(Exit.USAGE, f"{twice} is changed twice")
+    return found
+
+
+@command(app, "diff", *CONNECTION)
+def diff(
+    options: Settings,
+    kind: OfKind,
+    names: list[str] | None = argument("[NAME...]", default=None),
+    all_options: bool = option(
+        "--all", "Also what differs by nature: numbers, addresses, directories.", False
+    ),
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show options that differ. Exit code 8 if any do.
+
+    One NAME is compared with its defaults; no NAME means all brokers.
+    """
+    from pyrklog.cli import config_tables
+    from pyrklog.cli.config_diff import difference
+
+    _refuse_empty(names or [])
+    if not names and kind is not Kind.BROKER:
+        raise CliError(Exit.USAGE, f"which {kind.value}?", "name one or more")
+    with _admin(options, kind) as admin:
+        wanted = list(dict.fromkeys(names or admin.broker_names))
+        found: dict[str, Any] = admin.describe(wanted)
+        headings, items = difference(kind, found, all_options=all_options)
+        config_tables.print_difference(headings, items, output, admin.cluster_id)
+    if items:
+        raise typer.Exit(Exit.DIFFERS)

@@ -1,0 +1,301 @@
+"""Options of topics, brokers and client metrics as the cluster has them: read, changed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyrklog.cli.cluster_requests import (
+    Address,
+    ClusterRequests,
+    broker_addresses,
+    error_code,
+    refused,
+)
+from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
+from pyrklog.cli.connection import missing_topic
+from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.topic_details import like_option
+from pyrklog.config.entry import OptionType, Source
+from pyrklog.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalConfig,
+)
+from pyrklog.protocol.errors import ErrorCode
+
+RESOURCES_MAX = 100
+"""Resources of one request: an answer has every option of each."""
+
+
+class Operation(NamedTuple):
+    """``number``: SET 0, DELETE 1, APPEND 2, SUBTRACT 3 (KIP-339)."""
+
+    option: str
+    value: str | None
+    number: int
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_TYPES = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.CLIENT_METRICS: 16}
+_OF_CLIENT_METRICS = 7
+_SOURCES = {
+    1: "topic",
+    2: "dynamic-broker",
+    3: "dynamic-default-broker",
+    4: "static-broker",
+    5: "default",
+    6: "dynamic-broker-logger",
+    _OF_CLIENT_METRICS: "client-metrics",
+    8: "group",
+}
+_UNITS = ("hours", "minutes")
+_VALUE_TYPES = {one.value: one.name.lower() for one in OptionType}
+
+
+class Entry(NamedTuple):
+    """An option of a resource. ``unset`` is the value that counts without the resource's own; None
+    if brokers do not tell it, as of options whose default another option gives."""
+
+    name: str
+    value: str | None
+    source: str
+    unset: str | None
+    default: str | None
+    type: str
+    is_hidden: bool
+    read_only: bool
+    documentation: str | None
+    synonyms: Sequence[DescribeConfigsSynonym]
+
+    def item(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "value": self.value,
+            "source": self.source,
+            "default": self.default,
+            "sensitive": self.is_hidden,
+            "read_only": self.read_only,
+            "type": self.type,
+            "documentation": self.documentation,
+            "synonyms": [
+                {"name": one.name, "value": one.value, "source": source(one.source)}
+                for one in self.synonyms
+            ],
+            "why": self.why,
+        }
+
+    @property
+    def why(self) -> str:
+        """The values that were given, the one that counts first."""
+        shown = (f"{one.name}={one.value} ({source(one.source)})" for one in self.synonyms)
+        return "" if self.is_hidden else ", ".join(shown)
+
+    @property
+    def shown(self) -> str:
+        return "(hidden)" if self.is_hidden else _shown(self.value)
+
+
+def source(number: int) -> str:
+    return _SOURCES.get(number, str(number))
+
+
+class ConfigAdmin:
+    def __init__(self, requests: ClusterRequests, kind: Kind) -> None:
+        self._requests = requests
+        self._kind = kind
+        metadata = requests.metadata(())
+        self.cluster_id = metadata.cluster_id
+        self._brokers = broker_addresses(metadata)
+
+    @property
+    def broker_names(self) -> list[str]:
+        return [str(number) for number in sorted(self._brokers)]
+
+    def describe(self, names: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[Entry]]:
+        """Options (empty: all) of resources, by name. Raises :class:`CliError`."""
+        found: dict[str, list[Entry]] = {}
+        for address, chunk in self._addressed(names):
+            resources = [
+                DescribeConfigsResource(
+                    _TYPES[self._kind], self._on_wire(name), list(options) or None
+                )
+                for name in chunk
+            ]
+            request = DescribeConfigsRequest(
+                resources, include_synonyms=True, include_documentation=True
+            )
+            for one in self._ask(address, request):
+                name = one.resource_name or ALL_BROKERS
+                code = error_code(one.error_code)
+                if code is not ErrorCode.NONE:
+                    raise self._refusal(name, code, one.error_message)
+                own = _own_source(self._kind, name)
+                entries = (_entry(self._kind, own, entry) for entry in one.configs)
+                found[name] = sorted(entries, key=lambda entry: entry.name)
+        for name in names:
+            if name not in found:
+                raise CliError(Exit.FAILED, f"a broker does not answer about {self._kind} {name}")
+        return {name: found[name] for name in names}
+
+    def alter(
+        self, names: Sequence[str], operations: Sequence[Operation], *, dry_run: bool
+    ) -> dict[str, CliError | None]:
+        """Changes options of each resource; returns the errors."""
+        changes = [IncrementalConfig(one.option, one.number, one.value) for one in operations]
+        results: dict[str, CliError | None] = {}
+        for address, chunk in self._addressed(names):
+            resources = [
+                IncrementalAlterConfigsResource(_TYPES[self._kind], self._on_wire(name), changes)
+                for name in chunk
+            ]
+            request = IncrementalAlterConfigsRequest(resources, validate_only=dry_run)
+            told = self._alter(address, request)
+            for one in told.responses:
+                name = one.resource_name or ALL_BROKERS
+                code = error_code(one.error_code)
+                results[name] = None
+                if code is not ErrorCode.NONE:
+                    results[name] = self._refusal(name, code, one.error_message)
+        return results
+
+    def _ask(
+        self, address: Address | None, request: DescribeConfigsRequest
+    ) -> list[DescribeConfigsResult]:
+        if address is None:
+            return self._requests.ask_any(DESCRIBE_CONFIGS, request).results
+        return self._requests.ask(address, DESCRIBE_CONFIGS, request).results
+
+    def _alter(
+        self, address: Address | None, request: IncrementalAlterConfigsRequest
+    ) -> AlterConfigsResponse:
+        if address is None:
+            return self._requests.ask_any(INCREMENTAL_ALTER_CONFIGS, request)
+        return self._requests.ask(address, INCREMENTAL_ALTER_CONFIGS, request)
+
+    def _addressed(self, names: Sequence[str]) -> Iterable[tuple[Address | None, Sequence[str]]]:
+        """Whom to ask for which resources: a broker's own options only itself (None: any)."""
+        names = list(dict.fromkeys(names))
+        own = [name for name in names if self._kind is Kind.BROKER and name != ALL_BROKERS]
+        for name in own:
+            yield self._address(name), [name]
+        others = [name for name in names if name not in own]
+        for start in range(0, len(others), RESOURCES_MAX):
+            yield None, others[start : start + RESOURCES_MAX]
+
+    def _on_wire(self, name: str) -> str:
+        return "" if self._kind is Kind.BROKER and name == ALL_BROKERS else name
+
+    def _address(self, name: str) -> Address:
+        number = int(name) if name.isascii() and name.isdecimal() and len(name) < 11 else -1
+        if str(number) != name:
+            what = f"a broker's name is its number, or {ALL_BROKERS}, not {name!r}"
+            raise CliError(Exit.USAGE, what)
+        if number not in self._brokers:
+            known = ", ".join(self.broker_names)
+            raise CliError(Exit.NOT_FOUND, f"no broker {number} is alive", f"one of {known}")
+        return self._brokers[number]
+
+    def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
+        if self._kind is Kind.TOPIC and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return missing_topic(name, [one.name for one in self._requests.metadata().topics])
+        return refused(f"{self._kind} {name}", code, message)
+
+
+def _own_source(kind: Kind, name: str) -> int:
+    """The source of values that were set on the resource itself at run time."""
+    if kind is not Kind.BROKER:
+        return Source.TOPIC if kind is Kind.TOPIC else _OF_CLIENT_METRICS
+    return Source.DYNAMIC_DEFAULT_BROKER if name == ALL_BROKERS else Source.DYNAMIC_BROKER
+
+
+def _entry(kind: Kind, own: int, one: DescribeConfigsResourceResult) -> Entry:
+    default = _default_of(kind, one)
+    weaker = [synonym for synonym in one.synonyms if synonym.source > own]
+    unset = _named(one.name, weaker[0]) if weaker else None
+    return Entry(
+        name=one.name,
+        value=one.value,
+        source=source(one.config_source),
+        unset=unset if one.config_source == own else one.value,
+        default=default,
+        type=_VALUE_TYPES.get(one.config_type, "unknown"),
+        is_hidden=one.is_sensitive,
+        read_only=one.read_only,
+        documentation=one.documentation,
+        synonyms=one.synonyms,
+    )
+
+
+def _default_of(kind: Kind, one: DescribeConfigsResourceResult) -> str | None:
+    """The value that nobody set. Brokers do not tell it of every topic option that was set; there
+    it is Kafka's."""
+    if one.config_source == Source.DEFAULT:
+        return one.value
+    for synonym in one.synonyms:
+        if synonym.source == Source.DEFAULT:
+            return _named(one.name, synonym)
+    if kind is not Kind.TOPIC:
+        return None
+    from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
+
+    known = TOPIC_OPTIONS_BY_NAME.get(one.name)
+    return None if known is None else known.option.format(known.option.default)
+
+
+def _named(name: str, synonym: DescribeConfigsSynonym) -> str | None:
+    """A synonym's value; with its name if that has another unit (``log.retention.hours``)."""
+    unit = synonym.name.rpartition(".")[2]
+    if synonym.value is None or unit not in _UNITS or name.endswith(f".{unit}"):
+        return synonym.value
+    return f"{synonym.value} ({synonym.name})"
+
+
+def _shown(value: str | None) -> str:
+    return "-" if value is None else value
+
+
+def altered_lines(
+    kind: Kind, name: str, before: Mapping[str, Entry], operations: Sequence[Operation]
+) -> list[str]:
+    """``topic orders: retention.ms 1000 -> 2000``, for each operation."""
+    lines = []
+    for one in operations:
+        known = before.get(one.option)
+        old = "-" if known is None else known.shown
+        if one.number == SET:
+            new = "(hidden)" if known is not None and known.is_hidden else _shown(one.value)
+        elif one.number == DELETE:
+            new = "default" if known is None or known.unset is None else known.unset
+        else:
+            value = None if known is None else known.value
+            new = _with_items(value, one.value or "", is_added=one.number == APPEND)
+        lines.append(f"{kind} {name}: {one.option} {old} -> {new}")
+    return lines
+
+
+def _with_items(value: str | None, items: str, *, is_added: bool) -> str:
+    had = [item for item in (value or "").split(",") if item]
+    given = [item for item in items.split(",") if item]
+    if is_added:
+        return ",".join([*had, *(item for item in given if item not in had)])
+    return ",".join(item for item in had if item not in given)
+
+
+def refuse_unknown(
+    kind: Kind, name: str, operations: Sequence[Operation], before: Mapping[str, Entry]
+) -> None:
+    """Refuses to reset an unknown option, which brokers would silently accept. All brokers'
+    options are known only once they are set."""
+    if name == ALL_BROKERS and kind is Kind.BROKER:
+        return
+    for one in operations:
+        if one.number == DELETE and one.option not in before:
+            what = f"{kind} {name} has no option {one.option}"
+            raise CliError(Exit.FAILED, what, like_option([one.option], list(before)))

@@ -1,0 +1,246 @@
+"""``topic copy``: reads partitions up to their present end, and writes the records elsewhere.
+
+Keys, values, headers, timestamps and, unless they are placed by key, partitions stay. However large
+the topic, only :data:`QUEUE_BYTES_MAX` twice and one batch are in memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyrklog.cli.assigned_consumer import AssignedConsumer
+from pyrklog.cli.connection import Connection, PartitionKey
+from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.offsets import OffsetRange, ResolvedRange
+from pyrklog.cli.options import Settings
+from pyrklog.cli.output import Listing, columns
+from pyrklog.cli.producer import RecordProducer
+from pyrklog.cli.records import InputRecord, Record, from_message
+from pyrklog.cli.topic_details import describe_configs
+
+COLUMNS = columns("topic, partition> PART, from>, to>, records>, bytes>")
+QUEUE_BYTES_MAX = 32 * 2**20
+"""Of the consumer's and of the producer's queue."""
+BATCH_BYTES = 8 * 2**20
+BATCH_RECORDS_MAX = 1000
+FIRST_BATCH_RECORDS = 10
+POLL_S = 0.1
+WRITTEN_WITHIN_S = 60.0
+"""Time that a record may take to be written, for the slowest target (it waits behind the queue)."""
+_CONSUMER = {"queued.max.messages.kbytes": QUEUE_BYTES_MAX // 1024, "fetch.max.bytes": 2**24}
+# The brokers decide which records are too large, not librdkafka.
+_PRODUCER = {"queue.buffering.max.kbytes": QUEUE_BYTES_MAX // 1024, "message.max.bytes": 10**9}
+
+
+class Target(NamedTuple):
+    """Where to copy to, and how to make the topic if it is missing (``create``)."""
+
+    settings: Settings
+    topic: str
+    create: bool
+    configs: Mapping[str, str]
+
+
+@dataclass
+class Copied:
+    """What was read of a partition."""
+
+    range: ResolvedRange
+    records: int = 0
+    bytes: int = 0
+
+
+def prepare(
+    source: Connection,
+    topic: str,
+    chosen: Sequence[int],
+    target: Target,
+    *,
+    by_key: bool,
+    dry: bool,
+) -> None:
+    """Makes or checks the target. Raises :class:`CliError` if it cannot take the partitions."""
+    partitions = source.topic_partitions([topic])[topic]
+    there = Connection(target.settings)
+    metadata = there.metadata()
+    if metadata.cluster_id == source.metadata().cluster_id and target.topic == topic:
+        raise CliError(Exit.USAGE, f"{topic} cannot be copied to itself", "name another target")
+    known = metadata.topics.get(target.topic)
+    if known is not None and known.error is not None:
+        raise cli_error(known.error, f"topic {target.topic}", topic=target.topic)
+    if known is None:
+        if not target.create:
+            fix = "give --create, or make it with `pyrklog topic create`"
+            raise CliError(Exit.NOT_FOUND, f"topic {target.topic} does not exist", fix)
+        if not dry:
+            _create(source, topic, len(partitions), there, target)
+        return
+    missing = [one for one in chosen if one not in known.partitions]
+    if missing and not by_key:
+        what = f"topic {target.topic} has {len(known.partitions)} partitions, none of number "
+        fix = f"`topic add-partitions {target.topic} --to {max(missing) + 1}`, or --repartition"
+        raise CliError(Exit.FAILED, f"{what}{missing[0]}", fix)
+
+
+def _create(
+    source: Connection, topic: str, partitions: int, there: Connection, target: Target
+) -> None:
+    """With the source's number of partitions and its own options; the cluster's replicas."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    own = {
+        one["name"]: one["value"]
+        for one in describe_configs(source, [topic])[topic]
+        if one["source"] == "topic" and one["value"] is not None and _is_portable(one["name"])
+    }
+    wanted = NewTopic(
+        target.topic,
+        num_partitions=partitions,
+        replication_factor=-1,
+        config={**own, **target.configs},
+    )
+    timeout_s = there.settings.timeout_s
+    futures = there.admin.create_topics(
+        [wanted], operation_timeout=timeout_s, request_timeout=timeout_s + 5.0
+    )
+    try:
+        futures[target.topic].result()
+    except KafkaException as error:
+        about = f"topic {target.topic}"
+        raise cli_error(error.args[0], about, topic=target.topic) from None
+
+
+def _is_portable(option: str) -> bool:
+    """Throttles name replicas, and our own options mean nothing elsewhere."""
+    return "throttled" not in option and not option.startswith("pyrklog.")
+
+
+def reader(
+    settings: Settings,
+    topic: str,
+    partitions: Sequence[int],
+    wanted: OffsetRange,
+    *,
+    read_committed: bool,
+) -> AssignedConsumer:
+    """Reads up to ``wanted``'s stop, at most to the present end."""
+    return AssignedConsumer(
+        settings,
+        [topic],
+        partitions,
+        wanted,
+        read_committed=read_committed,
+        ends_now=True,
+        more=_CONSUMER,
+    )
+
+
+def writer(target: Target, codec: str) -> RecordProducer:
+    return RecordProducer(
+        target.settings,
+        target.topic,
+        codec=codec,
+        acks="all",
+        idempotent=True,
+        more={
+            **_PRODUCER,
+            "message.timeout.ms": round(max(WRITTEN_WITHIN_S, target.settings.timeout_s) * 1000),
+        },
+    )
+
+
+def copy(
+    reading: AssignedConsumer, writing: RecordProducer, *, by_key: bool
+) -> dict[PartitionKey, Copied]:
+    """Copies everything that ``reading`` has been started for.
+
+    Raises :class:`CliError`, also if a record is refused; earlier ones are there then. Ctrl-C
+    leaves once the records that were read are written.
+    """
+    from confluent_kafka import KafkaException
+
+    done = {key: Copied(one) for key, one in reading.ranges().items()}
+    try:
+        _copy(reading, writing, done, by_key=by_key)
+    except KafkaException as error:
+        raise writing.with_written(cli_error(error.args[0], "a record was not written")) from None
+    finally:
+        writing.finish()
+    failure = writing.failure()
+    if failure is not None:
+        raise failure
+    return done
+
+
+def expected(reading: AssignedConsumer) -> dict[PartitionKey, Copied]:
+    """What would be read: the most records that its offsets allow."""
+    return {
+        key: Copied(one, records=max(0, (one.stop or 0) - one.start))
+        for key, one in reading.ranges().items()
+    }
+
+
+def total(done: Mapping[PartitionKey, Copied]) -> str:
+    count = sum(one.records for one in done.values())
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def _copy(
+    reading: AssignedConsumer,
+    writing: RecordProducer,
+    done: Mapping[PartitionKey, Copied],
+    *,
+    by_key: bool,
+) -> None:
+    limit = FIRST_BATCH_RECORDS
+    while not reading.finished(False) and writing.failure() is None:
+        messages = reading.read(limit, POLL_S)
+        if not messages:
+            reading.check_progress()
+            continue
+        size = 0
+        for message in messages:
+            record = from_message(message)
+            writing.send(_input(record, by_key=by_key))
+            size += _count(record, done[record.topic, record.partition])
+        reading.wait_anew()  # the target may have been slow
+        limit = next_limit(len(messages), size)
+
+
+def next_limit(records: int, size: int) -> int:
+    """Records of the next batch, so that it has about :data:`BATCH_BYTES` at most."""
+    return max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * records // max(1, size)))
+
+
+def _input(record: Record, *, by_key: bool) -> InputRecord:
+    return InputRecord(
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        partition=None if by_key else record.partition,
+        timestamp_ms=record.timestamp_ms,
+    )
+
+
+def _count(record: Record, copied: Copied) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    size += sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    copied.records += 1
+    copied.bytes += size
+    return size
+
+
+def listing(done: Mapping[PartitionKey, Copied], cluster_id: str | None) -> Listing:
+    items = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "from": one.range.start,
+            "to": one.range.stop,
+            "records": one.records,
+            "bytes": one.bytes,
+        }
+        for (topic, partition), one in sorted(done.items())
+    ]
+    return Listing("pyrklog.topic-copy/1", COLUMNS, items, cluster_id)

@@ -1,0 +1,186 @@
+"""``pyrklog config`` on our broker and on Apache Kafka."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Run, create, runner
+from tests.support.waiting import wait_until
+
+
+def entries(run: Run, kind: str, name: str, *more: str) -> dict[str, dict[str, Any]]:
+    document = json.loads(run("config", "describe", kind, name, *more, "-o", "json"))
+    assert document["schema"] == "pyrklog.configs/1"
+    (item,) = document["items"]
+    assert (item["kind"], item["resource"]) == (kind, name)
+    return {one["name"]: one for one in item["configs"]}
+
+
+def await_value(run: Run, kind: str, name: str, option: str, value: str) -> None:
+    """Apache Kafka's brokers learn of changes a moment later."""
+
+    def has_it() -> bool:
+        return entries(run, kind, name).get(option, {}).get("value") == value
+
+    wait_until(has_it, f"{option} of {kind} {name} is not {value}")
+
+
+def broker_number(run: Run) -> str:
+    (item,) = json.loads(run("cluster", "brokers", "-o", "json"))["items"]
+    return str(item["broker"])
+
+
+def test_options_of_a_topic_with_source_and_default(run: Run, topic: str) -> None:
+    create(run, topic, "-c", "retention.ms=5000", "-c", "cleanup.policy=compact")
+    found = entries(run, "topic", topic)
+    retention = found["retention.ms"]
+    assert (retention["value"], retention["source"]) == ("5000", "topic")
+    assert retention["default"] == "604800000"
+    assert retention["type"] == "long"
+    assert retention["documentation"]
+    assert retention["synonyms"][0] == {"name": "retention.ms", "value": "5000", "source": "topic"}
+    assert found["min.insync.replicas"]["source"] == "default"
+    changed = entries(run, "topic", topic, "--changed")
+    assert {"retention.ms", "cleanup.policy"} <= set(changed)
+    assert all(one["source"] != "default" for one in changed.values())
+    only = run("config", "describe", "topic", topic, "-k", "retention.ms", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(only))
+    assert (row["resource"], row["name"], row["value"]) == (topic, "retention.ms", "5000")
+    page = run("config", "describe", "topic", topic, "-k", "retention.ms", "-o", "wide")
+    lines = page.splitlines()
+    assert lines[0] == f"topic {topic}"
+    assert lines[1].split() == ["OPTION", "VALUE", "SOURCE", "DEFAULT", "READ_ONLY", "TYPE", "WHY"]
+    assert lines[2].split()[:4] == ["retention.ms", "5000", "topic", "604800000"]
+    assert "retention.ms=5000 (topic)" in lines[2]
+
+
+def test_options_of_brokers(run: Run) -> None:
+    number = broker_number(run)
+    found = entries(run, "broker", number)
+    assert found["broker.id"]["value"] == number
+    assert found["broker.id"]["read_only"]
+    assert not found["message.max.bytes"]["read_only"]
+    set_for_all = ["config", "alter", "broker", "default", "--set", "message.max.bytes=1234567"]
+    try:
+        assert run(*set_for_all) == "broker default: message.max.bytes - -> 1234567\n"
+        await_value(run, "broker", "default", "message.max.bytes", "1234567")
+    finally:
+        told = run("config", "alter", "broker", "default", "--unset", "message.max.bytes")
+    assert told.startswith("broker default: message.max.bytes 1234567 -> ")
+
+
+def test_options_are_changed(run: Run, topic: str) -> None:
+    create(run, topic)
+    alter = ["config", "alter", "topic", topic]
+    change = [*alter, "--set", "retention.ms=5000", "--append", "cleanup.policy=compact,delete"]
+    would = run(*change, "--dry-run").splitlines()
+    assert would == [
+        f"topic {topic}: retention.ms 604800000 -> 5000 (not done)",
+        f"topic {topic}: cleanup.policy delete -> delete,compact (not done)",
+    ]
+    assert entries(run, "topic", topic)["retention.ms"]["value"] == "604800000"
+    assert run(*change).splitlines() == [line.removesuffix(" (not done)") for line in would]
+    await_value(run, "topic", topic, "retention.ms", "5000")
+    assert entries(run, "topic", topic)["cleanup.policy"]["value"] == "delete,compact"
+    told = run(*alter, "--unset", "retention.ms", "--subtract", "cleanup.policy=delete")
+    assert told.splitlines() == [
+        f"topic {topic}: retention.ms 5000 -> default",
+        f"topic {topic}: cleanup.policy delete,compact -> compact",
+    ]
+    await_value(run, "topic", topic, "cleanup.policy", "compact")
+    assert entries(run, "topic", topic)["retention.ms"]["source"] == "default"
+
+
+def test_several_topics_are_changed(run: Run, topic: str) -> None:
+    names = [f"{topic}-{number}" for number in range(3)]
+    for name in names:
+        create(run, name)
+    assert len(run("config", "alter", "topic", *names, "--set", "retention.ms=7").splitlines()) == 3
+    for name in names:
+        await_value(run, "topic", name, "retention.ms", "7")
+
+
+def test_changes_that_are_refused(run: Run, topic: str) -> None:
+    create(run, topic)
+    alter = ["config", "alter", "topic", topic]
+    told = run(*alter, "--set", "retention.mss=5", code=1)
+    assert "did you mean retention.ms?" in told
+    assert "error: topic" in run(*alter, "--set", "retention.ms=soon", code=1)
+    assert "has no option retention.mss" in run(*alter, "--unset", "retention.mss", code=1)
+    assert "nothing to change" in run(*alter, code=2)
+    twice = run(*alter, "--set", "retention.ms=5", "--unset", "retention.ms", code=2)
+    assert "retention.ms is changed twice" in twice
+    told = run("config", "alter", "topic", f"{topic}x", "--set", "retention.ms=5", code=4)
+    assert f"did you mean {topic}?" in told
+    assert "no broker 99" in run("config", "describe", "broker", "99", code=4)
+    assert "is its number, or default" in run("config", "describe", "broker", "one", code=2)
+    told = run("config", "describe", "topic", topic, "-k", "no.such", code=4)
+    assert "has no option no.such" in told
+    assert "NAME takes" in run("config", "describe", "topic", "", code=2)
+    run("config", "describe", "group", "g", code=2)
+    number = broker_number(run)
+    told = run("config", "alter", "broker", number, "--set", "broker.id=5", code=1)
+    assert f"error: broker {number}: " in told
+
+
+@pytest.mark.jvm
+def test_subscriptions_of_client_metrics(apache_kafka: str, topic: str) -> None:
+    run = runner(apache_kafka)
+    told = run("config", "alter", "client-metrics", topic, "--set", "interval.ms=60000")
+    assert told.startswith(f"client-metrics {topic}: interval.ms ")
+    assert told.endswith(" -> 60000\n")
+    await_value(run, "client-metrics", topic, "interval.ms", "60000")
+    assert entries(run, "client-metrics", topic)["interval.ms"]["source"] == "client-metrics"
+
+
+def test_a_kind_that_a_broker_does_not_serve(broker: Any) -> None:
+    told = runner(broker.bootstrap)("config", "describe", "client-metrics", "a", code=1)
+    assert told.startswith("error: client-metrics a: ")
+    assert "not served" in told
+
+
+def test_options_that_differ(run: Run, topic: str) -> None:
+    other = f"{topic}-other"
+    create(run, topic, "-c", "retention.ms=5000")
+    create(run, other, "-c", "cleanup.policy=compact")
+    document = json.loads(run("config", "diff", "topic", topic, other, "-o", "json", code=8))
+    assert {one["name"]: one["values"] for one in document["items"]} == {
+        "cleanup.policy": {topic: "delete", other: "compact"},
+        "retention.ms": {topic: "5000", other: "604800000"},
+    }
+    lines = run("config", "diff", "topic", topic, other, code=8).splitlines()
+    assert lines[0].split() == ["OPTION", topic, other]
+    assert lines[1].split() == ["cleanup.policy", "delete", "compact"]
+    lines = run("config", "diff", "topic", topic, code=8).splitlines()
+    assert lines[0].split() == ["OPTION", topic, "default"]
+    assert ["retention.ms", "5000", "604800000"] in [line.split() for line in lines]
+    run("config", "alter", "topic", other, "--set", "retention.ms=5000")
+    run("config", "alter", "topic", other, "--unset", "cleanup.policy")
+    await_value(run, "topic", other, "cleanup.policy", "delete")
+    assert run("config", "diff", "topic", topic, other) == ""
+    assert "which topic?" in run("config", "diff", "topic", code=2)
+
+
+def test_a_broker_and_its_defaults(run: Run) -> None:
+    number = broker_number(run)
+    shown = run("config", "diff", "broker", "--all", "-o", "csv", code=8)
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(shown))}
+    assert rows["log.dirs"][f"value {number}"].startswith("/")
+    shown = run("config", "diff", "broker", number, "-o", "jsonl", code=8)
+    assert "log.dirs" not in {json.loads(line)["name"] for line in shown.splitlines()}
+
+
+def test_encryption_is_refused(broker: Any) -> None:
+    told = runner(broker.bootstrap)(
+        "config", "describe", "broker", "1", "-X", "security.protocol=SSL", code=1
+    )
+    assert "cannot use security.protocol=ssl" in told
+
+
+@pytest.mark.parametrize("command", ["describe", "diff"])
+def test_a_closed_port_is_reported(command: str) -> None:
+    told = runner("127.0.0.1:1")("config", command, "topic", "a", code=3)
+    assert told.startswith("error: no broker reached (127.0.0.1:1: Connection refused); fix: ")

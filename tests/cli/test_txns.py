@@ -1,0 +1,230 @@
+"""``pyrklog cluster txns`` on Apache Kafka, and where no transactions are served."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from pyrklog.testing import TestBroker
+from tests.support import kafka_tools
+from tests.support.clients import TIMEOUT_S
+from tests.support.commands import Run, create, runner
+from tests.support.waiting import wait_until
+from tests.support.wire import PRODUCE, Connection, Reader, produce_body, record_batch, string
+
+TRANSACTIONAL = 0x10
+PRODUCER_ID = 4711
+VERIFICATION = "transaction.partition.verification.enable"
+
+
+@pytest.fixture
+def run(apache_kafka: str) -> Run:
+    return runner(apache_kafka)
+
+
+def items(run: Run, *command: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(run("cluster", "txns", *command, "-o", "json"))[
+        "items"
+    ]
+    return found
+
+
+def open_transaction(bootstrap: str, topic: str) -> confluent_kafka.Producer:
+    """A producer with a record in partition 0 of its open transaction."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-id"}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, "in a transaction", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    return producer
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["list"],
+        ["list", "--hanging"],
+        ["describe", "some-id"],
+        ["producers", "TOPIC"],
+        ["abort", "some-id", "-y"],
+        ["abort", "--partition", "TOPIC:0", "--start-offset", "5", "-y"],
+        [
+            *["abort", "--partition", "TOPIC:0", "--producer-id", "5", "--producer-epoch", "1"],
+            *["--coordinator-epoch", "-1", "-y"],
+        ],
+    ],
+    ids=lambda one: " ".join(one[:2]),
+)
+def test_a_cluster_without_transactions_is_told(
+    broker: TestBroker, topic: str, command: list[str]
+) -> None:
+    ours = runner(broker.bootstrap)
+    create(ours, topic, "-p", "1")
+    given = [one.replace("TOPIC", topic) for one in command]
+    told = ours("cluster", "txns", *given, code=1)
+    assert told.startswith("error: this cluster serves no such request about transactions: the ")
+    assert "fix: Apache Kafka serves them since 3.0" in told
+
+
+@pytest.mark.jvm
+def test_an_open_transaction_is_seen_and_aborted(run: Run, apache_kafka: str, topic: str) -> None:
+    create(run, topic, "-p", "2")
+    name = f"{topic}-id"
+    producer = open_transaction(apache_kafka, topic)
+    (listed,) = [one for one in items(run, "list") if one["transactional_id"] == name]
+    assert (listed["coordinator"], listed["state"]) == (1, "Ongoing")
+    number = str(listed["producer_id"])
+    assert listed in items(run, "list", "--state", "ongoing", "--producer-id", number)
+    assert items(run, "list", "--state", "Empty", "--producer-id", number) == []
+    assert items(run, "list", "--producer-id", number, "--longer-than", "0s") == [listed]
+    assert items(run, "list", "--producer-id", number, "--longer-than", "1h") == []
+
+    (described,) = items(run, "describe", name)
+    assert (described["state"], described["timeout_ms"]) == ("Ongoing", 60_000)
+    assert described["partitions"] == [f"{topic}-0"]
+    assert described["age_s"] >= 0
+    (known,) = items(run, "producers", topic)
+    assert (known["partition"], known["start_offset"]) == (0, 0)
+    assert known["producer_id"] == listed["producer_id"]
+
+    there = ["abort", "--partition", f"{topic}:0", "--start-offset", "0"]
+    told = run("cluster", "txns", *there, "-y", code=1)
+    assert f"transactional id {name} has this transaction, in Ongoing" in told
+    assert "needs to be confirmed" in run("cluster", "txns", "abort", name, code=2)
+    (would,) = items(run, "abort", name, "--dry-run")
+    assert (would["result"], would["partitions"]) == ("would be aborted", [f"{topic}-0"])
+    (aborted,) = items(run, "abort", name, "-y")
+    assert (aborted["result"], aborted["transactional_id"]) == ("aborted", name)
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        producer.commit_transaction(TIMEOUT_S)
+    assert caught.value.args[0].name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+    assert run("consume", topic, "-e", "--read-committed") == ""
+    told = run("cluster", "txns", "abort", name, "-y", code=4)
+    assert "has no open transaction, it is in " in told
+
+
+@pytest.fixture
+def unverified(run: Run) -> Iterator[None]:
+    """The cluster accepts transactions that their coordinator does not know."""
+    run("config", "alter", "broker", "default", "--set", f"{VERIFICATION}=false")
+
+    def is_off() -> bool:
+        shown = run("config", "describe", "broker", "1", "-k", VERIFICATION, "-o", "csv")
+        return f"{VERIFICATION},false," in shown
+
+    wait_until(is_off, "partitions of transactions are still verified")
+    yield
+    run("config", "alter", "broker", "default", "--unset", VERIFICATION)
+
+
+def leave_hanging(bootstrap: str, topic: str, offsets: range) -> None:
+    """Transactional batches, an hour old, of a producer that no coordinator knows."""
+    with Connection(bootstrap) as connection:
+        for sequence in offsets:
+            batch = record_batch(
+                [b"hangs"], attributes=TRANSACTIONAL, producer=(PRODUCER_ID, 3, sequence)
+            )
+            body = string("nobody") + produce_body(topic, batch)[len(string(None)) :]
+            answer = Reader(connection.request(PRODUCE, 7, body))
+            answer.take(4)
+            assert answer.string() == topic
+            answer.take(8)
+            assert answer.number("h") == 0
+
+
+@pytest.mark.jvm
+@pytest.mark.usefixtures("unverified")
+def test_a_hanging_transaction_is_found_and_aborted(
+    run: Run, apache_kafka: str, topic: str
+) -> None:
+    create(run, topic, "-p", "2")
+    run("produce", topic, "before", "-p", "0")
+    leave_hanging(apache_kafka, topic, range(2))
+    run("produce", topic, "after", "-p", "0")
+    owned = open_transaction(apache_kafka, topic)
+    assert run("consume", topic, "-e", "--read-committed").split() == ["before"]
+
+    everywhere = [one for one in items(run, "list", "--hanging") if one["topic"] == topic]
+    (hanging,) = items(run, "list", "--hanging", "-t", f"{topic}:0", "--longer-than", "0s")
+    assert everywhere == [hanging]
+    assert (hanging["producer_id"], hanging["producer_epoch"]) == (PRODUCER_ID, 3)
+    assert (hanging["start_offset"], hanging["coordinator_epoch"]) == (1, -1)
+    assert hanging["age_s"] >= 3600
+    assert items(run, "list", "--hanging", "-t", f"{topic}:1") == []
+    assert items(run, "list", "--hanging", "-t", topic, "--longer-than", "2h") == []
+    assert items(run, "list", "--hanging", "-t", topic, "--broker", "1") == [hanging]
+    (theirs,) = kafka_tools.run(apache_kafka, [f"transactions find-hanging --topic {topic}"])
+    assert f"{topic} 0 {PRODUCER_ID} 3 -1 1 " in theirs.lines[-1]
+
+    abort = ["abort", "--partition", f"{topic}:0", "--start-offset"]
+    told = run("cluster", "txns", *abort, "0", "-y", code=4)
+    assert f"no open transaction of {topic} [0] starts at 0; fix: open ones start at 1, 4" in told
+    assert "needs to be confirmed" in run("cluster", "txns", *abort, "1", code=2)
+    (would,) = items(run, *abort, "1", "--dry-run")
+    assert (would["result"], would["start_offset"]) == ("would be aborted", 1)
+    (done,) = items(run, *abort, "1", "-y")
+    assert (done["result"], done["producer_id"]) == ("aborted", PRODUCER_ID)
+    assert items(run, "list", "--hanging", "-t", topic) == []
+    assert run("consume", topic, "-e", "--read-committed").split() == ["before", "after"]
+    owned.commit_transaction(TIMEOUT_S)
+
+
+@pytest.mark.jvm
+@pytest.mark.usefixtures("unverified")
+def test_a_hanging_transaction_is_aborted_by_its_producer(
+    run: Run, apache_kafka: str, topic: str
+) -> None:
+    create(run, topic, "-p", "1")
+    leave_hanging(apache_kafka, topic, range(1))
+    abort = ["cluster", "txns", "abort", "--partition", f"{topic}:0"]
+    abort += ["--producer-id", str(PRODUCER_ID), "--coordinator-epoch", "-1", "-y"]
+    assert "belong together" in run(*abort, code=2)
+    told = run(*abort, "--producer-epoch", "1", code=1)
+    assert f"error: {topic} [0]: " in told
+    run(*abort, "--producer-epoch", "3")
+    (known,) = items(run, "producers", f"{topic}:0")
+    assert known["start_offset"] is None
+
+
+@pytest.mark.jvm
+def test_transactions_that_do_not_exist(run: Run, topic: str) -> None:
+    create(run, topic, "-p", "1")
+    told = run("cluster", "txns", "describe", f"{topic}\x1b[31m-id", code=4)
+    assert f"error: transactional id {topic}\\x1b[31m-id does not exist" in told
+    assert "does not exist" in run("cluster", "txns", "abort", f"{topic}-id", "-y", code=4)
+    assert "does not exist" in run("cluster", "txns", "producers", f"{topic}-x", code=4)
+    assert "no partition 7" in run("cluster", "txns", "producers", f"{topic}:7", code=4)
+    assert items(run, "producers", topic) == []
+    told = run("cluster", "txns", "list", "--hanging", "--broker", "9", code=4)
+    assert "no broker 9 is alive" in told
+    place = ["--partition", f"{topic}:0", "--start-offset", "5", "-y"]
+    assert "it has no open transaction" in run("cluster", "txns", "abort", *place, code=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["list", "--state", "tired"], "is no state of a transaction"),
+        (["list", "--longer-than", "soon"], "--longer-than takes a time"),
+        (["list", "--broker", "1"], "need --hanging"),
+        (["list", "--hanging", "--state", "Empty"], "--hanging excludes"),
+        (["list", "--hanging", "-t", "a:b"], "neither TOPIC nor TOPIC:PARTITION"),
+        (["describe", ""], "ID takes"),
+        (["producers", "a:b"], "neither TOPIC nor TOPIC:PARTITION"),
+        (["abort"], "which transaction?"),
+        (["abort", "id", "--partition", "a:0", "--start-offset", "1"], "which transaction?"),
+        (["abort", "id", "--start-offset", "1"], "need --partition"),
+        (["abort", "--partition", "a:0"], "which transaction of the partition?"),
+        (["abort", "--partition", "a", "--start-offset", "1"], "takes TOPIC:PARTITION"),
+        (["abort", "id", "-X", "security.protocol=SASL_SSL"], "cannot use security.protocol"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_mistakes_are_told(broker: TestBroker, arguments: list[str], said: str) -> None:
+    code = 1 if "-X" in arguments else 2
+    assert said in runner(broker.bootstrap)("cluster", "txns", *arguments, code=code)
