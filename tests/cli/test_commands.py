@@ -165,7 +165,8 @@ def test_every_compression_is_written_and_read(run: Run, topic: str, codec: str)
     ],
 )
 def test_ranges(run: Run, topic: str, offset: str, expected: range) -> None:
-    run("topic", "create", topic, "-p", "1")
+    # The records are of 1970: a retention by time would delete them.
+    run("topic", "create", topic, "-p", "1", "-c", "retention.ms=-1")
     lines = "".join(
         json.dumps({"value": str(number), "timestamp_ms": 1000 * number or 1}) + "\n"
         for number in range(10)
@@ -188,7 +189,7 @@ def test_offsets_outside_of_the_log(run: Run, topic: str) -> None:
 def test_json_lines_copy_a_topic_without_loss(run: Run, topic: str) -> None:
     copy = f"{topic}-copy"
     for name in (topic, copy):
-        run("topic", "create", name, "-p", "3")
+        run("topic", "create", name, "-p", "3", "-c", "retention.ms=-1")  # the records are old
     lines = [
         {"key": None, "value": "text", "partition": 0, "timestamp_ms": 5},
         {"key": "", "value": "", "partition": 2, "timestamp_ms": 1_600_000_000_000},
