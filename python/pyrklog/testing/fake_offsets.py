@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 import trio
 
 from pyrklog.base.changes import Changes
+from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
-from pyrklog.groups.interfaces import BrokerEndpoint
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.internal_log import (
     AppendResult,
@@ -170,7 +170,7 @@ class FakeLog(Plane):
 
 
 class FakeTopic:
-    """Implements ``OffsetsTopic``. ``led``: partition -> the epoch since which it is led."""
+    """Implements ``InternalTopic``. ``led``: partition -> the epoch since which it is led."""
 
     def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
         self.count = partition_count
