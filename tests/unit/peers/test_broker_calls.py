@@ -67,9 +67,9 @@ async def test_a_slow_answer_holds_up_no_other_request(nursery: trio.Nursery) ->
         answered += 1
 
     with trio.fail_after(30):
-        async with trio.open_nursery() as askers:
+        async with trio.open_nursery() as clients:
             for _ in range(3 * CONNECTIONS_MAX):
-                askers.start_soon(ask)
+                clients.start_soon(ask)
             await peer.full.wait()
             assert answered == 0
             peer.may_answer.set()
