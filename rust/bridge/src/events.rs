@@ -11,6 +11,7 @@ use crate::digests::{self, ReplicaDigestDone};
 use crate::event_class::events;
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
+use crate::transactions::{self, InternalLoaded, MarkersWritten, VerifyTransaction};
 
 /// `seam::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -68,12 +69,15 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<LogDirsDescribed>(),
         py.get_type::<InternalAppended>(),
         py.get_type::<InternalReadDone>(),
+        py.get_type::<InternalLoaded>(),
+        py.get_type::<MarkersWritten>(),
         py.get_type::<ReplicaDigestDone>(),
         py.get_type::<ShutdownDone>(),
         py.get_type::<FollowerCaughtUp>(),
         py.get_type::<FollowerLogStart>(),
         py.get_type::<LogDirFailed>(),
         py.get_type::<PartitionFailed>(),
+        py.get_type::<VerifyTransaction>(),
         py.get_type::<Notice>(),
     ];
     let first = py.get_type::<Request>().into_any();
@@ -134,6 +138,7 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             reason: failed.reason,
         }
         .into_py_any(py),
+        Event::VerifyTransaction(asked) => transactions::verify(py, asked),
         Event::Notice {
             event,
             fields,
@@ -171,6 +176,8 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
         }
         .into_py_any(py),
         TicketOutcome::InternalRead(read) => internal::read_done(py, ticket, read),
+        TicketOutcome::InternalLoaded(loaded) => transactions::loaded(py, ticket, loaded),
+        TicketOutcome::Markers(results) => transactions::written(py, ticket, results),
         TicketOutcome::ReplicaDigest(digest) => digests::digest_done(py, ticket, digest),
         TicketOutcome::Shutdown(clean) => ShutdownDone { ticket, clean }.into_py_any(py),
     }

@@ -10,6 +10,7 @@ use crate::fetch::sessions::SessionCache;
 use crate::list_offsets::delayed_list_offsets::LookUpJob;
 use crate::produce::refused_batches::RefusedRoom;
 use crate::produce::validators::{ValidateJob, Validators};
+use crate::produce::verifications::Verifications;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_base::memory_budget::MemoryBudget;
@@ -44,6 +45,8 @@ pub struct Services {
     pub image: Arc<ArcSwap<Image>>,
     /// Threads that validate batches which expand to much.
     pub validators: Validators,
+    /// Produce requests at transaction coordinators.
+    pub verifications: Verifications,
     /// Unreachable leaders.
     pub unreachable_leaders: UnreachableLeaders,
     /// Rates of copying throttled replicas.
@@ -80,6 +83,7 @@ impl Services {
                 receive_max_bytes,
                 Arc::clone(&budget),
             ),
+            verifications: Verifications::new(Arc::clone(&budget)),
             unreachable_leaders: UnreachableLeaders::default(),
             quotas: ReplicationQuotas::default(),
             sessions: SessionCache::within(config.fetch_session_slots, receive_max_bytes / 2),
