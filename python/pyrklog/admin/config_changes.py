@@ -165,6 +165,7 @@ THREAD_COUNTS = (
     "num.network.threads",
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
+    "log.cleaner.threads",
 )
 
 

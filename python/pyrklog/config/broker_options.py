@@ -8,10 +8,12 @@ from typing import Any
 
 from pyrklog.config.option import (
     CLUSTER_WIDE,
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     Value,
     boolean,
+    double,
     integer,
     long,
     password,
@@ -326,6 +328,23 @@ STORAGE = (
     ).described("How often high watermarks are written."),
     long("log.retention.check.interval.ms", 300000, minimum=1).described(
         "How often logs are searched for segments to delete."
+    ),
+    boolean("log.cleaner.enable", True).described("Whether logs are compacted."),
+    integer("log.cleaner.threads", 1, minimum=0, **AT_START).described(
+        "Threads that compact logs, for all log directories."
+    ),
+    long("log.cleaner.dedupe.buffer.size", 134217728, **AT_START).described(
+        "Memory that all of these threads may take for keys, 24 bytes each.",
+        in_kafka="The memory is taken at the start.",
+    ),
+    double(
+        "log.cleaner.io.buffer.load.factor", 0.9, importance="low", **AT_START
+    ).described("How full that memory may get; what does not fit is compacted later."),
+    double("log.cleaner.io.max.bytes.per.second", DOUBLE_MAX, **AT_START).described(
+        "Bytes that these threads together read and write in a second."
+    ),
+    long("log.cleaner.backoff.ms", 15000, minimum=0, **AT_START).described(
+        "Pause of a thread that finds nothing to compact."
     ),
     integer(
         "producer.id.expiration.ms", 86400000, importance="low", minimum=1, **AT_START

@@ -121,6 +121,12 @@ class PlaneSettings(NamedTuple):
     cache_flush_bytes: Annotated[int, "pyrklog.cache.flush.bytes"]
     cache_flush_ms: Annotated[int, "pyrklog.cache.flush.ms"]
     cache_direct_min_bytes: Annotated[int, "pyrklog.cache.direct.min.bytes"]
+    cleaner_enabled: Annotated[bool, "log.cleaner.enable"]
+    cleaner_threads: Annotated[int, "log.cleaner.threads"]
+    cleaner_dedupe_buffer_bytes: Annotated[int, "log.cleaner.dedupe.buffer.size"]
+    cleaner_load_factor: Annotated[float, "log.cleaner.io.buffer.load.factor"]
+    cleaner_io_max_bytes_per_second: Annotated[float, "log.cleaner.io.max.bytes.per.second"]
+    cleaner_backoff_ms: Annotated[int, "log.cleaner.backoff.ms"]
     recovery_checkpoint_interval_ms: Annotated[int, "log.flush.offset.checkpoint.interval.ms"]
     log_start_checkpoint_interval_ms: Annotated[
         int, "log.flush.start.offset.checkpoint.interval.ms"

@@ -25,6 +25,7 @@ pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::PlaneConfig> 
     } with {
         fetch_read_path: read_path(&read_path_name)?,
         cache: cache_config(settings)?,
+        cleaner: cleaner_config(settings)?,
         cluster: cluster.as_ref().map(cluster_config).transpose()?,
     }))
 }
@@ -39,6 +40,18 @@ fn cache_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CacheConfig> {
         flush_bytes: field(settings, intern!(py, "cache_flush_bytes"))?,
         flush_ms: field(settings, intern!(py, "cache_flush_ms"))?,
         direct_min_bytes: field(settings, intern!(py, "cache_direct_min_bytes"))?,
+    })
+}
+
+fn cleaner_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CleanerConfig> {
+    let py = settings.py();
+    Ok(seam::CleanerConfig {
+        is_enabled: field(settings, intern!(py, "cleaner_enabled"))?,
+        threads: field(settings, intern!(py, "cleaner_threads"))?,
+        dedupe_buffer_bytes: field(settings, intern!(py, "cleaner_dedupe_buffer_bytes"))?,
+        load_factor: field(settings, intern!(py, "cleaner_load_factor"))?,
+        io_max_bytes_per_second: field(settings, intern!(py, "cleaner_io_max_bytes_per_second"))?,
+        backoff_ms: field(settings, intern!(py, "cleaner_backoff_ms"))?,
     })
 }
 

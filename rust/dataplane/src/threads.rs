@@ -13,6 +13,7 @@ use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
 use pyrklog_requests::produce::validators;
 use pyrklog_storage::cache_janitor::CacheJanitorThread;
+use pyrklog_storage::cleaner::Cleaners;
 use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::reader_pool::{self, ReaderPool};
 use pyrklog_storage::syncer::Syncer;
@@ -21,6 +22,7 @@ use pyrklog_storage::writer::Writer;
 #[derive(Debug, Default)]
 struct Running {
     storage: Vec<JoinHandle<()>>,
+    cleaners: Option<Arc<Cleaners>>,
     /// Why the storage threads could not all be started: they are not tried again.
     storage_failed: Option<String>,
     cache_janitors: Vec<JoinHandle<()>>,
@@ -48,6 +50,18 @@ impl Running {
                 let thread = spawn(format!("cache-{}", dir.index), || janitor.run())?;
                 self.cache_janitors.push(thread);
             }
+        }
+        self.start_cleaners(network)
+    }
+
+    fn start_cleaners(&mut self, network: &Arc<Network>) -> io::Result<()> {
+        let cleaners = self
+            .cleaners
+            .insert(Cleaners::new(Arc::clone(&network.logs)));
+        for number in 0..cleaners.threads() {
+            let cleaners = Arc::clone(cleaners);
+            self.storage
+                .push(spawn(format!("cleaner-{number}"), move || cleaners.run())?);
         }
         Ok(())
     }
@@ -164,8 +178,12 @@ impl Threads {
         readers.wait_ended();
     }
 
-    /// Waits for the writers and syncers, then ends the cache janitors.
+    /// Ends the cleaners, waits for them, the writers and syncers, then ends the cache janitors.
     pub fn join_storage(&self) {
+        let cleaners = self.running.lock().cleaners.take();
+        if let Some(cleaners) = cleaners {
+            cleaners.stop();
+        }
         self.join(|running| &mut running.storage);
         let arenas = {
             let mut running = self.running.lock();

@@ -2,13 +2,13 @@
 //!
 //! Steps on one log, each without its lock unless it says otherwise:
 //!
-//! 1. [`Log::cleaning_candidate`] (lock): the segments that may be cleaned now.
+//! 1. [`crate::Log::cleaning_candidate`] (lock): the segments that may be cleaned now.
 //! 2. [`CleaningCandidate::assess`]: how dirty they are, and whether it is time.
-//! 3. [`Log::begin_cleaning`] (lock): a job with what it needs of the log.
+//! 3. [`crate::Log::begin_cleaning`] (lock): a job with what it needs of the log.
 //! 4. [`CleanJob::build_map`]: the last offset of each key in the dirty part.
 //! 5. [`CleanJob::next_group`]: copies some segments into one `.cleaned` segment.
-//! 6. [`Log::begin_swap`] (lock), [`SwapJob::execute`], [`Log::complete_swap`] (lock): the new
-//!    segment takes their place. Then the next group.
+//! 6. [`crate::Log::begin_swap`] (lock), [`SwapJob::execute`],
+//!    [`crate::Log::complete_swap`] (lock): the new segment takes their place. Then the next group.
 //!
 //! The rules are those of Kafka 3.9's `LogCleaner`, `LogCleanerManager` and
 //! `MemoryRecords.filterTo`.
@@ -30,9 +30,6 @@ pub use job::{CleanJob, CleaningStats, MapLimits};
 pub use offset_map::OffsetMap;
 pub use range::{CleaningCandidate, CleaningPlan};
 pub use swap::SwapJob;
-
-#[cfg(doc)]
-use crate::log::Log;
 
 /// The options of a topic that decide when its logs are cleaned, and what goes.
 #[derive(Clone, Copy, Debug, PartialEq)]

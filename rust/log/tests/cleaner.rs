@@ -12,6 +12,7 @@ use pyrklog_wire::builder::BatchBuilder;
 use pyrklog_wire::records::Records;
 
 const FIRST_LOG: &str = "00000000000000000000.log";
+const HEADERS: &[(&[u8], Option<&[u8]>)] = &[(b"h", Some(b"v")), (b"n", None)];
 
 fn producer(id: i64, sequence: i32) -> BatchBuilder {
     BatchBuilder::new().producer(id, 0, sequence)
@@ -45,7 +46,14 @@ fn the_last_record_of_each_key_stays_at_its_offset() {
         ]
     );
     let first = rig.headers()[0];
-    assert_eq!((first.base_offset, first.last_offset_delta, first.record_count), (0, 2, 1));
+    assert_eq!(
+        (
+            first.base_offset,
+            first.last_offset_delta,
+            first.record_count
+        ),
+        (0, 2, 1)
+    );
     assert_eq!(rig.rig.log.log_end_offset(), end);
     assert!(rig.stats.bytes_after < rig.stats.bytes_before);
     // Nothing is dirty now.
@@ -72,17 +80,27 @@ fn the_active_segment_and_open_transactions_stay() {
     assert!(rig.begin().is_none(), "the only segment is active");
     rig.put_as(producer(5, 0).transactional(), &[("t", Some("1"))]);
     rig.roll();
-    assert!(rig.begin().is_none(), "a transaction is open in the first segment");
+    assert!(
+        rig.begin().is_none(),
+        "a transaction is open in the first segment"
+    );
     rig.end(5, 0, true);
     assert!(rig.clean().unwrap());
-    assert_eq!(committed(&rig), [found(1, "a", Some("2")), found(2, "t", Some("1"))]);
+    assert_eq!(
+        committed(&rig),
+        [found(1, "a", Some("2")), found(2, "t", Some("1"))]
+    );
 }
 
 #[test]
 fn unsynced_and_unreplicated_segments_wait() {
     let mut rig = CleanRig::new(compacted(300));
     for i in 0..10 {
-        let mut batch = keyed(BatchBuilder::new(), 1_000, &[("a", Some(&format!("{i:040}")))]);
+        let mut batch = keyed(
+            BatchBuilder::new(),
+            1_000,
+            &[("a", Some(&format!("{i:040}")))],
+        );
         rig.rig.append(&mut batch).unwrap();
     }
     rig.rig.write();
@@ -99,7 +117,10 @@ fn unsynced_and_unreplicated_segments_wait() {
 
 #[test]
 fn only_compacted_logs_are_cleaned() {
-    let mut rig = CleanRig::new(LogConfig { cleanup_compact: false, ..compacted(300) });
+    let mut rig = CleanRig::new(LogConfig {
+        cleanup_compact: false,
+        ..compacted(300)
+    });
     for i in 0..10 {
         rig.put(&[("a", Some(&format!("{i:040}")))]);
     }
@@ -114,13 +135,19 @@ fn tombstones_stay_until_their_horizon() {
     rig.put(&[("a", None)]);
     rig.roll();
     rig.clean().unwrap();
-    assert_eq!(committed(&rig), [found(1, "b", Some("1")), found(2, "a", None)]);
+    assert_eq!(
+        committed(&rig),
+        [found(1, "b", Some("1")), found(2, "a", None)]
+    );
     let marked = rig.headers()[1];
     assert_eq!(marked.delete_horizon(), Some(rig.rig.now_ms + 100));
     // The time of the record is what it was.
     let content = rig.rig.file(FIRST_LOG);
     let batch = Batches::new(&content).nth(1).unwrap().unwrap();
-    let record = Records::new(&batch.bytes[HEADER_LEN..]).next().unwrap().unwrap();
+    let record = Records::new(&batch.bytes[HEADER_LEN..])
+        .next()
+        .unwrap()
+        .unwrap();
     assert_eq!(marked.base_timestamp + record.timestamp_delta, 1_000);
     assert_eq!(marked.max_timestamp, 1_000);
 
@@ -128,7 +155,11 @@ fn tombstones_stay_until_their_horizon() {
     rig.roll();
     rig.clean().unwrap();
     assert_eq!(committed(&rig).last(), Some(&found(2, "a", None)));
-    assert_eq!(rig.headers()[1].delete_horizon(), Some(1_100), "the first one counts");
+    assert_eq!(
+        rig.headers()[1].delete_horizon(),
+        Some(1_100),
+        "the first one counts"
+    );
     rig.rig.now_ms += 1;
     rig.roll();
     rig.clean().unwrap();
@@ -148,23 +179,49 @@ fn aborted_records_go_and_their_marker_follows_when_its_horizon_has_passed() {
     rig.roll();
     let is_abort = |header: &&BatchHeader| header.is_control() && header.base_offset == 3;
     rig.clean().unwrap();
-    assert_eq!(committed(&rig), [found(0, "a", Some("1")), found(4, "c", Some("1"))]);
+    assert_eq!(
+        committed(&rig),
+        [found(0, "a", Some("1")), found(4, "c", Some("1"))]
+    );
     let headers = rig.headers();
-    assert!(headers.iter().all(|header| ![1, 2].contains(&header.base_offset)));
-    assert_eq!(headers.iter().find(is_abort).unwrap().delete_horizon(), None);
-    assert!(rig.rig.files().contains(&"00000000000000000000.txnindex".to_owned()));
+    assert!(
+        headers
+            .iter()
+            .all(|header| ![1, 2].contains(&header.base_offset))
+    );
+    assert_eq!(
+        headers.iter().find(is_abort).unwrap().delete_horizon(),
+        None
+    );
+    assert!(
+        rig.rig
+            .files()
+            .contains(&"00000000000000000000.txnindex".to_owned())
+    );
 
     // No batch of it was met: from now on its horizon runs.
     rig.roll();
     rig.clean().unwrap();
-    let horizon = rig.headers().iter().find(is_abort).unwrap().delete_horizon();
+    let horizon = rig
+        .headers()
+        .iter()
+        .find(is_abort)
+        .unwrap()
+        .delete_horizon();
     assert_eq!(horizon, Some(1_100));
-    assert!(!rig.rig.files().contains(&"00000000000000000000.txnindex".to_owned()));
+    assert!(
+        !rig.rig
+            .files()
+            .contains(&"00000000000000000000.txnindex".to_owned())
+    );
     rig.rig.now_ms += 100;
     rig.roll();
     rig.clean().unwrap();
     assert!(rig.headers().iter().find(is_abort).is_none());
-    assert_eq!(committed(&rig), [found(0, "a", Some("1")), found(4, "c", Some("1"))]);
+    assert_eq!(
+        committed(&rig),
+        [found(0, "a", Some("1")), found(4, "c", Some("1"))]
+    );
 }
 
 #[test]
@@ -178,7 +235,10 @@ fn a_commit_stays_while_records_of_its_transaction_do() {
         rig.rig.now_ms += 1_000;
     }
     let marker = rig.headers()[1];
-    assert_eq!((marker.base_offset, marker.is_control(), marker.record_count), (1, true, 1));
+    assert_eq!(
+        (marker.base_offset, marker.is_control(), marker.record_count),
+        (1, true, 1)
+    );
     assert_eq!(marker.delete_horizon(), None);
 }
 
@@ -191,8 +251,14 @@ fn a_producers_last_batch_stays_without_records() {
     rig.roll();
     rig.clean().unwrap();
     let kept = rig.headers()[0];
-    assert_eq!((kept.base_offset, kept.last_offset(), kept.record_count), (1, 2, 0));
-    assert_eq!((kept.producer_id, kept.base_sequence, kept.last_sequence()), (5, 1, 2));
+    assert_eq!(
+        (kept.base_offset, kept.last_offset(), kept.record_count),
+        (1, 2, 0)
+    );
+    assert_eq!(
+        (kept.producer_id, kept.base_sequence, kept.last_sequence()),
+        (5, 1, 2)
+    );
     // From the log alone the next start knows the sequence.
     rig.rig.restart_killed();
     rig.rig.drain();
@@ -205,7 +271,11 @@ fn a_producers_last_batch_stays_without_records() {
 #[test]
 fn a_full_map_cleans_a_part_at_a_time() {
     let mut rig = CleanRig::new(compacted(400));
-    rig.limits = MapLimits { buffer_bytes: 24 * 9, load_factor: 0.5, seed: 3 };
+    rig.limits = MapLimits {
+        buffer_bytes: 24 * 9,
+        load_factor: 0.5,
+        seed: 3,
+    };
     for i in 0..40 {
         rig.put(&[(&format!("k{}", i % 8), Some(&format!("{i:030}")))]);
     }
@@ -231,14 +301,22 @@ fn lags_and_ratio_decide_when() {
         rig.roll();
     };
     put(&mut rig);
-    rig.rules = CleaningRules { min_lag_ms: 50, ..EAGER };
+    rig.rules = CleaningRules {
+        min_lag_ms: 50,
+        ..EAGER
+    };
     rig.rig.now_ms += 49;
     assert!(rig.begin().is_none(), "all of it is too young");
     rig.rig.now_ms += 1;
     assert!(rig.clean().unwrap());
-    rig.rules = CleaningRules { min_dirty_ratio: 1.0, max_lag_ms: 500, ..EAGER };
+    rig.rules = CleaningRules {
+        min_dirty_ratio: 1.0,
+        max_lag_ms: 500,
+        ..EAGER
+    };
     put(&mut rig);
-    rig.rig.now_ms += 500;
+    // The oldest dirty record came first of all.
+    rig.rig.now_ms += 450;
     assert!(rig.begin().is_none(), "not dirty enough");
     rig.rig.now_ms += 1;
     assert!(rig.begin().is_some(), "dirty for too long");
@@ -259,9 +337,17 @@ fn small_segments_become_one() {
     assert!(rig.rig.log.segment_count() < before);
     let left: Vec<_> = rig.rig.files();
     let others = [".cleaned", ".swap", ".deleted"];
-    assert!(!left.iter().any(|name| others.iter().any(|end| name.ends_with(end))), "{left:?}");
+    assert!(
+        !left
+            .iter()
+            .any(|name| others.iter().any(|end| name.ends_with(end))),
+        "{left:?}"
+    );
     // Every snapshot but the newest starts a segment.
-    let snapshots = left.iter().filter(|name| name.ends_with(".snapshot")).count();
+    let snapshots = left
+        .iter()
+        .filter(|name| name.ends_with(".snapshot"))
+        .count();
     assert!(snapshots <= rig.rig.log.segment_count(), "{left:?}");
     rig.rig.restart_clean();
     assert_eq!(rig.rig.report.recovered_segments, 0);
@@ -270,11 +356,16 @@ fn small_segments_become_one() {
 
 #[test]
 fn codecs_headers_and_append_time_stay() {
-    for codec in [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd] {
+    for codec in [
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ] {
         let mut rig = CleanRig::new(compacted(900));
         let mut builder = BatchBuilder::new().timestamp_type(TimestampType::LogAppendTime);
         builder.append(5, Some(b"a"), Some(b"1"));
-        builder.append_with_headers(7, Some(b"b"), None, &[(b"h", Some(b"v")), (b"n", None)]);
+        builder.append_with_headers(7, Some(b"b"), None, HEADERS);
         let mut batch = builder.build_compressed(codec, |records| {
             let mut out = Vec::new();
             compress(codec, records, &mut out).unwrap();
@@ -298,15 +389,22 @@ fn codecs_headers_and_append_time_stay() {
         let [record] = records[..] else {
             panic!("{records:?}")
         };
-        assert_eq!((record.offset_delta, record.key, record.value), (1, Some(&b"b"[..]), None));
+        assert_eq!(
+            (record.offset_delta, record.key, record.value),
+            (1, Some(&b"b"[..]), None)
+        );
         let headers: Vec<_> = record.headers().map(|h| (h.key, h.value)).collect();
-        assert_eq!(headers, [(&b"h"[..], Some(&b"v"[..])), (b"n", None)]);
+        assert_eq!(headers, HEADERS);
     }
 }
 
 #[test]
 fn retention_goes_on_beside_it() {
-    let config = LogConfig { cleanup_delete: true, retention_ms: 10, ..compacted(400) };
+    let config = LogConfig {
+        cleanup_delete: true,
+        retention_ms: 10,
+        ..compacted(400)
+    };
     let mut rig = CleanRig::new(config);
     for i in 0..20 {
         rig.put(&[("a", Some(&format!("{i:040}")))]);
@@ -327,12 +425,15 @@ fn retention_goes_on_beside_it() {
 #[test]
 fn a_reader_of_a_replaced_segment_goes_on() {
     let mut rig = CleanRig::with_cache(compacted(600));
+    rig.keeps_files = true;
     for i in 0..10 {
         rig.put(&[("a", Some(&format!("{i:040}")))]);
     }
     rig.roll();
     let location = rig.rig.log.locate(0, Isolation::HighWatermark).unwrap();
-    let slice = location.resolve(1 << 20, true, pyrklog_log::Wait::Blocking).unwrap();
+    let slice = location
+        .resolve(1 << 20, true, pyrklog_log::Wait::Blocking)
+        .unwrap();
     let before = common::bytes(&slice);
     rig.clean().unwrap();
     assert_eq!(common::bytes(&slice), before);
@@ -350,12 +451,12 @@ fn damage_ends_it_and_changes_nothing() {
         rig.put(&[("a", Some(&format!("{i:040}")))]);
     }
     rig.roll();
-    let files = rig.rig.files();
     let mut content = rig.rig.file(FIRST_LOG);
     content[HEADER_LEN + 3] ^= 1;
     rig.rig.put_file(FIRST_LOG, &content);
     rig.rig.restart_clean();
     rig.rig.drain();
+    let files = rig.rig.files();
     assert!(matches!(rig.clean(), Err(CleanError::Corrupt(_))));
     assert_eq!(rig.rig.files(), files);
     assert!(rig.rig.log.poisoned().is_none());
@@ -369,7 +470,8 @@ fn a_full_disk_leaves_nothing_behind() {
     }
     rig.roll();
     let files = rig.rig.files();
-    rig.rig.break_disk(Operation::Write, 0, Fault::NoSpaceAfter(10));
+    rig.rig
+        .break_disk(Operation::Write, 0, Fault::NoSpaceAfter(10));
     let error = rig.clean().unwrap_err();
     assert!(error.may_pass(), "{error}");
     assert_eq!(rig.rig.files(), files);
@@ -386,8 +488,8 @@ fn a_stopped_cleaning_leaves_nothing_behind() {
     rig.roll();
     let files = rig.rig.files();
     let mut job = rig.begin().unwrap();
-    job.build_map(rig.limits, &mut |_| true).unwrap();
-    let stopped = job.next_group(&mut |_| false);
+    job.build_map(rig.limits, &mut |_: u64| true).unwrap();
+    let stopped = job.next_group(&mut |_: u64| false);
     assert!(matches!(stopped, Err(CleanError::Stopped)));
     assert_eq!(rig.rig.files(), files);
 }

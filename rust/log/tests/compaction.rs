@@ -9,8 +9,8 @@ use common::Life;
 use common::cleaning::{CleanRig, compacted};
 use proptest::prelude::*;
 use pyrklog_log::OpenState;
-use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::cleaner::MapLimits;
+use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_wire::builder::BatchBuilder;
 
 const OPERATIONS: [Operation; 6] = [
@@ -118,7 +118,9 @@ impl World {
                 let (id, sequence) = (*who as i64, producer.sequence);
                 producer.sequence += pairs.len() as i32;
                 producer.is_open = true;
-                let builder = BatchBuilder::new().producer(id, 0, sequence).transactional();
+                let builder = BatchBuilder::new()
+                    .producer(id, 0, sequence)
+                    .transactional();
                 let texts = self.put(builder, pairs);
                 self.producers[*who].open.extend(texts);
             }
@@ -140,7 +142,11 @@ impl World {
             Step::CleanPart(keys) => {
                 self.sync();
                 let whole = self.log.limits;
-                self.log.limits = MapLimits { buffer_bytes: 24 * (keys + 1), load_factor: 1.0, ..whole };
+                self.log.limits = MapLimits {
+                    buffer_bytes: 24 * (keys + 1),
+                    load_factor: 1.0,
+                    ..whole
+                };
                 self.log.clean().unwrap();
                 self.log.limits = whole;
             }
@@ -173,7 +179,10 @@ impl World {
             .iter()
             .map(|(key, value)| (format!("k{key}"), value.map(|value| format!("{value:030}"))))
             .collect();
-        let pairs: Vec<_> = texts.iter().map(|(k, v)| (k.as_str(), v.as_deref())).collect();
+        let pairs: Vec<_> = texts
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_deref()))
+            .collect();
         self.log.put_as(builder, &pairs);
         texts
     }
@@ -193,7 +202,10 @@ impl World {
     }
 
     fn die(&mut self, death: Death) {
-        let state = OpenState { clean: false, ..self.log.rig.state(false) };
+        let state = OpenState {
+            clean: false,
+            ..self.log.rig.state(false)
+        };
         let life = match death {
             Death::Kill => {
                 self.log.rig.memory.kill_process();
@@ -223,7 +235,10 @@ impl World {
         rig.append(&mut batch).unwrap();
         rig.write();
         let cut = rig.log.high_watermark();
-        let job = rig.log.begin_truncation(cut, rig.now_ms, 86_400_000).unwrap();
+        let job = rig
+            .log
+            .begin_truncation(cut, rig.now_ms, 86_400_000)
+            .unwrap();
         let mut job = job.unwrap();
         let result = job.execute();
         rig.log.complete_truncation(job, result);
@@ -286,7 +301,10 @@ fn every_step_may_be_the_last() {
             let mut was_reached = false;
             for seed in 0..9 {
                 let mut world = filled();
-                world.log.rig.break_disk(operation, skip, Fault::InputOutput);
+                world
+                    .log
+                    .rig
+                    .break_disk(operation, skip, Fault::InputOutput);
                 let cleaned = world.log.clean();
                 world.log.rig.disk.heal();
                 was_reached |= cleaned.is_err();
@@ -319,13 +337,20 @@ fn every_step_of_finishing_a_swap_may_be_the_last() {
                 let mut world = filled();
                 // The new segment counts, and its sources are still there.
                 let rig = &world.log.rig;
-                rig.disk.fail(Operation::Rename, ".log", 1, usize::MAX, Fault::InputOutput);
+                rig.disk
+                    .fail(Operation::Rename, ".log", 1, usize::MAX, Fault::InputOutput);
                 world.log.clean().unwrap_err();
                 world.log.rig.disk.heal();
                 let swaps = world.log.rig.files();
-                assert!(swaps.iter().any(|name| name.ends_with(".log.swap")), "{swaps:?}");
+                assert!(
+                    swaps.iter().any(|name| name.ends_with(".log.swap")),
+                    "{swaps:?}"
+                );
                 let state = world.log.rig.state(false);
-                world.log.rig.break_disk(operation, skip, Fault::InputOutput);
+                world
+                    .log
+                    .rig
+                    .break_disk(operation, skip, Fault::InputOutput);
                 let _perhaps = world.log.rig.try_open(state, Life::Fresh);
                 world.log.rig.disk.heal();
                 if seed > 0 {

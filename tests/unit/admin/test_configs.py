@@ -219,7 +219,7 @@ async def test_refused_changes(
         (BROKER, "sasl.kerberos.min.time.before.relogin", "70000"),
         (BROKER, "background.threads", "12"),
         (ALL_BROKERS, "background.threads", "12"),
-        (ALL_BROKERS, "log.cleaner.threads", "2"),
+        (ALL_BROKERS, "log.cleaner.io.buffer.size", "600000"),
         (ALL_BROKERS, "max.connections.per.ip.overrides", "host:5"),
         (BROKER, "listener.name.external.ssl.keystore.location", "/keys"),
         (BROKER, "listener.name.external.num.network.threads", "2"),
@@ -445,14 +445,14 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
 async def test_topics_show_a_brokers_run_time_value_of_an_option_without_effect(
     running: Running,
 ) -> None:
-    name = "log.cleaner.delete.retention.ms"
+    name = "log.local.retention.ms"
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "5")) is ErrorCode.NONE
     assert await alter(running, BROKER, (OP_SET, name, "x")) is ErrorCode.INVALID_REQUEST
-    shown = (await entries(running, T))["delete.retention.ms"]
+    shown = (await entries(running, T))["local.retention.ms"]
     assert (shown.value, shown.source) == ("5", Source.DYNAMIC_DEFAULT_BROKER)
     synonyms = [
         Synonym(name, "5", Source.DYNAMIC_DEFAULT_BROKER),
-        Synonym(name, "86400000", Source.DEFAULT),
+        Synonym(name, "-2", Source.DEFAULT),
     ]
     assert list(shown.synonyms) == synonyms
     mine = (await entries(running, BROKER))[name]

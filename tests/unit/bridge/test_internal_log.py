@@ -44,6 +44,10 @@ LOG = LogConfig(
     file_delete_delay_ms=60_000,
     cleanup_delete=False,
     cleanup_compact=True,
+    delete_retention_ms=86_400_000,
+    min_cleanable_dirty_ratio=0.5,
+    min_compaction_lag_ms=0,
+    max_compaction_lag_ms=FOREVER,
 )
 
 
@@ -111,6 +115,12 @@ def settings(folder: Path) -> PlaneSettings:
         cache_flush_bytes=256 << 10,
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,
+        cleaner_enabled=True,
+        cleaner_threads=1,
+        cleaner_dedupe_buffer_bytes=1 << 20,
+        cleaner_load_factor=0.9,
+        cleaner_io_max_bytes_per_second=1e18,
+        cleaner_backoff_ms=15_000,
         recovery_checkpoint_interval_ms=60_000,
         log_start_checkpoint_interval_ms=60_000,
         high_watermark_checkpoint_interval_ms=5_000,

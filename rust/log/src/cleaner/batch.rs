@@ -96,7 +96,9 @@ fn kept_records(
     header: &BatchHeader,
     bytes: &[u8],
 ) -> Result<Kept, CleanError> {
-    let codec = header.compression().map_err(|error| damaged(header, error))?;
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
     let body = &bytes[HEADER_LEN..];
     let mut kept = Kept {
         bytes: Vec::new(),
@@ -182,7 +184,9 @@ fn rewrite(
     }
     out.clear();
     out.resize(HEADER_LEN, 0);
-    let codec = header.compression().map_err(|error| damaged(header, error))?;
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
     match horizon {
         None => compress(codec, &kept.bytes, out)?,
         Some(horizon) => {
@@ -223,7 +227,9 @@ pub(super) fn each_key(
     offsets: Range<i64>,
     mut take: impl FnMut(&[u8], i64) -> bool,
 ) -> Result<bool, CleanError> {
-    let codec = header.compression().map_err(|error| damaged(header, error))?;
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
     let body = &bytes[HEADER_LEN..];
     with_decompressed(codec, body, EXPANDED_BYTES_MAX_DEFAULT, |records| {
         for record in Records::new(records) {

@@ -49,10 +49,13 @@ pub(super) fn remove(
     base_offset: i64,
     suffix: Suffix,
 ) -> io::Result<()> {
-    [FileKind::Log].into_iter().chain(INDEX_FILES).try_for_each(|kind| {
-        let path = folder.file(&name(base_offset, kind, suffix));
-        missing_is_fine(env.disk().remove_file(&path))
-    })
+    [FileKind::Log]
+        .into_iter()
+        .chain(INDEX_FILES)
+        .try_for_each(|kind| {
+            let path = folder.file(&name(base_offset, kind, suffix));
+            missing_is_fine(env.disk().remove_file(&path))
+        })
 }
 
 impl Copier {
@@ -98,10 +101,15 @@ impl Copier {
     /// The marker of this transaction was added.
     pub fn add_aborted(&mut self, txn: AbortedTxn) -> Result<(), CleanError> {
         let added = self.aborted.append(txn);
-        added.map(|_| ()).map_err(|error| CleanError::Corrupt(error.to_string()))
+        added
+            .map(|_| ())
+            .map_err(|error| CleanError::Corrupt(error.to_string()))
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
         self.file
             .write_slices_at(&[IoSlice::new(&self.buffer)], self.written, true)?;
         self.written += self.buffer.len() as u64;
@@ -138,7 +146,9 @@ impl Copier {
     }
 
     fn write_index(&self, kind: FileKind, content: &[u8]) -> io::Result<()> {
-        let path = self.folder.file(&name(self.base_offset, kind, Suffix::Cleaned));
+        let path = self
+            .folder
+            .file(&name(self.base_offset, kind, Suffix::Cleaned));
         let file = self.env.disk().open(&path, OpenMode::Truncate)?;
         file.write_all_at(content, 0)?;
         file.sync_data().map_err(sync_failed)

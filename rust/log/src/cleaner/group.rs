@@ -9,11 +9,7 @@ use crate::time_index::ENTRY_BYTES;
 
 /// Ranges of `segments` that fit into one segment each, in order: by bytes, index size and span of
 /// offsets (Kafka: `Cleaner.groupSegmentsBySize`). `end` is the offset behind the last one.
-pub(super) fn groups(
-    segments: &[Arc<Segment>],
-    end: i64,
-    config: &LogConfig,
-) -> Vec<Range<usize>> {
+pub(super) fn groups(segments: &[Arc<Segment>], end: i64, config: &LogConfig) -> Vec<Range<usize>> {
     let end_of = |i: usize| segments.get(i + 1).map_or(end, |next| next.base_offset());
     let mut groups = Vec::new();
     let mut start = 0;

@@ -49,7 +49,7 @@ pub struct CleaningStats {
     pub bytes_before: u64,
     /// Bytes of the new segments.
     pub bytes_after: u64,
-    /// Records that went; those of batches that went unread are not among them.
+    /// Batches that went as a whole.
     pub batches_removed: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct CleanJob {
 impl Log {
     /// Begins to clean. `None` if the segments are no longer the log's. Memory only.
     pub fn begin_cleaning(&self, plan: CleaningPlan) -> Option<CleanJob> {
-        self.cleaned_range(&plan.segments)?;
+        let _still_there = self.cleaned_range(&plan.segments)?;
         let first = plan.segments.first()?.base_offset();
         let touches = |txn: &&AbortedTxn| txn.last_offset >= first && txn.first_offset < plan.end;
         let indexes = self.aborted.values();
@@ -93,10 +93,16 @@ impl Log {
     /// Where these segments stand in the log, all of them and in this order, before the active one.
     pub(super) fn cleaned_range(&self, sources: &[Arc<Segment>]) -> Option<Range<usize>> {
         let first = sources.first()?.base_offset();
-        let start = self.segments.binary_search_by_key(&first, |s| s.base_offset()).ok()?;
+        let start = self
+            .segments
+            .binary_search_by_key(&first, |s| s.base_offset())
+            .ok()?;
         let range = start..start + sources.len();
         let held = self.segments.get(range.clone())?;
-        let are_same = held.iter().zip(sources).all(|(one, other)| Arc::ptr_eq(one, other));
+        let are_same = held
+            .iter()
+            .zip(sources)
+            .all(|(one, other)| Arc::ptr_eq(one, other));
         (are_same && range.end < self.segments.len()).then_some(range)
     }
 }
@@ -110,11 +116,20 @@ impl CleanJob {
     pub fn build_map(&mut self, limits: MapLimits, pace: &mut dyn Pace) -> Result<(), CleanError> {
         // A record takes more than a byte, so that a small log needs no more.
         let needed = self.plan.dirty_bytes.max(SLOTS_MIN);
-        let slots = (limits.buffer_bytes / SLOT_BYTES).min(usize::try_from(needed).unwrap_or(usize::MAX));
+        let slots =
+            (limits.buffer_bytes / SLOT_BYTES).min(usize::try_from(needed).unwrap_or(usize::MAX));
         self.map = OffsetMap::new(slots, limits.load_factor, limits.seed);
-        let mut transactions = CleanedTransactions::new(std::mem::take(&mut self.aborted));
         let is_before = |segment: &Arc<Segment>| segment.base_offset() <= self.plan.first_dirty;
-        let from = self.plan.segments.partition_point(is_before).saturating_sub(1);
+        let from = self
+            .plan
+            .segments
+            .partition_point(is_before)
+            .saturating_sub(1);
+        // The markers of earlier ones are not met.
+        let start = self.plan.segments[from].base_offset();
+        let mut aborted = std::mem::take(&mut self.aborted);
+        aborted.retain(|txn| txn.last_offset >= start);
+        let mut transactions = CleanedTransactions::new(aborted);
         for segment in self.plan.segments[from..].to_vec() {
             if !self.map_segment(&segment, &mut transactions, pace)? {
                 self.stats.is_map_full = true;
@@ -236,7 +251,7 @@ impl CleanJob {
         };
         let bytes = match clean(&rules, info, bytes, findings, changed)? {
             Outcome::Same => bytes,
-            Outcome::Changed => changed,
+            Outcome::Changed => &changed[..],
             Outcome::Gone => {
                 self.stats.batches_removed += 1;
                 return Ok(0);
@@ -281,6 +296,8 @@ fn next_whole<'a>(
     segment: &Segment,
 ) -> Result<Option<(Met, &'a [u8])>, CleanError> {
     next.map_err(|error| match error {
+        // Its files are gone already.
+        ScanError::Io(_) if segment.is_removed() => CleanError::Stale,
         ScanError::Io(error) => error.into(),
         ScanError::NotABatch { position, reason } => {
             let base_offset = segment.base_offset();

@@ -47,7 +47,8 @@ impl Log {
         let first_dirty = checkpoint.unwrap_or(self.log_start);
         let bound = self.last_stable_offset().min(self.recovery_point());
         let pairs = self.segments.windows(2);
-        let is_below = |pair: &&[Arc<Segment>]| pair[0].is_closed() && pair[1].base_offset() <= bound;
+        let is_below =
+            |pair: &&[Arc<Segment>]| pair[0].is_closed() && pair[1].base_offset() <= bound;
         let count = pairs.take_while(is_below).count();
         let end = self.segments[count].base_offset();
         (count > 0 && end > first_dirty).then(|| CleaningCandidate {
@@ -65,11 +66,7 @@ impl CleaningCandidate {
     ///
     /// # Errors
     /// A disk error.
-    pub fn assess(
-        mut self,
-        rules: CleaningRules,
-        now_ms: i64,
-    ) -> io::Result<Option<CleaningPlan>> {
+    pub fn assess(mut self, rules: CleaningRules, now_ms: i64) -> io::Result<Option<CleaningPlan>> {
         let is_before = |segment: &Arc<Segment>| segment.base_offset() <= self.first_dirty;
         let dirty_from = self.segments.partition_point(is_before).saturating_sub(1);
         let is_due = self.is_overdue(dirty_from, rules, now_ms)?;
@@ -146,4 +143,3 @@ impl CleaningPlan {
         self.first_dirty
     }
 }
-

@@ -33,6 +33,8 @@ pub struct SwapJob {
     holds: Option<Retiring>,
     /// Step 1 is done.
     is_decided: bool,
+    /// Step 1 failed, and its files could not be removed.
+    is_unclear: bool,
 }
 
 impl Log {
@@ -52,7 +54,7 @@ impl Log {
     }
 
     /// Installs the new segment. Returns the sources, whose files are to be deleted when due.
-    /// After an error the log is as before if the job [`SwapJob::is_decided`] not, else poisoned.
+    /// After an error the log is as before, or poisoned if an opening might take the new segment.
     ///
     /// # Errors
     /// That of `result`.
@@ -64,7 +66,7 @@ impl Log {
     ) -> Result<RemovedSegments, CleanError> {
         self.is_swapping = false;
         if let Err(error) = result {
-            if job.is_decided {
+            if job.is_decided || job.is_unclear {
                 let path = self.folder.path();
                 self.poison(format!("cleaning {} failed: {error}", path.display()));
             }
@@ -85,10 +87,17 @@ impl Log {
             self.aborted.insert(segment.base_offset(), aborted);
         }
         self.forget_places(&job.sources);
-        Arc::make_mut(&mut self.segments).splice(range, [segment]);
+        let _replaced: Vec<_> = Arc::make_mut(&mut self.segments)
+            .splice(range, [segment])
+            .collect();
         self.is_reshaped = true;
         let due_ms = now_ms.saturating_add(self.config.file_delete_delay_ms);
-        Ok(RemovedSegments::renamed(job.env, job.folder, job.sources, due_ms))
+        Ok(RemovedSegments::renamed(
+            job.env,
+            job.folder,
+            job.sources,
+            due_ms,
+        ))
     }
 
     /// Positions in the sources mean nothing in the new segment.
@@ -96,7 +105,9 @@ impl Log {
         self.recent.clear();
         let is_theirs = |position: &LogPosition| {
             let base = position.place.map(|place| place.segment_base);
-            sources.iter().any(|source| Some(source.base_offset()) == base)
+            sources
+                .iter()
+                .any(|source| Some(source.base_offset()) == base)
         };
         for position in [
             &mut self.high_watermark,
@@ -124,17 +135,24 @@ impl SwapJob {
             new,
             holds: None,
             is_decided: false,
+            is_unclear: false,
         }
     }
 
-    /// Renames the files. After an error that may pass it can be repeated. The caller must hold no
-    /// lock.
+    /// Renames the files. After an error that may pass a job that [`SwapJob::is_decided`] can be
+    /// executed again. The caller must hold no lock.
     ///
     /// # Errors
     /// A disk error: hand it to [`Log::complete_swap`].
     pub fn execute(&mut self) -> io::Result<()> {
         let folder = Arc::clone(&self.folder);
-        folder.in_place(|| self.rename_files())
+        folder.in_place(|| {
+            let renamed = self.rename_files();
+            if renamed.is_err() && !self.is_decided {
+                self.is_unclear = self.discard().is_err();
+            }
+            renamed
+        })
     }
 
     /// Whether an opening would take the new segment.

@@ -73,7 +73,11 @@ impl CleanedTransactions {
     }
 
     fn begin_up_to(&mut self, offset: i64) {
-        while let Some(&txn) = self.aborted.front().filter(|txn| txn.first_offset <= offset) {
+        while let Some(&txn) = self
+            .aborted
+            .front()
+            .filter(|txn| txn.first_offset <= offset)
+        {
             self.aborted.pop_front();
             self.open.entry(txn.producer_id).or_insert((txn, false));
         }

@@ -54,6 +54,8 @@ pub struct CleanRig {
     pub limits: MapLimits,
     /// Of the last cleaning.
     pub stats: CleaningStats,
+    /// Replaced files are not deleted yet.
+    pub keeps_files: bool,
 }
 
 impl CleanRig {
@@ -72,6 +74,7 @@ impl CleanRig {
             rules: EAGER,
             limits: LIMITS,
             stats: CleaningStats::default(),
+            keeps_files: false,
         }
     }
 
@@ -126,8 +129,8 @@ impl CleanRig {
     }
 
     pub fn clean_with(&mut self, job: &mut CleanJob) -> Result<(), CleanError> {
-        job.build_map(self.limits, &mut |_| true)?;
-        while let Some(mut swap) = job.next_group(&mut |_| true)? {
+        job.build_map(self.limits, &mut |_: u64| true)?;
+        while let Some(mut swap) = job.next_group(&mut |_: u64| true)? {
             self.rig.log.begin_swap(&mut swap)?;
             self.rig.check_invariants();
             let result = swap.execute();
@@ -135,7 +138,9 @@ impl CleanRig {
             let now_ms = self.rig.now_ms;
             let removed = self.rig.log.complete_swap(swap, result, now_ms)?;
             self.rig.check_invariants();
-            removed.delete()?;
+            if !self.keeps_files {
+                removed.delete()?;
+            }
         }
         Ok(())
     }
@@ -174,7 +179,12 @@ impl CleanRig {
     /// The headers of all batches in files.
     pub fn headers(&self) -> Vec<BatchHeader> {
         let mut headers = Vec::new();
-        for name in self.rig.files().iter().filter(|name| name.ends_with(".log")) {
+        for name in self
+            .rig
+            .files()
+            .iter()
+            .filter(|name| name.ends_with(".log"))
+        {
             let content = self.rig.file(name);
             headers.extend(Batches::new(&content).map(|view| view.unwrap().header));
         }
@@ -196,7 +206,10 @@ fn read_committed(
         pyrklog_wire::batch::verify_crc(view.bytes).unwrap();
         let header = view.header;
         next = Some(header.next_offset());
-        while let Some(txn) = aborted.front().filter(|txn| txn.first_offset <= header.last_offset()) {
+        while let Some(txn) = aborted
+            .front()
+            .filter(|txn| txn.first_offset <= header.last_offset())
+        {
             aborting.insert(txn.producer_id);
             aborted.pop_front();
         }
