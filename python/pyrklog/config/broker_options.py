@@ -337,9 +337,9 @@ STORAGE = (
         "Memory that all of these threads may take for keys, 24 bytes each.",
         in_kafka="The memory is taken at the start.",
     ),
-    double(
-        "log.cleaner.io.buffer.load.factor", 0.9, importance="low", **AT_START
-    ).described("How full that memory may get; what does not fit is compacted later."),
+    double("log.cleaner.io.buffer.load.factor", 0.9, importance="low", **AT_START).described(
+        "How full that memory may get; what does not fit is compacted later."
+    ),
     double("log.cleaner.io.max.bytes.per.second", DOUBLE_MAX, **AT_START).described(
         "Bytes that these threads together read and write in a second."
     ),

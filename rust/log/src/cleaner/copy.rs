@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cleaner::CleanError;
 use crate::config::LogConfig;
-use crate::disk::{Disk, DiskFile, OpenMode, missing_is_fine, sync_failed};
+use crate::disk::{DiskFile, OpenMode, missing_is_fine, sync_failed};
 use crate::env::LogEnv;
 use crate::folder::Folder;
 use crate::names::{FileKind, INDEX_FILES, Suffix, file_name};
