@@ -18,6 +18,9 @@ pub struct View {
     pub of_leader_only: bool,
     /// From version 10 (KIP-110). Older consumers get an error for topics stored as zstd.
     pub understands_zstd: bool,
+    /// The format of messages that the client understands instead of record batches (up to version
+    /// 3): readers convert.
+    pub converts_to: Option<i8>,
     /// Everything but records.
     pub marks_only: bool,
     /// When the request arrived, monotonic milliseconds.
@@ -37,6 +40,8 @@ pub struct PartitionRead {
     pub log_start_offset: i64,
     /// The records.
     pub slice: Option<Slice>,
+    /// The records as messages of an old format, instead of a slice.
+    pub messages: Option<Vec<u8>>,
     /// Bytes available from there on in the segment, whatever the fetch's limits.
     pub available_bytes: usize,
     /// Later segments have more.
@@ -71,6 +76,7 @@ impl PartitionRead {
             last_stable_offset: -1,
             log_start_offset: -1,
             slice: None,
+            messages: None,
             available_bytes: 0,
             goes_on: false,
             aborted: None,
@@ -90,13 +96,17 @@ impl PartitionRead {
     /// Drops records that are not waited for.
     pub fn give_up_records(&mut self) {
         self.slice = None;
+        self.messages = None;
         self.available_bytes = 0;
         self.goes_on = false;
     }
 
     /// Record bytes.
     pub fn record_bytes(&self) -> usize {
-        self.slice.as_ref().map_or(0, Slice::len)
+        match &self.messages {
+            Some(messages) => messages.len(),
+            None => self.slice.as_ref().map_or(0, Slice::len),
+        }
     }
 }
 
@@ -167,6 +177,9 @@ fn read_once(
         let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
         return Ok(Some(PartitionRead::failed(error)));
     }
+    if view.converts_to.is_some() && !may_be_converted(partition) {
+        return Ok(Some(PartitionRead::failed(ErrorCode::UNSUPPORTED_VERSION)));
+    }
     let is_led = state.leader_to_follow.is_none();
     if let Err(beyond) = look_beyond(&state, target, view) {
         return Ok(Some(beyond.answer(read)));
@@ -219,6 +232,10 @@ fn read_once(
     read.goes_on = slice.goes_on();
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
     Ok(Some(read))
+}
+
+fn may_be_converted(partition: &Partition) -> bool {
+    partition.topic.settings().log.message_downconversion_enable
 }
 
 fn is_stored_as_zstd(partition: &Partition) -> bool {
