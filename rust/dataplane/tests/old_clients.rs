@@ -22,13 +22,24 @@ const NOW_MS: i64 = 1_700_000_000_000;
 
 /// The format of a version's sets.
 fn format_of(produce_version: i16) -> i8 {
-    if produce_version < 2 { MAGIC_0 } else { MAGIC_1 }
+    if produce_version < 2 {
+        MAGIC_0
+    } else {
+        MAGIC_1
+    }
 }
 
 fn set(magic: i8, values: &[&[u8]]) -> Vec<u8> {
     let mut set = Vec::new();
     for (offset, value) in (0..).zip(values) {
-        write_message(&mut set, (magic, 0), offset, NOW_MS, Some(b"k"), Some(value));
+        write_message(
+            &mut set,
+            (magic, 0),
+            offset,
+            NOW_MS,
+            Some(b"k"),
+            Some(value),
+        );
     }
     set
 }
@@ -80,7 +91,11 @@ fn each_version_writes_what_each_reads() {
     for version in 0..4 {
         for offset in 0..=7 {
             let rest = expected[offset..].to_vec();
-            assert_eq!(fetch(&mut client, version, offset as i64), rest, "v{version}");
+            assert_eq!(
+                fetch(&mut client, version, offset as i64),
+                rest,
+                "v{version}"
+            );
         }
     }
     let read = client.fetch_one("t", 0, 0);
@@ -89,7 +104,10 @@ fn each_version_writes_what_each_reads() {
     assert_eq!(first.max_timestamp, batch::NO_TIMESTAMP);
     let records = &read.records[HEADER_LEN..first.total_len()];
     let record = Records::new(records).next().unwrap().unwrap();
-    assert_eq!((record.key, record.value), (Some(&b"k"[..]), Some(&b"one 0"[..])));
+    assert_eq!(
+        (record.key, record.value),
+        (Some(&b"k"[..]), Some(&b"one 0"[..]))
+    );
 }
 
 #[test]
@@ -107,7 +125,11 @@ fn answers_have_their_versions_form() {
         assert_eq!(answer, expected, "v{version}");
     }
     for version in 0..4 {
-        let answer = client.call(key::FETCH, version, &Ask::one("t", 0, 0).version(version).encode());
+        let answer = client.call(
+            key::FETCH,
+            version,
+            &Ask::one("t", 0, 0).version(version).encode(),
+        );
         let mut expected = vec![0; if version >= 1 { 4 } else { 0 }];
         expected.extend([0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         // High watermark, and no records.
@@ -126,8 +148,14 @@ fn bad_sets_fail_their_partition_and_without_acks_close_the_connection() {
     assert_eq!(refused, (ErrorCode::CORRUPT_MESSAGE, -1));
     let mut lying = set(MAGIC_1, &[b"v"]);
     lying[8..12].copy_from_slice(&(-5_i32).to_be_bytes());
-    assert_eq!(produce(&mut client, 2, &lying).0, ErrorCode::CORRUPT_MESSAGE);
-    assert_eq!(produce(&mut client, 2, &set(MAGIC_1, &[b"v"])), (ErrorCode::NONE, 0));
+    assert_eq!(
+        produce(&mut client, 2, &lying).0,
+        ErrorCode::CORRUPT_MESSAGE
+    );
+    assert_eq!(
+        produce(&mut client, 2, &set(MAGIC_1, &[b"v"])),
+        (ErrorCode::NONE, 0)
+    );
     let body = produce_body(2, 0, 1_000, "t", &[(0, Some(&corrupt))]);
     client.send(key::PRODUCE, 2, &body);
     assert!(client.is_closed());
@@ -233,9 +261,22 @@ fn a_client_is_named_once() {
     other.fetch_one("t", 0, 0);
     fetch(&mut other, 3, 0);
     let told: Vec<_> = (0..2).map(|_| test.wait_for_notice("old_client")).collect();
-    let field = |at: usize, name| told[at].iter().find(|field| field.0 == name).unwrap().1.clone();
-    assert_eq!((field(0, "client_id"), field(0, "request")), ("veteran".into(), "Fetch v1".into()));
-    assert_eq!((field(1, "client_id"), field(1, "request")), ("another".into(), "Fetch v3".into()));
+    let field = |at: usize, name| {
+        told[at]
+            .iter()
+            .find(|field| field.0 == name)
+            .unwrap()
+            .1
+            .clone()
+    };
+    assert_eq!(
+        (field(0, "client_id"), field(0, "request")),
+        ("veteran".into(), "Fetch v1".into())
+    );
+    assert_eq!(
+        (field(1, "client_id"), field(1, "request")),
+        ("another".into(), "Fetch v3".into())
+    );
 }
 
 fn old_offsets(client: &mut Client, timestamp: i64, max_offsets: i32) -> (ErrorCode, Vec<i64>) {
@@ -361,7 +402,9 @@ fn offsets_in_zookeeper_are_refused_on_each_partition() {
             })?;
             Ok((name, partitions))
         });
-        let refused = [0, 7].map(|index| (index, ErrorCode::UNSUPPORTED_VERSION)).to_vec();
+        let refused = [0, 7]
+            .map(|index| (index, ErrorCode::UNSUPPORTED_VERSION))
+            .to_vec();
         assert_eq!(topics, Ok(vec![("t", refused.clone()), ("u", refused)]));
         assert_eq!(reader.expect_end(), Ok(()));
     }

@@ -1,5 +1,5 @@
-//! Produced message sets of formats 0 and 1: built, perhaps damaged, given a right checksum, and made
-//! a batch.
+//! Produced message sets of formats 0 and 1: built, perhaps damaged, given a right checksum, and
+//! made a batch.
 
 use pyrklog_log::compression::{CompressedStream, Lz4Header};
 use pyrklog_log::validate::{Rules, validate_produce};

@@ -20,9 +20,7 @@ use pyrklog_wire::batch::{
     BatchHeader, COMPRESSION_MASK, Compression, HEADER_LEN, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT,
 };
 use pyrklog_wire::error::DecodeError;
-use pyrklog_wire::message_set::{
-    MAGIC_0, begin_wrapper, end_wrapper, next_len, write_message,
-};
+use pyrklog_wire::message_set::{MAGIC_0, begin_wrapper, end_wrapper, next_len, write_message};
 use pyrklog_wire::records::{Record, Records};
 use thiserror::Error;
 

@@ -34,8 +34,15 @@ impl Log {
 impl SegmentStarts {
     /// The last `max` starts, descending. Memory only.
     pub fn last(&self, max: usize) -> Vec<i64> {
-        let starts = self.segments.iter().rev().map(|segment| self.start(segment));
-        starts.filter(|start| *start <= self.bound).take(max).collect()
+        let starts = self
+            .segments
+            .iter()
+            .rev()
+            .map(|segment| self.start(segment));
+        starts
+            .filter(|start| *start <= self.bound)
+            .take(max)
+            .collect()
     }
 
     /// The same of segments whose newest record is no younger than `timestamp`; Kafka compares the

@@ -9,7 +9,7 @@ pub mod delayed_list_offsets;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pyrklog_log::{Isolation, ReadError, SegmentStarts, TimeSpec, Wait};
+use pyrklog_log::{Isolation, Log, ReadError, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP,
@@ -204,18 +204,12 @@ fn answer_partition(
         ));
     }
     let spec = TimeSpec::from_wire(wanted.timestamp).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
-    let query = log.offset_for_time(spec, isolation);
-    let starts = (api_version == 0).then(|| log.segment_starts(isolation));
+    let what = look_up(log, spec, wanted, position, work);
     drop(state);
     let is_end = matches!(
         wanted.timestamp,
         EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP
     );
-    let place = (work.topics.len(), position);
-    let what = match starts {
-        Some(starts) => note_starts(wanted, place, starts, work).unwrap_or(LookUp::Time(query)),
-        None => LookUp::Time(query),
-    };
     if let LookUp::Time(query) = &what
         && is_end
     {
@@ -237,30 +231,38 @@ fn answer_partition(
     Ok(answer)
 }
 
-/// Version 0: notes the starts of segments that the latest offset is named with. By time they are
-/// looked up, and no record is.
-fn note_starts(
+/// What to look up for a partition. For version 0 by time these are starts of segments; it notes
+/// those that the latest offset is named with.
+fn look_up(
+    log: &Log,
+    spec: TimeSpec,
     wanted: &ListOffsetsPartition,
-    place: (usize, usize),
-    starts: SegmentStarts,
+    position: usize,
     work: &mut DelayedListOffsets,
-) -> Option<LookUp> {
+) -> LookUp {
+    let record = LookUp::Time(log.offset_for_time(spec, work.isolation));
+    if work.header.api_version > 0 {
+        return record;
+    }
+    let starts = log.segment_starts(work.isolation);
     let max = usize::try_from(wanted.max_offsets).unwrap_or(0);
     let max = max.min(OLD_OFFSETS_MAX);
     let mut older = OlderOffsets {
         max,
         starts: Vec::new(),
     };
-    let is_by_time = wanted.timestamp >= 0;
     if wanted.timestamp == LATEST_TIMESTAMP && max > 1 {
         older.starts = starts.last(max);
     }
-    work.older.insert(place, older);
-    is_by_time.then_some(LookUp::Starts {
-        starts,
-        timestamp: wanted.timestamp,
-        max,
-    })
+    work.older.insert((work.topics.len(), position), older);
+    match wanted.timestamp {
+        timestamp @ 0.. => LookUp::Starts {
+            starts,
+            timestamp,
+            max,
+        },
+        _ => record,
+    }
 }
 
 /// Followers have confirmed this leader, or it no longer leads. True once everything is answered.

@@ -29,7 +29,9 @@ pub fn refuse(cx: &mut Context, request: Request<'_>, out: &mut OutQueue) -> Han
         let asked = request.decode(OffsetCommitRequest::decode)?;
         let partitions = asked.partitions().count();
         admission::admit_partitions(cx, request.client, partitions, each_bytes)?;
-        request.reply(out, |reply| asked.encode_answer(request.body(), 0, error, reply))?;
+        request.reply(out, |reply| {
+            asked.encode_answer(request.body(), 0, error, reply)
+        })?;
         return Ok(Outcome::Replied);
     }
     let topics = request.decode(|body, _| decode_fetch(body))?;

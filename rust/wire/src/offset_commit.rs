@@ -1,7 +1,7 @@
 //! OffsetCommit, versions 0 to 9: decodes the request in place and encodes the answer.
 //!
-//! Version notes: 0 is for offsets in ZooKeeper; 1 members, and a time for each offset, which is not
-//! used; 2 to 4 have a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
+//! Version notes: 0 is for offsets in ZooKeeper; 1 members, and a time for each offset, which is
+//! not used; 2 to 4 have a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
 //! members (KIP-345); 8 flexible.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 

@@ -69,7 +69,10 @@ fn format_0_has_no_timestamp_and_format_1_a_type_of_it() {
         let mut set = Vec::new();
         write_message(&mut set, (magic, attributes), 3, 55, None, Some(b"v"));
         let parsed = Message::parse(&set).unwrap().unwrap();
-        assert_eq!((parsed.timestamp, parsed.timestamp_type()), (timestamp, kind));
+        assert_eq!(
+            (parsed.timestamp, parsed.timestamp_type()),
+            (timestamp, kind)
+        );
         assert_eq!(parsed.compression(), Ok(Compression::None));
         assert_eq!(parsed.verify_crc(), Ok(()));
     }
@@ -117,7 +120,10 @@ fn a_set_ends_at_an_incomplete_message() {
     let one = message_len(MAGIC_1, None, Some(b"one"));
     for len in one..set.len() {
         let mut messages = Messages::new(&set[..len]);
-        let offsets: Vec<i64> = messages.by_ref().map(|message| message.unwrap().offset).collect();
+        let offsets: Vec<i64> = messages
+            .by_ref()
+            .map(|message| message.unwrap().offset)
+            .collect();
         assert_eq!(offsets, [0]);
         assert_eq!(messages.trailing(), &set[one..len]);
     }
@@ -199,7 +205,10 @@ fn sets_that_cannot_become_records_are_told_apart() {
     let refused = up_convert(&mut damaged, MAGIC_1, wrapper).unwrap_err();
     let is_crc = |reason| matches!(reason, DecodeError::BadMessageCrc { .. });
     assert!(matches!(refused, UpConvertError::Malformed { index: 0, reason } if is_crc(reason)));
-    assert_eq!(up_convert(&mut [], MAGIC_0, None), Err(UpConvertError::Empty));
+    assert_eq!(
+        up_convert(&mut [], MAGIC_0, None),
+        Err(UpConvertError::Empty)
+    );
 }
 
 fn bytes_or_null() -> impl Strategy<Value = Option<Vec<u8>>> {

@@ -103,16 +103,8 @@ fn fetch(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
     let request = FetchRequestToWrite {
         max_wait_ms: script.i32(),
         min_bytes: script.i32(),
-        max_bytes: if version >= 3 {
-            script.i32()
-        } else {
-            i32::MAX
-        },
-        isolation_level: if version >= 4 {
-            script.below(2) as i8
-        } else {
-            0
-        },
+        max_bytes: [i32::MAX, script.i32()][usize::from(version >= 3)],
+        isolation_level: [0, script.below(2) as i8][usize::from(version >= 4)],
         topics: &topics
             .iter()
             .map(|(name, id, partitions)| FetchTopicToWrite {

@@ -37,9 +37,7 @@ impl CompressedStream {
     pub fn new(codec: Compression, lz4_header: Lz4Header, mut out: Vec<u8>) -> io::Result<Self> {
         let codec = match codec {
             Compression::None => Codec::Plain(out),
-            Compression::Gzip => {
-                Codec::Gzip(GzEncoder::new(out, flate2::Compression::default()))
-            }
+            Compression::Gzip => Codec::Gzip(GzEncoder::new(out, flate2::Compression::default())),
             Compression::Snappy => {
                 snappy::begin(&mut out);
                 Codec::Snappy(out, Box::new(snap::raw::Encoder::new()))

@@ -133,7 +133,9 @@ fn expand(set_bytes: &[u8], set: MessageSet, rules: &Rules) -> Result<(Vec<u8>, 
         return Err(ValidationError::invalid("the message is cut off"));
     };
     let Some(value) = message.value else {
-        return Err(ValidationError::invalid("a compressed message has no value"));
+        return Err(ValidationError::invalid(
+            "a compressed message has no value",
+        ));
     };
     let lz4_header = match set.magic {
         MAGIC_0 => Lz4Header::Format0,

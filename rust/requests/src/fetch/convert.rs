@@ -32,8 +32,7 @@ impl Convert {
         loop {
             let (view, wait) = (self.view, self.wait);
             // A first batch is read whole: its messages may fit where it does not.
-            part.read =
-                read_partition(&part.partition, &target, view, part.max_bytes, true, wait);
+            part.read = read_partition(&part.partition, &target, view, part.max_bytes, true, wait);
             let Some(slice) = part.read.slice.take() else {
                 return;
             };

@@ -173,12 +173,8 @@ fn read_once(
     if read.error != ErrorCode::NONE {
         return Ok(Some(read));
     }
-    if !view.understands_zstd && is_stored_as_zstd(partition) {
-        let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
+    if let Some(error) = refused_format(partition, view) {
         return Ok(Some(PartitionRead::failed(error)));
-    }
-    if view.converts_to.is_some() && !may_be_converted(partition) {
-        return Ok(Some(PartitionRead::failed(ErrorCode::UNSUPPORTED_VERSION)));
     }
     let is_led = state.leader_to_follow.is_none();
     if let Err(beyond) = look_beyond(&state, target, view) {
@@ -234,12 +230,17 @@ fn read_once(
     Ok(Some(read))
 }
 
-fn may_be_converted(partition: &Partition) -> bool {
-    partition.topic.settings().log.message_downconversion_enable
-}
-
-fn is_stored_as_zstd(partition: &Partition) -> bool {
-    partition.topic.settings().log.compression_type == Some(Compression::Zstd)
+/// Why a client cannot get the topic's records in its version.
+fn refused_format(partition: &Partition, view: View) -> Option<ErrorCode> {
+    if view.understands_zstd {
+        return None;
+    }
+    let settings = partition.topic.settings();
+    if settings.log.compression_type == Some(Compression::Zstd) {
+        return Some(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+    }
+    let is_refused = view.converts_to.is_some() && !settings.log.message_downconversion_enable;
+    is_refused.then_some(ErrorCode::UNSUPPORTED_VERSION)
 }
 
 /// Why an offset beyond the end cannot be judged.

@@ -215,10 +215,11 @@ impl DelayedListOffsets {
     /// The offsets that version 0 names for a partition.
     pub fn old_offsets(&self, topic: usize, partition: usize) -> Vec<i64> {
         let answer = &self.topics[topic].1[partition];
-        let Some(older) = self.older.get(&(topic, partition)) else {
-            return Vec::new();
-        };
         let first = (answer.offset >= 0).then_some(answer.offset);
+        let Some(older) = self.older.get(&(topic, partition)) else {
+            // It waited for followers.
+            return first.into_iter().collect();
+        };
         let below = |start: &&i64| **start < answer.offset;
         let offsets = first.iter().chain(older.starts.iter().filter(below));
         offsets.take(older.max).copied().collect()

@@ -221,7 +221,10 @@ fn write(
     head.clear();
     write_varint(head, value_stored);
     put(buffer, &mut to, head);
-    debug_assert!(to <= value_from, "a record's value begins behind its message's");
+    debug_assert!(
+        to <= value_from,
+        "a record's value begins behind its message's"
+    );
     move_down(buffer, &mut to, value_from, value_len);
     // No headers.
     put(buffer, &mut to, &[0]);

@@ -62,12 +62,7 @@ pub fn end_wrapper(out: &mut [u8], wrapper: WrapperStart, offset: i64, timestamp
     finish(out, wrapper.start);
 }
 
-fn begin(
-    out: &mut Vec<u8>,
-    (magic, attributes): (i8, i8),
-    offset: i64,
-    timestamp: i64,
-) -> usize {
+fn begin(out: &mut Vec<u8>, (magic, attributes): (i8, i8), offset: i64, timestamp: i64) -> usize {
     let start = out.len();
     out.extend_from_slice(&offset.to_be_bytes());
     // Size and CRC come at the end.

@@ -89,7 +89,11 @@ fn a_set_becomes_one_batch_in_its_codec() {
             assert_eq!((header.producer_id, header.base_offset), (-1, 0));
             let max_timestamp = if magic == MAGIC_0 { -1 } else { NOW + 20 };
             assert_eq!(header.max_timestamp, max_timestamp);
-            assert_eq!(stored_records(&stored), expected(magic), "{magic} {codec:?}");
+            assert_eq!(
+                stored_records(&stored),
+                expected(magic),
+                "{magic} {codec:?}"
+            );
         }
     }
 }
@@ -232,7 +236,14 @@ fn sizes_are_bounded_before_and_after() {
     }
     let bomb = {
         let mut inner = Vec::new();
-        write_message(&mut inner, (MAGIC_1, 0), 0, NOW, None, Some(&vec![0; 1 << 20]));
+        write_message(
+            &mut inner,
+            (MAGIC_1, 0),
+            0,
+            NOW,
+            None,
+            Some(&vec![0; 1 << 20]),
+        );
         wrapped((MAGIC_1, 0), 0, Compression::Gzip, &inner)
     };
     let rules = Rules {
@@ -252,7 +263,11 @@ fn keys_and_timestamps_are_judged_as_those_of_records() {
     };
     let error = refuse(&set(MAGIC_0), &compacted);
     assert_eq!(error.code, ErrorCode::INVALID_RECORD);
-    let faulty: Vec<i32> = error.record_errors.iter().map(|(index, _)| *index).collect();
+    let faulty: Vec<i32> = error
+        .record_errors
+        .iter()
+        .map(|(index, _)| *index)
+        .collect();
     assert_eq!(faulty, [1]);
     let recent = Rules {
         timestamp_after_max_ms: 15,
@@ -271,5 +286,8 @@ fn keys_and_timestamps_are_judged_as_those_of_records() {
         timestamp_type: TimestampType::LogAppendTime,
         ..old_rules()
     };
-    assert_eq!(refuse(&bytes, &by_broker).code, ErrorCode::INVALID_TIMESTAMP);
+    assert_eq!(
+        refuse(&bytes, &by_broker).code,
+        ErrorCode::INVALID_TIMESTAMP
+    );
 }
