@@ -85,8 +85,8 @@ impl Rules {
 pub struct Validated {
     /// The batch's fields for the append.
     pub info: BatchInfo,
-    /// Its bytes if the codec or the format changed; else it is the first `info.total_len()` of the validated
-    /// bytes, patched in place.
+    /// Its bytes if the codec or the format changed; else it is the first `info.total_len()` of the
+    /// validated bytes, patched in place.
     pub rewritten: Option<Vec<u8>>,
     /// Length of its expanded records.
     pub expanded_bytes: usize,

@@ -31,7 +31,9 @@ fn wanted(magic: i8, first_offset: i64) -> DownConvert {
 }
 
 fn convert(rig: &Rig, wanted: DownConvert) -> Result<DownConverted, DownConvertError> {
-    let location = rig.log.locate(wanted.first_offset, Isolation::HighWatermark);
+    let location = rig
+        .log
+        .locate(wanted.first_offset, Isolation::HighWatermark);
     let slice = location.unwrap().resolve(1 << 20, true, Wait::Blocking);
     down_convert(&slice.unwrap(), wanted, Wait::Blocking, || ())
 }
@@ -61,7 +63,11 @@ fn read(set: &[u8], magic: i8) -> Vec<Read> {
         decompress_with(codec, header, message.value.unwrap(), &mut inner, 8 << 20).unwrap();
         let inner: Vec<_> = Messages::new(&inner).map(Result::unwrap).collect();
         let last = inner.last().unwrap().offset;
-        let base = if magic == MAGIC_0 { 0 } else { message.offset - last };
+        let base = if magic == MAGIC_0 {
+            0
+        } else {
+            message.offset - last
+        };
         assert_eq!(base + last, message.offset);
         for one in inner {
             assert_eq!((one.magic, one.verify_crc()), (magic, Ok(())));
@@ -98,7 +104,13 @@ fn put(rig: &mut Rig, mut bytes: Vec<u8>) {
 }
 
 fn expected(base_offset: i64, magic: i8) -> Vec<Read> {
-    let at = |timestamp| if magic == MAGIC_0 { NO_TIMESTAMP } else { timestamp };
+    let at = |timestamp| {
+        if magic == MAGIC_0 {
+            NO_TIMESTAMP
+        } else {
+            timestamp
+        }
+    };
     let some = |text: &str| Some(text.as_bytes().to_vec());
     vec![
         (base_offset, at(500), some("k"), some("one")),
@@ -134,7 +146,10 @@ fn records_below_the_offset_are_left_out_unless_they_are_compressed() {
         put(&mut rig, compressed(three_records(), codec));
         put(&mut rig, compressed(three_records(), codec));
         let converted = convert(&rig, wanted(MAGIC_1, 4)).unwrap();
-        let offsets: Vec<i64> = read(&converted.messages, MAGIC_1).iter().map(|one| one.0).collect();
+        let offsets: Vec<i64> = read(&converted.messages, MAGIC_1)
+            .iter()
+            .map(|one| one.0)
+            .collect();
         assert_eq!(offsets, (first..6).collect::<Vec<_>>());
     }
 }
@@ -150,7 +165,10 @@ fn append_time_is_every_messages_timestamp() {
         put(&mut rig, bytes);
         let converted = convert(&rig, wanted(MAGIC_1, 0)).unwrap();
         let found = read(&converted.messages, MAGIC_1);
-        assert!(found.iter().all(|one| one.1 == 9_000), "{codec:?} {found:?}");
+        assert!(
+            found.iter().all(|one| one.1 == 9_000),
+            "{codec:?} {found:?}"
+        );
         let first = Messages::new(&converted.messages).next().unwrap().unwrap();
         assert_eq!(first.timestamp_type(), TimestampType::LogAppendTime);
         let converted = convert(&rig, wanted(MAGIC_0, 0)).unwrap();
@@ -211,7 +229,10 @@ fn an_expansion_beyond_the_limit_is_told() {
         ..wanted(MAGIC_1, 0)
     };
     let refused = convert(&rig, wanted);
-    assert!(matches!(refused, Err(DownConvertError::TooLarge { offset: 0 })));
+    assert!(matches!(
+        refused,
+        Err(DownConvertError::TooLarge { offset: 0 })
+    ));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! OffsetCommit 0 and OffsetFetch 0, which keep offsets in ZooKeeper: refused on each partition, as by
-//! Kafka without ZooKeeper.
+//! OffsetCommit 0 and OffsetFetch 0, which keep offsets in ZooKeeper: refused on each partition, as
+//! by Kafka without ZooKeeper.
 //!
 //! ```text
 //! OffsetFetch 0   group, [topic, [partition i32]]

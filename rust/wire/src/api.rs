@@ -195,7 +195,8 @@ mod tests {
             );
             assert_eq!(lookup(row.key), Some(row));
             assert!(row.advertises(row.min_version) && row.advertises(row.max_version));
-            assert!(!row.advertises(row.max_version + 1) && !row.advertises(row.min_version - 1));
+            assert!(!row.advertises(row.max_version + 1));
+            assert!(!row.advertises(row.min_version - 1));
         }
         assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
         assert_eq!(lookup(25), None);

@@ -3,11 +3,11 @@
 //! The request is decoded into spans of its frame and reusable without allocation. The response is
 //! a stream with gaps for record bytes, which the caller sends from elsewhere without a copy.
 //!
-//! Version notes: 0 to 3 message sets ([`crate::message_set`]), of format 0 below 2; 1 throttle time; 3
-//! limit of the whole answer; 4 isolation level and aborted transactions; 5 log start offset; 7 sessions
-//! (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred replica (KIP-392); 12
-//! flexible, diverging epoch (KIP-595); 13 topic ids instead of names (KIP-516); 15 replica state
-//! (KIP-903); 16 endpoints of hinted leaders (KIP-951); 17 directory ids (KIP-853).
+//! Version notes: 0 to 3 message sets ([`crate::message_set`]), of format 0 below 2; 1 throttle
+//! time; 3 limit of the whole answer; 4 isolation level and aborted transactions; 5 log start
+//! offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred replica
+//! (KIP-392); 12 flexible, diverging epoch (KIP-595); 13 topic ids instead of names (KIP-516); 15
+//! replica state (KIP-903); 16 endpoints of hinted leaders (KIP-951); 17 directory ids (KIP-853).
 
 mod request;
 mod response;

@@ -1,7 +1,8 @@
 //! ListOffsets, versions 0 to 9.
 //!
 //! Version notes: 0 several offsets, where segments begin, and no timestamp; 2 isolation level; 4
-//! leader epochs (KIP-320); 6 flexible; 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered (KIP-1005).
+//! leader epochs (KIP-320); 6 flexible; 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9
+//! latest tiered (KIP-1005).
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;

@@ -11,10 +11,10 @@
 //!  …  value       i32   length (-1 = null), bytes
 //! ```
 //!
-//! A set is messages one behind the other, without a count. With a codec the value of a message, the
-//! *wrapper*, is a compressed set, whose messages have no codec. The wrapper has the offset of the
-//! last message in it. The offsets inside are absolute in format 0; in format 1 they count from the
-//! first message, so that a broker can set the wrapper's offset without compressing anew. Bytes
+//! A set is messages one behind the other, without a count. With a codec the value of a message,
+//! the *wrapper*, is a compressed set, whose messages have no codec. The wrapper has the offset of
+//! the last message in it. The offsets inside are absolute in format 0; in format 1 they count from
+//! the first message, so that a broker can set the wrapper's offset without compressing anew. Bytes
 //! behind the value count as part of the message and mean nothing.
 //!
 //! Parsing a message promises that its fields lie within its size, nothing about the CRC or about

@@ -11,8 +11,8 @@
 //! 0 as u32; [XXH32 of the content]
 //! ```
 //!
-//! Clients of message format 0 compute HC from the magic on ("broken" in Kafka's sources), and readers
-//! of that format do not check it.
+//! Clients of message format 0 compute HC from the magic on ("broken" in Kafka's sources), and
+//! readers of that format do not check it.
 //!
 //! Numbers are little-endian. As in Java's clients, bytes behind the frame and the content's
 //! checksum are ignored; a batch has its own.

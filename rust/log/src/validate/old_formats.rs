@@ -1,13 +1,13 @@
 //! Message sets (formats 0 and 1) of Produce 0 to 2: each becomes one batch.
 //!
-//! Kafka's rules (`UnifiedLog.analyzeAndValidateRecords`, then `LogValidator`): every whole message's
-//! size and checksum; one format throughout; a compressed message is alone; the messages in it have
-//! its format, good checksums and no codec. Their offsets do not matter, the broker gives new ones. A
-//! record batch is judged as in later versions. A set without a whole message is no error: nothing
-//! is appended, and the answer has no offset.
+//! Kafka's rules (`UnifiedLog.analyzeAndValidateRecords`, then `LogValidator`): every whole
+//! message's size and checksum; one format throughout; a compressed message is alone; the messages
+//! in it have its format, good checksums and no codec. Their offsets do not matter, the broker
+//! gives new ones. A record batch is judged as in later versions. A set without a whole message is
+//! no error: nothing is appended, and the answer has no offset.
 //!
-//! Memory: a set is expanded into a buffer of its own, within [`Rules::expanded_bytes_max`], and its
-//! records are made in that buffer ([`up_convert`]). The batch is a second one, no larger.
+//! Memory: a set is expanded into a buffer of its own, within [`Rules::expanded_bytes_max`], and
+//! its records are made in that buffer ([`up_convert`]). The batch is a second one, no larger.
 
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, Compression, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT};
