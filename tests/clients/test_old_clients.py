@@ -104,17 +104,13 @@ def old_settings(bootstrap: str, fallback: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy"])
 @pytest.mark.parametrize("fallback", ["0.9.0", "0.10.0"])
-def test_librdkafka_without_versions(
-    bootstrap: str, topic: str, fallback: str, codec: str
-) -> None:
+def test_librdkafka_without_versions(bootstrap: str, topic: str, fallback: str, codec: str) -> None:
     producer = Producer(
         old_settings(bootstrap, fallback) | {"compression.type": codec, "linger.ms": 20}
     )
     errors: list[object] = []
     for value in values("old"):
-        producer.produce(
-            topic, value, b"key", 0, on_delivery=lambda error, _: errors.append(error)
-        )
+        producer.produce(topic, value, b"key", 0, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(PATIENCE_S) == 0
     assert errors == [None] * COUNT
     assert read_with_confluent(bootstrap, topic) == [(b"key", value) for value in values("old")]

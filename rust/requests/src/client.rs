@@ -33,8 +33,6 @@ pub struct Client {
     pub has_turn: bool,
     /// No further requests; it closes once everything is answered.
     pub is_closing: bool,
-    /// It was looked at for being an old client ([`crate::old_clients`]).
-    pub is_old_noted: bool,
     /// Its earliest timer.
     pub timer_ms: i64,
 }
@@ -51,7 +49,6 @@ impl Client {
             hold: None,
             has_turn: false,
             is_closing: false,
-            is_old_noted: false,
             timer_ms: NEVER_MS,
         }
     }

@@ -13,7 +13,7 @@ use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
-    list_offsets, metadata, offset_for_leader_epoch, old_clients, produce, zookeeper_offsets,
+    list_offsets, metadata, offset_for_leader_epoch, produce, zookeeper_offsets,
 };
 
 /// Only Produce carries bulk data. Any other request above this size could only serve to make small
@@ -52,7 +52,8 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")).into());
     };
     broker_connections::recognise(cx, client, row, api_version, &frame[body_start..]);
-    old_clients::note(cx, client, &header);
+    let (old_clients, events) = (&cx.services.old_clients, &cx.services.events);
+    old_clients.note(&mut client.context, &header, events, cx.now.mono_ms);
     if api_key == key::PRODUCE && row.advertises(api_version) {
         if client.produces.is_full() {
             return Err(Halt::Wait(Hold::Order));

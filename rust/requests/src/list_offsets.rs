@@ -321,13 +321,12 @@ pub fn respond(
 }
 
 fn old_response(work: &DelayedListOffsets) -> OldListOffsetsResponse<'_> {
-    let partition = |topic, at, answer: &ListOffsetsPartitionResponse| {
-        OldListOffsetsPartitionResponse {
+    let partition =
+        |topic, at, answer: &ListOffsetsPartitionResponse| OldListOffsetsPartitionResponse {
             index: answer.index,
             error_code: answer.error_code,
             offsets: work.old_offsets(topic, at),
-        }
-    };
+        };
     let topics = (0..).zip(&work.topics);
     OldListOffsetsResponse {
         topics: topics

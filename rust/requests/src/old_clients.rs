@@ -11,8 +11,8 @@ use pyrklog_wire::api::{self, key};
 use pyrklog_wire::header::RequestHeader;
 use pyrklog_wire::{fetch, produce};
 
-use crate::client::Client;
-use crate::context::Context;
+use crate::client_context::ClientContext;
+use pyrklog_control::event_queue::EventQueue;
 
 /// Clients remembered.
 const NAMED_MAX: usize = 1_000;
@@ -33,6 +33,32 @@ impl OldClients {
         let mut named = self.0.lock();
         named.len() < NAMED_MAX && named.insert((host, client_id.to_owned()))
     }
+
+    /// A request of the client arrived.
+    pub fn note(
+        &self,
+        client: &mut ClientContext,
+        header: &RequestHeader<'_>,
+        events: &EventQueue,
+        now_ms: i64,
+    ) {
+        if client.is_old_noted || !is_old(header.api_key, header.api_version) {
+            return;
+        }
+        client.is_old_noted = true;
+        let client_id = header.client_id.unwrap_or_default();
+        let client_id: String = client_id.chars().take(CLIENT_ID_MAX_CHARS).collect();
+        if !self.is_new(client.host, &client_id) {
+            return;
+        }
+        let name = api::lookup(header.api_key).map_or("", |row| row.name);
+        let fields = vec![
+            ("client_id", client_id),
+            ("host", client.host.to_string()),
+            ("request", format!("{name} v{}", header.api_version)),
+        ];
+        events.client_notice("old_client", TOLD_MAX, now_ms, fields);
+    }
 }
 
 /// Whether a request's records have an old format.
@@ -42,28 +68,6 @@ fn is_old(api_key: i16, api_version: i16) -> bool {
         key::FETCH => api_version < fetch::BATCHES_SINCE,
         _ => false,
     }
-}
-
-/// A request arrived.
-pub fn note(cx: &Context, client: &mut Client, header: &RequestHeader<'_>) {
-    if client.is_old_noted || !is_old(header.api_key, header.api_version) {
-        return;
-    }
-    client.is_old_noted = true;
-    let host = client.context.host;
-    let client_id = header.client_id.unwrap_or_default();
-    let client_id: String = client_id.chars().take(CLIENT_ID_MAX_CHARS).collect();
-    if !cx.services.old_clients.is_new(host, &client_id) {
-        return;
-    }
-    let name = api::lookup(header.api_key).map_or("", |row| row.name);
-    let fields = vec![
-        ("client_id", client_id),
-        ("host", host.to_string()),
-        ("request", format!("{name} v{}", header.api_version)),
-    ];
-    let events = &cx.services.events;
-    events.client_notice("old_client", TOLD_MAX, cx.now.mono_ms, fields);
 }
 
 #[cfg(test)]

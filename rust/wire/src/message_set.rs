@@ -23,10 +23,12 @@
 mod up_convert;
 mod write;
 
-pub use up_convert::{UpConverted, UpConvertError, Wrapper, up_convert};
+pub use up_convert::{UpConvertError, UpConverted, Wrapper, up_convert};
 pub use write::{WrapperStart, begin_wrapper, end_wrapper, message_len, write_message};
 
-use crate::batch::{COMPRESSION_MASK, Compression, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, TimestampType};
+use crate::batch::{
+    COMPRESSION_MASK, Compression, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, TimestampType,
+};
 use crate::error::{DecodeError, Result};
 use crate::reader::Reader;
 

@@ -300,7 +300,10 @@ impl DelayedFetch {
 
     /// Memory of converted records.
     pub fn messages_bytes(&self) -> usize {
-        let messages = self.parts.iter().filter_map(|part| part.read.messages.as_ref());
+        let messages = self
+            .parts
+            .iter()
+            .filter_map(|part| part.read.messages.as_ref());
         messages.map(Vec::capacity).sum()
     }
 
