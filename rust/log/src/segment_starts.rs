@@ -10,7 +10,7 @@ use crate::segment::Segment;
 /// A log's segments and its end.
 #[derive(Debug)]
 pub struct SegmentStarts {
-    segments: Vec<Arc<Segment>>,
+    segments: Arc<Vec<Arc<Segment>>>,
     /// The active segment's largest timestamp, -1 for none.
     active_newest_ms: i64,
     is_active_empty: bool,
@@ -22,7 +22,7 @@ impl Log {
     /// The starts of segments up to the bound of `isolation`. Memory only.
     pub fn segment_starts(&self, isolation: Isolation) -> SegmentStarts {
         SegmentStarts {
-            segments: self.segments.clone(),
+            segments: Arc::clone(&self.segments),
             active_newest_ms: self.active.indexes.largest.timestamp,
             is_active_empty: self.active.size == 0,
             log_start: self.log_start,
