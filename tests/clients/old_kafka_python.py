@@ -67,7 +67,7 @@ def join(common: dict[str, object], topic: str, count: str) -> None:
 def main() -> None:
     bootstrap, version, topic, command, argument = sys.argv[1:]
     numbers = tuple(int(number) for number in version.split("."))
-    common = {"bootstrap_servers": bootstrap, "api_version": numbers}
+    common: dict[str, object] = {"bootstrap_servers": bootstrap, "api_version": numbers}
     {"produce": produce, "consume": consume, "join": join}[command](common, topic, argument)
 
 
