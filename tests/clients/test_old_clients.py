@@ -147,7 +147,7 @@ def test_an_old_client_is_named_in_the_log_once(fresh_broker: TestBroker, topic:
         kafka_python(fresh_broker.bootstrap, FORMAT_1, topic, "produce", "none", stdin="a\nb")
 
     def named_now() -> list[str]:
-        return [line for line in fresh_broker.log if "old_client" in line]
+        return [line for line in fresh_broker.log if '"event": "old_client"' in line]
 
     named = wait_until(named_now, "it is not named")
     assert len(named) == 1, named

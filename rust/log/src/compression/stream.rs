@@ -18,7 +18,7 @@ pub struct CompressedStream {
 
 enum Codec {
     Plain(Vec<u8>),
-    Gzip(GzEncoder<Vec<u8>>),
+    Gzip(Box<GzEncoder<Vec<u8>>>),
     Snappy(Vec<u8>, Box<snap::raw::Encoder>),
     Lz4(Vec<u8>),
 }
@@ -37,7 +37,10 @@ impl CompressedStream {
     pub fn new(codec: Compression, lz4_header: Lz4Header, mut out: Vec<u8>) -> io::Result<Self> {
         let codec = match codec {
             Compression::None => Codec::Plain(out),
-            Compression::Gzip => Codec::Gzip(GzEncoder::new(out, flate2::Compression::default())),
+            Compression::Gzip => {
+                let encoder = GzEncoder::new(out, flate2::Compression::default());
+                Codec::Gzip(Box::new(encoder))
+            }
             Compression::Snappy => {
                 snappy::begin(&mut out);
                 Codec::Snappy(out, Box::new(snap::raw::Encoder::new()))
@@ -52,14 +55,6 @@ impl CompressedStream {
             codec,
             pending: Vec::new(),
         })
-    }
-
-    /// Bytes of the vector so far; what was written last may not be among them yet.
-    pub fn out_len(&self) -> usize {
-        match &self.codec {
-            Codec::Plain(out) | Codec::Snappy(out, _) | Codec::Lz4(out) => out.len(),
-            Codec::Gzip(encoder) => encoder.get_ref().len(),
-        }
     }
 
     /// Compresses `bytes`.
