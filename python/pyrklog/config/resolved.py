@@ -17,6 +17,7 @@ class LogConfig(NamedTuple):
     message_timestamp_before_max_ms: int
     message_timestamp_after_max_ms: int
     compression_type: str
+    message_downconversion_enable: bool
     flush_messages: int
     flush_ms: int
     retention_ms: int

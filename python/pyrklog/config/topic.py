@@ -131,6 +131,7 @@ class TopicDefaults:
             message_timestamp_before_max_ms=self._timestamp_bound("before", values, parsed),
             message_timestamp_after_max_ms=self._timestamp_bound("after", values, parsed),
             compression_type=str(values["compression.type"]),
+            message_downconversion_enable=values["message.downconversion.enable"] is True,
             flush_messages=integer("flush.messages"),
             flush_ms=integer("flush.ms"),
             retention_ms=integer("retention.ms"),

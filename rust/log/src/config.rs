@@ -73,6 +73,8 @@ pub struct LogConfig {
     pub message_timestamp_after_max_ms: i64,
     /// The codec in which batches are stored; `None` as the producer sent them.
     pub compression_type: Option<Compression>,
+    /// Fetch versions without record batches get converted ones, else an error.
+    pub message_downconversion_enable: bool,
     /// With this many unsynced records the durable end offset waits for an fsync; 1 = each append.
     pub flush_messages: i64,
     /// Written data is synced within this time.
@@ -104,6 +106,7 @@ impl Default for LogConfig {
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: i64::MAX,
             compression_type: None,
+            message_downconversion_enable: true,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             retention_ms: 7 * DAY_MS,

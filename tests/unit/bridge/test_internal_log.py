@@ -37,6 +37,7 @@ LOG = LogConfig(
     message_timestamp_before_max_ms=FOREVER,
     message_timestamp_after_max_ms=FOREVER,
     compression_type="producer",
+    message_downconversion_enable=True,
     flush_messages=FOREVER,
     flush_ms=FOREVER,
     retention_ms=-1,
