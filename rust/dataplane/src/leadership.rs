@@ -327,8 +327,9 @@ fn refuse(
     drop(state);
     if error.may_pass() {
         // The control plane sees a leader; clients are told to try again.
-        replicas.make_read_only(&partition.dir, reason.clone());
+        // It waits before the writer is woken, which would find nothing to retry otherwise.
         partition.dir.wait_for_space(Arc::clone(partition));
+        replicas.make_read_only(&partition.dir, reason.clone());
         let fields = vec![("reason", reason)];
         let notice = "log_waits_for_space";
         replicas.events.notice(notice, "warning", fields);

@@ -183,6 +183,11 @@ impl LogDirState {
         self.waiting_for_space.lock().push(partition);
     }
 
+    /// Whether partitions wait for space to be opened.
+    pub fn has_waiting_for_space(&self) -> bool {
+        !self.waiting_for_space.lock().is_empty()
+    }
+
     /// Takes the partitions that wait for space to be opened.
     pub fn take_waiting_for_space(&self) -> Vec<Arc<Partition>> {
         std::mem::take(&mut *self.waiting_for_space.lock())

@@ -75,11 +75,13 @@ impl Shortage {
         }
     }
 
-    /// When the first writer must look again, monotonic milliseconds; `None` if there is space and
-    /// no job is kept.
+    /// When the first writer must look again, monotonic milliseconds; `None` if there is space, no
+    /// job is kept and no log waits to be opened.
     pub fn due_ms(&self) -> Option<i64> {
-        // A job may still be kept after another writer found space.
-        let is_waiting = self.dir.is_read_only() || !self.stuck.lock().is_empty();
+        // A job may still be kept, or a log wait, after another writer found space.
+        let is_waiting = self.dir.is_read_only()
+            || !self.stuck.lock().is_empty()
+            || self.dir.has_waiting_for_space();
         let is_waiting = is_waiting && !self.dir.has_failed();
         is_waiting.then(|| self.next_try_ms.load(Ordering::Relaxed))
     }
