@@ -401,6 +401,27 @@ fn a_log_that_waited_for_space_and_cannot_be_opened_is_told_of() {
     );
 }
 
+/// The directory has space again while the openings that found none still report it.
+#[test]
+fn logs_that_begin_to_wait_while_space_returns_are_opened() {
+    const PARTITIONS: i32 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let (config, disk) = (cached(dir.path()), faulty());
+    let mut test = start(&config, &disk);
+    let no_space = Fault::NoSpaceAfter(0);
+    for index in 0..PARTITIONS {
+        disk.fail(Operation::Open, &format!("/u-{index}"), 0, 1, no_space);
+    }
+    test.create("u", PARTITIONS);
+    let mut client = test.client();
+    let record = batch(&[b"v"]);
+    for index in 0..PARTITIONS {
+        eventually("the log is served", || {
+            (client.produce("u", index, &record).0 == ErrorCode::NONE).then_some(())
+        });
+    }
+}
+
 /// A partition that breaks an invariant stays offline until the next start.
 #[test]
 fn a_log_that_waits_for_space_is_not_opened_after_its_partition_failed() {
