@@ -22,10 +22,10 @@ from pyrklog.protocol.topics import CreatableTopic, CreatableTopicConfig, Create
 from tests.admin.conftest import Ask
 
 CREATE, DESCRIBE, ALTER, INCREMENTAL = 19, 32, 33, 44
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, RESET, APPEND, SUBTRACT = range(4)
 OK, UNKNOWN, INVALID_TOPIC, BAD_CONFIG, INVALID = 0, 3, 17, 40, 42
-OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, DEFAULT = 1, 2, 3, 5
+OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, DEFAULT, OF_LOGGER = 1, 2, 3, 5, 6
 SETTLES_S = 10.0
 
 Described = tuple[str | None, int]
@@ -239,3 +239,61 @@ def test_options_of_one_broker_win_over_those_of_all(ask: Ask, made: str, broker
 def test_static_options_of_a_broker_cannot_be_changed(ask: Ask, broker_id: str) -> None:
     assert change(ask, broker_id, ("num.partitions", SET, "9"), type_=BROKER) == INVALID
     assert change(ask, broker_id, ("broker.id", SET, "9"), type_=BROKER) == INVALID
+
+
+@pytest.fixture
+def root_level(ask: Ask, broker_id: str) -> Iterator[str]:
+    """The level of the root logger; sets it again after the test."""
+    level, source = values(ask, broker_id, LOGGER)["root"]
+    assert level is not None
+    assert source == OF_LOGGER
+    yield level
+    assert change(ask, broker_id, ("root", SET, level), type_=LOGGER) == OK
+
+
+def test_levels_of_loggers_are_changed(ask: Ask, broker_id: str, root_level: str) -> None:
+    level = "ERROR" if root_level != "ERROR" else "WARN"
+    assert change(ask, broker_id, ("root", SET, level), type_=LOGGER) == OK
+    found = values(ask, broker_id, LOGGER)
+    assert found["root"] == (level, OF_LOGGER)
+    name = next(name for name, (own, _) in found.items() if name != "root" and own == level)
+    assert change(ask, broker_id, (name, SET, "FATAL"), type_=LOGGER) == OK
+    assert values(ask, broker_id, LOGGER)[name] == ("FATAL", OF_LOGGER)
+    assert change(ask, broker_id, (name, RESET, None), type_=LOGGER) == OK
+    assert values(ask, broker_id, LOGGER)[name] == (level, OF_LOGGER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("nope", SET, "INFO")], BAD_CONFIG),
+        ([("nope", RESET, None)], BAD_CONFIG),
+        ([("root", SET, "LOUD")], BAD_CONFIG),
+        ([("root", SET, "info")], BAD_CONFIG),
+        ([("root", SET, None)], INVALID),
+        ([("root", RESET, None)], INVALID),
+        ([("root", APPEND, "INFO")], INVALID),
+        ([("root", SUBTRACT, "INFO")], INVALID),
+    ],
+)
+def test_refused_levels(
+    ask: Ask, broker_id: str, changes: list[tuple[str, int, str | None]], code: int
+) -> None:
+    before = values(ask, broker_id, LOGGER)["root"]
+    assert change(ask, broker_id, *changes, type_=LOGGER) == code
+    assert values(ask, broker_id, LOGGER)["root"] == before
+
+
+def test_replacing_does_not_know_loggers(ask: Ask, broker_id: str) -> None:
+    resource = AlterConfigsResource(LOGGER, broker_id, [AlterableConfig("root", "INFO")])
+    (result,) = ask(ALTER, 2, AlterConfigsRequest([resource], False)).responses
+    assert result.error_code == INVALID
+
+
+@pytest.mark.parametrize("name", ["", "9", "x"])
+def test_loggers_of_another_broker(ask: Ask, name: str) -> None:
+    (result,) = ask(
+        DESCRIBE, 4, DescribeConfigsRequest([DescribeConfigsResource(LOGGER, name)])
+    ).results
+    assert result.error_code == INVALID
+    assert change(ask, name, ("root", SET, "INFO"), type_=LOGGER) == INVALID

@@ -7,6 +7,7 @@ from functools import partial
 
 import trio
 
+from pyrklog.admin import broker_loggers
 from pyrklog.admin.config_changes import (
     NotYet,
     apply_incremental,
@@ -27,6 +28,8 @@ from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.config.broker import OPTIONS
 from pyrklog.config.dynamic import OF_EACH_LISTENER, without_listener
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
+from pyrklog.config.kafka_only import DEFAULTS, KAFKA_ONLY
+from pyrklog.config.option import READ_ONLY
 from pyrklog.config.topic import (
     describe_broker_options,
     describe_topic_options,
@@ -34,6 +37,7 @@ from pyrklog.config.topic import (
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
     RESOURCE_TOPIC,
     STORE_AWAY,
     AlteredConfigs,
@@ -103,6 +107,8 @@ class ConfigAdmin:
         resource: ConfigResource,
         names: AbstractSet[str] | None,
     ) -> list[ConfigEntry]:
+        if resource.type == RESOURCE_BROKER_LOGGER:
+            return broker_loggers.describe(self._node_id, resource.name, names)
         path = self._path(resource, is_change=False)
         options, _ = await self._read(path)
         if resource.type == RESOURCE_TOPIC:
@@ -125,9 +131,12 @@ class ConfigAdmin:
             ]
             config = self._metadata.config
             given = {name: one.text for name, one in config.given.items()}
-            defaults = {name: config.candidates(name)[-1].text or "" for name in OF_EACH_LISTENER}
+            defaults = dict(DEFAULTS)
+            for name in OF_EACH_LISTENER:
+                defaults[name] = config.candidates(name)[-1].text or ""
             levels += [(given, Source.STATIC_BROKER), (defaults, Source.DEFAULT)]
-            shown = [name for level, _ in levels[:2] for name in level if name not in OPTIONS]
+            shown = [name for level, _ in levels[:3] for name in level if name not in OPTIONS]
+            shown += KAFKA_ONLY
         else:
             effective = []
             levels = [(options, Source.DYNAMIC_DEFAULT_BROKER)]
@@ -150,24 +159,22 @@ class ConfigAdmin:
                 raise _unknown_topic()
             return znodes.topic_config_path(resource.name)
         if resource.type != RESOURCE_BROKER:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"Resource type {resource.type} is not served; topics (2) and brokers (4) are.",
-            )
+            raise _unknown_type(resource)
         if not resource.name:
             return znodes.broker_config_path(znodes.DEFAULT_ENTITY)
         try:
             broker = int(resource.name)
         except ValueError:
+            what = "Node" if is_change else "Broker"
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"Broker id must be an integer, but it is: {resource.name}",
+                f"{what} id must be an integer, but it is: {resource.name}",
             ) from None
         if broker != self._node_id:
+            expected = self._node_id if is_change else f"{self._node_id} or empty string"
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {self._node_id} or empty string, but received "
-                f"{resource.name}",
+                f"Unexpected broker id, expected {expected}, but received {resource.name}",
             )
         return znodes.broker_config_path(str(broker))
 
@@ -191,11 +198,23 @@ class ConfigAdmin:
         """See ``ClusterService.incremental_alter_configs``."""
 
         def change_of(resource: ConfigResource, items: Sequence[ConfigAlteration]) -> Change:
+            if resource.type == RESOURCE_BROKER_LOGGER:
+                return partial(self._change_levels, resource.name, items, validate_only)
             option_of = topic_option if resource.type == RESOURCE_TOPIC else broker_option
             return lambda before: apply_incremental(before, items, option_of)
 
         changes = [(resource, change_of(resource, items)) for resource, items in alterations]
         return await self._alter_all(changes, validate_only)
+
+    def _change_levels(
+        self,
+        broker: str,
+        items: Sequence[ConfigAlteration],
+        validate_only: bool,
+        _before: Mapping[str, str],
+    ) -> dict[str, str]:
+        broker_loggers.alter(self._node_id, broker, items, validate_only=validate_only)
+        return {}
 
     async def alter_fully(
         self,
@@ -205,10 +224,15 @@ class ConfigAdmin:
     ) -> list[AlteredConfigs]:
         """See ``ClusterService.alter_configs``."""
 
-        def change_of(options: Mapping[str, str | None]) -> Change:
-            return lambda _: replacement(options)
+        def change_of(resource: ConfigResource, options: Mapping[str, str | None]) -> Change:
+            def change(_before: Mapping[str, str]) -> dict[str, str]:
+                if resource.type == RESOURCE_BROKER_LOGGER:
+                    raise _unknown_type(resource)
+                return replacement(options)
 
-        changes = [(resource, change_of(options)) for resource, options in replacements]
+            return change
+
+        changes = [(resource, change_of(resource, options)) for resource, options in replacements]
         return await self._alter_all(changes, validate_only)
 
     async def _alter_all(
@@ -253,6 +277,9 @@ class ConfigAdmin:
         After the end of its session, a change is repeated in the next one: it may have happened,
         and repeating it is harmless. Clients retry no code of this request.
         """
+        if resource.type == RESOURCE_BROKER_LOGGER:
+            change({})  # levels are the process's, not the store's
+            return None
         while True:
             try:
                 return await self._try_to_alter(resource, change, validate_only)
@@ -308,6 +335,10 @@ class ConfigAdmin:
         return announced
 
 
+def _unknown_type(resource: ConfigResource) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
+
+
 def _unknown_topic() -> ApiError:
     return ApiError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
@@ -318,14 +349,14 @@ def _describe_changed(
     levels: Sequence[tuple[Mapping[str, str], int]],
     names: Collection[str],
 ) -> list[ConfigEntry]:
-    """Options set at run time: ``levels`` of (options, source), strongest first.
+    """Options without effect, or of one listener: ``levels`` of (options, source), strongest first.
 
     As in Kafka: unknown options may be secret; options with a listener's prefix fall back to the
     name without it, and show as read-only, although they may be altered.
     """
     entries = []
     for name in sorted(set(names)):
-        option = broker_option(name)
+        option = broker_option(name) or KAFKA_ONLY.get(name)
         base = without_listener(name)
         synonyms = [
             Synonym(one, options[one], source)
@@ -336,9 +367,9 @@ def _describe_changed(
         entries.append(
             ConfigEntry(
                 name=name,
-                value=next(one.value for one in synonyms if one.name == name),
-                read_only=option is None or base is not None,
-                source=synonyms[0].source,
+                value=next((one.value for one in synonyms if one.name == name), None),
+                read_only=base is not None or option is None or option.update_mode == READ_ONLY,
+                source=synonyms[0].source if synonyms else Source.DEFAULT,
                 sensitive=option is None or option.is_secret,
                 synonyms=synonyms,
                 type=option.type if option else OptionType.UNKNOWN,

@@ -22,6 +22,8 @@ _OWN_FIELDS = frozenset({"at", "event", "level", "logger", "timestamp"})
 """Fields of every line; callers' fields of these names are dropped."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+ROOT = "root"
+"""Name of the level of loggers without one of their own."""
 FORMATS = ("auto", "json", "text")
 """``auto``: text for a terminal, else JSON."""
 WAITING_BYTES_MAX = 8 << 20
@@ -36,6 +38,8 @@ class _Sink:
         self.waiting: list[tuple[float, str, str, str, Mapping[str, Any]]] = []
         self.bound: Any = None
         self.minimum = LEVELS["info"]
+        self.names: set[str] = set()
+        self.own_minimums: dict[str, int] = {}
         self.format = "auto"
         self.writer: LineWriter | None = None
 
@@ -66,7 +70,7 @@ class Logger:
 
     def log(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """``level`` is a key of :data:`LEVELS`."""
-        if LEVELS[level] < _sink.minimum:
+        if LEVELS[level] < _minimum(self._name):
             return
         if _sink.bound is None:
             _sink.waiting.append((time.time(), self._name, level, event, fields))
@@ -76,7 +80,28 @@ class Logger:
 
 def get_logger(name: str) -> Logger:
     """Cheap, and usable before :func:`configure`."""
+    _sink.names.add(name)
     return Logger(name)
+
+
+def levels() -> dict[str, int]:
+    """Least level in force of :data:`ROOT` and of each logger."""
+    return {ROOT: _sink.minimum, **{name: _minimum(name) for name in _sink.names}}
+
+
+def set_level(name: str, minimum: int | None) -> None:
+    """Least level of a logger or of :data:`ROOT`; None: a logger follows the root again."""
+    if name == ROOT:
+        assert minimum is not None
+        _sink.minimum = minimum
+    elif minimum is None:
+        _sink.own_minimums.pop(name, None)
+    else:
+        _sink.own_minimums[name] = minimum
+
+
+def _minimum(name: str) -> int:
+    return _sink.own_minimums.get(name, _sink.minimum)
 
 
 def _emit(at: float, name: str, level: str, event: str, fields: Mapping[str, Any]) -> None:
@@ -162,7 +187,7 @@ def configure(stream: TextIO | None = None, *, level: str | None = None) -> None
     )
     waiting, _sink.waiting = _sink.waiting, []
     for line in waiting:
-        if LEVELS[line[2]] >= _sink.minimum:
+        if LEVELS[line[2]] >= _minimum(line[1]):
             _emit(*line)
 
 

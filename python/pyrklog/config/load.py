@@ -62,9 +62,8 @@ def _take(
         if name in _REFUSED:
             refused[name] = value
             continue
-        notice = _notice_about(name, value)
-        if notice is not None:
-            notices.append(notice)
+        notices.append(_notice_about(name, value))
+        given[name] = value
 
 
 def _check_refused(given: Mapping[str, Given]) -> None:
@@ -74,7 +73,8 @@ def _check_refused(given: Mapping[str, Given]) -> None:
             raise ConfigError(f"{name} ({value.origin}) is refused: {_REFUSED[name]}.")
 
 
-def _notice_about(name: str, value: Given) -> str | None:
+def _notice_about(name: str, value: Given) -> str:
+    """Raises :class:`ConfigError` for an unknown name."""
     from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 
     if name in JVM_ONLY:

@@ -7,6 +7,7 @@ cluster.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from pyrklog.config.option import (
@@ -29,6 +30,9 @@ HOUR_MS = 60 * MINUTE_MS
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 CLEANUP_POLICIES = ("compact", "delete")
+_METADATA_VERSION = re.compile(
+    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d)(-IV\d+|\.\d+)*"
+)
 RETENTION_ZERO = "must be -1 (never), or at least 1; 0 would delete the records of every topic"
 
 
@@ -51,7 +55,10 @@ def _throttled(value: Value) -> str | None:
     for item in value:
         partition, colon, broker = item.partition(":")
         if not (colon and _is_number(partition) and _is_number(broker)):
-            return "must be *, or a list of partition:broker"
+            return (
+                "{name} must be the literal '*' or a list of replicas in the following format: "
+                "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            )
     return None
 
 
@@ -67,7 +74,13 @@ def _retention_of_broker(value: Value) -> str | None:
 def _gzip_level(value: Value) -> str | None:
     if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
         return None
-    return "must be between 1 and 9, or -1"
+    return "Value must be between 1 and 9 or equal to -1"
+
+
+def _version_of_kafka(value: Value) -> str | None:
+    if _METADATA_VERSION.fullmatch(str(value)):
+        return None
+    return f"Version {value} is not a valid version"
 
 
 _TOPIC_DEFAULTS = (
@@ -166,9 +179,13 @@ _TOPIC_DEFAULTS = (
     boolean("log.message.downconversion.enable", True, importance="low", effective=False).described(
         "Whether old fetch versions get converted batches; they are not served here."
     ),
-    string("log.message.format.version", "3.0-IV1", effective=False).described(
-        "Version of the record format; only the current one exists here."
-    ),
+    string(
+        "log.message.format.version",
+        "3.0-IV1",
+        check=_version_of_kafka,
+        check_allows="a version of Kafka",
+        effective=False,
+    ).described("Version of the record format; only the current one exists here."),
     double("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1, effective=False).described(
         "Share of a log that must be uncompacted before compaction starts."
     ),

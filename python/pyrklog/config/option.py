@@ -2,7 +2,7 @@
 
 Values are bool, int, float, str, a tuple of str for lists, or None for "unset". Text comes from
 files, flags and protocol fields and follows Kafka's ``ConfigDef``: numbers and booleans are
-trimmed, lists are split at commas.
+trimmed, lists are split at commas, and wrong values are refused in its words.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CLUSTER_WIDE = "cluster-wide"
 PER_BROKER = "per-broker"
 
 _RANGES = {
-    OptionType.SHORT: (-(2**15), 2**15 - 1, "a 16-bit integer"),
-    OptionType.INT: (-(2**31), INT_MAX, "a 32-bit integer"),
-    OptionType.LONG: (-(2**63), LONG_MAX, "a 64-bit integer"),
+    OptionType.SHORT: (-(2**15), 2**15 - 1),
+    OptionType.INT: (-(2**31), INT_MAX),
+    OptionType.LONG: (-(2**63), LONG_MAX),
 }
 
 
 class InvalidValueError(Exception):
-    """The message is one sentence."""
+    """The message is Kafka's, without a full stop."""
 
 
 class Option(NamedTuple):
@@ -46,7 +46,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     """Allowed values or list items; empty = any."""
     check: Callable[[Value], str | None] | None = None
-    """A further rule: what is wrong with the value, as the end of "NAME ...", or None."""
+    """A further rule: what is wrong with the value, or None. ``{name}`` stands for the option's."""
     check_allows: str = ""
     """What ``check`` allows, for the configuration reference."""
     update_mode: str = READ_ONLY
@@ -64,7 +64,7 @@ class Option(NamedTuple):
     def parse(self, text: str) -> Value:
         """Raises :class:`InvalidValueError`."""
         value = self._read(text)
-        self._bound(value, text)
+        self._bound(value)
         return value
 
     def format(self, value: Value) -> str | None:
@@ -114,7 +114,7 @@ class Option(NamedTuple):
         if self.type == OptionType.BOOLEAN:
             lowered = trimmed.lower()
             if lowered not in ("true", "false"):
-                raise self._invalid(text, "must be true or false")
+                raise self._invalid(text, "Expected value to be either true or false")
             return lowered == "true"
         if self.type in _RANGES:
             return self._read_integer(trimmed, text)
@@ -122,39 +122,44 @@ class Option(NamedTuple):
             try:
                 return float(trimmed)
             except ValueError:
-                raise self._invalid(text, "must be a number") from None
+                raise self._no_number(text) from None
         if self.type == OptionType.LIST:
             return tuple(item.strip() for item in trimmed.split(",")) if trimmed else ()
         return trimmed
 
     def _read_integer(self, trimmed: str, text: str) -> int:
-        low, high, what = _RANGES[self.type]
+        low, high = _RANGES[self.type]
         digits = trimmed[1:] if trimmed[:1] in ("-", "+") else trimmed
         if not (digits.isascii() and digits.isdigit()):
-            raise self._invalid(text, f"must be {what}")
+            raise self._no_number(text)
         value = int(trimmed)
         if not low <= value <= high:
-            raise self._invalid(text, f"must be {what}")
+            raise self._no_number(text)
         return value
 
-    def _bound(self, value: Value, text: str) -> None:
+    def _bound(self, value: Value) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.minimum is not None and not value >= self.minimum:
-                raise self._invalid(text, f"must be at least {self.minimum}")
+                raise self._invalid(value, f"Value must be at least {self.minimum}")
             if self.maximum is not None and value > self.maximum:
-                raise self._invalid(text, f"must be at most {self.maximum}")
+                raise self._invalid(value, f"Value must be no more than {self.maximum}")
         if self.choices:
             items: Sequence[Value] = value if isinstance(value, tuple) else (value,)
             for item in items:
                 if item not in self.choices:
-                    raise self._invalid(text, f"must be one of {', '.join(self.choices)}")
+                    allowed = ", ".join(self.choices)
+                    raise self._invalid(item, f"String must be one of: {allowed}")
         if self.check is not None:
             wrong = self.check(value)
             if wrong is not None:
-                raise self._invalid(text, wrong)
+                raise self._invalid(value, wrong.replace("{name}", self.name))
 
-    def _invalid(self, text: str, why: str) -> InvalidValueError:
-        return InvalidValueError(f"Invalid value {text} for configuration {self.name}: {why}.")
+    def _no_number(self, text: str) -> InvalidValueError:
+        return self._invalid(text, f"Not a number of type {self.type.name}")
+
+    def _invalid(self, value: Value, why: str) -> InvalidValueError:
+        shown = f"[{', '.join(value)}]" if isinstance(value, tuple) else self.format(value)
+        return InvalidValueError(f"Invalid value {shown} for configuration {self.name}: {why}")
 
 
 boolean = partial(Option, type=OptionType.BOOLEAN)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence, Set
 
 from pyrklog.config.broker import (
@@ -26,14 +25,7 @@ RUN_TIME_ONLY = frozenset(
     }
 )
 """Broker options that exist in Kafka only once set at run time; shown only then."""
-_OF_REMOTE_STORAGE = (
-    "remote.storage.enable",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-)
-_METADATA_VERSION = re.compile(
-    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d)(-IV\d+|\.\d+)*"
-)
+_OF_REMOTE_STORAGE = ("remote.log.copy.disable", "remote.log.delete.on.disable")
 OWN_PREFIX = "pyrklog."
 """Options that Kafka lacks: shown only where set."""
 
@@ -48,20 +40,21 @@ def check_topic_options(overrides: Mapping[str, str | None]) -> None:
         if text is None:
             raise InvalidValueError(f"Null value not supported for topic configs: {name}")
         parsed[name] = known.option.parse(text)
-    for name in _OF_REMOTE_STORAGE:
-        if parsed.get(name) is True:
-            raise InvalidValueError(f"{name} cannot be true: no remote storage here.")
+    if parsed.get("remote.storage.enable") is True:
+        raise InvalidValueError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+    if any(parsed.get(name) is True for name in _OF_REMOTE_STORAGE):
+        raise InvalidValueError(
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` "
+            "under Zookeeper's mode."
+        )
     least, most = (_compaction_lag_ms(which, parsed) for which in ("min", "max"))
     if least > most:
         raise InvalidValueError(
             "conflict topic config setting min.compaction.lag.ms "
             f"({least}) > max.compaction.lag.ms ({most})"
-        )
-    version = parsed.get("message.format.version")
-    if version is not None and not _METADATA_VERSION.fullmatch(str(version)):
-        raise InvalidValueError(
-            f"Invalid value {version} for configuration message.format.version: it is no version "
-            "of Kafka."
         )
 
 

@@ -9,14 +9,14 @@ import trio
 from pyrklog.admin.service import Administration
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.entry import ConfigEntry, OptionType, Source, Synonym
-from pyrklog.errors import ErrorCode
+from pyrklog.config.load import load_config
+from pyrklog.errors import ConfigError, ErrorCode
 from pyrklog.handlers.service import (
     OP_APPEND,
     OP_DELETE,
     OP_SET,
     OP_SUBTRACT,
     RESOURCE_BROKER,
-    RESOURCE_BROKER_LOGGER,
     RESOURCE_TOPIC,
     ConfigAlteration,
     ConfigResource,
@@ -29,6 +29,7 @@ from tests.unit.broker.harness import Running, running_broker
 T = ConfigResource(RESOURCE_TOPIC, "t")
 ALL_BROKERS = ConfigResource(RESOURCE_BROKER, "")
 BROKER = ConfigResource(RESOURCE_BROKER, "1")
+RESOURCE_GROUP = 32
 
 
 @pytest.fixture
@@ -197,8 +198,8 @@ async def test_validation_changes_nothing(running: Running) -> None:
             ErrorCode.INVALID_REQUEST,
         ),
         (
-            ConfigResource(RESOURCE_BROKER_LOGGER, "1"),
-            (OP_SET, "root", "DEBUG"),
+            ConfigResource(RESOURCE_GROUP, "g"),
+            (OP_SET, "consumer.session.timeout.ms", "1"),
             ErrorCode.INVALID_REQUEST,
         ),
     ],
@@ -220,9 +221,9 @@ async def test_refused_changes(
         (BROKER, "background.threads", "12"),
         (ALL_BROKERS, "background.threads", "12"),
         (ALL_BROKERS, "log.cleaner.threads", "2"),
-        (ALL_BROKERS, "max.connections.per.ip.overrides", "host:5"),
         (BROKER, "listener.name.external.ssl.keystore.location", "/keys"),
         (BROKER, "listener.name.external.num.network.threads", "2"),
+        (ALL_BROKERS, "max.connections.per.ip.overrides", "host:5"),
         (ALL_BROKERS, "listener.name.external.max.connections", "5"),
         (ALL_BROKERS, "listener.name.external.max.connection.creation.rate", "5"),
         (BROKER, "ssl.cipher.suites", "a,b"),
@@ -238,13 +239,19 @@ async def test_options_that_kafka_changes_at_run_time_are_kept_without_effect(
     is_own = resource == BROKER
     assert mine.source == (Source.DYNAMIC_BROKER if is_own else Source.DYNAMIC_DEFAULT_BROKER)
     assert await alter(running, resource, (OP_DELETE, name, None)) is ErrorCode.NONE
-    assert name not in await entries(running, resource)
+    assert not await is_set(running, resource, name)
+
+
+async def is_set(running: Running, resource: ConfigResource, name: str) -> bool:
+    """Whether the option has a value of its own; some are shown with a default."""
+    found = (await entries(running, resource)).get(name)
+    return found is not None and found.source != Source.DEFAULT
 
 
 @pytest.mark.parametrize(
     ("resource", "name", "value", "code", "why"),
     [
-        (BROKER, "background.threads", "x", ErrorCode.INVALID_REQUEST, "32-bit integer"),
+        (BROKER, "background.threads", "x", ErrorCode.INVALID_REQUEST, "Not a number of type INT"),
         (BROKER, "listener.name.x.max.connections", "-1", ErrorCode.INVALID_REQUEST, "least 0"),
         (BROKER, "background.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown broker option"),
         (BROKER, "listener.name.x.treads", "1", ErrorCode.INVALID_CONFIG, "Unknown"),
@@ -283,7 +290,7 @@ async def test_broker_options_that_are_refused(
     (result,) = await running.service.incremental_alter_configs(changes, validate_only=False)
     assert result.error is code
     assert why in (result.message or "")
-    assert name not in await entries(running, resource)
+    assert not await is_set(running, resource, name)
 
 
 async def test_a_password_is_refused_when_it_would_be_kept(running: Running) -> None:
@@ -364,6 +371,7 @@ async def test_defaults_of_all_brokers_are_shown_for_each(running: Running) -> N
     assert list(found.synonyms) == [
         Synonym(name, "13", Source.DYNAMIC_BROKER),
         Synonym(name, "12", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym(name, "10", Source.DEFAULT),
     ]
 
 
@@ -511,6 +519,32 @@ async def test_run_time_changes_survive_a_restart(tmp_path: Path) -> None:
         await alter(running, ALL_BROKERS, (OP_SET, "min.insync.replicas", "2"))
     async with running_broker(tmp_path) as running:
         assert running.plane.topics["t"].min_insync_replicas == 2
+
+
+async def test_options_without_effect_are_described_with_kafkas_defaults(tmp_path: Path) -> None:
+    given = ("ssl.key.password=secret", "quota.window.num=7", "of.kafka=x")
+    with pytest.raises(ConfigError, match=r"of\.kafka"):
+        load_config(overrides=given)
+    async with running_broker(tmp_path, *given[:2]) as running:
+        found = await entries(running, BROKER)
+    shown = {
+        name: (one.value, one.source, one.read_only, one.type)
+        for name, one in found.items()
+        if name in ("quota.window.num", "background.threads", "process.roles", "sasl.login.class")
+    }
+    assert shown == {
+        "quota.window.num": ("7", Source.STATIC_BROKER, True, OptionType.INT),
+        "background.threads": ("10", Source.DEFAULT, False, OptionType.INT),
+        "process.roles": ("", Source.DEFAULT, True, OptionType.LIST),
+        "sasl.login.class": (None, Source.DEFAULT, True, OptionType.CLASS),
+    }
+    assert list(found["quota.window.num"].synonyms) == [
+        Synonym("quota.window.num", "7", Source.STATIC_BROKER),
+        Synonym("quota.window.num", "11", Source.DEFAULT),
+    ]
+    password = found["ssl.key.password"]
+    assert (password.sensitive, password.source) == (True, Source.STATIC_BROKER)
+    assert all(one.documentation for one in found.values())
 
 
 async def test_a_brokers_options(running: Running) -> None:

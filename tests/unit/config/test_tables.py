@@ -64,14 +64,14 @@ def test_all_topic_options_of_kafka_are_known() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("num.partitions", "0", "at least 1"),
-        ("num.partitions", "many", "32-bit integer"),
-        ("num.partitions", "3000000000", "32-bit integer"),
-        ("num.partitions", "", "32-bit integer"),
-        ("num.partitions", "１", "32-bit integer"),
-        ("auto.create.topics.enable", "yes", "true or false"),
-        ("log.cleanup.policy", "delete,shrink", "one of compact, delete"),
-        ("fetch.read.path", "mmap", "one of auto, sendfile, copy"),
+        ("num.partitions", "0", "Value must be at least 1"),
+        ("num.partitions", "many", "Not a number of type INT"),
+        ("num.partitions", "3000000000", "Not a number of type INT"),
+        ("num.partitions", "", "Not a number of type INT"),
+        ("num.partitions", "１", "Not a number of type INT"),
+        ("auto.create.topics.enable", "yes", "Expected value to be either true or false"),
+        ("log.cleanup.policy", "delete,shrink", "String must be one of: compact, delete"),
+        ("fetch.read.path", "mmap", "String must be one of: auto, sendfile, copy"),
         ("queued.max.request.bytes", "0", "-1 or at least 1"),
     ],
 )
