@@ -3,12 +3,14 @@
 import random
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.clients import CLIENTS, CODECS, Client, Record
 from tests.support.clock import START_MS
 from tests.support.wire import fetch_batches
 
 _CODEC_BITS = 0b111
+PATIENCE_S = 30.0
 
 
 def records_of(seed: str, *, null_header: bool, count: int = 60) -> list[Record]:
@@ -54,3 +56,26 @@ def test_all_clients_read_what_one_wrote(
     assert any(batch.producer_id >= 0 for batch in batches)
     assert any(batch.producer_id == -1 for batch in batches)
     assert len(batches) < len(expected), "nothing was batched"
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-5", "19")]
+)
+def test_all_clients_read_what_the_broker_compressed_at_a_level(
+    bootstrap: str, topic: str, codec: str, low: str, high: str
+) -> None:
+    records = records_of(codec, null_header=False)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    sizes = {}
+    for level in (low, high):
+        name = f"{topic}-{level.strip('-')}"
+        config = {"compression.type": codec, f"compression.{codec}.level": level}
+        made = admin.create_topics([NewTopic(name, 1, 1, config=config)])
+        assert made[name].result(PATIENCE_S) is None
+        CLIENTS[0].produce(bootstrap, name, records, codec="none", idempotent=False)
+        for reader in CLIENTS:
+            assert reader.consume(bootstrap, name, len(records)) == records, reader.name
+        batches = fetch_batches(bootstrap, name)
+        assert {batch.attributes & _CODEC_BITS for batch in batches} == {CODECS.index(codec)}
+        sizes[level] = sum(batch.length for batch in batches)
+    assert sizes[high] < sizes[low]

@@ -155,14 +155,16 @@ _TOPIC_DEFAULTS = (
     long("log.message.timestamp.difference.max.ms", LONG_MAX, minimum=0).described(
         "Older form of the two bounds above, used if they are not given."
     ),
-    integer(
-        "compression.gzip.level", -1, check=_gzip_level, check_allows="-1, 1 to 9", effective=False
-    ).described("Level of gzip where the broker compresses."),
-    integer("compression.lz4.level", 9, minimum=1, maximum=17, effective=False).described(
-        "Level of lz4 where the broker compresses."
+    integer("compression.gzip.level", -1, check=_gzip_level, check_allows="-1, 1 to 9").described(
+        "Level of gzip where the broker compresses; -1 = 6."
     ),
-    integer("compression.zstd.level", 3, minimum=-131072, maximum=22, effective=False).described(
-        "Level of zstd where the broker compresses."
+    integer("compression.lz4.level", 9, minimum=1, maximum=17).described(
+        "Level of lz4 where the broker compresses: 9 is fast, any other searches for longer "
+        "matches; those from 10 on are the same."
+    ),
+    integer("compression.zstd.level", 3, minimum=-131072, maximum=22).described(
+        "Level of zstd where the broker compresses. Above 14 a batch of more than 256 KiB gets "
+        "smaller tables than zstd's own."
     ),
     long("log.cleaner.delete.retention.ms", 86400000, minimum=0, effective=False).described(
         "How long compaction keeps tombstones."

@@ -17,6 +17,9 @@ class LogConfig(NamedTuple):
     message_timestamp_before_max_ms: int
     message_timestamp_after_max_ms: int
     compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
     flush_messages: int
     flush_ms: int
     retention_ms: int

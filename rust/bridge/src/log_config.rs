@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyrklog_log::LogConfig;
-use pyrklog_log::config::{compression_type, timestamp_type};
+use pyrklog_log::config::{CompressionLevels, compression_type, timestamp_type};
 
 use crate::errors::unknown_option;
 use crate::fields::{field, read};
@@ -21,5 +21,10 @@ pub fn log_config(log: &Bound<'_, PyAny>) -> PyResult<LogConfig> {
     } with {
         message_timestamp_type: timestamp_type(&timestamps).map_err(unknown_option)?,
         compression_type: compression_type(&compression).map_err(unknown_option)?,
+        compression_levels: CompressionLevels {
+            gzip: field(log, intern!(py, "compression_gzip_level"))?,
+            lz4: field(log, intern!(py, "compression_lz4_level"))?,
+            zstd: field(log, intern!(py, "compression_zstd_level"))?,
+        },
     }))
 }

@@ -4,7 +4,9 @@
 //! once the output passes its bound, so a small batch that would expand to gigabytes costs at most
 //! the bound. The output need not be valid records.
 
+mod levels;
 mod lz4;
+mod lz4_search;
 mod snappy;
 
 use std::cell::RefCell;
@@ -14,7 +16,9 @@ use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use pyrklog_wire::batch::Compression;
 use thiserror::Error;
-use zstd::zstd_safe::{DCtx, DParameter};
+use zstd::zstd_safe::{CParameter, DCtx, DParameter};
+
+pub use self::levels::CompressionLevels;
 
 /// Default bound of a batch's expansion: what a client can send without compression
 /// (`socket.request.max.bytes`).
@@ -22,7 +26,12 @@ pub const EXPANDED_BYTES_MAX_DEFAULT: usize = 100 * 1024 * 1024;
 
 /// Largest window of a zstd frame, as a power of two: the limit of Java's library.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-const ZSTD_LEVEL: i32 = 3;
+/// From this level on zstd's tables and window for large inputs are cut to a few tens of megabytes
+/// (its own take up to a gigabyte).
+const ZSTD_LARGE_LEVEL: i32 = 15;
+/// Inputs for which zstd's tables are large.
+const ZSTD_LARGE_BYTES: usize = 256 * 1024;
+const ZSTD_TABLE_LOG_MAX: u32 = 22;
 /// Larger decoders and scratch buffers are not kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 const FIRST_READ_BYTES: usize = 16 * 1024;
@@ -95,23 +104,48 @@ pub fn with_decompressed<T>(
     result
 }
 
-/// Appends `records` to `out`, compressed at the codec's usual level.
+/// Appends `records` to `out`, compressed at the codec's default level.
+///
+/// # Errors
+/// As [`compress_at`].
+pub fn compress(codec: Compression, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    compress_at(CompressionLevels::default(), codec, records, out)
+}
+
+/// Appends `records` to `out`, compressed at the codec's level of `levels`.
 ///
 /// # Errors
 /// An error of the codec's library, such as a lack of memory.
-pub fn compress(codec: Compression, records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+pub fn compress_at(
+    levels: CompressionLevels,
+    codec: Compression,
+    records: &[u8],
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
     match codec {
         Compression::None => out.extend_from_slice(records),
         Compression::Gzip => {
-            let mut encoder = GzEncoder::new(out, flate2::Compression::default());
+            let level = u32::try_from(levels.gzip);
+            let level = level.map_or_else(|_| Default::default(), flate2::Compression::new);
+            let mut encoder = GzEncoder::new(out, level);
             encoder.write_all(records)?;
             encoder.finish()?;
         }
         Compression::Snappy => snappy::encode(records, out)?,
-        Compression::Lz4 => lz4::encode(records, out)?,
-        Compression::Zstd => out.extend_from_slice(&zstd::bulk::compress(records, ZSTD_LEVEL)?),
+        Compression::Lz4 => lz4::encode(records, levels.lz4, out)?,
+        Compression::Zstd => out.extend_from_slice(&encode_zstd(records, levels.zstd)?),
     }
     Ok(())
+}
+
+fn encode_zstd(records: &[u8], level: i32) -> io::Result<Vec<u8>> {
+    let mut compressor = zstd::bulk::Compressor::new(level)?;
+    if level >= ZSTD_LARGE_LEVEL && records.len() > ZSTD_LARGE_BYTES {
+        compressor.set_parameter(CParameter::WindowLog(ZSTD_TABLE_LOG_MAX))?;
+        compressor.set_parameter(CParameter::HashLog(ZSTD_TABLE_LOG_MAX))?;
+        compressor.set_parameter(CParameter::ChainLog(ZSTD_TABLE_LOG_MAX))?;
+    }
+    compressor.compress(records)
 }
 
 fn decode_zstd(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError> {

@@ -2,6 +2,8 @@
 
 pub use pyrklog_wire::batch::{Compression, TimestampType};
 
+pub use crate::compression::CompressionLevels;
+
 /// Parses `message.timestamp.type`.
 ///
 /// # Errors
@@ -73,6 +75,8 @@ pub struct LogConfig {
     pub message_timestamp_after_max_ms: i64,
     /// The codec in which batches are stored; `None` as the producer sent them.
     pub compression_type: Option<Compression>,
+    /// `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`.
+    pub compression_levels: CompressionLevels,
     /// With this many unsynced records the durable end offset waits for an fsync; 1 = each append.
     pub flush_messages: i64,
     /// Written data is synced within this time.
@@ -104,6 +108,7 @@ impl Default for LogConfig {
             message_timestamp_before_max_ms: i64::MAX,
             message_timestamp_after_max_ms: i64::MAX,
             compression_type: None,
+            compression_levels: CompressionLevels::default(),
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             retention_ms: 7 * DAY_MS,

@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use self::records::RecordFacts;
 use crate::batch_info::BatchInfo;
-use crate::compression::{self, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
+use crate::compression::{self, CompressionLevels, DecompressError, EXPANDED_BYTES_MAX_DEFAULT};
 use crate::config::LogConfig;
 use crate::producer_state::marker::MarkerError;
 
@@ -45,6 +45,8 @@ pub struct Rules {
     pub compacted: bool,
     /// `compression.type`; `None` for the producer's.
     pub compression: Option<Compression>,
+    /// The levels at which batches are compressed anew.
+    pub compression_levels: CompressionLevels,
     /// Version of the Produce request: zstd came with 7.
     pub produce_version: i16,
     /// Limit of a compressed batch's expansion.
@@ -65,6 +67,7 @@ impl Rules {
             timestamp_after_max_ms: config.message_timestamp_after_max_ms,
             compacted: config.cleanup_compact,
             compression: config.compression_type,
+            compression_levels: config.compression_levels,
             produce_version,
             expanded_bytes_max: EXPANDED_BYTES_MAX_DEFAULT,
             record_errors_max: RECORD_ERRORS_MAX,
@@ -168,7 +171,7 @@ pub fn validate_produce(bytes: &mut [u8], rules: &Rules, now_ms: i64) -> Result<
             let facts = records::check(&header, records, rules, now_ms)?;
             let rewritten = match stored == sent {
                 true => None,
-                false => Some(rewrite::change_codec(&header, records, stored)?),
+                false => Some(rewrite::change_codec(&header, records, stored, rules)?),
             };
             Ok((facts, rewritten, records.len()))
         })??;

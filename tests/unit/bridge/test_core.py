@@ -78,6 +78,7 @@ def test_good_values_are_taken(plane: _core.DataPlane, log: LogConfig) -> None:
     [
         ({"message_timestamp_type": "createtime"}, ValueError),
         ({"compression_type": "brotli"}, ValueError),
+        ({"compression_zstd_level": 1 << 31}, OverflowError),
         ({"segment_bytes": -1}, OverflowError),
         ({"segment_bytes": 1 << 32}, OverflowError),
         ({"retention_ms": 1 << 63}, OverflowError),

@@ -145,9 +145,6 @@ def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
 @pytest.mark.parametrize(
     ("name", "of_broker", "default", "given"),
     [
-        ("compression.gzip.level", "compression.gzip.level", "-1", "4"),
-        ("compression.lz4.level", "compression.lz4.level", "9", "4"),
-        ("compression.zstd.level", "compression.zstd.level", "3", "4"),
         ("delete.retention.ms", "log.cleaner.delete.retention.ms", "86400000", "5"),
         ("local.retention.bytes", "log.local.retention.bytes", "-2", "5"),
         ("local.retention.ms", "log.local.retention.ms", "-2", "5"),

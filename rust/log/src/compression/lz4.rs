@@ -20,6 +20,8 @@ use lz4_flex::block::{self, DecompressError as BlockError};
 use pyrklog_wire::batch::Compression;
 use twox_hash::XxHash32;
 
+use super::levels::LZ4_DEFAULT;
+use super::lz4_search::Search;
 use super::{DecompressError, Sink};
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -142,7 +144,8 @@ fn decode_block(
     }
 }
 
-pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn encode(records: &[u8], level: i32, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut search = (level != LZ4_DEFAULT).then(|| Search::new(level, WRITTEN_BLOCK_BYTES));
     let descriptor = [WRITTEN_FLG, WRITTEN_BD];
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&descriptor);
@@ -150,9 +153,14 @@ pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     for piece in records.chunks(WRITTEN_BLOCK_BYTES) {
         let prefix = out.len();
         let start = prefix + 4;
-        out.resize(start + block::get_maximum_output_size(piece.len()), 0);
-        let len = block::compress_into(piece, &mut out[start..]).map_err(io::Error::other)?;
-        out.truncate(start + len);
+        match &mut search {
+            Some(search) => {
+                out.resize(start, 0);
+                search.compress(piece, out);
+            }
+            None => compress_fast(piece, start, out)?,
+        }
+        let len = out.len() - start;
         // Lengths are below 64 KiB plus the worst case's few hundred bytes.
         let mut written = len as u32;
         if len >= piece.len() {
@@ -163,5 +171,13 @@ pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         out[prefix..start].copy_from_slice(&written.to_le_bytes());
     }
     out.extend_from_slice(&[0; 4]);
+    Ok(())
+}
+
+/// Appends the compressed block behind `start`.
+fn compress_fast(block: &[u8], start: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    out.resize(start + block::get_maximum_output_size(block.len()), 0);
+    let len = block::compress_into(block, &mut out[start..]).map_err(io::Error::other)?;
+    out.truncate(start + len);
     Ok(())
 }

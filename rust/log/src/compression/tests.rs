@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod levels;
+
 const CODECS: [Compression; 5] = [
     Compression::None,
     Compression::Gzip,

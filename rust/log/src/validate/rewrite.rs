@@ -5,18 +5,19 @@ use pyrklog_wire::batch::{
     BatchHeader, COMPRESSION_MASK, Compression, HEADER_LEN, LENGTH_PREFIX_LEN,
 };
 
-use super::{Result, ValidationError};
-use crate::compression::compress;
+use super::{Result, Rules, ValidationError};
+use crate::compression::compress_at;
 
 /// The batch with its expanded `records` in the codec `stored`; its checksum is not set yet.
 pub(super) fn change_codec(
     header: &BatchHeader,
     records: &[u8],
     stored: Compression,
+    rules: &Rules,
 ) -> Result<Vec<u8>> {
     let mut batch = Vec::with_capacity(HEADER_LEN + records.len());
     batch.extend_from_slice(&[0; HEADER_LEN]);
-    compress(stored, records, &mut batch).map_err(|error| {
+    compress_at(rules.compression_levels, stored, records, &mut batch).map_err(|error| {
         let message = format!(
             "the records could not be stored as {}: {error}",
             stored.name()

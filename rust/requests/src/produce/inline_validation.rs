@@ -15,6 +15,8 @@ use crate::produce::verdicts::errors_of;
 
 /// Cost of recompressing relative to expanding.
 const RECOMPRESSION_WEIGHT: usize = 4;
+/// The same at levels far above a codec's default.
+const SLOW_RECOMPRESSION_WEIGHT: usize = 64;
 
 /// Validates the batches for `cx.targets` that must be expanded, up to a limit of work. Results go
 /// to `cx.verdicts`, which stays empty if there are none. Returns the positions that remain.
@@ -71,8 +73,13 @@ pub fn validate(
 fn weight(records: &[u8], rules: &Rules) -> Option<usize> {
     let header = BatchHeader::parse(records.get(..HEADER_LEN)?).ok()?;
     let sent = header.compression().ok()?;
-    if rules.stored_codec(sent) != sent {
-        Some(RECOMPRESSION_WEIGHT)
+    let stored = rules.stored_codec(sent);
+    if stored != sent {
+        let is_slow = rules.compression_levels.is_slow(stored);
+        Some(match is_slow {
+            true => SLOW_RECOMPRESSION_WEIGHT,
+            false => RECOMPRESSION_WEIGHT,
+        })
     } else {
         (sent != Compression::None).then_some(1)
     }

@@ -23,6 +23,31 @@ fn a_topics_own_codec_replaces_the_producers() {
 }
 
 #[test]
+fn a_topics_level_is_that_of_the_stored_batch() {
+    let mut builder = BatchBuilder::new();
+    for number in 0..500 {
+        let value = format!("{number} {} {}", number * 7 % 97, number * 31 % 89);
+        builder.append(NOW, None, Some(value.repeat(3).as_bytes()));
+    }
+    let sent = builder.build();
+    for codec in [Compression::Gzip, Compression::Lz4, Compression::Zstd] {
+        let stored = |level| {
+            let rules = Rules {
+                compression: Some(codec),
+                compression_levels: CompressionLevels {
+                    gzip: level,
+                    lz4: level,
+                    zstd: level,
+                },
+                ..rules()
+            };
+            accept(&sent, &rules).1.len()
+        };
+        assert!(stored(8) < stored(1), "{codec:?}");
+    }
+}
+
+#[test]
 fn a_batch_that_grows_too_large_is_refused() {
     let mut builder = BatchBuilder::new();
     builder.append(NOW, None, Some(&[0; 10_000]));
