@@ -8,6 +8,7 @@ goes down is read from named tuples by the names of their fields.
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal, final
 
+from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.plane.seam import PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 
@@ -338,6 +339,11 @@ class DataPlane:
     def set_replication_rates(
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None: ...
+    def set_replication_window_ms(self, window_ms: int) -> None: ...
+    def set_connection_quotas(self, quotas: ConnectionQuotas) -> None: ...
+    def set_io_threads(self, threads: int) -> None: ...
+    def set_recovery_threads_per_dir(self, threads: int) -> None: ...
+    def set_producer_id_expiration_ms(self, expiration_ms: int) -> None: ...
     def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> int:
         """Each (topic, partition, delete)."""
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:

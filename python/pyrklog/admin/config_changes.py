@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, is_dynamic
-from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect
+from pyrklog.config.connection_quotas import wrong_with_connections
+from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect, listener_option
 from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
 from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
@@ -90,7 +91,7 @@ def check_topic(options: Mapping[str, str]) -> None:
 
 def broker_option(name: str) -> Option | None:
     """A broker option that may change at run time, with or without effect."""
-    return OPTIONS.get(name) or dynamic_without_effect(name)
+    return OPTIONS.get(name) or listener_option(name) or dynamic_without_effect(name)
 
 
 class NotYet(NamedTuple):
@@ -110,7 +111,7 @@ def check_broker(options: Mapping[str, str], before: Mapping[str, str], *, for_a
     for name, value in options.items():
         if before.get(name) == value:
             continue
-        option = OPTIONS.get(name)
+        option = OPTIONS.get(name) or listener_option(name)
         if option is None:
             option = _check_without_effect(name, for_all)
             (not_yet.secret if option.is_secret else not_yet.without_effect).append(name)
@@ -190,6 +191,18 @@ def check_thread_counts(
         else:
             continue
         raise ApiError(ErrorCode.INVALID_REQUEST, why)
+
+
+def check_connections(config: BrokerConfig, after: Mapping[str, str], *, for_all: bool) -> None:
+    """Limits of connections that do not go together. As by Kafka, a broker checks with its own
+    options, also what is for all."""
+    default, broker = config.dynamic_default, config.dynamic_broker
+    changed = config.with_dynamic(
+        default=after if for_all else default, broker=broker if for_all else after
+    )
+    wrong = wrong_with_connections(changed)
+    if wrong is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, wrong)
 
 
 def _refused(why: str, name: str) -> ApiError:

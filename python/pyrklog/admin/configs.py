@@ -13,6 +13,7 @@ from pyrklog.admin.config_changes import (
     apply_incremental,
     broker_option,
     check_broker,
+    check_connections,
     check_kept,
     check_thread_counts,
     check_topic,
@@ -312,6 +313,7 @@ class ConfigAdmin:
             for_all = not resource.name
             not_yet = check_broker(after, before, for_all=for_all)
             check_thread_counts(self._metadata.config, before, after, for_all=for_all)
+            check_connections(self._metadata.config, after, for_all=for_all)
             entity = f"brokers/{resource.name or znodes.DEFAULT_ENTITY}"
         if validate_only:
             return None

@@ -15,8 +15,9 @@ from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.image import LEADER_BEING_DELETED, ClusterImage, TopicEntry
 from pyrklog.cluster.requests import TopicPartition, UpdateMetadataRequest
+from pyrklog.cluster.run_time_limits import apply_limits
 from pyrklog.config.broker import BrokerConfig
-from pyrklog.config.option import LONG_MAX, InvalidValueError
+from pyrklog.config.option import InvalidValueError
 from pyrklog.config.topic import TopicDefaults
 from pyrklog.errors import ConfigError
 from pyrklog.metastore import znodes
@@ -281,10 +282,7 @@ class Metadata:
         config = await with_kept_options(self.config, self.node_id, self._store)
         if config is None:
             return []
-        self._plane.set_replication_rates(
-            leader_bytes=_rate(config, "leader.replication.throttled.rate"),
-            follower_bytes=_rate(config, "follower.replication.throttled.rate"),
-        )
+        await apply_limits(config, self._plane)
         of_all, own = self.config.dynamic_default, self.config.dynamic_broker
         changed = {
             *_changed(of_all, config.dynamic_default),
@@ -422,9 +420,3 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def _standing(topic: TopicPartitions) -> list[PartitionInfo]:
     return [info for info in topic.partitions if info.leader != LEADER_BEING_DELETED]
-
-
-def _rate(config: BrokerConfig, name: str) -> int | None:
-    """Bytes a second; None at the default, which bounds nothing."""
-    rate = config.integer(name)
-    return None if rate == LONG_MAX else rate

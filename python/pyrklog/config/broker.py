@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyrklog.config.broker_options import BROKER_OPTIONS
+from pyrklog.config.dynamic import LISTENER_PREFIX, listener_option
 from pyrklog.config.entry import Source
 from pyrklog.config.group_options import GROUP_OPTIONS
 from pyrklog.config.listeners import Listeners, resolve_listeners
@@ -73,6 +74,21 @@ class BrokerConfig:
                 self._values[name] = option.parse(strongest.text)
             except InvalidValueError as error:
                 raise ConfigError(self._with_origin(name, error)) from None
+        self._of_listeners = self._read_of_listeners()
+
+    def _read_of_listeners(self) -> dict[str, Value]:
+        """Options behind a listener's prefix, by their whole names."""
+        found = {}
+        static = {name: given.text for name, given in self.given.items()}
+        for name, text in {**static, **self.dynamic_default, **self.dynamic_broker}.items():
+            option = listener_option(name)
+            if option is None:
+                continue
+            try:
+                found[name] = option.parse(text)
+            except InvalidValueError as error:
+                raise ConfigError(self._with_origin(name, error)) from None
+        return found
 
     def _with_origin(self, name: str, error: InvalidValueError) -> str:
         given = self.given.get(name)
@@ -124,6 +140,10 @@ class BrokerConfig:
 
     def value(self, name: str) -> Value:
         return self._values[name]
+
+    def of_listener(self, listener: str, name: str) -> Value:
+        """An option behind the listener's prefix; None where it is not given."""
+        return self._of_listeners.get(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
 
     @property
     def zookeeper(self) -> str | None:
@@ -253,5 +273,5 @@ def defaults_by_memory(memory_bytes: int) -> dict[str, int]:
 
 
 def is_dynamic(name: str) -> bool:
-    option = OPTIONS.get(name)
+    option = OPTIONS.get(name) or listener_option(name)
     return option is not None and option.update_mode == CLUSTER_WIDE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pyrklog.config.connection_overrides import ALLOWED, wrong_with_overrides
 from pyrklog.config.option import (
     CLUSTER_WIDE,
     INT_MAX,
@@ -145,6 +146,12 @@ REPLICATION = (
     long(
         "follower.replication.throttled.rate", LONG_MAX, minimum=0, update_mode=CLUSTER_WIDE
     ).described("Bytes a second that this broker fetches for throttled replicas (KIP-73)."),
+    integer("replication.quota.window.num", 11, importance="low", minimum=1).described(
+        "These rates are averages over so many samples but one."
+    ),
+    integer("replication.quota.window.size.seconds", 1, importance="low", minimum=1).described(
+        "Length of such a sample. A new rate begins with one second's worth."
+    ),
     long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
@@ -201,9 +208,12 @@ NETWORK = (
         "Threads that receive requests, check and append records, and send replies.",
         in_kafka="These threads receive and send only.",
     ),
-    integer("num.io.threads", 8, importance="high", minimum=1, maximum=1024, **AT_START).described(
+    integer(
+        "num.io.threads", 8, importance="high", minimum=1, maximum=1024, update_mode=CLUSTER_WIDE
+    ).described(
         "Threads of each log directory that wait for its disk on behalf of readers. They start "
-        "when needed; half as many queues, by topic, share them.",
+        "when needed; half as many queues, by topic, as there were threads at the start share "
+        "them.",
         in_kafka="Threads that serve all requests.",
     ),
     integer("queued.max.requests", 500, importance="high", minimum=1).described(
@@ -244,13 +254,26 @@ NETWORK = (
     long("connections.max.idle.ms", 600000).described(
         "A connection that is idle for this long is closed; negative = never."
     ),
-    integer("max.connections", INT_MAX, minimum=0, **AT_START).described(
-        "Connections over all listeners."
+    integer("max.connections", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "Connections over all listeners; behind `listener.name.NAME.` those of one. With lower "
+        "limits existing connections stay."
     ),
-    # Kafka allows 0 together with max.connections.per.ip.overrides; those have no effect here, so 0
-    # would lock everybody out, also the one who wants to change it back.
-    integer("max.connections.per.ip", INT_MAX, minimum=1, **AT_START).described(
-        "Connections from one address.", in_kafka="0 is allowed."
+    integer("max.connections.per.ip", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "Connections from one address; 0 only with max.connections.per.ip.overrides."
+    ),
+    string(
+        "max.connections.per.ip.overrides",
+        "",
+        check=wrong_with_overrides,
+        check_allows=ALLOWED,
+        update_mode=CLUSTER_WIDE,
+    ).described(
+        "Connections from addresses with a limit of their own. Names are resolved at the start "
+        "and at each change of the broker's options."
+    ),
+    integer("max.connection.creation.rate", INT_MAX, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "New connections a second over all listeners but the brokers' own; behind "
+        "`listener.name.NAME.` those of one. Further ones wait. 0 counts as 1."
     ),
 )
 
@@ -309,7 +332,7 @@ STORAGE = (
         importance="high",
         minimum=1,
         maximum=256,
-        **AT_START,
+        update_mode=CLUSTER_WIDE,
     ).described(
         "Threads of each log directory that open and recover logs at start. They mostly wait for "
         "the disk.",
@@ -328,7 +351,11 @@ STORAGE = (
         "How often logs are searched for segments to delete."
     ),
     integer(
-        "producer.id.expiration.ms", 86400000, importance="low", minimum=1, **AT_START
+        "producer.id.expiration.ms",
+        86400000,
+        importance="low",
+        minimum=1,
+        update_mode=CLUSTER_WIDE,
     ).described("A producer's state is forgotten after this time without a batch."),
 )
 

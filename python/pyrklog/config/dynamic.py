@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyrklog.config.entry import OptionType
-from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option
+from pyrklog.config.option import CLUSTER_WIDE, PER_BROKER, Option, integer
 
 LISTENER_PREFIX = "listener.name."
 DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
@@ -27,7 +27,7 @@ _TABLE = (
         CLUSTER_WIDE,
         OptionType.INT,
         "background.threads log.cleaner.io.buffer.size log.cleaner.threads "
-        "max.connection.creation.rate remote.fetch.max.wait.ms",
+        "remote.fetch.max.wait.ms",
     ),
     (CLUSTER_WIDE, OptionType.LIST, "metric.reporters"),
     (
@@ -38,7 +38,6 @@ _TABLE = (
         "remote.log.manager.copy.max.bytes.per.second "
         "remote.log.manager.fetch.max.bytes.per.second",
     ),
-    (CLUSTER_WIDE, OptionType.STRING, "max.connections.per.ip.overrides"),
     (PER_BROKER, OptionType.CLASS, "principal.builder.class ssl.engine.factory.class"),
     (
         PER_BROKER,
@@ -82,14 +81,20 @@ DYNAMIC_WITHOUT_EFFECT: Mapping[str, Option] = {
 }
 
 OF_EACH_LISTENER: Mapping[str, Option] = {
-    name: Option(name, None, DOCUMENTATION, OptionType.INT, minimum=minimum, effective=False)
-    for name, minimum in (("max.connections", 0), ("num.network.threads", 1))
+    option.name: option._replace(update_mode=CLUSTER_WIDE)
+    for option in (
+        integer("max.connections", None, "Connections of this listener.", minimum=0),
+        integer(
+            "max.connection.creation.rate",
+            None,
+            "New connections a second of this listener; 0 counts as 1.",
+            minimum=0,
+        ),
+        integer("num.network.threads", None, DOCUMENTATION, minimum=1, effective=False),
+    )
 }
-"""One value for all listeners here; in Kafka also one for each listener's prefix."""
-
-FOR_ALL_BROKERS = frozenset((*OF_EACH_LISTENER, "max.connection.creation.rate"))
-"""Options behind a listener's prefix that may be a default of all brokers (Kafka's
-``ClusterLevelListenerConfigs``); others are per broker."""
+"""Options that Kafka also has behind a listener's prefix, for one broker or for all (its
+``ClusterLevelListenerConfigs``). All listeners share the network threads here."""
 
 _PER_LISTENER_ONLY = """
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
@@ -109,10 +114,16 @@ def without_listener(name: str) -> str | None:
     return "sasl.jaas.config" if rest.endswith(".sasl.jaas.config") else rest
 
 
+def listener_option(name: str) -> Option | None:
+    """One of :data:`OF_EACH_LISTENER` behind a listener's prefix."""
+    option = OF_EACH_LISTENER.get(without_listener(name) or "")
+    return None if option is None else option._replace(name=name)
+
+
 def dynamic_without_effect(name: str) -> Option | None:
+    """Behind a listener's prefix such an option is one broker's only."""
     rest = without_listener(name)
     if rest is None:
         return DYNAMIC_WITHOUT_EFFECT.get(name)
-    option = OF_EACH_LISTENER.get(rest) or DYNAMIC_WITHOUT_EFFECT.get(rest)
-    mode = CLUSTER_WIDE if rest in FOR_ALL_BROKERS else PER_BROKER
-    return None if option is None else option._replace(name=name, update_mode=mode)
+    option = DYNAMIC_WITHOUT_EFFECT.get(rest)
+    return None if option is None else option._replace(name=name, update_mode=PER_BROKER)

@@ -89,8 +89,6 @@ _TABLE = """
     log.cleaner.threads INT 1
     log.dir.failure.timeout.ms LONG 30000
     log.initial.task.delay.ms LONG 30000
-    max.connection.creation.rate INT 2147483647
-    max.connections.per.ip.overrides STRING ""
     max.request.partition.size.limit INT 2000
     metadata.log.dir STRING
     metadata.log.max.record.bytes.between.snapshots LONG 20971520
@@ -146,8 +144,6 @@ _TABLE = """
     remote.log.storage.manager.impl.prefix STRING rsm.config.
     remote.log.storage.system.enable BOOLEAN false
     replica.socket.receive.buffer.bytes INT 65536
-    replication.quota.window.num INT 11
-    replication.quota.window.size.seconds INT 1
     request.timeout.ms INT 30000
     sasl.client.callback.handler.class CLASS
     sasl.enabled.mechanisms LIST GSSAPI

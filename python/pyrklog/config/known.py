@@ -48,7 +48,6 @@ _WITHOUT_EFFECT = """
     log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
     log.cleaner.io.max.bytes.per.second log.cleaner.threads
     log.dir.failure.timeout.ms log.initial.task.delay.ms
-    max.connection.creation.rate max.connections.per.ip.overrides
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
@@ -71,7 +70,6 @@ _WITHOUT_EFFECT = """
     remote.log.reader.max.pending.tasks remote.log.reader.threads
     remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
     replica.socket.receive.buffer.bytes
-    replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
+from pyrklog.config.connection_quotas import wrong_with_connections
+from pyrklog.config.dynamic import listener_option
 from pyrklog.config.log_options import RETENTION_ZERO
 from pyrklog.config.places import check_places
 from pyrklog.config.properties import PropertiesError, parse_properties
@@ -54,9 +56,10 @@ def _take(
     found: Iterable[tuple[str, Given]],
 ) -> None:
     for name, value in found:
-        if name in OPTIONS:
+        option = OPTIONS.get(name) or listener_option(name)
+        if option is not None:
             given[name] = value
-            if not OPTIONS[name].effective:
+            if not option.effective:
                 notices.append(_without_effect(name, value))
             continue
         if name in _REFUSED:
@@ -181,6 +184,9 @@ def _check_together(config: BrokerConfig) -> None:
             fix="set pyrklog.zookeeper.digest, or zookeeper.ssl.client.enable with "
             "zookeeper.ssl.keystore.location",
         )
+    wrong = wrong_with_connections(config)
+    if wrong is not None:
+        raise ConfigError(wrong)
     _check_retention(config)
     _check_replica_waits(config)
     for option in ("zookeeper.connect", "pyrklog.adopt.zookeeper"):

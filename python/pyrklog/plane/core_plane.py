@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pyrklog.base.logs import get_logger
+from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.plane.internal_log import (
     AppendResult,
@@ -147,6 +148,23 @@ class Plane:
         unlimited.
         """
         self._plane.set_replication_rates(leader_bytes=leader_bytes, follower_bytes=follower_bytes)
+
+    def set_replication_window_ms(self, window_ms: int) -> None:
+        """Time over which these rates are averaged."""
+        self._plane.set_replication_window_ms(window_ms)
+
+    def set_connection_quotas(self, quotas: ConnectionQuotas) -> None:
+        """For all connections that come from now on; hosts are addresses."""
+        self._plane.set_connection_quotas(quotas)
+
+    def set_io_threads(self, threads: int) -> None:
+        self._plane.set_io_threads(threads)
+
+    def set_recovery_threads_per_dir(self, threads: int) -> None:
+        self._plane.set_recovery_threads_per_dir(threads)
+
+    def set_producer_id_expiration_ms(self, expiration_ms: int) -> None:
+        self._plane.set_producer_id_expiration_ms(expiration_ms)
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         """Each (topic, partition, delete); one error code for each spec, 0 = done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyrklog.base.logs import get_logger
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.broker_options import RACK_AWARE_SELECTOR
+from pyrklog.config.connection_quotas import connection_quotas
 from pyrklog.config.settings import from_options
 from pyrklog.plane.cache_place import cache_place
 from pyrklog.plane.core_plane import memory_bytes
@@ -27,6 +28,7 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         log_dirs=[str(path) for path in config.log_dirs],
         socket_request_max_bytes=config.request_max_bytes(memory_bytes()),
         receive_buffers_max_bytes=config.receive_buffers_max_bytes(memory_bytes()),
+        max_connections_per_ip=connection_quotas(config).max_per_host,
         socket_send_buffer_bytes=config.send_buffer_bytes(memory_bytes()),
         fetch_read_path=config.string("fetch.read.path") or "auto",
         unwritten_max_bytes=None if unwritten_max_bytes < 0 else unwritten_max_bytes,

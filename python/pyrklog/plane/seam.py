@@ -107,7 +107,7 @@ class PlaneSettings(NamedTuple):
     control_queue_max_requests: Annotated[int, "queued.max.requests"]
     connections_max_idle_ms: Annotated[int, "connections.max.idle.ms"]
     max_connections: Annotated[int, "max.connections"]
-    max_connections_per_ip: Annotated[int, "max.connections.per.ip"]
+    max_connections_per_ip: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: Annotated[int, "socket.receive.buffer.bytes"]
     fetch_max_bytes: Annotated[int, "fetch.max.bytes"]

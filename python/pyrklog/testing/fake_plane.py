@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
@@ -74,6 +75,11 @@ class FakePlane(Plane):
         """Whether set_isr refuses, since joining replicas lack something by now."""
         self.broker_epoch = -1
         self.replication_rates: tuple[int | None, int | None] = (None, None)
+        self.replication_window_ms: int | None = None
+        self.connection_quotas: ConnectionQuotas | None = None
+        self.producer_id_expiration_ms: int | None = None
+        self.recovery_threads_per_dir: int | None = None
+        self.io_threads: int | None = None
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
         self.follower_starts: dict[tuple[str, int], dict[int, int]] = {}
@@ -296,6 +302,21 @@ class FakePlane(Plane):
         self, *, leader_bytes: int | None, follower_bytes: int | None
     ) -> None:
         self.replication_rates = (leader_bytes, follower_bytes)
+
+    def set_replication_window_ms(self, window_ms: int) -> None:
+        self.replication_window_ms = window_ms
+
+    def set_connection_quotas(self, quotas: ConnectionQuotas) -> None:
+        self.connection_quotas = quotas
+
+    def set_io_threads(self, threads: int) -> None:
+        self.io_threads = threads
+
+    def set_recovery_threads_per_dir(self, threads: int) -> None:
+        self.recovery_threads_per_dir = threads
+
+    def set_producer_id_expiration_ms(self, expiration_ms: int) -> None:
+        self.producer_id_expiration_ms = expiration_ms
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         assert specs

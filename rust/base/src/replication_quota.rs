@@ -4,14 +4,17 @@
 //! their bytes count, but only out-of-sync replicas are held back: a throttle must not shrink the
 //! ISR.
 //!
-//! The rate is an average: up to one second's worth is saved; an answer beyond the balance is sent
-//! whole and paid for afterwards.
+//! The rate is an average: what was not used within a window is saved; an answer beyond the balance
+//! is sent whole and paid for afterwards. A new rate begins with a second's worth.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 const UNLIMITED: u64 = u64::MAX;
+
+/// Window until it is set.
+const WINDOW_MS: i64 = 1000;
 
 /// A waiter checks again within this time, since the rate may change.
 const LOOK_MAX_MS: i64 = 250;
@@ -60,6 +63,7 @@ pub struct Throttled {
 #[derive(Debug)]
 pub struct ReplicationQuota {
     rate_bytes: AtomicU64,
+    window_ms: AtomicI64,
     counted_bytes: AtomicU64,
     bucket: Mutex<Bucket>,
 }
@@ -68,6 +72,7 @@ impl Default for ReplicationQuota {
     fn default() -> ReplicationQuota {
         ReplicationQuota {
             rate_bytes: AtomicU64::new(UNLIMITED),
+            window_ms: AtomicI64::new(WINDOW_MS),
             counted_bytes: AtomicU64::new(0),
             bucket: Mutex::default(),
         }
@@ -81,10 +86,20 @@ impl ReplicationQuota {
         let mut bucket = self.bucket.lock();
         let before = self.rate_bytes.swap(bytes, Ordering::Relaxed);
         if before == UNLIMITED {
-            *bucket = Bucket::full(bytes, now_ms);
+            *bucket = Bucket::of_a_second(bytes, now_ms);
         } else {
-            bucket.refill(before, now_ms);
+            self.refill(&mut bucket, before, now_ms);
         }
+    }
+
+    /// Sets the time over which the rate is averaged, at least a second.
+    pub fn set_window_ms(&self, window_ms: i64) {
+        let window_ms = window_ms.max(WINDOW_MS);
+        self.window_ms.store(window_ms, Ordering::Relaxed);
+    }
+
+    fn refill(&self, bucket: &mut Bucket, rate_bytes: u64, now_ms: i64) {
+        bucket.refill(rate_bytes, self.window_ms.load(Ordering::Relaxed), now_ms);
     }
 
     /// Whether there is a limit.
@@ -98,7 +113,7 @@ impl ReplicationQuota {
             return false;
         }
         let mut bucket = self.bucket.lock();
-        bucket.refill(self.rate_bytes.load(Ordering::Relaxed), now_ms);
+        self.refill(&mut bucket, self.rate_bytes.load(Ordering::Relaxed), now_ms);
         bucket.balance <= 0
     }
 
@@ -110,7 +125,7 @@ impl ReplicationQuota {
         self.counted_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
         let mut bucket = self.bucket.lock();
-        bucket.refill(self.rate_bytes.load(Ordering::Relaxed), now_ms);
+        self.refill(&mut bucket, self.rate_bytes.load(Ordering::Relaxed), now_ms);
         bucket.balance -= bytes as i128 * UNIT;
     }
 
@@ -140,19 +155,20 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn full(rate_bytes: u64, now_ms: i64) -> Bucket {
+    fn of_a_second(rate_bytes: u64, now_ms: i64) -> Bucket {
         Bucket {
             balance: i128::from(rate_bytes) * UNIT,
             at_ms: now_ms,
         }
     }
 
-    fn refill(&mut self, rate_bytes: u64, now_ms: i64) {
+    fn refill(&mut self, rate_bytes: u64, window_ms: i64, now_ms: i64) {
         // Threads read the clock before they lock: time may seem to go back.
         let elapsed_ms = (now_ms - self.at_ms).max(0);
         self.at_ms += elapsed_ms;
         let rate = i128::from(rate_bytes);
-        self.balance = (self.balance + i128::from(elapsed_ms) * rate).min(rate * UNIT);
+        let most = rate * i128::from(window_ms);
+        self.balance = (self.balance + i128::from(elapsed_ms) * rate).min(most);
     }
 }
 
@@ -194,6 +210,20 @@ mod tests {
                 assert!((least..=most).contains(&sent), "{rate} {answer}: {sent}");
                 assert_eq!(quota.counted_bytes(), sent);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_not_used_within_the_window_may_be_sent_at_once() {
+        for (window_ms, saved_seconds) in [(10_000, 10), (1_000, 1), (0, 1)] {
+            let quota = ReplicationQuota::default();
+            quota.set_window_ms(window_ms);
+            quota.set_rate(Some(1_000), 0);
+            // A new rate has saved nothing yet but its first second.
+            assert_eq!(sent_bytes(&quota, 0, 1, 100), 2_000);
+            let later_ms = 1_000_000;
+            let sent = sent_bytes(&quota, later_ms, 1, 100);
+            assert_eq!(sent, saved_seconds * 1_000 + 1_000, "{window_ms}");
         }
     }
 

@@ -1,12 +1,16 @@
-//! The options that the plane is started with, read from `plane/seam.py`.
+//! The options that the plane is started with, read from `plane/seam.py`, and the limits of
+//! connections.
 
+use std::net::IpAddr;
+
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyrklog_dataplane::seam;
 use pyrklog_log::config::UnknownOption;
 
 use crate::errors::unknown_option;
-use crate::fields::{field, read};
+use crate::fields::{field, fields, read};
 
 /// Reads `PlaneSettings`; `ValueError` for an unknown word of an option.
 pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::PlaneConfig> {
@@ -47,6 +51,27 @@ fn cluster_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::ClusterConfig> 
         listener, fetchers, fetch_wait_max_ms, fetch_min_bytes, fetch_max_bytes,
         fetch_response_max_bytes, fetch_backoff_ms, socket_timeout_ms, reads_by_rack
     }))
+}
+
+/// Reads `ConnectionQuotas`; `ValueError` for text that is no address.
+pub fn connection_quotas(quotas: &Bound<'_, PyAny>) -> PyResult<seam::ConnectionQuotas> {
+    let py = quotas.py();
+    let of_hosts: Vec<(String, usize)> = field(quotas, intern!(py, "max_of_hosts"))?;
+    let max_of_hosts = of_hosts.into_iter().map(|(host, max)| {
+        let host: IpAddr = host.parse().map_err(|_| {
+            PyValueError::new_err(format!("argument 'max_of_hosts': no address: {host}"))
+        })?;
+        Ok((host.to_canonical(), max))
+    });
+    let of_listener = |one: &Bound<'_, PyAny>| -> PyResult<seam::ListenerQuota> {
+        Ok(read!(one => seam::ListenerQuota { name, max, max_per_second }))
+    };
+    Ok(
+        read!(quotas => seam::ConnectionQuotas { max, max_per_host, max_per_second } with {
+            max_of_hosts: max_of_hosts.collect::<PyResult<_>>()?,
+            of_listeners: fields(quotas, intern!(py, "of_listeners"), of_listener)?,
+        }),
+    )
 }
 
 fn read_path(name: &str) -> PyResult<seam::ReadPath> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyrklog_dataplane::seam;
 
-use crate::config::plane_config;
+use crate::config::{connection_quotas, plane_config};
 use crate::errors;
 use crate::events::{self, text};
 use crate::image::{follower_specs, image_delta, leader_specs};
@@ -139,6 +139,29 @@ impl DataPlane {
         follower_bytes: Option<u64>,
     ) {
         py.detach(|| self.0.set_replication_rates(leader_bytes, follower_bytes));
+    }
+
+    fn set_replication_window_ms(&self, window_ms: i64) {
+        self.0.set_replication_window_ms(window_ms);
+    }
+
+    /// `ConnectionQuotas` of `config/connection_quotas.py`.
+    fn set_connection_quotas(&self, py: Python<'_>, quotas: &Bound<'_, PyAny>) -> PyResult<()> {
+        let quotas = connection_quotas(quotas)?;
+        py.detach(|| self.0.set_connection_quotas(quotas));
+        Ok(())
+    }
+
+    fn set_io_threads(&self, py: Python<'_>, threads: usize) {
+        py.detach(|| self.0.set_io_threads(threads));
+    }
+
+    fn set_recovery_threads_per_dir(&self, py: Python<'_>, threads: usize) {
+        py.detach(|| self.0.set_recovery_threads_per_dir(threads));
+    }
+
+    fn set_producer_id_expiration_ms(&self, expiration_ms: i64) {
+        self.0.set_producer_id_expiration_ms(expiration_ms);
     }
 
     fn stop_partitions(

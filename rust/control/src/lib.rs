@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod commit_batch;
+pub mod connection_quotas;
 pub mod control_request;
 pub mod event;
 pub mod event_queue;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use pyrklog_log::DIRECT_MIN_BYTES;
 use pyrklog_wire::ErrorCode;
 
+pub use crate::connection_quotas::{ConnectionQuotas, ListenerQuota};
 pub use crate::control_request::{ControlRequest, Session};
 pub use crate::event::Event;
 pub use crate::image_delta::{BrokerImage, ImageDelta, PartitionImage, TopicConfig, TopicImage};

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pyrklog_log::{Log, OpenError, OpenReport, OpenRequest};
 use pyrklog_wire::ErrorCode;
@@ -225,7 +226,7 @@ fn load(replicas: &Arc<ReplicaManager>, partition: &Arc<Partition>, answer: Answ
         config,
         state: dir.files.open_state(&topic.name, index),
         now_ms: Now::read().wall_ms,
-        producer_id_expiration_ms: replicas.config.producer_id_expiration_ms,
+        producer_id_expiration_ms: replicas.producer_id_expiration_ms.load(Ordering::Relaxed),
     });
     match opened {
         Ok((log, report)) => {

@@ -7,6 +7,7 @@ pub mod connection_balancer;
 pub mod connection_limits;
 pub mod connection_timeouts;
 pub mod connections;
+pub mod creation_rate;
 #[cfg(feature = "testing")]
 pub mod hook;
 pub mod input;

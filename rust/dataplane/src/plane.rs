@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use pyrklog_log::disk::{Disk, RealDisk};
 use pyrklog_log::{Left, LogDirError};
 
+use crate::net::connection_limits::connections_max;
 use crate::net::listeners::Listener;
 use crate::net::network::Network;
 use crate::replica_manager::ReplicaManager;
@@ -28,8 +29,8 @@ use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::image::ImageError;
 use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_control::seam::{
-    Behind, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend, LeaderSpec, NewRecord,
-    PlaneConfig, StopSpec, TicketOutcome,
+    Behind, ConnectionQuotas, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend,
+    LeaderSpec, NewRecord, PlaneConfig, StopSpec, TicketOutcome,
 };
 use pyrklog_replica::partition::TopicSettings;
 use pyrklog_storage::log_dir_state::{LogDirState, Partition};
@@ -352,6 +353,39 @@ impl DataPlane {
             .quotas
             .follower
             .set_rate(follower_bytes, now_ms);
+    }
+
+    /// Time over which these rates are averaged.
+    pub fn set_replication_window_ms(&self, window_ms: i64) {
+        self.network.quotas.leader.set_window_ms(window_ms);
+        self.network.quotas.follower.set_window_ms(window_ms);
+    }
+
+    /// Limits of connections for all that come from now on. `max` is cut to what the process's
+    /// descriptors allow.
+    pub fn set_connection_quotas(&self, quotas: ConnectionQuotas) {
+        let quotas = ConnectionQuotas {
+            max: connections_max(quotas.max),
+            ..quotas
+        };
+        self.network.limits.set_quotas(quotas, mono_ms());
+    }
+
+    /// `num.io.threads` from now on.
+    pub fn set_io_threads(&self, threads: usize) {
+        self.network.readers.set_io_threads(threads);
+    }
+
+    /// `num.recovery.threads.per.data.dir` from now on.
+    pub fn set_recovery_threads_per_dir(&self, threads: usize) {
+        self.network.loader.set_per_dir(threads);
+    }
+
+    /// `producer.id.expiration.ms` from now on.
+    pub fn set_producer_id_expiration_ms(&self, expiration_ms: i64) {
+        self.network
+            .producer_id_expiration_ms
+            .store(expiration_ms, Ordering::Relaxed);
     }
 
     /// This broker is registered under this epoch, and the cluster knows [`DataPlane::pasts`].

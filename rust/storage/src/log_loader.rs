@@ -91,7 +91,7 @@ struct Inner {
 /// See the module.
 #[derive(Debug)]
 pub struct LogLoader {
-    per_dir: usize,
+    per_dir: AtomicUsize,
     inner: Mutex<Inner>,
     /// A simulation runs the commands; no thread is started.
     #[cfg(feature = "sim")]
@@ -103,7 +103,7 @@ impl LogLoader {
     pub fn new(per_dir: usize, dirs: usize) -> LogLoader {
         let inner = Inner::new(dirs);
         LogLoader {
-            per_dir: per_dir.max(1),
+            per_dir: AtomicUsize::new(per_dir.max(1)),
             inner: Mutex::new(inner),
             #[cfg(feature = "sim")]
             is_simulated: AtomicBool::new(false),
@@ -114,6 +114,16 @@ impl LogLoader {
     #[cfg(feature = "sim")]
     pub fn set_simulated(&self) {
         self.is_simulated.store(true, Ordering::Relaxed);
+    }
+
+    fn per_dir(&self) -> usize {
+        self.per_dir.load(Ordering::Relaxed)
+    }
+
+    /// Changes the number of threads of a directory; surplus ones end after their commands.
+    pub fn set_per_dir(self: &Arc<Self>, per_dir: usize) {
+        self.per_dir.store(per_dir.max(1), Ordering::Relaxed);
+        self.submit([]);
     }
 
     /// Queues commands and starts threads as needed. After [`LogLoader::stop`] commands are
@@ -127,7 +137,7 @@ impl LogLoader {
         if self.is_simulated.load(Ordering::Relaxed) {
             return;
         }
-        while inner.threads < inner.threads_wanted(self.per_dir) {
+        while inner.threads < inner.threads_wanted(self.per_dir()) {
             inner.threads += 1;
             let loader = Arc::clone(self);
             let spawned = std::thread::Builder::new()
@@ -153,7 +163,7 @@ impl LogLoader {
 
     fn work(&self) {
         let mut inner = self.inner.lock();
-        while let Some(command) = inner.next(self.per_dir) {
+        while let Some(command) = inner.next(self.per_dir()) {
             let Command { key, dir, run } = command;
             drop(inner);
             run();
@@ -180,7 +190,7 @@ impl LogLoader {
     /// Runs the next command on the caller's thread; false if there is none.
     #[cfg(feature = "sim")]
     pub fn run_next(&self) -> bool {
-        let next = self.inner.lock().next(self.per_dir);
+        let next = self.inner.lock().next(self.per_dir());
         let Some(Command { key, dir, run }) = next else {
             return false;
         };
@@ -403,5 +413,35 @@ mod tests {
         assert_eq!(next(&mut inner).as_deref(), Some("a"));
         inner.done(&(Arc::from("a"), 0), 1);
         assert!(inner.by_key.is_empty());
+    }
+
+    #[test]
+    fn more_threads_take_what_waits() {
+        let loader = Arc::new(LogLoader::new(1, 1));
+        let (started, starts) = std::sync::mpsc::channel();
+        let ends = ["a", "b"].map(|topic| {
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            let started = started.clone();
+            let waits = Command {
+                run: Box::new(move || {
+                    started.send(topic).expect("a listener");
+                    let _until_dropped = ends.recv();
+                }),
+                ..command(topic, 0)
+            };
+            loader.submit([waits]);
+            end
+        });
+        assert_eq!(starts.recv(), Ok("a"));
+        assert!(starts.try_recv().is_err());
+        loader.set_per_dir(2);
+        assert_eq!(starts.recv(), Ok("b"));
+        loader.set_per_dir(0);
+        drop(ends);
+        loader.submit([command("c", 0)]);
+        while loader.depth() > 0 {
+            std::thread::yield_now();
+        }
+        loader.stop();
     }
 }

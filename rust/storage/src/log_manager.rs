@@ -51,6 +51,8 @@ pub struct LogManager {
     pub broker_epoch: AtomicI64,
     /// Random numbers for names of deleted folders.
     pub names: Unguessable,
+    /// `producer.id.expiration.ms`, which changes at run time.
+    pub producer_id_expiration_ms: AtomicI64,
     /// The plane is shutting down.
     pub is_stopping: AtomicBool,
     space_listener: OnceLock<Weak<dyn SpaceListener>>,
@@ -102,6 +104,7 @@ impl LogManager {
             )),
             broker_epoch: AtomicI64::new(-1),
             names: Unguessable::default(),
+            producer_id_expiration_ms: AtomicI64::new(config.producer_id_expiration_ms),
             is_stopping: AtomicBool::new(false),
             space_listener: OnceLock::new(),
             dirs: dirs.usable,

@@ -12,8 +12,8 @@
 //! | `digest` | digests of replicas | 1 |
 //! | `close` | closing files | 1 |
 //!
-//! N + 1 is `num.io.threads` / 2. Each queue has at least one thread. Another thread, the starter,
-//! starts them on behalf of network threads.
+//! N + 1 is `num.io.threads` / 2 at the start. Each queue has at least one thread. Another thread,
+//! the starter, starts them on behalf of network threads.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -68,18 +68,9 @@ impl ReaderPool {
         let fetch_queues = (io_threads / 2).clamp(1, usize::from(u16::MAX) - OTHER_KINDS.len());
         let mut queues = Vec::new();
         for dir in 0..dirs.len() {
-            for number in 0..fetch_queues {
-                let threads =
-                    io_threads / fetch_queues + usize::from(number < io_threads % fetch_queues);
-                let kind = Kind::Fetch(number as u16);
-                queues.push(ReaderQueue::new(id(dir, number), kind, threads, IDLE_MS));
-            }
-            for (place, kind) in (fetch_queues..).zip(OTHER_KINDS) {
-                let threads = match kind {
-                    Kind::Ahead | Kind::Internal => io_threads / 2,
-                    Kind::LookUp => io_threads / 4,
-                    Kind::Digest | Kind::Close | Kind::Fetch(_) => 1,
-                };
+            let of_fetches = (0..fetch_queues).map(|number| Kind::Fetch(number as u16));
+            for (place, kind) in of_fetches.chain(OTHER_KINDS).enumerate() {
+                let threads = threads_of(kind, io_threads, fetch_queues);
                 queues.push(ReaderQueue::new(id(dir, place), kind, threads, IDLE_MS));
             }
         }
@@ -93,6 +84,21 @@ impl ReaderPool {
             ended: Condvar::new(),
             jobs_done: AtomicU64::new(0),
         }
+    }
+
+    /// Changes `num.io.threads`. The number of queues stays.
+    pub fn set_io_threads(&self, io_threads: usize) {
+        for queue in &self.queues {
+            queue.set_max_threads(threads_of(queue.kind, io_threads, self.fetch_queues));
+            while queue.claim_thread() {
+                self.want_thread(queue.id);
+            }
+        }
+    }
+
+    fn want_thread(&self, id: QueueId) {
+        self.starter.lock().wanted.push_back(id);
+        self.wake_starter.notify_one();
     }
 
     /// The queue for reads of a topic by offset.
@@ -119,8 +125,7 @@ impl ReaderPool {
     /// The job, if the queue is full and the job is [bounded](Job::is_bounded).
     pub fn submit<J: Job + 'static>(&self, id: QueueId, job: Box<J>) -> Result<(), Box<J>> {
         if self.queue(id).push(job)? {
-            self.starter.lock().wanted.push_back(id);
-            self.wake_starter.notify_one();
+            self.want_thread(id);
         }
         Ok(())
     }
@@ -214,6 +219,19 @@ impl ReaderPool {
     }
 }
 
+/// Threads of a queue; it has at least one.
+fn threads_of(kind: Kind, io_threads: usize, fetch_queues: usize) -> usize {
+    match kind {
+        Kind::Fetch(number) => {
+            let more = usize::from(number) < io_threads % fetch_queues;
+            io_threads / fetch_queues + usize::from(more)
+        }
+        Kind::Ahead | Kind::Internal => io_threads / 2,
+        Kind::LookUp => io_threads / 4,
+        Kind::Digest | Kind::Close => 1,
+    }
+}
+
 fn id(dir: usize, place: usize) -> QueueId {
     QueueId {
         dir: dir as u16,
@@ -253,6 +271,10 @@ fn run(pool: &ReaderPool, id: QueueId) {
         if is_counted {
             pool.count_done();
         }
+    }
+    // A surplus thread ends although jobs wait.
+    if pool.queue(id).claim_thread() {
+        pool.want_thread(id);
     }
 }
 
@@ -312,6 +334,21 @@ mod tests {
                     "{kinds:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn changed_threads_are_spread_over_the_queues_of_the_start() {
+        let pool = pool(1, 8);
+        pool.set_io_threads(10);
+        let of = |kind| threads_of(kind, 10, pool.fetch_queues);
+        let of_fetches = [0, 1, 2, 3].map(|number| of(Kind::Fetch(number)));
+        assert_eq!(of_fetches, [3, 3, 2, 2]);
+        assert_eq!((of(Kind::Ahead), of(Kind::LookUp)), (5, 2));
+        for (_, kind, _) in pool.depths() {
+            let queue = pool.queues.iter().find(|queue| queue.kind == kind).unwrap();
+            let workers = std::iter::from_fn(|| queue.enter()).collect::<Vec<_>>();
+            assert_eq!(workers.len(), of(kind).max(1), "{kind}");
         }
     }
 

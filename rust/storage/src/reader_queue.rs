@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +19,9 @@ pub const STUCK_MS: i64 = 1_000;
 
 /// A thread without work for this long ends.
 pub const IDLE_MS: u64 = 30_000;
+
+/// Most threads of a queue, also after its limit was raised.
+pub const THREADS_MAX: usize = 256;
 
 /// Limit of waiting jobs; see [`Job::is_bounded`].
 pub const QUEUE_MAX_JOBS: usize = 1_000;
@@ -112,10 +115,12 @@ impl Step {
 struct Inner {
     /// Each with the time of its arrival.
     jobs: VecDeque<(i64, Box<dyn Job>)>,
-    /// Threads, including those that are being started.
-    threads: usize,
+    /// Threads that are being started.
+    starting: usize,
     idle: usize,
-    free_slots: Vec<usize>,
+    /// Which slots threads have. Those from the queue's limit on belong to surplus threads, which
+    /// are about to end.
+    taken: Vec<bool>,
     is_stopped: bool,
     /// The remaining jobs were taken; no more are accepted.
     is_closed: bool,
@@ -145,7 +150,8 @@ pub struct ReaderQueue {
     pub kind: Kind,
     /// The log directory.
     pub dir: usize,
-    max_threads: usize,
+    /// Most threads.
+    limit: AtomicUsize,
     idle: Duration,
     inner: Mutex<Inner>,
     wake: Condvar,
@@ -156,20 +162,20 @@ pub struct ReaderQueue {
 impl ReaderQueue {
     /// A queue with up to `max_threads` threads, which end when idle for `idle_ms`.
     pub fn new(id: QueueId, kind: Kind, max_threads: usize, idle_ms: u64) -> ReaderQueue {
-        let max_threads = max_threads.max(1);
+        let limit = max_threads.clamp(1, THREADS_MAX);
         let inner = Inner {
-            free_slots: (0..max_threads).rev().collect(),
+            taken: vec![false; THREADS_MAX],
             ..Inner::default()
         };
         ReaderQueue {
             id,
             kind,
             dir: usize::from(id.dir),
-            max_threads,
+            limit: AtomicUsize::new(limit),
             idle: Duration::from_millis(idle_ms),
             inner: Mutex::new(inner),
             wake: Condvar::new(),
-            steps: (0..max_threads).map(|_| Step::default()).collect(),
+            steps: (0..THREADS_MAX).map(|_| Step::default()).collect(),
             rejected: AtomicU64::new(0),
         }
     }
@@ -189,14 +195,31 @@ impl ReaderQueue {
             return Err(job);
         }
         inner.jobs.push_back((mono_ms(), job));
-        let needs_thread = inner.jobs.len() > inner.idle && inner.threads < self.max_threads;
-        inner.threads += usize::from(needs_thread);
+        let needs_thread = inner.claim_thread(self.limit());
         let wake = inner.idle > 0;
         drop(inner);
         if wake {
             self.wake.notify_one();
         }
         Ok(needs_thread)
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the number of threads. Surplus ones end after their current jobs.
+    pub fn set_max_threads(&self, max_threads: usize) {
+        let _inner = self.inner.lock();
+        let limit = max_threads.clamp(1, THREADS_MAX);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.wake.notify_all();
+    }
+
+    /// Whether the caller must start a thread for jobs that wait.
+    pub fn claim_thread(&self) -> bool {
+        let mut inner = self.inner.lock();
+        !inner.is_stopped && inner.claim_thread(self.limit())
     }
 
     /// Whether a new job is likely to be done; otherwise counts a rejection.
@@ -219,7 +242,8 @@ impl ReaderQueue {
     }
 
     fn stalled_ms(&self, now_ms: i64) -> i64 {
-        let ages = self.steps.iter().map(|step| step.age_ms(now_ms));
+        let steps = &self.steps[..self.limit()];
+        let ages = steps.iter().map(|step| step.age_ms(now_ms));
         ages.map(Option::unwrap_or_default).min().unwrap_or(0)
     }
 
@@ -257,7 +281,12 @@ impl ReaderQueue {
 
     /// Registers a thread; `None` if it has enough.
     pub fn enter(&self) -> Option<ReaderWorker<'_>> {
-        let slot = self.inner.lock().free_slots.pop()?;
+        let mut inner = self.inner.lock();
+        inner.starting = inner.starting.saturating_sub(1);
+        let slot = inner.taken[..self.limit()]
+            .iter()
+            .position(|taken| !taken)?;
+        inner.taken[slot] = true;
         Some(ReaderWorker { queue: self, slot })
     }
 }
@@ -282,8 +311,8 @@ impl ReaderWorker<'_> {
         let mut inner = queue.inner.lock();
         queue.steps[self.slot].end();
         loop {
-            if inner.is_stopped {
-                inner.leave(self.slot);
+            if inner.is_stopped || self.slot >= queue.limit() {
+                inner.taken[self.slot] = false;
                 return None;
             }
             if let Some((_, job)) = inner.jobs.pop_front() {
@@ -294,7 +323,7 @@ impl ReaderWorker<'_> {
             let is_over = queue.wake.wait_for(&mut inner, queue.idle).timed_out();
             inner.idle -= 1;
             if is_over && inner.jobs.is_empty() {
-                inner.leave(self.slot);
+                inner.taken[self.slot] = false;
                 return None;
             }
         }
@@ -302,9 +331,15 @@ impl ReaderWorker<'_> {
 }
 
 impl Inner {
-    fn leave(&mut self, slot: usize) {
-        self.threads -= 1;
-        self.free_slots.push(slot);
+    /// Counts a thread that is to be started, if waiting jobs need one and the limit allows it.
+    fn claim_thread(&mut self, limit: usize) -> bool {
+        if self.jobs.len() <= self.idle {
+            return false;
+        }
+        let running = self.taken[..limit].iter().filter(|taken| **taken).count();
+        let is_needed = running + self.starting < limit;
+        self.starting += usize::from(is_needed);
+        is_needed
     }
 }
 
@@ -353,6 +388,50 @@ mod tests {
             assert!(worker.take().is_some());
             assert!(worker.take().is_none(), "idle for long");
         }
+    }
+
+    #[test]
+    fn surplus_threads_end_and_others_take_their_jobs() {
+        let queue = new_queue(Kind::Fetch(0), 1, IDLE_MS);
+        assert!(queue.push(job()).unwrap());
+        assert!(!queue.push(job()).unwrap(), "one is enough");
+        queue.set_max_threads(2);
+        assert!(queue.claim_thread(), "two are allowed");
+        assert!(!queue.claim_thread());
+        let [first, second] = [queue.enter().unwrap(), queue.enter().unwrap()];
+        assert!(first.take().is_some());
+        queue.set_max_threads(1);
+        assert!(second.take().is_none(), "surplus");
+        assert!(!queue.claim_thread(), "the first one goes on");
+        assert!(first.take().is_some());
+        queue.set_max_threads(0);
+        queue.set_max_threads(usize::MAX);
+        for _ in 0..2 * THREADS_MAX {
+            let _started = queue.push(job()).unwrap();
+        }
+        let mut others = Vec::new();
+        while let Some(worker) = queue.enter() {
+            others.push(worker);
+        }
+        assert_eq!(others.len(), THREADS_MAX - 1);
+        queue.set_max_threads(1);
+        for worker in others {
+            assert!(worker.take().is_none());
+        }
+    }
+
+    #[test]
+    fn jobs_that_a_surplus_thread_leaves_get_another() {
+        let queue = new_queue(Kind::Fetch(0), 2, 1);
+        assert!(queue.push(job()).unwrap() && queue.push(job()).unwrap());
+        let [first, second] = [queue.enter().unwrap(), queue.enter().unwrap()];
+        assert!(first.take().is_some() && second.take().is_some());
+        assert!(first.take().is_none(), "idle");
+        queue.set_max_threads(1);
+        assert!(queue.push(job()).unwrap(), "the second is surplus");
+        assert!(second.take().is_none());
+        assert!(!queue.claim_thread(), "one is being started");
+        assert!(queue.enter().unwrap().take().is_some());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! retention, deferred deletion, expiring producers. It sleeps until something is due.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pyrklog_log::disk::may_pass;
@@ -249,7 +250,7 @@ impl Syncer {
             Timer::Checkpoint(checkpoint) => self.write_checkpoint(checkpoint),
             Timer::Retention => self.each_partition(Self::retain),
             Timer::Producers => {
-                let expiration_ms = self.logs.config.producer_id_expiration_ms;
+                let expiration_ms = self.logs.producer_id_expiration_ms.load(Ordering::Relaxed);
                 self.each_partition(|_, partition| {
                     let now_ms = Now::read().wall_ms;
                     if let Some(log) = &mut partition.lock().log {

@@ -223,9 +223,7 @@ async def test_refused_changes(
         (ALL_BROKERS, "log.cleaner.threads", "2"),
         (BROKER, "listener.name.external.ssl.keystore.location", "/keys"),
         (BROKER, "listener.name.external.num.network.threads", "2"),
-        (ALL_BROKERS, "max.connections.per.ip.overrides", "host:5"),
-        (ALL_BROKERS, "listener.name.external.max.connections", "5"),
-        (ALL_BROKERS, "listener.name.external.max.connection.creation.rate", "5"),
+        (ALL_BROKERS, "listener.name.external.num.network.threads", "2"),
         (BROKER, "ssl.cipher.suites", "a,b"),
     ],
 )
@@ -392,7 +390,7 @@ async def test_options_that_another_broker_left_may_be_secret(running: Running) 
 
 async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
     """Kafka changes them at run time. A stored bad value is ignored."""
-    changes = {"num.io.threads": "4", "num.replica.fetchers": "2", "max.connections": "77"}
+    changes = {"num.io.threads": "4", "num.replica.fetchers": "2", "num.network.threads": "2"}
     operations = [(OP_SET, name, value) for name, value in changes.items()]
     async with running_broker(tmp_path) as running:
         assert await alter(running, ALL_BROKERS, *operations) is ErrorCode.NONE
@@ -405,20 +403,25 @@ async def test_options_that_act_from_the_next_start_on(tmp_path: Path) -> None:
         ]
         settings = running.plane.settings
         assert settings is not None
-        assert (settings.reader_threads, settings.max_connections) == (8, 2**31 - 1)
+        assert (settings.reader_threads, settings.network_threads) == (8, 3)
     async with running_broker(tmp_path) as running:
         settings = running.plane.settings
         assert settings is not None
-        assert (settings.reader_threads, settings.max_connections) == (5, 77)
+        assert (settings.reader_threads, settings.network_threads) == (5, 2)
         assert isinstance(running.service, Administration)
         path = znodes.broker_config_path("1")
-        kept = {"num.io.threads": "none", "max.connections": "66", "max.connections.per.ip": "0"}
+        kept = {
+            "num.io.threads": "none",
+            "num.network.threads": "6",
+            "max.connections.per.ip": "0",
+        }
         await running.service._topics._store.set(path, znodes.encode_config(kept))
     async with running_broker(tmp_path) as running:
         settings = running.plane.settings
         assert settings is not None
         # Only the bad value is left out; for the threads the default of all brokers applies.
-        assert (settings.reader_threads, settings.max_connections) == (4, 66)
+        assert (settings.reader_threads, settings.network_threads) == (4, 6)
+        # Without overrides 0 would let nobody in to change it back.
         assert settings.max_connections_per_ip == 2**31 - 1
 
 
@@ -485,6 +488,18 @@ async def test_replication_rates_reach_the_plane_at_run_time(running: Running) -
     refused = await alter(running, BROKER, (OP_SET, leader, "-1"))
     assert refused is ErrorCode.INVALID_REQUEST
     assert await rates_after((OP_SET, leader, "9")) == (9, None)
+    assert running.plane.replication_window_ms == 10_000
+
+
+async def test_replication_rates_are_averages_over_the_given_window(tmp_path: Path) -> None:
+    samples = {("11", "3"): 30_000, ("2", "5"): 5_000, ("1", "5"): 5_000}
+    for (count, seconds), window_ms in samples.items():
+        options = (
+            f"replication.quota.window.num={count}",
+            f"replication.quota.window.size.seconds={seconds}",
+        )
+        async with running_broker(tmp_path, *options) as running:
+            assert running.plane.replication_window_ms == window_ms
 
 
 @pytest.mark.parametrize(

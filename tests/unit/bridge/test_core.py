@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyrklog import _core
+from pyrklog.config.connection_quotas import ConnectionQuotas, ListenerQuota
 from pyrklog.config.load import load_config
 from pyrklog.config.resolved import LogConfig, Throttled
 from pyrklog.config.topic import TopicDefaults
@@ -148,3 +149,27 @@ def test_dump_errors_are_those_of_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(ValueError, match=r"notes\.txt"):
         list(_core.dump_file(str(tmp_path / "notes.txt"), records=False, verify=False))
+
+
+QUOTAS = ConnectionQuotas(5, 4, [("127.0.0.1", 3), ("::1", 2)], 100, [ListenerQuota("A", 2, 1)])
+
+
+def test_limits_of_connections_are_taken(plane: _core.DataPlane) -> None:
+    plane.set_connection_quotas(QUOTAS)
+    plane.set_connection_quotas(QUOTAS._replace(max_of_hosts=[], of_listeners=()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"max": -1}, OverflowError),
+        ({"max_per_host": None}, TypeError),
+        ({"max_of_hosts": [("localhost", 1)]}, ValueError),
+        ({"of_listeners": [("A", 1)]}, AttributeError),
+    ],
+)
+def test_bad_limits_of_connections_are_refused(
+    plane: _core.DataPlane, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        plane.set_connection_quotas(QUOTAS._replace(**changes))

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pyrklog_log::disk::may_pass;
@@ -129,7 +130,7 @@ fn begin(
     cut: &Cut,
 ) -> Option<(TruncateJob, Plan, i64)> {
     let now_ms = Now::read().wall_ms;
-    let expiration_ms = logs.config.producer_id_expiration_ms;
+    let expiration_ms = logs.producer_id_expiration_ms.load(Ordering::Relaxed);
     loop {
         let mut state = partition.lock();
         let (role, leader_epoch) = (state.role, state.leader_epoch);

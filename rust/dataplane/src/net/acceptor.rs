@@ -1,7 +1,8 @@
 //! Accepts connections, enforces their limits, and deals them out to the network threads in turn.
 //!
-//! At `max.connections` nothing is accepted until one closes: the rest waits in the kernel's
-//! backlog. A host beyond `max.connections.per.ip` has its new connection closed at once.
+//! At `max.connections` nothing is accepted until one closes, and beyond
+//! `max.connection.creation.rate` until there is room again: the rest waits in the kernel's backlog.
+//! A host beyond `max.connections.per.ip` has its new connection closed at once.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -13,7 +14,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 
-use crate::net::connection_limits::{NewConnection, Refused};
+use crate::net::connection_limits::{NewConnection, Refused, Room};
 use crate::net::listeners::Listener;
 use crate::net::message::Message;
 use crate::net::network::Network;
@@ -98,13 +99,23 @@ impl Acceptor {
 
     fn accept_from(&mut self, index: usize) {
         loop {
-            if !self
-                .network
-                .limits
-                .has_room(self.listeners[index].for_brokers)
-            {
-                self.wait_for_room(index);
-                return;
+            let listener = &self.listeners[index];
+            let limits = &self.network.limits;
+            match limits.room(&listener.name, listener.for_brokers, mono_ms()) {
+                Room::Free => {}
+                Room::Full => {
+                    self.wait_for_room(index);
+                    return;
+                }
+                Room::TooFast => {
+                    let reason = format!(
+                        "{}: max.connection.creation.rate is reached; others wait",
+                        listener.name
+                    );
+                    self.client_notice("connections_too_fast", FAILURES_TOLD_MAX, reason);
+                    self.paused = true;
+                    return;
+                }
             }
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match acceptfrom_with(&self.listeners[index].socket, flags) {
@@ -145,8 +156,9 @@ impl Acceptor {
     }
 
     fn admit(&mut self, index: usize, socket: OwnedFd, host: IpAddr) {
-        let for_brokers = self.listeners[index].for_brokers;
-        let permit = match self.network.limits.admit(host, for_brokers) {
+        let listener = &self.listeners[index];
+        let limits = &self.network.limits;
+        let permit = match limits.admit(host, &listener.name, listener.for_brokers) {
             Ok(permit) => permit,
             Err(refused) => {
                 let limit = match refused {

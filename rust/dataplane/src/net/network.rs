@@ -10,7 +10,7 @@ use crate::net::listeners::Listeners;
 use crate::net::message::Inboxes;
 use pyrklog_base::network_threads::NetworkThreads;
 use pyrklog_control::event_queue::EventQueue;
-use pyrklog_control::seam::PlaneConfig;
+use pyrklog_control::seam::{ConnectionQuotas, PlaneConfig};
 use pyrklog_requests::services::{Mailboxes, Services};
 use pyrklog_storage::log_manager::{LogDirs, LogManager};
 
@@ -31,10 +31,10 @@ impl Network {
     /// For log directories that were just opened. Errors: no file descriptor left.
     pub fn new(config: PlaneConfig, dirs: LogDirs) -> std::io::Result<Network> {
         let inboxes = Arc::new(Inboxes::new(config.network_threads)?);
-        let limits = ConnectionLimits::new(
+        let limits = ConnectionLimits::new(ConnectionQuotas::new(
             connections_max(config.max_connections),
             config.max_connections_per_ip,
-        )?;
+        ))?;
         let events = Arc::new(EventQueue::new()?);
         let network = Arc::clone(&inboxes) as Arc<dyn NetworkThreads>;
         let logs = LogManager::new(config, dirs, events, network);
