@@ -64,7 +64,17 @@ def test_all_clients_read_what_one_wrote(
 def test_all_clients_read_what_the_broker_compressed_at_a_level(
     bootstrap: str, topic: str, codec: str, low: str, high: str
 ) -> None:
-    records = records_of(codec, null_header=False)
+    # Text, in which a longer search finds longer matches.
+    chance = random.Random(codec)
+    words = [b"%x" % chance.getrandbits(24) for _ in range(200)]
+    records = [
+        Record(
+            key=b"k%d" % number,
+            value=b" ".join(chance.choices(words, k=100)),
+            timestamp_ms=START_MS + number,
+        )
+        for number in range(40)
+    ]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     sizes = {}
     for level in (low, high):

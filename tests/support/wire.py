@@ -297,17 +297,20 @@ def fetch(
     max_bytes: int = 1 << 20,
     max_wait_ms: int = 0,
 ) -> Fetched:
-    """Fetch version 4 from one partition."""
-    place = struct.pack(">iqi", partition, offset, max_bytes)
-    body = struct.pack(">iiiib", -1, max_wait_ms, 1, max_bytes, 0)
-    reply = Reader(connection.request(FETCH, 4, body + array([string(topic) + array([place])])))
+    """Fetch version 10, without a session, from one partition."""
+    place = struct.pack(">iiqqi", partition, -1, offset, -1, max_bytes)
+    body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1)
+    body += array([string(topic) + array([place])]) + array([])
+    reply = Reader(connection.request(FETCH, 10, body))
     reply.take(4)  # throttle time
+    assert reply.number("h") == 0
+    reply.take(4)  # no session
     assert reply.number("i") == 1
     assert reply.string() == topic
     assert reply.number("i") == 1
     assert reply.number("i") == partition
     error, high_watermark = reply.number("h"), reply.number("q")
-    reply.take(8)  # last stable offset
+    reply.take(16)  # last stable offset, log start offset
     for _ in reply.array():
         reply.take(16)  # an aborted transaction
     return Fetched(error, high_watermark, reply.blob() or b"")
