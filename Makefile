@@ -32,7 +32,10 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks \
   -Ccodegen-units=1
-FUZZ_TARGETS := frames responses batches indexes snapshots checkpoints recovery reads dumps
+FUZZ_TARGETS := frames responses batches message_sets indexes snapshots checkpoints recovery reads dumps
+
+# Clients of before Kafka 0.11, for tests/clients/test_old_clients.py.
+OLD_CLIENTS := .cache/old-clients.done .cache/old-0.9.done .cache/old-0.10.done .cache/old-0.11.done
 
 # How much of each fault `make test-faults` tries; test-long tries ten times that and more.
 LOG_KILLS ?= 60
@@ -78,7 +81,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the two processes has left.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done .cache/zookeeper.done ## pytest in two processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
 
@@ -188,4 +191,10 @@ dist/.made: $(RUST) $(PACKAGE) pyproject.toml .venv/.build-tools
 	rm -rf .cache/$* && mkdir -p .cache/$*
 	mvn --batch-mode --quiet --file $< org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
 	  -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.cache/$*
+	touch $@
+
+# A Python client beside the one of the same name in .venv.
+.cache/old-clients.done: ci/old-clients.txt .venv/.made
+	rm -rf .cache/old-clients
+	$(BIN)/pip install --quiet --disable-pip-version-check --target .cache/old-clients -r $<
 	touch $@

@@ -124,7 +124,10 @@ def _thousand(broker: Broker, name: str) -> list[Member]:
 
 
 def _commit(member: Member, partitions: int) -> bytes:
-    places = [OffsetCommitRequestPartition(index, 1_000_000, 0, "") for index in range(partitions)]
+    places = [
+        OffsetCommitRequestPartition(index, 1_000_000, 0, committed_metadata="")
+        for index in range(partitions)
+    ]
     request = OffsetCommitRequest(
         group_id=member.group,
         generation_id_or_member_epoch=member.generation,

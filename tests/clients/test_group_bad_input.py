@@ -116,7 +116,9 @@ def commit(
     partitions: tuple[tuple[str, int, str], ...] = ((TOPIC, 0, ""),),
 ) -> list[int]:
     topics = [
-        OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(index, 7, -1, note)])
+        OffsetCommitRequestTopic(
+            topic, [OffsetCommitRequestPartition(index, 7, committed_metadata=note)]
+        )
         for topic, index, note in partitions
     ]
     request = OffsetCommitRequest(group, generation, member_id, topics=topics)

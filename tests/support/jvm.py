@@ -22,18 +22,26 @@ def java() -> str:
     return str(Path(home, "bin", "java")) if home else "java"
 
 
-def command(main: str, *arguments: str) -> list[str]:
-    if not any(KAFKA_JARS.glob("kafka-clients-*.jar")):
-        raise FileNotFoundError(f"no jars in {KAFKA_JARS}: run `make .cache/kafka.done`")
-    classpath = str(KAFKA_JARS / "*")
+def command(main: str, *arguments: str, jars: str = KAFKA_JARS.name) -> list[str]:
+    """``jars`` names their folder in ``.cache``, and what of ``ci/java`` fills it."""
+    folder = KAFKA_JARS.with_name(jars)
+    if not any(folder.glob("kafka-clients-*.jar")):
+        raise FileNotFoundError(f"no jars in {folder}: run `make .cache/{jars}.done`")
+    classpath = str(folder / "*")
     logging = f"-Dlog4j.configuration={_LOGGING.as_uri()}"
     return [java(), *_FLAGS, logging, "-cp", classpath, main, *arguments]
 
 
-def run(main: str, *arguments: str, stdin: str = "", timeout_s: float = 60.0) -> str:
+def run(
+    main: str,
+    *arguments: str,
+    stdin: str = "",
+    timeout_s: float = 60.0,
+    jars: str = KAFKA_JARS.name,
+) -> str:
     """Runs a main class; returns its standard output. ToolFailed unless it exits with 0."""
     done = subprocess.run(
-        command(main, *arguments),
+        command(main, *arguments, jars=jars),
         input=stdin,
         capture_output=True,
         text=True,

@@ -178,8 +178,8 @@ _TOPIC_DEFAULTS = (
     long("log.cleaner.max.compaction.lag.ms", LONG_MAX, minimum=1, effective=False).described(
         "Longest time that a record stays uncompacted."
     ),
-    boolean("log.message.downconversion.enable", True, importance="low", effective=False).described(
-        "Whether old fetch versions get converted batches; they are not served here."
+    boolean("log.message.downconversion.enable", True, importance="low").described(
+        "Whether consumers without record batches (before 0.11) get converted ones, else an error."
     ),
     string(
         "log.message.format.version",

@@ -20,6 +20,7 @@ class LogConfig(NamedTuple):
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
+    message_downconversion_enable: bool
     flush_messages: int
     flush_ms: int
     retention_ms: int

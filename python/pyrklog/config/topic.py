@@ -127,6 +127,7 @@ class TopicDefaults:
             compression_gzip_level=integer("compression.gzip.level"),
             compression_lz4_level=integer("compression.lz4.level"),
             compression_zstd_level=integer("compression.zstd.level"),
+            message_downconversion_enable=values["message.downconversion.enable"] is True,
             flush_messages=integer("flush.messages"),
             flush_ms=integer("flush.ms"),
             retention_ms=integer("retention.ms"),

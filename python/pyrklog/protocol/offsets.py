@@ -22,15 +22,17 @@ from pyrklog.protocol.groups import NO_GENERATION, NO_MEMBER_ID
 
 NO_RETENTION = -1
 NO_OFFSET = -1
+NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
 
 class OffsetCommitRequestPartition(Message):
-    """``committed_metadata`` is the client's own note."""
+    """``committed_metadata`` is the client's own note; ``commit_timestamp`` is not used."""
 
     partition_index: Int32
     committed_offset: Int64
     committed_leader_epoch: Annotated[Int32, since(6)] = NO_LEADER_EPOCH
+    commit_timestamp: Annotated[Int64, since(1, until=1)] = NO_TIMESTAMP
     committed_metadata: Str | None = None
 
 
@@ -43,8 +45,8 @@ class OffsetCommitRequest(Message):
     """Generation -1 without a member id: an administrator or a standalone consumer commits."""
 
     group_id: Str
-    generation_id_or_member_epoch: Int32 = NO_GENERATION
-    member_id: Str = NO_MEMBER_ID
+    generation_id_or_member_epoch: Annotated[Int32, since(1)] = NO_GENERATION
+    member_id: Annotated[Str, since(1)] = NO_MEMBER_ID
     group_instance_id: Annotated[Str | None, since(7)] = None
     retention_time_ms: Annotated[Int64, since(2, until=4)] = NO_RETENTION
     topics: list[OffsetCommitRequestTopic] = empty_list()
@@ -152,8 +154,8 @@ class OffsetDeleteResponse(Message):
     topics: list[OffsetDeleteResponseTopic] = empty_list()
 
 
-OFFSET_COMMIT = Api(8, OffsetCommitRequest, OffsetCommitResponse, versions=(2, 9), flexible_since=8)
-OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, versions=(1, 9), flexible_since=6)
+OFFSET_COMMIT = Api(8, OffsetCommitRequest, OffsetCommitResponse, versions=(0, 9), flexible_since=8)
+OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, versions=(0, 9), flexible_since=6)
 OFFSET_DELETE = Api(
     47, OffsetDeleteRequest, OffsetDeleteResponse, versions=(0, 0), flexible_since=NEVER_FLEXIBLE
 )

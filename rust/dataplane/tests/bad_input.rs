@@ -107,31 +107,6 @@ fn an_unknown_version_of_api_versions_is_told_the_known_ones() {
 }
 
 #[test]
-fn old_produce_versions_are_refused_in_their_own_form() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut test = TestPlane::start(dir.path());
-    test.create("t", 1);
-    let mut client = test.client();
-    let request = |acks: i16| {
-        let mut body = acks.to_be_bytes().to_vec();
-        body.extend([
-            0, 0, 3, 0xe8, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 9, 9,
-        ]);
-        body
-    };
-    for version in 0..3 {
-        let body = client.call(key::PRODUCE, version, &request(1));
-        let mut expected = vec![0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 0, 0, 35];
-        expected.extend([0xff; 8]);
-        expected.extend(vec![0xff; if version == 2 { 8 } else { 0 }]);
-        expected.extend(vec![0; if version >= 1 { 4 } else { 0 }]);
-        assert_eq!(body, expected, "v{version}");
-    }
-    client.send(key::PRODUCE, 2, &request(0));
-    assert!(client.is_closed());
-}
-
-#[test]
 fn a_bad_batch_fails_its_partition_and_the_connection_lives() {
     let dir = tempfile::tempdir().unwrap();
     let mut test = TestPlane::start(dir.path());

@@ -573,6 +573,7 @@ fn list_offsets_of_a_partition_named_twice_is_invalid_and_answered_once() {
         index,
         current_leader_epoch: -1,
         timestamp: -1,
+        max_offsets: 1,
     };
     let topic = |indexes: &[i32]| ListOffsetsTopic {
         name: "t",

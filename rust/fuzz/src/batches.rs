@@ -20,7 +20,7 @@ pub const PLANTED: &[&str] = &[
     "timestamp-left",
 ];
 
-const NOW_MS: i64 = 1_700_000_000_000;
+pub const NOW_MS: i64 = 1_700_000_000_000;
 const PRODUCE_VERSION: i16 = 11;
 
 /// Decompression needs fixed memory for windows and tables, and little per byte.
@@ -34,7 +34,8 @@ const CODEC_BYTES: usize = 12 << 20;
 const CRC_AT: usize = 17;
 const CRC_FROM: usize = 21;
 
-type Record = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>);
+/// Key, value, headers.
+pub type Record = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>);
 
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let records = script.list(6, record);
@@ -144,7 +145,7 @@ fn mend(bytes: &mut [u8]) -> bool {
     true
 }
 
-fn rules(script: &mut Script<'_>) -> Rules {
+pub fn rules(script: &mut Script<'_>) -> Rules {
     let compression_type = script.pick(&[
         None,
         None,
@@ -203,7 +204,7 @@ fn validate(bytes: &mut [u8], rules: &Rules, planted: Option<&str>) -> Result<Va
 
 /// The stored bytes are one whole batch that a follower accepts, with records 0, 1, 2 ... to the
 /// last.
-fn check_stored(stored: &[u8], rules: &Rules) -> Verdict {
+pub fn check_stored(stored: &[u8], rules: &Rules) -> Verdict {
     validate_replica(stored).map_err(|error| format!("a follower refuses it: {error}"))?;
     let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
     let largest = largest_timestamp(&header, stored)?;
@@ -246,7 +247,7 @@ fn check_same(stored: &[u8], records: &[Record]) -> Verdict {
     })
 }
 
-fn records_of(stored: &[u8]) -> Result<Vec<Record>, String> {
+pub fn records_of(stored: &[u8]) -> Result<Vec<Record>, String> {
     let header = BatchHeader::parse(stored).map_err(|error| error.to_string())?;
     let codec = header.compression().map_err(|error| error.to_string())?;
     let body = &stored[HEADER_LEN..];

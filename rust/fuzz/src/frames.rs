@@ -29,7 +29,7 @@ const MEMORY_FACTOR: usize = 64;
 
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let row = script.pick(TABLE);
-    let (low, high) = (row.min_served, row.max_version);
+    let (low, high) = (row.min_version, row.max_version);
     let version = low + script.below((high - low + 1) as usize) as i16;
     let client_id = script.bool().then(|| script.text());
     let header = RequestHeader {
@@ -67,7 +67,7 @@ fn read(frame: &[u8], planted: Option<&str>) -> Result<Read, String> {
     }
     let (header, start) = RequestHeader::parse(frame).map_err(|error| error.to_string())?;
     let (key, version) = (header.api_key, header.api_version);
-    if !api::lookup(key).is_some_and(|row| row.serves(version)) {
+    if !api::lookup(key).is_some_and(|row| row.advertises(version)) {
         return Err("not served".into());
     }
     let body = &frame[start..];

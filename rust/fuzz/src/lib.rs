@@ -15,6 +15,7 @@ mod frames;
 mod history;
 mod indexes;
 mod memory;
+mod message_sets;
 mod reads;
 mod recovery;
 mod responses;
@@ -37,6 +38,8 @@ pub enum Target {
     Frames,
     /// Record batches of every codec: an accepted one has the records its header announces.
     Batches,
+    /// Message sets of old formats: an accepted one has the messages that were sent.
+    MessageSets,
     /// Offset, time and transaction indexes: a search in an accepted one agrees with a list.
     Indexes,
     /// Producer snapshots: parsed as written; every flipped bit is noticed.
@@ -55,9 +58,10 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 9] = [
+    pub const ALL: [Target; 10] = [
         Target::Frames,
         Target::Batches,
+        Target::MessageSets,
         Target::Indexes,
         Target::Snapshots,
         Target::Checkpoints,
@@ -72,6 +76,7 @@ impl Target {
         match self {
             Target::Frames => frames::PLANTED,
             Target::Batches => batches::PLANTED,
+            Target::MessageSets => message_sets::PLANTED,
             Target::Indexes => indexes::PLANTED,
             Target::Snapshots => snapshots::PLANTED,
             Target::Checkpoints => checkpoints::PLANTED,
@@ -88,6 +93,7 @@ impl Target {
         match self {
             Target::Frames => frames::run(&mut script, planted),
             Target::Batches => batches::run(&mut script, planted),
+            Target::MessageSets => message_sets::run(&mut script, planted),
             Target::Indexes => indexes::run(&mut script, planted),
             Target::Snapshots => snapshots::run(&mut script, planted),
             Target::Checkpoints => checkpoints::run(&mut script, planted),

@@ -14,6 +14,7 @@ use pyrklog_wire::fetch::{
 use pyrklog_wire::leader::{CurrentLeader, NodeEndpoint};
 use pyrklog_wire::list_offsets::{
     ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
+    OldListOffsetsPartitionResponse, OldListOffsetsResponse, OldListOffsetsTopicResponse,
 };
 use pyrklog_wire::metadata::{MetadataHead, MetadataPartition, MetadataResponse, MetadataTopic};
 use pyrklog_wire::offset_for_leader_epoch::{
@@ -47,8 +48,8 @@ const WRITTEN: [i16; 6] = [
 pub fn run(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let api_key = script.pick(&WRITTEN);
     let row = api::lookup(api_key).ok_or("an API that is not in the table")?;
-    let versions = (row.max_version - row.min_served) as usize + 1;
-    let version = row.min_served + script.below(versions) as i16;
+    let versions = (row.max_version - row.min_version) as usize + 1;
+    let version = row.min_version + script.below(versions) as i16;
     let mut body = Vec::new();
     make(script, api_key, version, &mut body);
     let written = body.clone();
@@ -92,6 +93,9 @@ fn again(body: &[u8], api_key: i16, version: i16, planted: Option<&str>) -> Resu
             response.encode(&mut out, version);
         }
         key::FETCH => FetchResponse::decode(body, version)?.encode(&mut out, version),
+        key::LIST_OFFSETS if version == 0 => {
+            OldListOffsetsResponse::decode(body, version)?.encode(&mut out, version);
+        }
         key::LIST_OFFSETS => {
             let padded = [body, &[0; 4]].concat();
             let read = match ListOffsetsResponse::decode(body, version) {
@@ -113,6 +117,7 @@ fn make(script: &mut Script<'_>, api_key: i16, version: i16, out: &mut Vec<u8>) 
     match api_key {
         key::PRODUCE => produce(script, version, out),
         key::FETCH => fetch(script, version, out),
+        key::LIST_OFFSETS if version == 0 => old_list_offsets(script, out),
         key::LIST_OFFSETS => list_offsets(script, version, out),
         key::METADATA => metadata(script, version, out),
         key::API_VERSIONS => api_versions(script, version, out),
@@ -253,6 +258,23 @@ fn list_offsets(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) {
         topics,
     }
     .encode(out, version);
+}
+
+fn old_list_offsets(script: &mut Script<'_>, out: &mut Vec<u8>) {
+    let topics = names(script);
+    let partition = |script: &mut Script<'_>| OldListOffsetsPartitionResponse {
+        index: script.i32(),
+        error_code: error_code(script),
+        offsets: script.list(ELEMENTS_MAX, Script::i64),
+    };
+    let topics = topics.iter().map(|name| OldListOffsetsTopicResponse {
+        name,
+        partitions: script.list(ELEMENTS_MAX, partition),
+    });
+    OldListOffsetsResponse {
+        topics: topics.collect(),
+    }
+    .encode(out, 0);
 }
 
 fn metadata(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) {

@@ -126,6 +126,7 @@ pub fn list_offsets_request(topic: &str, partitions: &[i32], timestamp: i64) -> 
             index,
             current_leader_epoch: -1,
             timestamp,
+            max_offsets: 1,
         })
         .collect();
     let request = ListOffsetsRequest {

@@ -8,6 +8,7 @@ mod levels;
 mod lz4;
 mod lz4_search;
 mod snappy;
+mod stream;
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -19,6 +20,8 @@ use thiserror::Error;
 use zstd::zstd_safe::{CParameter, DCtx, DParameter};
 
 pub use self::levels::CompressionLevels;
+pub use lz4::Lz4Header;
+pub use stream::CompressedStream;
 
 /// Default bound of a batch's expansion: what a client can send without compression
 /// (`socket.request.max.bytes`).
@@ -70,13 +73,27 @@ pub fn decompress(
     out: &mut Vec<u8>,
     limit_bytes: usize,
 ) -> Result<(), DecompressError> {
+    decompress_with(codec, Lz4Header::Standard, body, out, limit_bytes)
+}
+
+/// The same for LZ4 frames with another header.
+///
+/// # Errors
+/// As [`decompress`].
+pub fn decompress_with(
+    codec: Compression,
+    lz4_header: Lz4Header,
+    body: &[u8],
+    out: &mut Vec<u8>,
+    limit_bytes: usize,
+) -> Result<(), DecompressError> {
     out.clear();
     let mut sink = Sink { out, limit_bytes };
     match codec {
         Compression::None => sink.push(body),
         Compression::Gzip => sink.drain(codec, MultiGzDecoder::new(body), body.len()),
         Compression::Snappy => snappy::decode(body, &mut sink),
-        Compression::Lz4 => lz4::decode(body, &mut sink),
+        Compression::Lz4 => lz4::decode(body, lz4_header, &mut sink),
         Compression::Zstd => decode_zstd(body, &mut sink),
     }
 }

@@ -77,6 +77,8 @@ pub struct LogConfig {
     pub compression_type: Option<Compression>,
     /// `compression.gzip.level`, `compression.lz4.level` and `compression.zstd.level`.
     pub compression_levels: CompressionLevels,
+    /// Fetch versions without record batches get converted ones, else an error.
+    pub message_downconversion_enable: bool,
     /// With this many unsynced records the durable end offset waits for an fsync; 1 = each append.
     pub flush_messages: i64,
     /// Written data is synced within this time.
@@ -109,6 +111,7 @@ impl Default for LogConfig {
             message_timestamp_after_max_ms: i64::MAX,
             compression_type: None,
             compression_levels: CompressionLevels::default(),
+            message_downconversion_enable: true,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
             retention_ms: 7 * DAY_MS,

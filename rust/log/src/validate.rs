@@ -3,6 +3,8 @@
 //! Runs outside every lock and patches the received bytes in place. Allocates only to report an
 //! error or to change the codec. The append sets offsets and leader epoch, outside the checksum.
 //!
+//! Message sets of Produce 0 to 2 become a batch ([`old_formats`]).
+//!
 //! The order of the rules decides which of several errors is reported: framing, one batch only,
 //! format v2, codec allowed by the version; base offset, size, checksum, codec; counts, flags,
 //! sequence; the records' structure, offsets, keys, timestamps; size after a change of codec.
@@ -12,6 +14,7 @@
 //! UNKNOWN_SERVER_ERROR); the expansion is bounded.
 
 mod framing;
+mod old_formats;
 mod records;
 mod rewrite;
 
@@ -47,7 +50,7 @@ pub struct Rules {
     pub compression: Option<Compression>,
     /// The levels at which batches are compressed anew.
     pub compression_levels: CompressionLevels,
-    /// Version of the Produce request: zstd came with 7.
+    /// Version of the Produce request: record batches came with 3, zstd with 7.
     pub produce_version: i16,
     /// Limit of a compressed batch's expansion.
     pub expanded_bytes_max: usize,
@@ -85,8 +88,8 @@ impl Rules {
 pub struct Validated {
     /// The batch's fields for the append.
     pub info: BatchInfo,
-    /// Its bytes if the codec changed; else it is the first `info.total_len()` of the validated
-    /// bytes, patched in place.
+    /// Its bytes if the codec or the format changed; else it is the first `info.total_len()` of the
+    /// validated bytes, patched in place.
     pub rewritten: Option<Vec<u8>>,
     /// Length of its expanded records.
     pub expanded_bytes: usize,
@@ -156,6 +159,9 @@ type Result<T> = std::result::Result<T, Box<ValidationError>>;
 /// # Errors
 /// [`ValidationError`]; `bytes` is then unchanged.
 pub fn validate_produce(bytes: &mut [u8], rules: &Rules, now_ms: i64) -> Result<Validated> {
+    if let Some(set) = old_formats::survey(bytes, rules)? {
+        return old_formats::validate(bytes, set, rules, now_ms);
+    }
     let total_len = framing::single_batch(bytes, rules.produce_version)?;
     let batch = &mut bytes[..total_len];
     let header = check_envelope(batch, rules)?;

@@ -25,6 +25,8 @@ pub struct ClientContext {
     pub hung_up: bool,
     /// The peer's end was read: nothing more comes.
     pub ended: bool,
+    /// It was looked at for being an old client ([`crate::old_clients`]).
+    pub is_old_noted: bool,
     /// Its counted reply memory.
     pub reply_bytes: usize,
 }
@@ -47,6 +49,7 @@ impl ClientContext {
             is_broker: false,
             hung_up: false,
             ended: false,
+            is_old_noted: false,
             reply_bytes: 0,
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyrklog_log::{Slice, Wait};
 
+use crate::fetch::convert::Convert;
 use crate::fetch::read::{PartitionRead, View, read_partition};
 use crate::fetch::sessions::Target;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
@@ -163,6 +164,8 @@ pub struct ColdPart {
     pub target: Target,
     /// Limit of bytes.
     pub max_bytes: usize,
+    /// Bytes that the other parts of the fetch leave to it.
+    pub reserved_bytes: usize,
     /// Whether to read the first batch even if larger.
     pub min_one: bool,
     /// How many of the bytes to bring into memory: a started reply must not hang on them.
@@ -178,6 +181,8 @@ pub struct FetchJob {
     pub ticket: ReadTicket,
     /// What the fetch may see of the logs.
     pub view: View,
+    /// Limit of a batch's expansion, for records that are converted to an old format.
+    pub expanded_max_bytes: usize,
     /// The reads.
     pub parts: Vec<ColdPart>,
     /// How they wait for the disk.
@@ -206,6 +211,16 @@ impl FetchJob {
                 return;
             }
             self.ticket.step(worker);
+            if let Some(magic) = self.view.converts_to {
+                let convert = Convert {
+                    view: self.view,
+                    magic,
+                    expanded_bytes_max: self.expanded_max_bytes,
+                    wait,
+                };
+                convert.run(part, || self.ticket.step(worker));
+                continue;
+            }
             part.read = read_partition(
                 &part.partition,
                 &part.target,

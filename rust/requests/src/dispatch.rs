@@ -13,7 +13,7 @@ use crate::reply_header::ReplyHeader;
 use crate::request::Request;
 use crate::{
     admission, api_versions, broker_connections, control_replies, control_requests, fetch, heavy,
-    list_offsets, metadata, offset_for_leader_epoch, produce,
+    list_offsets, metadata, offset_for_leader_epoch, produce, zookeeper_offsets,
 };
 
 /// Only Produce carries bulk data. Any other request above this size could only serve to make small
@@ -52,7 +52,9 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         return Err(Close::Protocol(format!("API key {api_key} is unknown")).into());
     };
     broker_connections::recognise(cx, client, row, api_version, &frame[body_start..]);
-    if api_key == key::PRODUCE && row.serves(api_version) {
+    let (old_clients, events) = (&cx.services.old_clients, &cx.services.events);
+    old_clients.note(&mut client.context, &header, events, cx.now.mono_ms);
+    if api_key == key::PRODUCE && row.advertises(api_version) {
         if client.produces.is_full() {
             return Err(Halt::Wait(Hold::Order));
         }
@@ -85,12 +87,14 @@ fn handle(cx: &mut Context, client: &mut Client, frame: &mut [u8]) -> Handled {
         return api_versions::refuse_version(cx, request, row, out);
     }
     match api_key {
-        key::PRODUCE => produce::old_versions::refuse(request, out),
         key::FETCH => fetch::handle(cx, request, out),
         key::LIST_OFFSETS => list_offsets::handle(cx, request, out),
         key::OFFSET_FOR_LEADER_EPOCH => offset_for_leader_epoch::handle(cx, request, out),
         key::API_VERSIONS => api_versions::handle(cx, request, out),
         key::METADATA => metadata::handle::handle(cx, request, out),
+        _ if zookeeper_offsets::is_meant(api_key, api_version) => {
+            zookeeper_offsets::refuse(cx, request, out)
+        }
         _ if row.owner == Owner::Python => control_requests::handle(cx, request, out),
         _ => Err(Close::Protocol(format!("{} is not served", row.name)).into()),
     }

@@ -7,7 +7,11 @@
 //! and a deadline. Whichever comes first brings it back here, and everything is read anew. As in
 //! Kafka's `DelayedFetch`, it does not wait if a partition has more in a later segment, and
 //! `min_bytes` counts available bytes, not those that fit.
+//!
+//! Versions 0 to 3 get messages of old formats, which readers make of the batches
+//! (old-clients.md), also of resident ones.
 
+pub mod convert;
 pub mod delayed_fetch;
 pub mod read;
 pub mod reply;
@@ -18,8 +22,11 @@ use std::sync::Arc;
 use pyrklog_log::{Isolation, Log};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::key;
-use pyrklog_wire::fetch::{FetchRequest, FetchResponseHead, FetchResponseWriter};
+use pyrklog_wire::fetch::{
+    BATCHES_SINCE, FORMAT_1_SINCE, FetchRequest, FetchResponseHead, FetchResponseWriter,
+};
 use pyrklog_wire::header::{RequestHeader, encode_response_header};
+use pyrklog_wire::message_set::{MAGIC_0, MAGIC_1};
 
 use crate::admission;
 use crate::client_context::ClientContext;
@@ -50,6 +57,10 @@ const FOLLOWER_READS_SINCE: i16 = 11;
 /// KIP-110.
 const ZSTD_SINCE: i16 = 10;
 
+/// Limit of a fetch's record bytes that are converted to an old format, except for a larger first
+/// batch: they are in memory until they are sent.
+const CONVERTED_MAX_BYTES: usize = 1024 * 1024;
+
 /// Serves a request.
 pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Handled {
     let RequestHeader {
@@ -66,7 +77,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let services = Arc::clone(&cx.services);
     let params = FetchClient::of(cx, &request, frame, api_version);
     let reader = params.reader(client);
-    if let Err(halt) = admit(cx, client, &request, &reader) {
+    if let Err(halt) = admit(cx, client, &request, &reader, params.view) {
         cx.fetch_request = request;
         return Err(halt);
     }
@@ -91,7 +102,10 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
     let max_wait_ms = i64::from(request.max_wait_ms.max(0));
     let (parts, is_to_confirm) = find_parts(cx, client, &mut context, &params, reader);
     let bytes = |asked: i32| usize::try_from(asked).unwrap_or(0);
-    let max_bytes = bytes(request.max_bytes).min(limit);
+    let max_bytes = bytes(request.max_bytes).min(match params.view.converts_to {
+        Some(_) => limit.min(CONVERTED_MAX_BYTES),
+        None => limit,
+    });
     let terms = FetchParams {
         api_version,
         correlation_id,
@@ -115,6 +129,7 @@ fn admit(
     client: &ClientContext,
     request: &FetchRequest,
     reader: &SessionReader,
+    view: View,
 ) -> Result<(), Halt> {
     let sessions = &cx.services.sessions;
     let due = sessions.due_of(request, reader, cx.versions());
@@ -126,8 +141,20 @@ fn admit(
     if request.session_epoch > INITIAL_EPOCH {
         admission::admit(cx, client, (named + due) * each_bytes)?;
     }
+    if view.converts_to.is_some() {
+        admission::admit(cx, client, CONVERTED_MAX_BYTES)?;
+    }
     cx.looked += due;
     Ok(())
+}
+
+/// The message format for a version that does not know record batches.
+fn old_format(api_version: i16) -> Option<i8> {
+    match api_version {
+        ..FORMAT_1_SINCE => Some(MAGIC_0),
+        FORMAT_1_SINCE..BATCHES_SINCE => Some(MAGIC_1),
+        _ => None,
+    }
 }
 
 /// Who fetches.
@@ -168,6 +195,7 @@ impl<'f> FetchClient<'f> {
                 isolation,
                 of_leader_only,
                 understands_zstd: api_version >= ZSTD_SINCE,
+                converts_to: old_format(api_version),
                 marks_only: false,
                 // Not the turn's begin: the process may have stood still since.
                 asked_ms: mono_ms(),

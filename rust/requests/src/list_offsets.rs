@@ -9,12 +9,13 @@ pub mod delayed_list_offsets;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pyrklog_log::{Isolation, ReadError, TimeSpec, Wait};
+use pyrklog_log::{Isolation, Log, ReadError, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP,
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopicResponse, MAX_TIMESTAMP,
+    ListOffsetsTopicResponse, MAX_TIMESTAMP, OldListOffsetsPartitionResponse,
+    OldListOffsetsResponse, OldListOffsetsTopicResponse,
 };
 
 use crate::admission;
@@ -24,7 +25,7 @@ use crate::context::{Context, borrow_memory};
 use crate::delayed::Delayed;
 use crate::handled::{Handled, Outcome};
 use crate::list_offsets::delayed_list_offsets::{
-    DelayedListOffsets, Doubtful, LookUpJob, Query, answer, not_available,
+    DelayedListOffsets, Doubtful, LookUp, LookUpJob, OlderOffsets, Query, answer, not_available,
 };
 use crate::out_queue::OutQueue;
 use crate::outcome::Close;
@@ -37,6 +38,9 @@ use pyrklog_storage::reader_queue::Kind;
 
 /// A consumer's replica id; any other sees up to the log end.
 const CONSUMER_REPLICA_ID: i32 = -1;
+
+/// Offsets that version 0 names of a partition at most.
+const OLD_OFFSETS_MAX: usize = 100;
 
 /// Time limit of look-ups; clients give up after 30 s.
 const LOOK_UP_MAX_MS: i64 = 15_000;
@@ -59,6 +63,7 @@ pub fn handle(cx: &mut Context, arrived: Request<'_>, out: &mut OutQueue) -> Han
         isolation: isolation(&request),
         of_leader_only: request.replica_id != DEBUGGING_REPLICA_ID,
         asked_ms: now_ms,
+        older: HashMap::new(),
         doubtful: Vec::new(),
     };
     let queries = look_all(cx, &request, &mut work);
@@ -199,14 +204,16 @@ fn answer_partition(
         ));
     }
     let spec = TimeSpec::from_wire(wanted.timestamp).ok_or(ErrorCode::UNSUPPORTED_VERSION)?;
-    let query = log.offset_for_time(spec, isolation);
+    let what = look_up(log, spec, wanted, position, work);
     drop(state);
     let is_end = matches!(
         wanted.timestamp,
         EARLIEST_TIMESTAMP | LATEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP
     );
-    if is_end {
-        match answer(wanted.index, &query, Wait::Nowait) {
+    if let LookUp::Time(query) = &what
+        && is_end
+    {
+        match answer(wanted.index, query, Wait::Nowait) {
             Err(ReadError::WouldBlock) => {}
             answered => return answered.map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR),
         }
@@ -216,11 +223,46 @@ fn answer_partition(
         topic: work.topics.len(),
         partition: position,
         dir: partition.dir.index,
-        time: query,
+        what,
         shows_less: shows_less && !is_end,
         answer,
+        older: Vec::new(),
     });
     Ok(answer)
+}
+
+/// What to look up for a partition. For version 0 by time these are starts of segments; it notes
+/// those that the latest offset is named with.
+fn look_up(
+    log: &Log,
+    spec: TimeSpec,
+    wanted: &ListOffsetsPartition,
+    position: usize,
+    work: &mut DelayedListOffsets,
+) -> LookUp {
+    let record = LookUp::Time(log.offset_for_time(spec, work.isolation));
+    if work.header.api_version > 0 {
+        return record;
+    }
+    let starts = log.segment_starts(work.isolation);
+    let max = usize::try_from(wanted.max_offsets).unwrap_or(0);
+    let max = max.min(OLD_OFFSETS_MAX);
+    let mut older = OlderOffsets {
+        max,
+        starts: Vec::new(),
+    };
+    if wanted.timestamp == LATEST_TIMESTAMP && max > 1 {
+        older.starts = starts.last(max);
+    }
+    work.older.insert((work.topics.len(), position), older);
+    match wanted.timestamp {
+        timestamp @ 0.. => LookUp::Starts {
+            starts,
+            timestamp,
+            max,
+        },
+        _ => record,
+    }
 }
 
 /// Followers have confirmed this leader, or it no longer leads. True once everything is answered.
@@ -257,6 +299,12 @@ pub fn respond(
 ) -> Result<Outcome, Close> {
     work.forget_doubts(client.token);
     borrow_memory(cx, out);
+    let header = work.header;
+    if header.api_version == 0 {
+        let response = old_response(work);
+        header.reply(out, |body| response.encode(body, 0))?;
+        return Ok(Outcome::Replied);
+    }
     let response = ListOffsetsResponse {
         throttle_ms: 0,
         topics: work
@@ -268,7 +316,27 @@ pub fn respond(
             })
             .collect(),
     };
-    let header = work.header;
     header.reply(out, |body| response.encode(body, header.api_version))?;
     Ok(Outcome::Replied)
+}
+
+fn old_response(work: &DelayedListOffsets) -> OldListOffsetsResponse<'_> {
+    let partition =
+        |topic, at, answer: &ListOffsetsPartitionResponse| OldListOffsetsPartitionResponse {
+            index: answer.index,
+            error_code: answer.error_code,
+            offsets: work.old_offsets(topic, at),
+        };
+    let topics = (0..).zip(&work.topics);
+    OldListOffsetsResponse {
+        topics: topics
+            .map(|(topic, (name, answers))| OldListOffsetsTopicResponse {
+                name,
+                partitions: (0..)
+                    .zip(answers)
+                    .map(|(at, answer)| partition(topic, at, answer))
+                    .collect(),
+            })
+            .collect(),
+    }
 }

@@ -1,13 +1,11 @@
 //! Produce: validate each batch in its receive buffer, append it, await its acknowledgement.
 //!
-//! Versions 0 to 2 are advertised, since librdkafka before 2.11.1 otherwise turns compression off,
-//! but their record formats are not served: each partition gets UNSUPPORTED_VERSION in the
-//! version's own form.
+//! Message sets of versions 0 to 2 become a batch at the validators, never on a network thread
+//! (old-clients.md).
 
 pub mod back_pressure;
 pub mod delayed_produce;
 pub mod inline_validation;
-pub mod old_versions;
 pub mod queue;
 pub mod refused_batches;
 pub mod reply;
@@ -56,7 +54,7 @@ pub const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// The parts of a request's header that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Of its reply; version 3 or later.
+    /// Of its reply.
     pub header: ReplyHeader,
     /// Where the body starts in the frame.
     pub body_start: usize,
@@ -64,7 +62,7 @@ pub struct Arrival {
     pub is_admin: bool,
 }
 
-/// Serves a request of version 3 or later. `frame` is patched in place.
+/// Serves a request. `frame` is patched in place.
 pub fn handle(
     cx: &mut Context,
     client: &ClientContext,

@@ -34,7 +34,7 @@ pub enum JobDone {
 pub fn job_done(cx: &mut Context, client: &mut Client, job: JobDone) -> Result<(), Close> {
     match job {
         JobDone::Fetch(job) => fetch_read(cx, client, *job),
-        JobDone::ListOffsets(job) => times_looked_up(cx, client, &job),
+        JobDone::ListOffsets(job) => times_looked_up(cx, client, *job),
         JobDone::Produce(job) => validated(cx, client, *job),
     }
 }
@@ -114,7 +114,7 @@ fn go_on_fetching(cx: &mut Context, client: &mut Client, go_on: GoOn) -> Result<
     Ok(())
 }
 
-fn times_looked_up(cx: &mut Context, client: &mut Client, job: &LookUpJob) -> Result<(), Close> {
+fn times_looked_up(cx: &mut Context, client: &mut Client, job: LookUpJob) -> Result<(), Close> {
     if let Some(Delayed::ListOffsets(work)) = &mut client.delayed
         && work.take_back(job)
     {

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::cold_reads::FetchJob;
 use crate::fetch::sessions::SessionCache;
 use crate::list_offsets::delayed_list_offsets::LookUpJob;
+use crate::old_clients::OldClients;
 use crate::produce::refused_batches::RefusedRoom;
 use crate::produce::validators::{ValidateJob, Validators};
 use pyrklog_base::clock::mono_ms;
@@ -56,6 +57,8 @@ pub struct Services {
     pub budget: Arc<MemoryBudget>,
     /// Bound on reply memory.
     pub replies: ReplyMemory,
+    /// Clients that were named for their old message formats.
+    pub old_clients: OldClients,
     /// Connections that remember many refused batches.
     pub refused_room: Arc<RefusedRoom>,
     /// Ways back to connections.
@@ -85,6 +88,7 @@ impl Services {
             sessions: SessionCache::within(config.fetch_session_slots, receive_max_bytes / 2),
             session_ids: Unguessable::default(),
             replies: ReplyMemory::new(receive_max_bytes, config.cluster.is_some()),
+            old_clients: OldClients::default(),
             refused_room: Arc::default(),
             budget,
             mailboxes,

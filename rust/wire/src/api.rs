@@ -27,11 +27,8 @@ pub struct ApiRow {
     pub name: &'static str,
     /// Lowest version advertised.
     pub min_version: i16,
-    /// Highest version advertised and served.
+    /// Highest version advertised.
     pub max_version: i16,
-    /// Lowest version that is answered with content; lower ones down to `min_version` get
-    /// UNSUPPORTED_VERSION (only Produce: see [`PRODUCE_MIN_SERVED`]).
-    pub min_served: i16,
     /// First flexible version (KIP-482), [`NEVER_FLEXIBLE`] for none.
     pub flexible_since: i16,
     /// Who answers.
@@ -48,20 +45,11 @@ impl ApiRow {
         (self.min_version..=self.max_version).contains(&version)
     }
 
-    /// Is this version answered with content?
-    pub fn serves(&self, version: i16) -> bool {
-        (self.min_served..=self.max_version).contains(&version)
-    }
-
     /// Is this version flexible?
     pub fn is_flexible(&self, version: i16) -> bool {
         version >= self.flexible_since
     }
 }
-
-/// Produce is advertised from 0, since librdkafka before 2.11.1 otherwise assumes a broker without
-/// compression. Versions 0 to 2 have old message formats and are refused.
-pub const PRODUCE_MIN_SERVED: i16 = 3;
 
 /// Who asks an API.
 enum Audience {
@@ -82,17 +70,11 @@ const fn row(
     owner: Owner,
     audience: Audience,
 ) -> ApiRow {
-    let is_produce = key == key::PRODUCE;
     ApiRow {
         key,
         name,
         min_version,
         max_version,
-        min_served: if is_produce {
-            PRODUCE_MIN_SERVED
-        } else {
-            min_version
-        },
         flexible_since,
         owner,
         is_between_brokers: matches!(audience, Audience::Brokers | Audience::ToolsBetweenBrokers),
@@ -120,15 +102,15 @@ macro_rules! apis {
 // Key, name, versions, first flexible version, owner, and who asks.
 apis! {
     PRODUCE = 0: Produce 0..=11, 9, Rust, Clients;
-    FETCH = 1: Fetch 4..=17, 12, Rust, Clients;
-    LIST_OFFSETS = 2: ListOffsets 1..=9, 6, Rust, Clients;
+    FETCH = 1: Fetch 0..=17, 12, Rust, Clients;
+    LIST_OFFSETS = 2: ListOffsets 0..=9, 6, Rust, Clients;
     METADATA = 3: Metadata 0..=12, 9, Rust, Clients;
     LEADER_AND_ISR = 4: LeaderAndIsr 7..=7, 4, Python, Brokers;
     STOP_REPLICA = 5: StopReplica 4..=4, 2, Python, Brokers;
     UPDATE_METADATA = 6: UpdateMetadata 8..=8, 6, Python, Brokers;
     CONTROLLED_SHUTDOWN = 7: ControlledShutdown 3..=3, 3, Python, Brokers;
-    OFFSET_COMMIT = 8: OffsetCommit 2..=9, 8, Python, Clients;
-    OFFSET_FETCH = 9: OffsetFetch 1..=9, 6, Python, Clients;
+    OFFSET_COMMIT = 8: OffsetCommit 0..=9, 8, Python, Clients;
+    OFFSET_FETCH = 9: OffsetFetch 0..=9, 6, Python, Clients;
     // Without 0 in the range librdkafka assumes a broker without LZ4.
     FIND_COORDINATOR = 10: FindCoordinator 0..=6, 3, Python, Clients;
     JOIN_GROUP = 11: JoinGroup 0..=9, 6, Python, Clients;
@@ -142,7 +124,7 @@ apis! {
     DELETE_TOPICS = 20: DeleteTopics 0..=6, 4, Python, Clients;
     DELETE_RECORDS = 21: DeleteRecords 0..=2, 2, Python, Clients;
     INIT_PRODUCER_ID = 22: InitProducerId 0..=5, 2, Python, Clients;
-    OFFSET_FOR_LEADER_EPOCH = 23: OffsetForLeaderEpoch 2..=4, 4, Rust, Clients;
+    OFFSET_FOR_LEADER_EPOCH = 23: OffsetForLeaderEpoch 0..=4, 4, Rust, Clients;
     DESCRIBE_CONFIGS = 32: DescribeConfigs 0..=4, 4, Python, Clients;
     ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
     DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
@@ -211,20 +193,14 @@ mod tests {
                 0 <= row.min_version && row.min_version <= row.max_version,
                 "{row:?}"
             );
-            assert!(row.min_version <= row.min_served && row.min_served <= row.max_version);
             assert_eq!(lookup(row.key), Some(row));
-            assert!(row.advertises(row.min_version) && row.serves(row.max_version));
-            assert!(!row.advertises(row.max_version + 1) && !row.serves(row.min_version - 1));
+            assert!(row.advertises(row.min_version) && row.advertises(row.max_version));
+            assert!(!row.advertises(row.max_version + 1));
+            assert!(!row.advertises(row.min_version - 1));
         }
         assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
         assert_eq!(lookup(25), None);
         assert_eq!(lookup(-1), None);
-    }
-
-    #[test]
-    fn produce_is_advertised_from_0_and_served_from_3() {
-        let produce = lookup(key::PRODUCE).unwrap();
-        assert!(produce.advertises(0) && !produce.serves(2) && produce.serves(3));
     }
 
     #[test]

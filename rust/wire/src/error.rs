@@ -37,6 +37,16 @@ pub enum DecodeError {
     /// A record batch whose length cannot hold its own header.
     #[error("a record batch announces a length of {0}")]
     BadBatchLength(i32),
+    /// A message of format 0 or 1 that is too short for one.
+    #[error("a message announces a size of {0}")]
+    BadMessageLength(i32),
+    #[error("message format {0} is neither 0 nor 1")]
+    NotAMessage(i8),
+    /// A message of format 0 or 1 whose key or value is longer than the message.
+    #[error("a message's key or value exceeds its size")]
+    BadMessageFields,
+    #[error("message CRC is {stored:#010x} but its bytes give {computed:#010x}")]
+    BadMessageCrc { stored: u32, computed: u32 },
     #[error("compression codec {0} does not exist")]
     BadCompression(u8),
     #[error("record batch CRC is {stored:#010x} but its bytes give {computed:#010x}")]

@@ -18,6 +18,7 @@ pub mod leader;
 pub mod list_offsets;
 pub mod membership;
 mod message;
+pub mod message_set;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_for_leader_epoch;

@@ -1,7 +1,8 @@
-//! ListOffsets, versions 1 to 9.
+//! ListOffsets, versions 0 to 9.
 //!
-//! Version notes: 2 isolation level; 4 leader epochs (KIP-320); 6 flexible; 7 max timestamp
-//! (KIP-734); 8 earliest local (KIP-405); 9 latest tiered (KIP-1005).
+//! Version notes: 0 several offsets, where segments begin, and no timestamp; 2 isolation level; 4
+//! leader epochs (KIP-320); 6 flexible; 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9
+//! latest tiered (KIP-1005).
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;
@@ -48,10 +49,12 @@ fields! {
         pub current_leader_epoch: i32 [in 4.., else -1],
         /// Milliseconds, or one of the queries of this module.
         pub timestamp: i64,
+        /// How many offsets to name (version 0).
+        pub max_offsets: i32 [in ..1, else 1],
     }
 }
 
-body!(request LIST_OFFSETS from 1: ListOffsetsRequest<'a>);
+body!(request LIST_OFFSETS from 0: ListOffsetsRequest<'a>);
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +88,34 @@ fields! {
 }
 
 body!(response LIST_OFFSETS from 1: ListOffsetsResponse<'a>);
+
+fields! {
+    /// The answer of version 0.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OldListOffsetsResponse<'a> {
+        pub topics: Vec<OldListOffsetsTopicResponse<'a>>,
+    }
+}
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OldListOffsetsTopicResponse<'a> {
+        pub name: &'a str,
+        pub partitions: Vec<OldListOffsetsPartitionResponse>,
+    }
+}
+
+fields! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OldListOffsetsPartitionResponse {
+        pub index: i32,
+        pub error_code: ErrorCode,
+        /// Descending.
+        pub offsets: Vec<i64>,
+    }
+}
+
+body!(response LIST_OFFSETS from 0: OldListOffsetsResponse<'a>);
 
 impl ListOffsetsPartitionResponse {
     /// Only an error, or with NONE "no such record".

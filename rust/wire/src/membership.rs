@@ -5,6 +5,9 @@ use crate::error::Result;
 use crate::reader::Reader;
 use crate::span::Span;
 
+/// Generation of a commit without a member.
+const NO_GENERATION: i32 = -1;
+
 /// The fields as spans of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipFields {
@@ -37,6 +40,16 @@ impl MembershipFields {
                 true => reader.nullable_string_span()?,
                 false => None,
             },
+        })
+    }
+
+    /// Reads a group's name; it has no member.
+    pub(crate) fn read_group(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(MembershipFields {
+            group_id: reader.string_span()?,
+            generation: NO_GENERATION,
+            member_id: Span::default(),
+            instance_id: None,
         })
     }
 

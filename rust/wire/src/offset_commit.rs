@@ -1,6 +1,7 @@
-//! OffsetCommit, versions 2 to 9: decodes the request in place and encodes the answer.
+//! OffsetCommit, versions 0 to 9: decodes the request in place and encodes the answer.
 //!
-//! Version notes: 2 to 4 have a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
+//! Version notes: 0 is for offsets in ZooKeeper; 1 members, and a time for each offset, which is
+//! not used; 2 to 4 have a time to live; 3 throttle time; 6 leader epochs (KIP-320); 7 static
 //! members (KIP-345); 8 flexible.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
@@ -12,7 +13,11 @@ use crate::reader::Reader;
 use crate::span::Span;
 use crate::writer::Writer;
 
-const MIN_VERSION: i16 = 2;
+const MIN_VERSION: i16 = 0;
+const MEMBERS_SINCE: i16 = 1;
+/// The only version with a time for each offset.
+const COMMIT_TIMES: i16 = 1;
+const RETENTION_SINCE: i16 = 2;
 const RETENTION_UNTIL: i16 = 4;
 const THROTTLE_SINCE: i16 = 3;
 const LEADER_EPOCH_SINCE: i16 = 6;
@@ -55,8 +60,11 @@ impl OffsetCommitRequest {
         api::check_version(key::OFFSET_COMMIT, MIN_VERSION, version)?;
         let mut reader = Reader::of_request(body, 0, version >= FLEXIBLE_SINCE);
         let has_instance_id = version >= INSTANCE_ID_SINCE;
-        let membership = MembershipFields::read(&mut reader, has_instance_id)?;
-        let retention_ms = if version <= RETENTION_UNTIL {
+        let membership = match version >= MEMBERS_SINCE {
+            true => MembershipFields::read(&mut reader, has_instance_id)?,
+            false => MembershipFields::read_group(&mut reader)?,
+        };
+        let retention_ms = if has_retention(version) {
             reader.i64()?
         } else {
             NO_RETENTION
@@ -102,11 +110,18 @@ impl OffsetCommitRequest {
     }
 }
 
+fn has_retention(version: i16) -> bool {
+    (RETENTION_SINCE..=RETENTION_UNTIL).contains(&version)
+}
+
 fn partition(reader: &mut Reader<'_>, version: i16) -> Result<OffsetCommitPartition> {
     let index = reader.i32()?;
     let offset = reader.i64()?;
     let has_epoch = version >= LEADER_EPOCH_SINCE;
     let leader_epoch = if has_epoch { reader.i32()? } else { -1 };
+    if version == COMMIT_TIMES {
+        reader.i64()?;
+    }
     let metadata = reader.nullable_string_span()?;
     reader.skip_tags()?;
     Ok(OffsetCommitPartition {
@@ -125,12 +140,14 @@ mod tests {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out, version >= FLEXIBLE_SINCE);
         writer.string("group");
-        writer.i32(7);
-        writer.string("member");
+        if version >= MEMBERS_SINCE {
+            writer.i32(7);
+            writer.string("member");
+        }
         if version >= INSTANCE_ID_SINCE {
             writer.nullable_string(Some("static"));
         }
-        if version <= RETENTION_UNTIL {
+        if has_retention(version) {
             writer.i64(60_000);
         }
         writer.array(&["a", "b"], |writer, topic| {
@@ -140,6 +157,9 @@ mod tests {
                 writer.i64(100 + i64::from(*index));
                 if version >= LEADER_EPOCH_SINCE {
                     writer.i32(3);
+                }
+                if version == COMMIT_TIMES {
+                    writer.i64(1_500_000_000_000);
                 }
                 writer.nullable_string((*index > 0).then_some("note"));
                 writer.no_tags();
@@ -156,12 +176,15 @@ mod tests {
             let body = encode(version);
             let request = OffsetCommitRequest::decode(&body, version).unwrap();
             let asks = request.membership.of(&body);
-            assert_eq!((asks.group_id, asks.member_id), ("group", "member"));
-            assert_eq!(asks.generation, 7);
+            let (member_id, generation) = match version {
+                0 => ("", -1),
+                _ => ("member", 7),
+            };
+            assert_eq!((asks.group_id, asks.member_id), ("group", member_id));
+            assert_eq!(asks.generation, generation);
             let has_instance = asks.instance_id == Some("static");
             assert_eq!(has_instance, version >= INSTANCE_ID_SINCE);
-            let has_retention = version <= RETENTION_UNTIL;
-            assert_eq!(request.retention_ms == 60_000, has_retention);
+            assert_eq!(request.retention_ms == 60_000, has_retention(version));
             let found: Vec<_> = request
                 .partitions()
                 .map(|(topic, one)| {
@@ -209,6 +232,6 @@ mod tests {
                 assert!(OffsetCommitRequest::decode(&body[..len], version).is_err());
             }
         }
-        assert!(OffsetCommitRequest::decode(&encode(2), 1).is_err());
+        assert!(OffsetCommitRequest::decode(&encode(2), -1).is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-279, KIP-320).
+//! OffsetForLeaderEpoch, versions 0 to 4 (KIP-101, KIP-279, KIP-320).
 //!
-//! Version notes: 3 replica id; 4 flexible.
+//! Version notes: 1 the epoch found; 2 the client's epoch, throttle time; 3 replica id; 4 flexible.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use crate::error::Result;
@@ -34,19 +34,19 @@ fields! {
     pub struct EpochPartition {
         pub index: i32,
         /// Leader epoch that the client knows, -1 unknown.
-        pub current_leader_epoch: i32,
+        pub current_leader_epoch: i32 [in 2.., else -1],
         /// The epoch asked about.
         pub leader_epoch: i32,
     }
 }
 
-body!(request OFFSET_FOR_LEADER_EPOCH from 2: EpochRequest<'a>);
+body!(request OFFSET_FOR_LEADER_EPOCH from 0: EpochRequest<'a>);
 
 fields! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct EpochResponse<'a> {
         /// Throttle time in milliseconds.
-        pub throttle_ms: i32,
+        pub throttle_ms: i32 [in 2.., else 0],
         pub topics: Vec<EpochTopicResponse<'a>>,
     }
 }
@@ -65,10 +65,10 @@ fields! {
         pub error_code: ErrorCode,
         pub index: i32,
         /// The greatest epoch not above the requested one, -1 for none or a future one.
-        pub leader_epoch: i32,
+        pub leader_epoch: i32 [in 1.., else -1],
         /// Its end offset, -1 for none or a future one.
         pub end_offset: i64,
     }
 }
 
-body!(response OFFSET_FOR_LEADER_EPOCH from 2: EpochResponse<'a>);
+body!(response OFFSET_FOR_LEADER_EPOCH from 0: EpochResponse<'a>);

@@ -1,11 +1,11 @@
-//! Produce, versions 3 to 11.
+//! Produce, versions 0 to 11.
 //!
 //! The request is decoded into spans of its frame, since the caller patches batches in place, and
 //! reusable without allocation. The response is written as a stream.
 //!
-//! Version notes: 3 message format v2, transactional id; 5 log start offset; 8 record errors
-//! (KIP-467); 9 flexible; 10 hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE
-//! (KIP-890).
+//! Version notes: 0 to 2 message sets ([`crate::message_set`]); 1 throttle time; 2 append time; 3
+//! record batches, transactional id; 5 log start offset; 8 record errors (KIP-467); 9 flexible; 10
+//! hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890).
 
 mod repeated;
 mod request;
@@ -17,12 +17,16 @@ pub use response::{
     RecordError,
 };
 
-use crate::api::{self, PRODUCE_MIN_SERVED, key};
+use crate::api::{self, key};
 use crate::error::Result;
 
+const MIN_VERSION: i16 = 0;
+/// First version with a transactional id, and with record batches alone.
+pub const BATCHES_SINCE: i16 = 3;
+const THROTTLE_SINCE: i16 = 1;
 const FLEXIBLE_SINCE: i16 = 9;
 const HINTS_SINCE: i16 = 10;
 
 fn check_version(version: i16) -> Result<()> {
-    api::check_version(key::PRODUCE, PRODUCE_MIN_SERVED, version)
+    api::check_version(key::PRODUCE, MIN_VERSION, version)
 }

@@ -40,6 +40,7 @@ LOG = LogConfig(
     compression_gzip_level=-1,
     compression_lz4_level=9,
     compression_zstd_level=3,
+    message_downconversion_enable=True,
     flush_messages=FOREVER,
     flush_ms=FOREVER,
     retention_ms=-1,

@@ -53,6 +53,19 @@ def test_overrides_stand_over_defaults() -> None:
     assert defaults.resolve({"unclean.leader.election.enable": "true"}).unclean_leader_election
 
 
+def test_conversion_for_old_clients_is_on_unless_broker_or_topic_forbids_it() -> None:
+    def converts(*overrides: str, **options: str) -> bool:
+        topic = {name.replace("_", "."): value for name, value in options.items()}
+        log = TopicDefaults(broker(*overrides)).resolve(topic).log
+        return log.message_downconversion_enable
+
+    assert converts()
+    assert not converts("log.message.downconversion.enable=false")
+    assert not converts(message_downconversion_enable="false")
+    never = "log.message.downconversion.enable=false"
+    assert converts(never, message_downconversion_enable="true")
+
+
 def test_throttled_replicas_are_read() -> None:
     defaults = TopicDefaults(broker())
     assert defaults.resolve({}).throttled == ((), ())
@@ -149,7 +162,6 @@ def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
         ("local.retention.bytes", "log.local.retention.bytes", "-2", "5"),
         ("local.retention.ms", "log.local.retention.ms", "-2", "5"),
         ("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(2**63 - 1), "5"),
-        ("message.downconversion.enable", "log.message.downconversion.enable", "true", "false"),
         ("message.format.version", "log.message.format.version", "3.0-IV1", "2.8"),
         ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "0.1"),
         ("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "5"),

@@ -77,7 +77,7 @@ class Client:
         return member_id
 
     async def commit(self, version: int, offset: int = 5, **more: Any) -> Any:
-        partitions = [OffsetCommitRequestPartition(0, offset, 3, "note")]
+        partitions = [OffsetCommitRequestPartition(0, offset, 3, committed_metadata="note")]
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions)])
         for name, value in more.items():
             setattr(request, name, value)
@@ -238,7 +238,9 @@ async def test_a_note_that_is_too_long_concerns_its_partition_only(
 ) -> None:
     async with running(settings=AT_ONCE) as rig:
         notes = ["x" * 4096, "\N{PILE OF POO}" * 2049]
-        partitions = [OffsetCommitRequestPartition(i, 1, -1, n) for i, n in enumerate(notes)]
+        partitions = [
+            OffsetCommitRequestPartition(i, 1, committed_metadata=n) for i, n in enumerate(notes)
+        ]
         answer = await Client(rig).commit(8, topics=[OffsetCommitRequestTopic("t", partitions)])
         assert answer == [("t", 0, 0), ("t", 1, ErrorCode.OFFSET_METADATA_TOO_LARGE)]
 

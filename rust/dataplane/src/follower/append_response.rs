@@ -280,6 +280,7 @@ pub fn ask_ends(
                     index: partition.index,
                     current_leader_epoch: leader_epoch,
                     timestamp,
+                    max_offsets: 1,
                 }],
             }],
         };

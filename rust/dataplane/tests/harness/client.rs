@@ -389,6 +389,7 @@ impl Client {
             index,
             current_leader_epoch: -1,
             timestamp,
+            max_offsets: 1,
         };
         Client::list_offsets_body_of(version, -1, topic, wanted)
     }
@@ -423,6 +424,7 @@ impl Client {
             index: 0,
             current_leader_epoch,
             timestamp: -1,
+            max_offsets: 1,
         };
         let body = Client::list_offsets_body_of(LIST_OFFSETS_VERSION, replica_id, "t", wanted);
         let answer = listed_offset(&self.call(key::LIST_OFFSETS, LIST_OFFSETS_VERSION, &body));

@@ -47,6 +47,7 @@ fn produce(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
         });
         (script.topic(), partitions)
     });
+    let id = id.filter(|_| version >= 3);
     let mut facts = vec![format!("{id:?} {acks} {timeout_ms}")];
     for (name, partitions) in &topics {
         facts.push(name.clone());
@@ -102,8 +103,8 @@ fn fetch(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
     let request = FetchRequestToWrite {
         max_wait_ms: script.i32(),
         min_bytes: script.i32(),
-        max_bytes: script.i32(),
-        isolation_level: script.below(2) as i8,
+        max_bytes: [i32::MAX, script.i32()][usize::from(version >= 3)],
+        isolation_level: [0, script.below(2) as i8][usize::from(version >= 4)],
         topics: &topics
             .iter()
             .map(|(name, id, partitions)| FetchTopicToWrite {
@@ -184,6 +185,7 @@ fn list_offsets(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Fac
                     index: script.i32(),
                     current_leader_epoch: if version >= 4 { script.i32() } else { -1 },
                     timestamp: script.i64(),
+                    max_offsets: if version == 0 { script.i32() } else { 1 },
                 }),
             })
             .collect(),
@@ -221,7 +223,7 @@ fn epochs(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
                 name,
                 partitions: script.list(PARTITIONS_MAX, |script| EpochPartition {
                     index: script.i32(),
-                    current_leader_epoch: script.i32(),
+                    current_leader_epoch: if version >= 2 { script.i32() } else { -1 },
                     leader_epoch: script.i32(),
                 }),
             })
@@ -243,9 +245,14 @@ fn api_versions(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Fac
 }
 
 fn commit(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
-    let (group, member, generation) = (script.text(), script.text(), script.i32());
+    let group = script.text();
+    let (member, generation) = match version {
+        0 => (String::new(), -1),
+        _ => (script.text(), script.i32()),
+    };
     let instance = (version >= 7 && script.bool()).then(|| script.text());
-    let retention_ms = if version <= 4 { script.i64() } else { -1 };
+    let has_retention = (2..=4).contains(&version);
+    let retention_ms = if has_retention { script.i64() } else { -1 };
     let topics = script.list(TOPICS_MAX, |script| {
         let partitions = script.list(PARTITIONS_MAX, |script| {
             let epoch = if version >= 6 { script.i32() } else { -1 };
@@ -256,12 +263,14 @@ fn commit(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
     });
     let mut writer = Writer::new(out, is_flexible(key::OFFSET_COMMIT, version));
     writer.string(&group);
-    writer.i32(generation);
-    writer.string(&member);
+    if version >= 1 {
+        writer.i32(generation);
+        writer.string(&member);
+    }
     if version >= 7 {
         writer.nullable_string(instance.as_deref());
     }
-    if version <= 4 {
+    if has_retention {
         writer.i64(retention_ms);
     }
     writer.array(&topics, |writer, (name, partitions)| {
@@ -271,6 +280,9 @@ fn commit(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) -> Facts {
             writer.i64(*offset);
             if version >= 6 {
                 writer.i32(*epoch);
+            }
+            if version == 1 {
+                writer.i64(-1);
             }
             writer.nullable_string(note.as_deref());
             writer.no_tags();

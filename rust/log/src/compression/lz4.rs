@@ -11,6 +11,9 @@
 //! 0 as u32; [XXH32 of the content]
 //! ```
 //!
+//! Clients of message format 0 compute HC from the magic on ("broken" in Kafka's sources), and
+//! readers of that format do not check it.
+//!
 //! Numbers are little-endian. As in Java's clients, bytes behind the frame and the content's
 //! checksum are ignored; a batch has its own.
 
@@ -35,15 +38,28 @@ const NOT_COMPRESSED: u32 = 1 << 31;
 /// As clients write: blocks of 64 KiB, no checksum but the descriptor's.
 const WRITTEN_FLG: u8 = VERSION | INDEPENDENT;
 const WRITTEN_BD: u8 = 4 << 4;
-const WRITTEN_BLOCK_BYTES: usize = 64 * 1024;
+pub(super) const WRITTEN_BLOCK_BYTES: usize = 64 * 1024;
+
+/// Which header checksum a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lz4Header {
+    /// That of the LZ4 frame format.
+    Standard,
+    /// That of clients of message format 0: read unchecked.
+    Format0,
+}
 
 fn corrupt(reason: impl ToString) -> DecompressError {
     DecompressError::corrupt(Compression::Lz4, reason)
 }
 
-pub(super) fn decode(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError> {
+pub(super) fn decode(
+    body: &[u8],
+    header: Lz4Header,
+    sink: &mut Sink<'_>,
+) -> Result<(), DecompressError> {
     let cut_off = || corrupt("the frame is cut off");
-    let (flg, block_bytes_max, mut rest) = decode_descriptor(body)?;
+    let (flg, block_bytes_max, mut rest) = decode_descriptor(body, header)?;
     loop {
         let (prefix, after) = rest.split_first_chunk().ok_or_else(cut_off)?;
         let prefix = u32::from_le_bytes(*prefix);
@@ -74,7 +90,10 @@ pub(super) fn decode(body: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressE
 }
 
 /// FLG, the size of blocks, and the bytes behind the frame's header.
-fn decode_descriptor(body: &[u8]) -> Result<(u8, usize, &[u8]), DecompressError> {
+fn decode_descriptor(
+    body: &[u8],
+    header: Lz4Header,
+) -> Result<(u8, usize, &[u8]), DecompressError> {
     let cut_off = || corrupt("the frame's header is cut off");
     let rest = body
         .strip_prefix(&MAGIC)
@@ -99,14 +118,14 @@ fn decode_descriptor(body: &[u8]) -> Result<(u8, usize, &[u8]), DecompressError>
         .split_at_checked(descriptor_bytes)
         .ok_or_else(cut_off)?;
     let (stored, rest) = rest.split_first().ok_or_else(cut_off)?;
-    if *stored != header_checksum(descriptor) {
+    if header == Lz4Header::Standard && *stored != header_checksum(descriptor) {
         return Err(corrupt("the header's checksum does not match"));
     }
     Ok((flg, block_bytes_max, rest))
 }
 
-fn header_checksum(descriptor: &[u8]) -> u8 {
-    let [_, second, ..] = XxHash32::oneshot(0, descriptor).to_le_bytes();
+fn header_checksum(covered: &[u8]) -> u8 {
+    let [_, second, ..] = XxHash32::oneshot(0, covered).to_le_bytes();
     second
 }
 
@@ -146,31 +165,11 @@ fn decode_block(
 
 pub(super) fn encode(records: &[u8], level: i32, out: &mut Vec<u8>) -> io::Result<()> {
     let mut search = (level != LZ4_DEFAULT).then(|| Search::new(level, WRITTEN_BLOCK_BYTES));
-    let descriptor = [WRITTEN_FLG, WRITTEN_BD];
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&descriptor);
-    out.push(header_checksum(&descriptor));
+    begin(Lz4Header::Standard, out);
     for piece in records.chunks(WRITTEN_BLOCK_BYTES) {
-        let prefix = out.len();
-        let start = prefix + 4;
-        match &mut search {
-            Some(search) => {
-                out.resize(start, 0);
-                search.compress(piece, out);
-            }
-            None => compress_fast(piece, start, out)?,
-        }
-        let len = out.len() - start;
-        // Lengths are below 64 KiB plus the worst case's few hundred bytes.
-        let mut written = len as u32;
-        if len >= piece.len() {
-            out.truncate(start);
-            out.extend_from_slice(piece);
-            written = piece.len() as u32 | NOT_COMPRESSED;
-        }
-        out[prefix..start].copy_from_slice(&written.to_le_bytes());
+        put_block(piece, search.as_mut(), out)?;
     }
-    out.extend_from_slice(&[0; 4]);
+    end(out);
     Ok(())
 }
 
@@ -180,4 +179,49 @@ fn compress_fast(block: &[u8], start: usize, out: &mut Vec<u8>) -> io::Result<()
     let len = block::compress_into(block, &mut out[start..]).map_err(io::Error::other)?;
     out.truncate(start + len);
     Ok(())
+}
+
+/// Begins a frame.
+pub(super) fn begin(header: Lz4Header, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[WRITTEN_FLG, WRITTEN_BD]);
+    let covered = match header {
+        Lz4Header::Standard => start + MAGIC.len(),
+        Lz4Header::Format0 => start,
+    };
+    let checksum = header_checksum(&out[covered..]);
+    out.push(checksum);
+}
+
+/// Appends a block of at most [`WRITTEN_BLOCK_BYTES`], compressed by `search` if there is one.
+pub(super) fn put_block(
+    piece: &[u8],
+    search: Option<&mut Search>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let prefix = out.len();
+    let start = prefix + 4;
+    match search {
+        Some(search) => {
+            out.resize(start, 0);
+            search.compress(piece, out);
+        }
+        None => compress_fast(piece, start, out)?,
+    }
+    let len = out.len() - start;
+    // Lengths are below 64 KiB plus the worst case's few hundred bytes.
+    let mut written = len as u32;
+    if len >= piece.len() {
+        out.truncate(start);
+        out.extend_from_slice(piece);
+        written = piece.len() as u32 | NOT_COMPRESSED;
+    }
+    out[prefix..start].copy_from_slice(&written.to_le_bytes());
+    Ok(())
+}
+
+/// Ends a frame.
+pub(super) fn end(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[0; 4]);
 }

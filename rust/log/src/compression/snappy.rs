@@ -18,7 +18,7 @@ use super::{DecompressError, Sink};
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const HEADER_BYTES: usize = 16;
 const VERSION: [u8; 4] = [0, 0, 0, 1];
-const BLOCK_BYTES: usize = 32 * 1024;
+pub(super) const BLOCK_BYTES: usize = 32 * 1024;
 /// The longest copy, 64 bytes, takes three bytes of a block.
 const EXPANSION_MAX: usize = 24;
 
@@ -71,20 +71,35 @@ fn decode_block(block: &[u8], sink: &mut Sink<'_>) -> Result<(), DecompressError
 }
 
 pub(super) fn encode(records: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    begin(out);
+    let mut encoder = snap::raw::Encoder::new();
+    for piece in records.chunks(BLOCK_BYTES) {
+        put_block(&mut encoder, piece, out)?;
+    }
+    Ok(())
+}
+
+/// Begins a stream.
+pub(super) fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION);
     out.extend_from_slice(&VERSION);
-    let mut encoder = snap::raw::Encoder::new();
-    for piece in records.chunks(BLOCK_BYTES) {
-        let prefix = out.len();
-        let start = prefix + 4;
-        out.resize(start + snap::raw::max_compress_len(piece.len()), 0);
-        let len = encoder
-            .compress(piece, &mut out[start..])
-            .map_err(io::Error::other)?;
-        out.truncate(start + len);
-        // A block of 32 KiB compresses to little more than that at worst.
-        out[prefix..start].copy_from_slice(&(len as i32).to_be_bytes());
-    }
+}
+
+/// Appends a block of at most [`BLOCK_BYTES`].
+pub(super) fn put_block(
+    encoder: &mut snap::raw::Encoder,
+    piece: &[u8],
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let prefix = out.len();
+    let start = prefix + 4;
+    out.resize(start + snap::raw::max_compress_len(piece.len()), 0);
+    let len = encoder
+        .compress(piece, &mut out[start..])
+        .map_err(io::Error::other)?;
+    out.truncate(start + len);
+    // A block of 32 KiB compresses to little more than that at worst.
+    out[prefix..start].copy_from_slice(&(len as i32).to_be_bytes());
     Ok(())
 }

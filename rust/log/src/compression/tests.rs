@@ -199,6 +199,56 @@ fn lz4_frames_that_java_cannot_read_are_refused() {
     }
 }
 
+/// The checksum of `04 22 4d 18 60 40`, as clients of message format 0 compute it.
+#[test]
+fn lz4_frames_of_format_0_have_a_header_checksum_of_their_own() {
+    let mut frame = CompressedStream::new(Compression::Lz4, Lz4Header::Format0, Vec::new())
+        .expect("a codec of message sets");
+    frame.write(b"abc").expect("in memory");
+    let frame = frame.finish().expect("in memory");
+    let standard = compressed(Compression::Lz4, b"abc");
+    assert_eq!(frame[..6], standard[..6]);
+    assert_ne!(frame[6], standard[6]);
+    assert_eq!(frame[7..], standard[7..]);
+    assert!(expanded(Compression::Lz4, &frame).is_err());
+    let mut out = Vec::new();
+    for frame in [frame, standard] {
+        let read = decompress_with(
+            Compression::Lz4,
+            Lz4Header::Format0,
+            &frame,
+            &mut out,
+            LIMIT,
+        );
+        assert_eq!((read, &out[..]), (Ok(()), &b"abc"[..]));
+    }
+}
+
+#[test]
+fn a_stream_gives_what_was_written_in_pieces() {
+    let records = text(200_000);
+    for codec in [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+    ] {
+        for piece_bytes in [1, 1000, 32 * 1024, 64 * 1024, 199_999] {
+            let before = b"before".to_vec();
+            let mut stream = CompressedStream::new(codec, Lz4Header::Standard, before)
+                .expect("a codec of message sets");
+            for piece in records.chunks(piece_bytes) {
+                stream.write(piece).expect("in memory");
+            }
+            let out = stream.finish().expect("in memory");
+            assert_eq!(out[..6], *b"before");
+            assert_eq!(expanded(codec, &out[6..]), Ok(records.clone()), "{codec:?}");
+        }
+    }
+    let zstd = CompressedStream::new(Compression::Zstd, Lz4Header::Standard, Vec::new());
+    assert!(zstd.is_err());
+}
+
 #[test]
 fn gzip_members_and_zstd_frames_may_be_joined() {
     for codec in [Compression::Gzip, Compression::Zstd] {

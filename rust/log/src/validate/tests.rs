@@ -1,4 +1,5 @@
 mod codecs;
+mod old_formats;
 mod timestamps;
 
 use super::*;

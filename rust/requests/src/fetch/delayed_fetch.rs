@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pyrklog_log::Wait;
+use pyrklog_log::{Slice, Wait};
 use pyrklog_wire::ErrorCode;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
@@ -232,7 +232,7 @@ impl DelayedFetch {
             if let Some((queue, part)) =
                 self.read_part(position, left, min_one, &services.readers, now_ms)
             {
-                reserved += part.max_bytes.max(1);
+                reserved += part.reserved_bytes.max(1);
                 cold.push((queue, part));
             }
             self.note(position);
@@ -298,6 +298,15 @@ impl DelayedFetch {
         true
     }
 
+    /// Memory of converted records.
+    pub fn messages_bytes(&self) -> usize {
+        let messages = self
+            .parts
+            .iter()
+            .filter_map(|part| part.read.messages.as_ref());
+        messages.map(Vec::capacity).sum()
+    }
+
     /// Counts the bytes for throttled replicas, in sync or not.
     pub fn count_throttled(&self, services: &Services, now_ms: i64) {
         let quota = &services.quotas.leader;
@@ -349,9 +358,11 @@ impl DelayedFetch {
         let may_hang = self.spans_dirs || readers.queue(queue).is_stuck(now_ms);
         let load_bytes = if may_hang { usize::MAX } else { FIRST_BYTES };
         let slice = part.read.slice.as_ref();
-        if slice.is_some_and(|slice| is_resident(slice, load_bytes)) {
+        let is_converted = view.converts_to.is_some();
+        if !is_converted && slice.is_some_and(|slice| is_resident(slice, load_bytes)) {
             return None;
         }
+        let reserved_bytes = slice.map_or(max_bytes, Slice::len);
         part.read.give_up_records();
         part.is_given_up &= self.must_answer;
         if part.is_given_up || !readers.queue(queue).accepts(now_ms) {
@@ -363,6 +374,7 @@ impl DelayedFetch {
             partition: Arc::clone(partition),
             target: target.clone(),
             max_bytes,
+            reserved_bytes,
             min_one,
             load_bytes,
             read: PartitionRead::default(),
@@ -388,6 +400,7 @@ impl DelayedFetch {
             let job = Box::new(FetchJob {
                 ticket: ticket.clone(),
                 view: self.view,
+                expanded_max_bytes: services.validators.expanded_max_bytes,
                 parts: own.map(|(_, part)| part).collect(),
                 wait: match services.config.fetch_read_path {
                     ReadPath::Auto | ReadPath::Copy => Wait::PastCache,
@@ -451,7 +464,7 @@ impl DelayedFetch {
         self.is_given_up = true;
         if self.reading.take().is_some() {
             for part in &mut self.parts {
-                part.is_given_up |= part.read.is_cold || part.read.slice.is_none();
+                part.is_given_up |= part.read.is_cold || part.read.record_bytes() == 0;
             }
         }
     }

@@ -18,6 +18,9 @@ pub struct View {
     pub of_leader_only: bool,
     /// From version 10 (KIP-110). Older consumers get an error for topics stored as zstd.
     pub understands_zstd: bool,
+    /// The format of messages that the client understands instead of record batches (up to version
+    /// 3): readers convert.
+    pub converts_to: Option<i8>,
     /// Everything but records.
     pub marks_only: bool,
     /// When the request arrived, monotonic milliseconds.
@@ -37,6 +40,8 @@ pub struct PartitionRead {
     pub log_start_offset: i64,
     /// The records.
     pub slice: Option<Slice>,
+    /// The records as messages of an old format, instead of a slice.
+    pub messages: Option<Vec<u8>>,
     /// Bytes available from there on in the segment, whatever the fetch's limits.
     pub available_bytes: usize,
     /// Later segments have more.
@@ -71,6 +76,7 @@ impl PartitionRead {
             last_stable_offset: -1,
             log_start_offset: -1,
             slice: None,
+            messages: None,
             available_bytes: 0,
             goes_on: false,
             aborted: None,
@@ -90,13 +96,17 @@ impl PartitionRead {
     /// Drops records that are not waited for.
     pub fn give_up_records(&mut self) {
         self.slice = None;
+        self.messages = None;
         self.available_bytes = 0;
         self.goes_on = false;
     }
 
     /// Record bytes.
     pub fn record_bytes(&self) -> usize {
-        self.slice.as_ref().map_or(0, Slice::len)
+        match &self.messages {
+            Some(messages) => messages.len(),
+            None => self.slice.as_ref().map_or(0, Slice::len),
+        }
     }
 }
 
@@ -163,8 +173,7 @@ fn read_once(
     if read.error != ErrorCode::NONE {
         return Ok(Some(read));
     }
-    if !view.understands_zstd && is_stored_as_zstd(partition) {
-        let error = ErrorCode::UNSUPPORTED_COMPRESSION_TYPE;
+    if let Some(error) = refused_format(partition, view) {
         return Ok(Some(PartitionRead::failed(error)));
     }
     let is_led = state.leader_to_follow.is_none();
@@ -221,8 +230,17 @@ fn read_once(
     Ok(Some(read))
 }
 
-fn is_stored_as_zstd(partition: &Partition) -> bool {
-    partition.topic.settings().log.compression_type == Some(Compression::Zstd)
+/// Why a client cannot get the topic's records in its version.
+fn refused_format(partition: &Partition, view: View) -> Option<ErrorCode> {
+    if view.understands_zstd {
+        return None;
+    }
+    let settings = partition.topic.settings();
+    if settings.log.compression_type == Some(Compression::Zstd) {
+        return Some(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+    }
+    let is_refused = view.converts_to.is_some() && !settings.log.message_downconversion_enable;
+    is_refused.then_some(ErrorCode::UNSUPPORTED_VERSION)
 }
 
 /// Why an offset beyond the end cannot be judged.

@@ -74,6 +74,10 @@ pub fn encode(cx: &Context, listener: &str, work: &mut DelayedFetch, out: &mut O
             let read = &part.read;
             let head = partition_head(target, read, work.api_version);
             writer.partition_head(&head, Some(read.record_bytes()));
+            if let Some(messages) = &read.messages {
+                writer.out().extend_from_slice(messages);
+                inline_bytes += messages.len();
+            }
             if let (Some(slice), Ok(partition)) = (&read.slice, &part.partition) {
                 let queue = readers_of(cx, partition);
                 let is_inline = put_records(writer.out(), slice, queue, inline_max, &mut files);

@@ -1,13 +1,15 @@
 //! A ListOffsets request under way: answers, look-ups, partitions in doubt.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use pyrklog_log::{Isolation, ReadError, TimeQuery, TimeSpec, Wait};
+use pyrklog_log::{Isolation, ReadError, SegmentStarts, TimeQuery, TimeSpec, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::list_offsets::ListOffsetsPartitionResponse;
 
 use crate::cold_reads::{ReadTicket, Reading};
 use crate::reply_header::ReplyHeader;
+use pyrklog_base::clock::Now;
 use pyrklog_base::ids::Token;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_control::outbox::Outbox;
@@ -35,8 +37,35 @@ pub struct DelayedListOffsets {
     pub of_leader_only: bool,
     /// When it arrived, monotonic milliseconds.
     pub asked_ms: i64,
+    /// Version 0: further offsets of partitions, by positions of topic and partition.
+    pub older: HashMap<(usize, usize), OlderOffsets>,
     /// Partitions that wait for followers; the last one is looked at first.
     pub doubtful: Vec<Doubtful>,
+}
+
+/// Version 0: offsets of a partition besides the one of its answer.
+#[derive(Debug, Default)]
+pub struct OlderOffsets {
+    /// How many to name, with the answer's.
+    pub max: usize,
+    /// Where earlier segments begin, descending.
+    pub starts: Vec<i64>,
+}
+
+/// What is looked up.
+#[derive(Debug)]
+pub enum LookUp {
+    /// An offset by time.
+    Time(TimeQuery),
+    /// Version 0: starts of segments by time.
+    Starts {
+        /// The segments.
+        starts: SegmentStarts,
+        /// The time.
+        timestamp: i64,
+        /// How many offsets to name.
+        max: usize,
+    },
 }
 
 /// A partition whose latest offset waits until followers confirm this leader.
@@ -85,11 +114,13 @@ pub struct Query {
     /// The log directory.
     pub dir: usize,
     /// What to look up.
-    pub time: TimeQuery,
+    pub what: LookUp,
     /// The leader is new and may show less than its predecessor did.
     pub shows_less: bool,
     /// "Retry" at first.
     pub answer: ListOffsetsPartitionResponse,
+    /// Version 0: offsets besides the answer's.
+    pub older: Vec<i64>,
 }
 
 impl DelayedListOffsets {
@@ -168,14 +199,30 @@ impl DelayedListOffsets {
     }
 
     /// Takes a reader's result; true once everything is answered.
-    pub fn take_back(&mut self, job: &LookUpJob) -> bool {
+    pub fn take_back(&mut self, mut job: LookUpJob) -> bool {
         if !self.reading.take_back(&job.ticket) {
             return false;
         }
-        for query in &job.queries {
+        for query in &mut job.queries {
             self.topics[query.topic].1[query.partition] = query.answer;
+            if let Some(older) = self.older.get_mut(&(query.topic, query.partition)) {
+                older.starts.append(&mut query.older);
+            }
         }
         self.is_done()
+    }
+
+    /// The offsets that version 0 names for a partition.
+    pub fn old_offsets(&self, topic: usize, partition: usize) -> Vec<i64> {
+        let answer = &self.topics[topic].1[partition];
+        let first = (answer.offset >= 0).then_some(answer.offset);
+        let Some(older) = self.older.get(&(topic, partition)) else {
+            // It waited for followers.
+            return first.into_iter().collect();
+        };
+        let below = |start: &&i64| **start < answer.offset;
+        let offsets = first.iter().chain(older.starts.iter().filter(below));
+        offsets.take(older.max).copied().collect()
     }
 }
 
@@ -188,7 +235,23 @@ impl LookUpJob {
             }
             self.ticket.step(worker);
             let index = query.answer.index;
-            let found = answer(index, &query.time, Wait::Blocking).unwrap_or_else(|_| {
+            let found = match &query.what {
+                LookUp::Time(time) => answer(index, time, Wait::Blocking).ok(),
+                LookUp::Starts {
+                    starts,
+                    timestamp,
+                    max,
+                } => {
+                    let found = starts.before(*timestamp, Now::read().wall_ms, *max);
+                    found.ok().map(|offsets| {
+                        let mut answer = ListOffsetsPartitionResponse::none(index, ErrorCode::NONE);
+                        answer.offset = offsets.first().copied().unwrap_or(-1);
+                        query.older = offsets;
+                        answer
+                    })
+                }
+            };
+            let found = found.unwrap_or_else(|| {
                 ListOffsetsPartitionResponse::none(index, ErrorCode::KAFKA_STORAGE_ERROR)
             });
             let is_missing = found.error_code == ErrorCode::NONE && found.offset < 0;

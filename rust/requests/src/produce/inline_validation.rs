@@ -1,12 +1,14 @@
 //! Validation on the network thread, before any batch of a request is appended.
 //!
+//! Requests of old versions go to the validators as a whole: each message set is converted.
+//!
 //! Batches stored as sent, uncompressed, are validated at their append. The others are looked at
 //! first: those that expand to little at once, the rest by the
 //! [validators](crate::produce::validators).
 
 use pyrklog_log::validate::{RECORD_ERRORS_MAX, Rules, validate_produce};
 use pyrklog_wire::batch::{BatchHeader, Compression, HEADER_LEN};
-use pyrklog_wire::produce::ProduceRequest;
+use pyrklog_wire::produce::{BATCHES_SINCE, ProduceRequest};
 
 use crate::context::Context;
 use crate::produce::delayed_produce::Refusal;
@@ -39,12 +41,14 @@ pub fn validate(
             expanded_bytes_max: cx.services.validators.expanded_max_bytes,
             ..Rules::new(&partition.topic.settings().log, api_version)
         };
-        let Some(weight) = weight(records, &rules) else {
+        let is_old = api_version < BATCHES_SINCE;
+        let converted = is_old.then_some(RECOMPRESSION_WEIGHT);
+        let Some(weight) = converted.or_else(|| weight(records, &rules)) else {
             continue;
         };
         cx.verdicts.resize_with(request.partitions.len(), || None);
         let expanded_max = room_bytes / weight;
-        if !remaining.is_empty() || records.len() > expanded_max {
+        if is_old || !remaining.is_empty() || records.len() > expanded_max {
             remaining.push((position, rules));
             continue;
         }

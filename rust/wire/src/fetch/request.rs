@@ -2,8 +2,8 @@
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
 use super::{
-    DIRECTORY_SINCE, FLEXIBLE_SINCE, RACK_SINCE, REPLICA_STATE_SINCE, SESSIONS_SINCE,
-    TOPIC_IDS_SINCE, check_version,
+    BATCHES_SINCE, DIRECTORY_SINCE, FLEXIBLE_SINCE, MAX_BYTES_SINCE, RACK_SINCE,
+    REPLICA_STATE_SINCE, SESSIONS_SINCE, TOPIC_IDS_SINCE, check_version,
 };
 use crate::error::Result;
 use crate::message::{Field, TagSince, fields};
@@ -25,9 +25,9 @@ pub struct FetchRequest {
     pub max_wait_ms: i32,
     /// Bytes to wait for.
     pub min_bytes: i32,
-    /// Limit of record bytes, except for a larger first batch.
+    /// Limit of record bytes, except for a larger first batch; none below version 3.
     pub max_bytes: i32,
-    /// 0 = read uncommitted, 1 = read committed.
+    /// 0 = read uncommitted, 1 = read committed (version 4 on).
     pub isolation_level: i8,
     /// Session id, 0 = none (version 7 on).
     pub session_id: i32,
@@ -81,7 +81,7 @@ impl FetchRequest {
     /// of `frame`. Later bytes are ignored, as in Kafka.
     ///
     /// # Errors
-    /// `UnsupportedVersion` below 4 and above 17, else malformed bytes. The content is then
+    /// `UnsupportedVersion` below 0 and above 17, else malformed bytes. The content is then
     /// unspecified.
     pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
         check_version(version)?;
@@ -94,8 +94,9 @@ impl FetchRequest {
         self.replica_epoch = -1;
         self.max_wait_ms = reader.i32()?;
         self.min_bytes = reader.i32()?;
-        self.max_bytes = reader.i32()?;
-        self.isolation_level = reader.i8()?;
+        let (has_limit, has_isolation) = (version >= MAX_BYTES_SINCE, version >= BATCHES_SINCE);
+        self.max_bytes = if has_limit { reader.i32()? } else { i32::MAX };
+        self.isolation_level = if has_isolation { reader.i8()? } else { 0 };
         let has_session = version >= SESSIONS_SINCE;
         self.session_id = if has_session { reader.i32()? } else { 0 };
         self.session_epoch = if has_session { reader.i32()? } else { -1 };
@@ -243,7 +244,7 @@ impl Default for FetchRequestToWrite<'_> {
 }
 
 impl FetchRequestToWrite<'_> {
-    /// Appends the body for a version of 4 to 17; others' fields are omitted.
+    /// Appends the body for a version of 0 to 17; others' fields are omitted.
     pub fn encode(&self, out: &mut Vec<u8>, version: i16) {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         if version < REPLICA_STATE_SINCE {
@@ -251,8 +252,12 @@ impl FetchRequestToWrite<'_> {
         }
         writer.i32(self.max_wait_ms);
         writer.i32(self.min_bytes);
-        writer.i32(self.max_bytes);
-        writer.i8(self.isolation_level);
+        if version >= MAX_BYTES_SINCE {
+            writer.i32(self.max_bytes);
+        }
+        if version >= BATCHES_SINCE {
+            writer.i8(self.isolation_level);
+        }
         if version >= SESSIONS_SINCE {
             writer.i32(self.session_id);
             writer.i32(self.session_epoch);

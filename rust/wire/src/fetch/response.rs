@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{ENDPOINTS_SINCE, FLEXIBLE_SINCE, TOPIC_IDS_SINCE};
+use super::{BATCHES_SINCE, ENDPOINTS_SINCE, FLEXIBLE_SINCE, THROTTLE_SINCE, TOPIC_IDS_SINCE};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::leader::{CurrentLeader, NodeEndpoint};
@@ -16,7 +16,7 @@ fields! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub part FetchResponseHead {
         /// Throttle time in milliseconds.
-        pub throttle_ms: i32,
+        pub throttle_ms: i32 [in THROTTLE_SINCE.., else 0],
         /// Outcome of the whole request.
         pub error_code: ErrorCode [in 7.., else ErrorCode::NONE],
         /// The session, 0 = none.
@@ -43,11 +43,11 @@ fields! {
         /// High watermark, -1 unknown.
         pub high_watermark: i64,
         /// Last stable offset, -1 unknown.
-        pub last_stable_offset: i64,
+        pub last_stable_offset: i64 [in BATCHES_SINCE.., else -1],
         /// Log start offset, -1 unknown.
         pub log_start_offset: i64 [in 5.., else -1],
         /// Aborted transactions in the records; null for read uncommitted.
-        pub aborted: Option<Cow<'a, [AbortedTransaction]>>,
+        pub aborted: Option<Cow<'a, [AbortedTransaction]>> [in BATCHES_SINCE.., else None],
         /// The replica that this consumer should prefer, -1 none.
         pub preferred_read_replica: i32 [in 11.., else -1],
     }
@@ -159,7 +159,7 @@ pub struct FetchResponseWriter<'a> {
 }
 
 impl<'a> FetchResponseWriter<'a> {
-    /// Starts the body. `version` is one of 4 to 17.
+    /// Starts the body. `version` is one of 0 to 17.
     pub fn begin(
         out: &'a mut Vec<u8>,
         version: i16,
@@ -263,11 +263,11 @@ fields! {
     pub part FetchPartitionResponse<'a> {
         /// What stands before the records.
         pub head: FetchPartitionHead<'a>,
-        /// Record batches, the last one possibly cut off.
+        /// Record batches, or messages below version 4, the last one possibly cut off.
         pub records: Option<&'a [u8]>,
         /// What stands after them.
         pub tail: FetchPartitionTail,
     }
 }
 
-body!(response FETCH from 4: FetchResponse<'a>);
+body!(response FETCH from 0: FetchResponse<'a>);

@@ -1,7 +1,7 @@
 //! Produce requests.
 #![allow(missing_docs)] // Docs say what the protocol's own names do not.
 
-use super::{FLEXIBLE_SINCE, check_version};
+use super::{BATCHES_SINCE, FLEXIBLE_SINCE, check_version};
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::span::{Span, clear_reusable};
@@ -35,7 +35,7 @@ pub struct ProducePartition {
     /// Index of its topic in [`ProduceRequest::topics`].
     pub topic: usize,
     pub index: i32,
-    /// The record batches, unchecked; `None` for null.
+    /// The record batches, or a message set below version 3, unchecked; `None` for null.
     pub records: Option<Span>,
 }
 
@@ -44,14 +44,17 @@ impl ProduceRequest {
     /// of `frame`. Later bytes are ignored, as in Kafka.
     ///
     /// # Errors
-    /// `UnsupportedVersion` below 3 and above 11, else malformed bytes. The content is then
+    /// `UnsupportedVersion` below 0 and above 11, else malformed bytes. The content is then
     /// unspecified.
     pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
         check_version(version)?;
         clear_reusable(&mut self.topics);
         clear_reusable(&mut self.partitions);
         let mut reader = Reader::of_request(frame, body_start, version >= FLEXIBLE_SINCE);
-        self.transactional_id = reader.nullable_string_span()?;
+        self.transactional_id = match version >= BATCHES_SINCE {
+            true => reader.nullable_string_span()?,
+            false => None,
+        };
         self.acks = reader.i16()?;
         self.timeout_ms = reader.i32()?;
         let topic_count = reader.array_len(3)?;
@@ -102,7 +105,9 @@ pub fn encode_request(
     topics: &[TopicToProduce<'_>],
 ) {
     let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
-    writer.nullable_string(transactional_id);
+    if version >= BATCHES_SINCE {
+        writer.nullable_string(transactional_id);
+    }
     writer.i16(acks);
     writer.i32(timeout_ms);
     writer.array(topics, |writer, topic| {

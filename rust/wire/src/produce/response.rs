@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{FLEXIBLE_SINCE, HINTS_SINCE};
-use crate::api::PRODUCE_MIN_SERVED;
+use super::{FLEXIBLE_SINCE, HINTS_SINCE, THROTTLE_SINCE};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
 use crate::leader::{CurrentLeader, NodeEndpoint};
@@ -32,7 +31,7 @@ fields! {
         /// Offset of the first record, -1 unknown.
         pub base_offset: i64,
         /// Milliseconds, -1 unless the topic has LogAppendTime.
-        pub log_append_time_ms: i64,
+        pub log_append_time_ms: i64 [in 2.., else -1],
         /// Log start offset, -1 unknown.
         pub log_start_offset: i64 [in 5.., else -1],
         /// Records refused.
@@ -71,7 +70,7 @@ pub struct ProduceResponseWriter<'a> {
 }
 
 impl<'a> ProduceResponseWriter<'a> {
-    /// Starts the body. `version` is one of 3 to 11.
+    /// Starts the body. `version` is one of 0 to 11.
     pub fn begin(out: &'a mut Vec<u8>, version: i16, topic_count: usize) -> Self {
         let mut writer = Writer::new(out, version >= FLEXIBLE_SINCE);
         writer.array_len(topic_count);
@@ -112,7 +111,9 @@ impl<'a> ProduceResponseWriter<'a> {
             self.topics_left == 0 && self.partitions_left == 0,
             "body incomplete"
         );
-        self.writer.i32(throttle_ms);
+        if self.version >= THROTTLE_SINCE {
+            self.writer.i32(throttle_ms);
+        }
         let endpoints = Cow::Borrowed(endpoints);
         TagSince::<Cow<[_]>, HINTS_SINCE>::write(&endpoints, &mut self.writer, self.version);
     }
@@ -124,7 +125,7 @@ fields! {
     pub part ProduceResponse<'a> {
         pub topics: Vec<ProduceTopicResponse<'a>>,
         /// Throttle time in milliseconds.
-        pub throttle_ms: i32,
+        pub throttle_ms: i32 [in THROTTLE_SINCE.., else 0],
         /// Where the leaders hinted at are.
         pub endpoints: Vec<NodeEndpoint<'a>> [by TagSince<Vec<NodeEndpoint<'a>>, HINTS_SINCE>],
     }
@@ -138,4 +139,4 @@ fields! {
     }
 }
 
-body!(response PRODUCE from PRODUCE_MIN_SERVED: ProduceResponse<'a>);
+body!(response PRODUCE from 0: ProduceResponse<'a>);

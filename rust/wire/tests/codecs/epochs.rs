@@ -36,7 +36,7 @@ proptest! {
         topics in some((name(), some(asked()))),
         change in change(),
     ) {
-        for version in 2..=4 {
+        for version in 0..=4 {
             let mut request = EpochRequest {
                 replica_id,
                 topics: topics
@@ -48,6 +48,10 @@ proptest! {
             request.encode(&mut body, version);
             if version < 3 {
                 request.replica_id = NO_REPLICA;
+            }
+            if version < 2 {
+                let partitions = request.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|partition| partition.current_leader_epoch = -1);
             }
             prop_assert_eq!(EpochRequest::decode(&body, version).unwrap(), request);
             check(&body, change, &|bytes| {
@@ -64,8 +68,8 @@ proptest! {
         topics in some((name(), some(answered()))),
         change in change(),
     ) {
-        for version in 2..=4 {
-            let response = EpochResponse {
+        for version in 0..=4 {
+            let mut response = EpochResponse {
                 throttle_ms,
                 topics: topics
                     .iter()
@@ -76,6 +80,13 @@ proptest! {
             };
             let mut body = Vec::new();
             response.encode(&mut body, version);
+            if version < 2 {
+                response.throttle_ms = 0;
+            }
+            if version < 1 {
+                let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|partition| partition.leader_epoch = -1);
+            }
             prop_assert_eq!(EpochResponse::decode(&body, version).unwrap(), response);
             check(&body, change, &|bytes| {
                 let mut out = Vec::new();
@@ -87,7 +98,7 @@ proptest! {
 
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-        for version in 0..=5 {
+        for version in -1..=5 {
             let _ = EpochRequest::decode(&bytes, version);
             let _ = EpochResponse::decode(&bytes, version);
         }

@@ -51,6 +51,9 @@ fn tail() -> impl Strategy<Value = FetchPartitionTail> {
 
 /// What version `version` has of a response.
 fn in_version(response: &mut FetchResponse<'_>, version: i16) {
+    if version < 1 {
+        response.head.throttle_ms = 0;
+    }
     if version < 7 {
         response.head.error_code = ErrorCode::NONE;
         response.head.session_id = 0;
@@ -65,6 +68,10 @@ fn in_version(response: &mut FetchResponse<'_>, version: i16) {
             topic.name = "";
         }
         for partition in &mut topic.partitions {
+            if version < 4 {
+                partition.head.last_stable_offset = -1;
+                partition.head.aborted = None;
+            }
             if version < 5 {
                 partition.head.log_start_offset = -1;
             }
@@ -89,7 +96,7 @@ proptest! {
         change in change(),
     ) {
         let (throttle_ms, error_code, session_id) = start;
-        for version in 4..=17 {
+        for version in 0..=17 {
             let topics = topics
                 .iter()
                 .map(|(name, id, partitions)| FetchTopicResponse {
@@ -121,7 +128,7 @@ proptest! {
 
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..160)) {
-        for version in 3..=18 {
+        for version in -1..=18 {
             let _ = FetchResponse::decode(&bytes, version);
         }
     }
@@ -132,7 +139,7 @@ proptest! {
 #[test]
 fn record_bytes_are_left_out_and_fit_in() {
     let records: [&[u8]; 3] = [&[1; 200], &[], &[3; 5]];
-    for version in 4..=17 {
+    for version in 0..=17 {
         let mut out = Vec::new();
         let start = frame::begin(&mut out);
         let head = FetchResponseHead {

@@ -1,19 +1,21 @@
 use proptest::prelude::*;
 use pyrklog_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopic, ListOffsetsTopicResponse,
+    ListOffsetsTopic, ListOffsetsTopicResponse, OldListOffsetsPartitionResponse,
+    OldListOffsetsResponse, OldListOffsetsTopicResponse,
 };
 
 use crate::support::{CASES, change, check, error, name, some};
 
 fn asked() -> impl Strategy<Value = ListOffsetsPartition> {
-    (any::<i32>(), any::<i32>(), any::<i64>()).prop_map(|(index, epoch, timestamp)| {
-        ListOffsetsPartition {
+    (any::<i32>(), any::<i32>(), any::<i64>(), any::<i32>()).prop_map(
+        |(index, epoch, timestamp, max_offsets)| ListOffsetsPartition {
             index,
             current_leader_epoch: epoch,
             timestamp,
-        }
-    })
+            max_offsets,
+        },
+    )
 }
 
 fn answered() -> impl Strategy<Value = ListOffsetsPartitionResponse> {
@@ -45,7 +47,7 @@ proptest! {
         topics in some((name(), some(asked()))),
         change in change(),
     ) {
-        for version in 1..=9 {
+        for version in 0..=9 {
             let mut request = ListOffsetsRequest {
                 replica_id,
                 isolation_level,
@@ -62,6 +64,10 @@ proptest! {
             if version < 4 {
                 let partitions = request.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
                 partitions.for_each(|partition| partition.current_leader_epoch = -1);
+            }
+            if version > 0 {
+                let partitions = request.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+                partitions.for_each(|partition| partition.max_offsets = 1);
             }
             prop_assert_eq!(ListOffsetsRequest::decode(&body, version).unwrap(), request);
             check(&body, change, &|bytes| {
@@ -107,10 +113,45 @@ proptest! {
     }
 
     #[test]
+    fn responses_of_version_0(
+        topics in some((
+            name(),
+            some((any::<i32>(), error(), prop::collection::vec(any::<i64>(), 0..5))),
+        )),
+        change in change(),
+    ) {
+        let response = OldListOffsetsResponse {
+            topics: topics
+                .iter()
+                .map(|(name, partitions)| OldListOffsetsTopicResponse {
+                    name,
+                    partitions: partitions
+                        .iter()
+                        .map(|(index, error_code, offsets)| OldListOffsetsPartitionResponse {
+                            index: *index,
+                            error_code: *error_code,
+                            offsets: offsets.clone(),
+                        })
+                        .collect(),
+                })
+                .collect(),
+        };
+        let mut body = Vec::new();
+        response.encode(&mut body, 0);
+        prop_assert_eq!(OldListOffsetsResponse::decode(&body, 0).unwrap(), response);
+        check(&body, change, &|bytes| {
+            let mut out = Vec::new();
+            OldListOffsetsResponse::decode(bytes, 0)?.encode(&mut out, 0);
+            Ok(out)
+        });
+    }
+
+    #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         for version in -1..=10 {
             let _ = ListOffsetsRequest::decode(&bytes, version);
             let _ = ListOffsetsResponse::decode(&bytes, version);
+            let _ = OldListOffsetsResponse::decode(&bytes, version);
         }
     }
 }

@@ -1,0 +1,303 @@
+//! Record batches become messages of formats 0 and 1, for Fetch 0 to 3.
+//!
+//! As Kafka's `RecordsUtil.downConvert`: an uncompressed batch becomes a message for each record, a
+//! compressed one a wrapper with the same codec. Headers, producers and epochs have no place in the
+//! old formats and are lost. Control batches are left out. Messages keep their offsets, so gaps
+//! remain. zstd cannot be converted: what stands before is returned, and the next fetch gets the
+//! error.
+//!
+//! Records below the requested offset are left out of uncompressed batches, on which some clients
+//! rely; from a wrapper a client drops them itself.
+//!
+//! Memory: one stored batch, its expansion, and the result. Messages go to the encoder one by one.
+//! A batch that expands to more than [`SMALL_BYTES`] waits until no other such batch is expanded in
+//! the process.
+
+use std::io;
+
+use parking_lot::Mutex;
+use pyrklog_wire::batch::{
+    BatchHeader, COMPRESSION_MASK, Compression, HEADER_LEN, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT,
+};
+use pyrklog_wire::error::DecodeError;
+use pyrklog_wire::message_set::{MAGIC_0, begin_wrapper, end_wrapper, next_len, write_message};
+use pyrklog_wire::records::{Record, Records};
+use thiserror::Error;
+
+use crate::compression::{self, CompressedStream, DecompressError, Lz4Header};
+use crate::read::Slice;
+use crate::scan::{BatchScanner, ScanError};
+use crate::wait::Wait;
+
+/// What each thread may expand at any time.
+const SMALL_BYTES: usize = 4 << 20;
+
+/// Bytes of the log read at once.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// Held while a large batch is expanded.
+static LARGE: Mutex<()> = Mutex::new(());
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug)]
+pub struct DownConvert {
+    /// Format, 0 or 1.
+    pub magic: i8,
+    /// The requested offset.
+    pub first_offset: i64,
+    /// Limit of the messages, except for a larger first one.
+    pub max_bytes: usize,
+    /// Limit of a batch's expansion.
+    pub expanded_bytes_max: usize,
+}
+
+/// Messages made of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DownConverted {
+    /// The set; its last message may be cut off.
+    pub messages: Vec<u8>,
+    /// Where the last batch that was looked at ends.
+    pub next_offset: i64,
+}
+
+/// Why a slice cannot be converted. Only what stands before its first message counts.
+#[derive(Debug, Error)]
+pub enum DownConvertError {
+    /// The disk.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The codec has no place in old formats.
+    #[error("batches compressed with zstd cannot be converted to old message formats")]
+    Zstd,
+    /// The batch expands to more than the limit.
+    #[error("the batch at offset {offset} expands to too much")]
+    TooLarge {
+        /// Its offset.
+        offset: i64,
+    },
+    /// The batch cannot be read.
+    #[error("the batch at offset {offset} is damaged: {reason}")]
+    Corrupt {
+        /// Its offset.
+        offset: i64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+type Result<T> = std::result::Result<T, DownConvertError>;
+
+/// Converts a slice, which begins with a batch and may end within one. `on_batch` is called before
+/// each batch.
+///
+/// # Errors
+/// [`DownConvertError`], if there is no message before the problem.
+pub fn down_convert(
+    slice: &Slice,
+    wanted: DownConvert,
+    wait: Wait,
+    mut on_batch: impl FnMut(),
+) -> Result<DownConverted> {
+    let mut converted = DownConverted {
+        messages: Vec::new(),
+        next_offset: wanted.first_offset,
+    };
+    let Some(bytes) = slice.bytes() else {
+        return Ok(converted);
+    };
+    let start = slice.file_position();
+    let end = start + slice.len() as u64;
+    let mut scanner = BatchScanner::new(bytes, start, end, CHUNK_BYTES, wait);
+    let mut limit_bytes = wanted.max_bytes;
+    while converted.messages.is_empty() || converted.messages.len() < limit_bytes {
+        on_batch();
+        let (header, batch) = match scanner.next_whole() {
+            Ok(Some((met, batch))) => (met.header, batch),
+            Ok(None) => break,
+            Err(error) => match problem(error, converted.next_offset) {
+                Some(problem) => return or_what_there_is(converted, problem),
+                None => break,
+            },
+        };
+        if !header.is_control() {
+            let before = converted.messages.len();
+            if let Err(problem) = convert(&header, batch, wanted, &mut converted.messages) {
+                converted.messages.truncate(before);
+                return or_what_there_is(converted, problem);
+            }
+            if before == 0 {
+                limit_bytes = limit_bytes.max(first_len(&converted.messages));
+            }
+        }
+        converted.next_offset = header.last_offset() + 1;
+    }
+    converted.messages.truncate(limit_bytes);
+    Ok(converted)
+}
+
+/// A problem behind messages is told by the next fetch.
+fn or_what_there_is(converted: DownConverted, problem: DownConvertError) -> Result<DownConverted> {
+    match converted.messages.is_empty() {
+        true => Err(problem),
+        false => Ok(converted),
+    }
+}
+
+/// `None` for a batch that is cut off, with which a slice may end.
+fn problem(error: ScanError, offset: i64) -> Option<DownConvertError> {
+    match error {
+        ScanError::Io(error) => Some(error.into()),
+        ScanError::NotABatch {
+            reason: DecodeError::Truncated { .. },
+            ..
+        } => None,
+        ScanError::NotABatch { reason, .. } => Some(DownConvertError::Corrupt {
+            offset,
+            reason: reason.to_string(),
+        }),
+    }
+}
+
+/// Length of the first message of a set.
+fn first_len(set: &[u8]) -> usize {
+    next_len(set).ok().flatten().unwrap_or(0)
+}
+
+/// Appends a batch's messages.
+fn convert(
+    header: &BatchHeader,
+    batch: &[u8],
+    wanted: DownConvert,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let offset = header.base_offset;
+    let corrupt = |reason: DecodeError| DownConvertError::Corrupt {
+        offset,
+        reason: reason.to_string(),
+    };
+    let codec = header.compression().map_err(corrupt)?;
+    let body = &batch[HEADER_LEN..];
+    match codec {
+        Compression::Zstd => return Err(DownConvertError::Zstd),
+        Compression::None => return put_messages(header, body, wanted, out).map_err(corrupt),
+        _ => {}
+    }
+    let mut wrap = |records: &[u8]| put_wrapper(header, codec, records, wanted.magic, out);
+    let most_bytes = wanted.expanded_bytes_max;
+    let small_bytes = SMALL_BYTES.min(most_bytes);
+    let wrapped = match compression::with_decompressed(codec, body, small_bytes, &mut wrap) {
+        Err(DecompressError::TooLarge { .. }) if small_bytes < most_bytes => {
+            let _only_one = LARGE.lock();
+            compression::with_decompressed(codec, body, most_bytes, &mut wrap)
+        }
+        wrapped => wrapped,
+    };
+    wrapped.map_err(|error| match error {
+        DecompressError::TooLarge { .. } => DownConvertError::TooLarge { offset },
+        error @ DecompressError::Corrupt { .. } => DownConvertError::Corrupt {
+            offset,
+            reason: error.to_string(),
+        },
+    })?
+}
+
+/// A record as a message has it: offset, timestamp.
+fn placed(header: &BatchHeader, record: &Record<'_>) -> (i64, i64) {
+    let timestamp = match header.is_log_append_time() {
+        true => header.max_timestamp,
+        false => header.base_timestamp.wrapping_add(record.timestamp_delta),
+    };
+    (
+        header.base_offset + i64::from(record.offset_delta),
+        timestamp,
+    )
+}
+
+/// Attributes besides the codec; format 0 has none.
+fn plain_attributes(header: &BatchHeader, magic: i8) -> i8 {
+    match magic {
+        MAGIC_0 => 0,
+        _ => (header.attributes & TIMESTAMP_TYPE_BIT) as i8,
+    }
+}
+
+/// Appends a message for each record of an uncompressed batch, until there are enough bytes.
+fn put_messages(
+    header: &BatchHeader,
+    body: &[u8],
+    wanted: DownConvert,
+    out: &mut Vec<u8>,
+) -> std::result::Result<(), DecodeError> {
+    let format = (wanted.magic, plain_attributes(header, wanted.magic));
+    for record in Records::new(body) {
+        let record = record?;
+        let (offset, timestamp) = placed(header, &record);
+        if offset < wanted.first_offset {
+            continue;
+        }
+        write_message(out, format, offset, timestamp, record.key, record.value);
+        if out.len() >= wanted.max_bytes {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Appends a compressed message with those of all records.
+fn put_wrapper(
+    header: &BatchHeader,
+    codec: Compression,
+    records: &[u8],
+    magic: i8,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let plain = plain_attributes(header, magic);
+    let attributes = plain | (codec as i16 & COMPRESSION_MASK) as i8;
+    let lz4_header = match magic {
+        MAGIC_0 => Lz4Header::Format0,
+        _ => Lz4Header::Standard,
+    };
+    let start = out.len();
+    let wrapper = begin_wrapper(out, (magic, attributes));
+    let mut stream = CompressedStream::new(codec, lz4_header, std::mem::take(out))?;
+    let inner = put_inner(header, records, (magic, plain), &mut stream);
+    *out = stream.finish()?;
+    match inner? {
+        Some((last_offset, max_timestamp)) => {
+            end_wrapper(out, wrapper, last_offset, max_timestamp);
+        }
+        // Compaction leaves batches without records.
+        None => out.truncate(start),
+    }
+    Ok(())
+}
+
+/// Writes the messages of a wrapper; returns the last offset and the greatest timestamp.
+fn put_inner(
+    header: &BatchHeader,
+    records: &[u8],
+    format: (i8, i8),
+    stream: &mut CompressedStream,
+) -> Result<Option<(i64, i64)>> {
+    let mut message = Vec::new();
+    let (mut first_offset, mut last) = (None, None);
+    for record in Records::new(records) {
+        let record = record.map_err(|reason| DownConvertError::Corrupt {
+            offset: header.base_offset,
+            reason: reason.to_string(),
+        })?;
+        let (offset, timestamp) = placed(header, &record);
+        let first_offset = *first_offset.get_or_insert(offset);
+        let inner_offset = match format.0 {
+            MAGIC_0 => offset,
+            _ => offset - first_offset,
+        };
+        message.clear();
+        let (key, value) = (record.key, record.value);
+        write_message(&mut message, format, inner_offset, timestamp, key, value);
+        stream.write(&message)?;
+        let max_timestamp = last.map_or(NO_TIMESTAMP, |(_, max)| max).max(timestamp);
+        last = Some((offset, max_timestamp));
+    }
+    Ok(last)
+}
