@@ -7,8 +7,13 @@ It prints what it read, one JSON list a line: offset, timestamp, key, value.
 import json
 import sys
 import time
+from importlib import import_module
 
-import kafka
+# Its own copy of six cannot be imported by Python 3.12 and later.
+for name in ("six", "six.moves"):
+    sys.modules[f"kafka.vendor.{name}"] = import_module(name)
+
+import kafka  # noqa: E402
 
 PATIENCE_S = 30
 LINGER_MS = 20

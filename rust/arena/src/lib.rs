@@ -31,6 +31,8 @@ mod memory;
 mod model;
 mod pool;
 mod reclaim;
+#[cfg(any(test, feature = "testing"))]
+mod residence;
 pub mod room;
 mod segment;
 mod shares;
@@ -52,5 +54,7 @@ pub use leftover::{
     SET_ASIDE, is_arena_name, is_set_aside_name, is_unfinished, read_header_of, remove_unfinished,
     remove_unlocked,
 };
+#[cfg(any(test, feature = "testing"))]
+pub use residence::resident_pages;
 pub use segment::{CachedSegment, Rate};
 pub use slots::{PartitionName, Slot};
