@@ -81,7 +81,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the two processes has left.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
 
@@ -100,8 +100,9 @@ test-checker: $(CORE) .venv/.dev ## 200 rounds of random faults on three brokers
 
 test-long: $(CORE) $(SIM_CORE) .venv/.dev ## more of everything, about two hours: a thousand kills of a loaded broker among it
 	PROTOCOL_EXAMPLES=100 ARGUMENT_EXAMPLES=5000 $(BIN)/pytest tests/unit/protocol tests/cli/test_argument_bounds.py
-	LOADED_KILLS=50 CHECKER_ROUNDS=40 SIM_SEEDS=1000 \
-	  $(BIN)/pytest tests/crash/test_kill.py tests/cluster/test_checker.py tests/sim/test_seeds.py
+	LOADED_KILLS=50 CHECKER_ROUNDS=40 EXACTLY_ONCE_ROUNDS=200 SIM_SEEDS=1000 \
+	  $(BIN)/pytest tests/crash/test_kill.py tests/cluster/test_checker.py \
+	  tests/cluster/test_exactly_once.py tests/sim/test_seeds.py
 	$(MAKE) test-faults LOG_KILLS=1000 LOG_CRASH_CASES=300000 CHURN_SECONDS=600 KILLS=1000 HOSTS_ROUNDS=100 BUSY_SECONDS=3600 HOSTILE_SECONDS=600 \
 	  FUZZ_SCRIPTS=3000000 FUZZ_EXAMPLES=10000
 

@@ -10,7 +10,7 @@ import trio
 
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.seam import PlaneSettings, Request, Session
+from pyrklog.plane.seam import PlaneSettings, Request, Session, VerifyTransaction
 from pyrklog.plane.values import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.
@@ -38,6 +38,9 @@ class Answerer:
 
     def on_client_gone(self, request_id: int) -> None:
         """Its request is answered already."""
+
+    def on_verify_transaction(self, asked: VerifyTransaction) -> None:
+        raise AssertionError("no transactions here")
 
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int

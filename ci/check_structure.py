@@ -107,8 +107,9 @@ ROOMS = {
     "rust/dataplane": ("net", "follower"),
     PACKAGE: (
         "__init__", "protocol", "errors", "base", "metastore", "config", "plane", "cluster",
-        "start", "membership", "replication", "peers", "groups", "controller", "handlers", "admin",
-        "adoption", "broker", "testing", "dev", "cli", "__main__",
+        "start", "membership", "replication", "coordinators", "peers", "groups", "transactions",
+        "controller", "handlers", "admin", "adoption", "broker", "testing", "dev", "cli",
+        "__main__",
     ),
 }
 # fmt: on

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pyrklog.config import broker_options, group_options, log_options
+from pyrklog.config import broker_options, group_options, log_options, transaction_options
 from pyrklog.config.log_options import TOPIC_OPTIONS
 from pyrklog.config.option import INT_MAX, LONG_MAX, READ_ONLY, Option
 
@@ -38,6 +38,7 @@ GROUPS = (
     Group("Memory and disk", broker_options.STORAGE),
     Group("Reading", broker_options.READING),
     Group("Consumer groups", group_options.GROUP_OPTIONS),
+    Group("Transactions", transaction_options.TRANSACTION_OPTIONS),
     Group("Cluster and ZooKeeper", broker_options.CLUSTER),
     Group("Replication", broker_options.REPLICATION),
 )

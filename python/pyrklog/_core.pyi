@@ -23,11 +23,14 @@ __all__ = [
     "ForeignLogDirError",
     "Heartbeat",
     "InternalAppended",
+    "InternalLoaded",
     "InternalReadDone",
+    "LiveRecords",
     "LogDirError",
     "LogDirFailed",
     "LogDirLockedError",
     "LogDirsDescribed",
+    "MarkersWritten",
     "Notice",
     "OffsetCommit",
     "OffsetTable",
@@ -40,12 +43,14 @@ __all__ = [
     "Session",
     "ShutdownDone",
     "TopicsMissing",
+    "VerifyTransaction",
     "__version__",
     "api_table",
     "commit_error",
     "drain_arena",
     "drop_arenas",
     "dump_file",
+    "feature_table",
     "list_arenas",
     "memory_bytes",
     "remove_arena",
@@ -238,6 +243,55 @@ class InternalReadDone:
     end_offset: int
 
 @final
+class LiveRecords:
+    """What ``load_internal`` found; see :class:`pyrklog.plane.internal_log.LiveRecords`."""
+
+    end_offset: int
+    read: int
+    damaged: list[tuple[int, str]]
+    damaged_count: int
+    def __len__(self) -> int: ...
+    def take(self, max: int) -> list[tuple[int, bytes, bytes]]: ...
+    def open_transactions(self) -> list[tuple[int, int, int]]: ...
+    def take_open(self, producer_id: int, max: int) -> list[tuple[int, bytes, bytes | None]]: ...
+
+@final
+class InternalLoaded:
+    """Ticket of ``load_internal``: an error code, and the records, None with an error."""
+
+    __match_args__ = ("ticket", "error", "records")
+    ticket: int
+    error: int
+    records: LiveRecords | None
+
+@final
+class MarkersWritten:
+    """Ticket of ``write_markers``: (error code, offset of the marker or -1) in order."""
+
+    __match_args__ = ("ticket", "results")
+    ticket: int
+    results: list[tuple[int, int]]
+
+@final
+class VerifyTransaction:
+    """A Produce request waits until ``transaction_verified`` is called with this id."""
+
+    __match_args__ = (
+        "id",
+        "transactional_id",
+        "producer_id",
+        "producer_epoch",
+        "partitions",
+        "enrols",
+    )
+    id: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: list[tuple[str, int]]
+    enrols: bool
+
+@final
 class ReplicaDigestDone:
     """Ticket of ``replica_digest``; with an error nothing else counts."""
 
@@ -303,12 +357,15 @@ Event = (
     | LogDirsDescribed
     | InternalAppended
     | InternalReadDone
+    | InternalLoaded
+    | MarkersWritten
     | ReplicaDigestDone
     | ShutdownDone
     | FollowerCaughtUp
     | FollowerLogStart
     | LogDirFailed
     | PartitionFailed
+    | VerifyTransaction
     | Notice
 )
 
@@ -363,9 +420,10 @@ class DataPlane:
         codec: int,
         expected_epoch: int,
         producer: tuple[int, int] | None,
+        guard: int | None,
     ) -> int:
         """One batch of (key, value, headers); ``codec`` as in a batch's attributes; ``producer`` is
-        (id, epoch) of a transaction."""
+        (id, epoch) of a transaction; ``guard`` comes from ``begin_verification``."""
     def append_commits(
         self,
         topic: str,
@@ -380,6 +438,22 @@ class DataPlane:
     def time_out_commits(self, batch: CommitBatch) -> None:
         """Those that are not answered yet are told REQUEST_TIMED_OUT."""
     def read_internal(self, topic: str, partition: int, offset: int, *, max_bytes: int) -> int: ...
+    def load_internal(self, topic: str, partition: int) -> int: ...
+    def write_markers(
+        self, markers: Sequence[tuple[str, int, int, int, int, bool, int]], *, timestamp_ms: int
+    ) -> int:
+        """Each with the fields of :class:`Marker`."""
+    def begin_verification(
+        self, topic: str, partition: int, producer_id: int, producer_epoch: int
+    ) -> tuple[int, int]:
+        """(error code, guard); guard 0: a transaction of this producer is open."""
+    def transaction_verified(self, id: int, errors: Sequence[int]) -> None:
+        """One error code of the coordinator for each partition; an unknown id is ignored."""
+    def set_transaction_verification(self, is_on: bool) -> None: ...
+    def active_producers(
+        self, topic: str, partition: int, *, max: int
+    ) -> tuple[int, list[tuple[int, int, int, int, int, int]]]:
+        """(error code, producers); these have the fields of :class:`ActiveProducer`."""
     def replica_digest(
         self, topic: str, partition: int, start: int, end: int, *, max_bytes: int
     ) -> int: ...
@@ -410,6 +484,10 @@ class ApiRow:
     owner: Literal["rust", "python"]
 
 def api_table() -> list[ApiRow]: ...
+def feature_table() -> list[tuple[str, int, int, int]]:
+    """Features of ApiVersions (KIP-584): name, lowest and highest supported version, finalized
+    version."""
+
 def commit_error(error: int) -> int:
     """What a client is told when its offsets could not be written for this reason."""
 

@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -29,7 +28,6 @@ from pyrklog.base import logs
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.listeners import Endpoint
-from pyrklog.config.settings import from_options
 from pyrklog.controller.api import ControllerApi
 from pyrklog.controller.driver import ControllerDriver
 from pyrklog.controller.local_channel import Channels, LocalChannel
@@ -66,6 +64,7 @@ from pyrklog.start.slow_start import tell_slow_start
 from pyrklog.start.standing import note_standing
 
 if TYPE_CHECKING:
+    from pyrklog.admin.coordinators import Coordinators
     from pyrklog.cluster.requests import TopicPartition
     from pyrklog.groups.requests import GroupCoordinator
     from pyrklog.handlers.dispatch import Handlers
@@ -212,7 +211,7 @@ class Broker:
         service = self.service = self._service(
             cluster_id, store, plane, metadata, replication, controller, producer_ids
         )
-        groups = cache(partial(self._groups, metadata, replication, service, plane))
+        coordinators = cache(partial(self._coordinators, metadata, replication, service, plane))
         async with trio.open_nursery() as nursery:
             events = EventHandler(
                 node_id=node_id,
@@ -220,7 +219,7 @@ class Broker:
                 store=store,
                 service=service,
                 replication=replication,
-                load_handlers=lambda: _load_handlers(service, groups(), replication, api),
+                load_handlers=lambda: _load_handlers(service, coordinators(), replication, api),
                 log_dir_count=len(self.config.log_dirs),
                 on_all_log_dirs_failed=self._all_log_dirs_failed,
                 nursery=nursery,
@@ -252,9 +251,8 @@ class Broker:
                 self._listen(plane, [item for item in bound if item not in early])
                 await self._announce(banner.seconds_since_exec(), cluster_id, node_id, plane)
                 # Loading code takes longer than starting; early clients wait for it.
-                await trio.to_thread.run_sync(_import_groups)
-                await nursery.start(groups().run)
-                metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups())
+                await trio.to_thread.run_sync(_import_coordinators)
+                await _start_coordinators(nursery, coordinators(), metadata)
                 await trio.to_thread.run_sync(events.preload)
                 _collect_garbage_from_now_on()
             await self._end.wait()
@@ -389,25 +387,16 @@ class Broker:
         listener = self.config.listeners.inter_broker
         return Witness(metadata.node_id, lambda: metadata.image.brokers, listener).look
 
-    def _groups(
+    def _coordinators(
         self,
         metadata: Metadata,
         replication: ReplicationDriver,
         service: Administration,
         plane: Plane,
-    ) -> GroupCoordinator:
-        from pyrklog.admin.offsets_topic import ClusterOffsetsTopic
-        from pyrklog.groups.options import GroupOptions, group_settings
-        from pyrklog.groups.requests import GroupCoordinator
+    ) -> Coordinators:
+        from pyrklog.admin.coordinators import Coordinators
 
-        return GroupCoordinator(
-            group_settings(self.config, memory_bytes()),
-            from_options(GroupOptions, self.config),
-            plane,
-            ClusterOffsetsTopic(metadata, replication.replicas, service),
-            wall_ms=lambda: time.time_ns() // 1_000_000,
-            fresh_id=lambda: str(uuid.uuid4()),
-        )
+        return Coordinators(self.config, metadata, replication.replicas, service, plane)
 
     def _controller_settings(self, metadata: Metadata) -> ControllerSettings:
         def unclean_topics(overrides: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
@@ -540,9 +529,17 @@ def _is_whole(plane: Plane, log_dirs: Sequence[str], last: LastLife) -> bool:
     return has_all(last, log_dirs, plane.pasts(), {one.log_dir for one in plane.found_partitions()})
 
 
-def _import_groups() -> None:
-    import pyrklog.admin.offsets_topic
-    import pyrklog.groups.requests  # noqa: F401
+def _import_coordinators() -> None:
+    import pyrklog.admin.coordinators  # noqa: F401
+
+
+async def _start_coordinators(
+    nursery: trio.Nursery, coordinators: Coordinators, metadata: Metadata
+) -> None:
+    groups = coordinators.groups
+    await nursery.start(groups.run)
+    await nursery.start(coordinators.transactions.coordinator.run)
+    metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups)
 
 
 def _forget_offsets(
@@ -574,10 +571,11 @@ async def _wait_for_leaders(
 
 def _load_handlers(
     service: Administration,
-    groups: GroupCoordinator,
+    coordinators: Coordinators,
     replication: ReplicationDriver,
     api: ControllerApi,
 ) -> Handlers:
     from pyrklog.handlers.dispatch import Handlers
 
-    return Handlers(service, groups, replication, api, memory_bytes())
+    transactions = coordinators.transactions
+    return Handlers(service, coordinators.groups, transactions, replication, api, memory_bytes())

@@ -1,4 +1,4 @@
-"""``pyrklog cluster txns`` on Apache Kafka, and where no transactions are served."""
+"""``pyrklog cluster txns`` on our broker and on Apache Kafka."""
 
 import json
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 
 @pytest.fixture
-def run(apache_kafka: str) -> Run:
-    return runner(apache_kafka)
+def run(either: str) -> Run:
+    return runner(either)
 
 
 def items(run: Run, *command: str) -> list[dict[str, Any]]:
@@ -43,38 +43,10 @@ def open_transaction(bootstrap: str, topic: str) -> confluent_kafka.Producer:
     return producer
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["list"],
-        ["list", "--hanging"],
-        ["describe", "some-id"],
-        ["producers", "TOPIC"],
-        ["abort", "some-id", "-y"],
-        ["abort", "--partition", "TOPIC:0", "--start-offset", "5", "-y"],
-        [
-            *["abort", "--partition", "TOPIC:0", "--producer-id", "5", "--producer-epoch", "1"],
-            *["--coordinator-epoch", "-1", "-y"],
-        ],
-    ],
-    ids=lambda one: " ".join(one[:2]),
-)
-def test_a_cluster_without_transactions_is_told(
-    broker: TestBroker, topic: str, command: list[str]
-) -> None:
-    ours = runner(broker.bootstrap)
-    create(ours, topic, "-p", "1")
-    given = [one.replace("TOPIC", topic) for one in command]
-    told = ours("cluster", "txns", *given, code=1)
-    assert told.startswith("error: this cluster serves no such request about transactions: the ")
-    assert "fix: Apache Kafka serves them since 3.0" in told
-
-
-@pytest.mark.jvm
-def test_an_open_transaction_is_seen_and_aborted(run: Run, apache_kafka: str, topic: str) -> None:
+def test_an_open_transaction_is_seen_and_aborted(run: Run, either: str, topic: str) -> None:
     create(run, topic, "-p", "2")
     name = f"{topic}-id"
-    producer = open_transaction(apache_kafka, topic)
+    producer = open_transaction(either, topic)
     (listed,) = [one for one in items(run, "list") if one["transactional_id"] == name]
     assert (listed["coordinator"], listed["state"]) == (1, "Ongoing")
     number = str(listed["producer_id"])
@@ -139,14 +111,12 @@ def leave_hanging(bootstrap: str, topic: str, offsets: range) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.usefixtures("unverified")
-def test_a_hanging_transaction_is_found_and_aborted(
-    run: Run, apache_kafka: str, topic: str
-) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(run: Run, either: str, topic: str) -> None:
     create(run, topic, "-p", "2")
     run("produce", topic, "before", "-p", "0")
-    leave_hanging(apache_kafka, topic, range(2))
+    leave_hanging(either, topic, range(2))
     run("produce", topic, "after", "-p", "0")
-    owned = open_transaction(apache_kafka, topic)
+    owned = open_transaction(either, topic)
     assert run("consume", topic, "-e", "--read-committed").split() == ["before"]
 
     everywhere = [one for one in items(run, "list", "--hanging") if one["topic"] == topic]
@@ -158,7 +128,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
     assert items(run, "list", "--hanging", "-t", f"{topic}:1") == []
     assert items(run, "list", "--hanging", "-t", topic, "--longer-than", "2h") == []
     assert items(run, "list", "--hanging", "-t", topic, "--broker", "1") == [hanging]
-    (theirs,) = kafka_tools.run(apache_kafka, [f"transactions find-hanging --topic {topic}"])
+    (theirs,) = kafka_tools.run(either, [f"transactions find-hanging --topic {topic}"])
     assert f"{topic} 0 {PRODUCER_ID} 3 -1 1 " in theirs.lines[-1]
 
     abort = ["abort", "--partition", f"{topic}:0", "--start-offset"]
@@ -174,13 +144,12 @@ def test_a_hanging_transaction_is_found_and_aborted(
     owned.commit_transaction(TIMEOUT_S)
 
 
-@pytest.mark.jvm
 @pytest.mark.usefixtures("unverified")
 def test_a_hanging_transaction_is_aborted_by_its_producer(
-    run: Run, apache_kafka: str, topic: str
+    run: Run, either: str, topic: str
 ) -> None:
     create(run, topic, "-p", "1")
-    leave_hanging(apache_kafka, topic, range(1))
+    leave_hanging(either, topic, range(1))
     abort = ["cluster", "txns", "abort", "--partition", f"{topic}:0"]
     abort += ["--producer-id", str(PRODUCER_ID), "--coordinator-epoch", "-1", "-y"]
     assert "belong together" in run(*abort, code=2)
@@ -191,7 +160,6 @@ def test_a_hanging_transaction_is_aborted_by_its_producer(
     assert known["start_offset"] is None
 
 
-@pytest.mark.jvm
 def test_transactions_that_do_not_exist(run: Run, topic: str) -> None:
     create(run, topic, "-p", "1")
     told = run("cluster", "txns", "describe", f"{topic}\x1b[31m-id", code=4)

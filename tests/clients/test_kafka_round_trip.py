@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from pyrklog.testing import TestBroker
@@ -18,6 +18,7 @@ from pyrklog.testing.broker import BrokerExited
 from tests.clients.test_dump_log import dump
 from tests.support.clients import Confluent, Record
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.transactions import producer_of, read, read_committed_when
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
@@ -34,8 +35,7 @@ def produce(bootstrap: str, topic: str, stage: str) -> None:
 
 
 def commit_in_transaction(bootstrap: str, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "traveller"})
-    producer.init_transactions(PATIENCE_S)
+    producer = producer_of(bootstrap, "traveller")
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
     producer.commit_transaction(PATIENCE_S)
@@ -129,6 +129,7 @@ def test_there_and_back_and_there_again(
     assert committed(ours.bootstrap, topic) == 4
     produce(ours.bootstrap, topic, "ours")
     assert len(read_on(ours.bootstrap, topic, 8)) == 8
+    commit_in_transaction(ours.bootstrap, topic, b"committed by us")
     admin = AdminClient({"bootstrap.servers": ours.bootstrap})
     admin.create_topics([NewTopic("second", 2, 1)])["second"].result(PATIENCE_S)
     refused = export(kafka.data)
@@ -153,11 +154,44 @@ def test_there_and_back_and_there_again(
     ours.start()
     assert facts(ours.bootstrap, topic) == known
     produce(ours.bootstrap, topic, "last")
-    rest = read_on(ours.bootstrap, topic, 4 + PER_STAGE + 1 + PER_STAGE)
+    rest = read_on(ours.bootstrap, topic, 4 + 1 + PER_STAGE + 1 + PER_STAGE)
     assert rest[:4] == [b"ours %d" % n for n in range(6, 10)]
     assert rest[-1] == b"last 9"
-    assert b"committed again" in rest
+    assert {b"committed by us", b"committed again"} <= set(rest)
     assert ours.stop() == 0
     ids = producer_ids(kafka.data / f"{topic}-0")
     of_stages = list(dict.fromkeys(ids))
     assert len(of_stages) == 5, ids  # four producers and the transactional id, which kept its own
+
+
+def test_open_transactions_there_and_back(
+    new_broker: Callable[..., TestBroker], topic: str, tmp_path: Path
+) -> None:
+    """Each broker aborts what the other one left open, for the next producer of the id."""
+    with KafkaBroker(tmp_path / "kafka") as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+        leave_open(kafka.bootstrap, topic, b"left open by kafka")
+        Confluent().produce(kafka.bootstrap, topic, [Record(None, b"behind")])
+        data = kafka.data
+    ours = new_broker(data)
+    ours.start()
+    assert read(ours.bootstrap, topic) == []
+    leave_open(ours.bootstrap, topic, b"left open by us")
+    assert read(ours.bootstrap, topic) == [b"behind"]
+    assert ours.stop() == 0
+    assert export(data).returncode == 0
+    with KafkaBroker(tmp_path / "again", data) as again:
+        assert read(again.bootstrap, topic) == [b"behind"]
+        commit_in_transaction(again.bootstrap, topic, b"done")
+        read_committed_when(again.bootstrap, topic, [b"behind", b"done"])
+        uncommitted = read(again.bootstrap, topic, isolation="read_uncommitted")
+    assert uncommitted == [b"left open by kafka", b"behind", b"left open by us", b"done"]
+
+
+def leave_open(bootstrap: str, topic: str, value: bytes) -> None:
+    """Of the id whose next transactions are committed."""
+    producer = producer_of(bootstrap, "traveller")
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0

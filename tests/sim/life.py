@@ -206,8 +206,10 @@ class Life(BrokerLife):
         )
         metadata.on_options_changed = controller.options_changed
         service: Any = _Topics(metadata)
-        groups: Any = None
-        self._handlers = Handlers(service, groups, replication, controller_api)
+        no_coordinator: Any = None
+        self._handlers = Handlers(
+            service, no_coordinator, no_coordinator, replication, controller_api
+        )
         async with cluster.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(

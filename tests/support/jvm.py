@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KAFKA_JARS = ROOT / ".cache" / "kafka"
+KAFKA4_JARS = ROOT / ".cache" / "kafka4"
+"""Of a client with transactions of version 2."""
 SPARK_JARS = ROOT / ".cache" / "spark"
 _LOGGING = Path(__file__).with_name("log4j.properties")
 
@@ -22,12 +24,10 @@ def java() -> str:
     return str(Path(home, "bin", "java")) if home else "java"
 
 
-def command(main: str, *arguments: str, jars: str = KAFKA_JARS.name) -> list[str]:
-    """``jars`` names their folder in ``.cache``, and what of ``ci/java`` fills it."""
-    folder = KAFKA_JARS.with_name(jars)
-    if not any(folder.glob("kafka-clients-*.jar")):
-        raise FileNotFoundError(f"no jars in {folder}: run `make .cache/{jars}.done`")
-    classpath = str(folder / "*")
+def command(main: str, *arguments: str, jars: Path = KAFKA_JARS) -> list[str]:
+    if not any(jars.glob("kafka-clients-*.jar")):
+        raise FileNotFoundError(f"no jars in {jars}: run `make .cache/{jars.name}.done`")
+    classpath = str(jars / "*")
     logging = f"-Dlog4j.configuration={_LOGGING.as_uri()}"
     return [java(), *_FLAGS, logging, "-cp", classpath, main, *arguments]
 
@@ -37,7 +37,7 @@ def run(
     *arguments: str,
     stdin: str = "",
     timeout_s: float = 60.0,
-    jars: str = KAFKA_JARS.name,
+    jars: Path = KAFKA_JARS,
 ) -> str:
     """Runs a main class; returns its standard output. ToolFailed unless it exits with 0."""
     done = subprocess.run(

@@ -67,8 +67,6 @@ def make_plan(
             continue
         topic = known.get(name)
         why = wrong_with_name(name) or _refusal(node_id, partitions, topic, kraft is not None)
-        if name == TRANSACTION_TOPIC:
-            why = "transactions are not coordinated yet"
         if why is not None:
             refused[name] = why
             continue
@@ -191,4 +189,6 @@ def _options_without_source(name: str, offsets_segment_bytes: int) -> Mapping[st
             "compression.type": "producer",
             "segment.bytes": str(offsets_segment_bytes),
         }
+    if name == TRANSACTION_TOPIC:
+        return {"cleanup.policy": "compact", "compression.type": "uncompressed"}
     return KEEP_EVERYTHING

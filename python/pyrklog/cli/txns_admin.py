@@ -26,12 +26,11 @@ from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.fields import Message
 from pyrklog.protocol.metadata import NO_LEADER, MetadataPartition, MetadataTopic
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdRequest
-from pyrklog.protocol.transactions import (
+from pyrklog.protocol.transaction_admin import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
     NO_DURATION,
-    WRITE_TXN_MARKERS,
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
     DescribeProducersTopic,
@@ -40,6 +39,9 @@ from pyrklog.protocol.transactions import (
     ListTransactionsRequest,
     ProducerState,
     TransactionState,
+)
+from pyrklog.protocol.transactions import (
+    WRITE_TXN_MARKERS,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -73,7 +75,6 @@ _LEADER_PASSING = (
 )
 """Also of a leader that does not know it yet."""
 _LIST_WITH_DURATION = 1
-_NOT_SERVED_FIX = "Apache Kafka serves them since 3.0, pyrklog not yet"
 
 T = TypeVar("T")
 Req = TypeVar("Req", bound=Message)
@@ -180,8 +181,6 @@ class TransactionAdmin:
             number, address, code = _first_coordinator(told)
             if code is ErrorCode.NONE:
                 return number, address
-            if code is ErrorCode.UNSUPPORTED_VERSION:
-                raise _without_transactions("the coordinator of transactions is not served")
             if code not in _COORDINATOR_PASSING or not self._requests.wait():
                 raise refused(_about(transactional_id), code)
 
@@ -332,7 +331,7 @@ class TransactionAdmin:
 
 def _without_transactions(why: str) -> CliError:
     what = f"this cluster serves no such request about transactions: {why}"
-    return CliError(Exit.FAILED, what, _NOT_SERVED_FIX)
+    return CliError(Exit.FAILED, what, "Apache Kafka serves them since 3.0")
 
 
 def _first_coordinator(told: FindCoordinatorResponse) -> tuple[int, Address, ErrorCode]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.txns_admin import Described, TransactionAdmin
-from pyrklog.protocol.transactions import NO_TRANSACTION, ProducerState, TransactionState
+from pyrklog.protocol.transaction_admin import NO_TRANSACTION, ProducerState, TransactionState
 
 PRODUCER_IDS_MAX = 1000
 """Producer ids of one request."""

@@ -5,8 +5,8 @@ from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.txns_admin import Coordinated, Described, Marker
 from pyrklog.cli.txns_hanging import OpenTransaction, partitions
-from pyrklog.protocol.transactions import NO_TIMESTAMP, NO_TRANSACTION, ProducerState
-from pyrklog.protocol.transactions import TransactionState as State
+from pyrklog.protocol.transaction_admin import NO_TIMESTAMP, NO_TRANSACTION, ProducerState
+from pyrklog.protocol.transaction_admin import TransactionState as State
 
 LIST_COLUMNS = columns("transactional_id ID, coordinator>, producer_id> PRODUCER, state")
 DESCRIBE_COLUMNS = columns(

@@ -30,6 +30,9 @@ async def apply_limits(config: BrokerConfig, plane: Plane) -> None:
     plane.set_io_threads(config.integer("num.io.threads"))
     plane.set_recovery_threads_per_dir(config.integer("num.recovery.threads.per.data.dir"))
     plane.set_producer_id_expiration_ms(config.integer("producer.id.expiration.ms"))
+    plane.set_transaction_verification(
+        is_on=config.boolean("transaction.partition.verification.enable")
+    )
     quotas = connection_quotas(config)
     of_hosts = {}
     for host, limit in quotas.max_of_hosts:

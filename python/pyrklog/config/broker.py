@@ -11,10 +11,12 @@ from pyrklog.config.group_options import GROUP_OPTIONS
 from pyrklog.config.listeners import Listeners, resolve_listeners
 from pyrklog.config.log_options import BROKER_LOG_OPTIONS
 from pyrklog.config.option import CLUSTER_WIDE, InvalidValueError, Option, Value
+from pyrklog.config.transaction_options import TRANSACTION_OPTIONS
 from pyrklog.errors import ConfigError
 
 OPTIONS: Mapping[str, Option] = {
-    item.name: item for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *BROKER_LOG_OPTIONS)
+    item.name: item
+    for item in (*BROKER_OPTIONS, *GROUP_OPTIONS, *TRANSACTION_OPTIONS, *BROKER_LOG_OPTIONS)
 }
 
 DEFAULTS_ALONE: Mapping[str, Value] = {"group.initial.rebalance.delay.ms": 0}

@@ -17,7 +17,6 @@ LISTENER_PREFIX = "listener.name."
 DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
 
 _TABLE = (
-    (CLUSTER_WIDE, OptionType.BOOLEAN, "transaction.partition.verification.enable"),
     (
         CLUSTER_WIDE,
         OptionType.DOUBLE,

@@ -208,16 +208,7 @@ _TABLE = """
     ssl.truststore.password PASSWORD
     ssl.truststore.type STRING JKS
     telemetry.max.bytes INT 1048576
-    transaction.abort.timed.out.transaction.cleanup.interval.ms INT 10000
-    transaction.max.timeout.ms INT 900000
-    transaction.partition.verification.enable BOOLEAN true
-    transaction.remove.expired.transaction.cleanup.interval.ms INT 3600000
     transaction.state.log.load.buffer.size INT 5242880
-    transaction.state.log.min.isr INT 2
-    transaction.state.log.num.partitions INT 50
-    transaction.state.log.replication.factor SHORT 3
-    transaction.state.log.segment.bytes INT 104857600
-    transactional.id.expiration.ms INT 604800000
     unclean.leader.election.interval.ms LONG 300000
     unstable.api.versions.enable BOOLEAN false
     unstable.feature.versions.enable BOOLEAN false

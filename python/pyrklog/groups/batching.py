@@ -33,6 +33,7 @@ class AppendBatch(NamedTuple):
 
     appends: list[QueuedAppend]
     producer: Producer | None
+    guard: int | None = None
 
     def records(self) -> list[NewRecord]:
         return [record for item in self.appends for record in item.append.records]
@@ -86,7 +87,7 @@ def make_batches(
         if isinstance(last, AppendBatch) and is_open and plain and size_bytes <= room_bytes:
             last.appends.append(item)
         else:
-            batches.append(AppendBatch([item], item.append.producer))
+            batches.append(AppendBatch([item], item.append.producer, item.append.guard))
             room_bytes = shared_max if plain else 0
         room_bytes -= size_bytes
     return batches

@@ -52,7 +52,7 @@ def commit(transition: Transition, request: CommitRequest, token: int) -> None:
     if not kept:
         transition.reply(token, CommitResult(errors))
     else:
-        _append(transition, request.producer, kept, errors, token)
+        _append(transition, request, kept, errors, token)
 
 
 def commit_as_member(transition: Transition, commit: OffsetCommit) -> bool:
@@ -99,13 +99,12 @@ def _utf16_units(text: str) -> int:
 
 def _append(
     transition: Transition,
-    producer: Producer | None,
+    request: CommitRequest,
     kept: Mapping[TopicPartition, Offset],
     errors: dict[TopicPartition, ErrorCode],
     token: int,
 ) -> None:
-    """``producer`` None: no transaction."""
-    group = transition.group
+    group, producer = transition.group, request.producer
 
     def written(later: Transition, result: AppendResult) -> None:
         is_dead = group.state is GroupState.DEAD
@@ -124,7 +123,7 @@ def _append(
         later.reply(token, CommitResult(errors))
 
     records = persistence.offset_records(group.group_id, kept)
-    ticket = transition.append(records, written, producer)
+    ticket = transition.append(records, written, producer, request.guard)
     if producer is None:
         group.offsets.stage(ticket, kept)
     else:

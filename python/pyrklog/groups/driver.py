@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -19,6 +19,9 @@ import trio
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
 from pyrklog.base.pending import Pending
+from pyrklog.coordinators.interfaces import BrokerEndpoint, InternalTopic
+from pyrklog.coordinators.ownership import Ownership
+from pyrklog.coordinators.topic_creation import CoordinatorFinder
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.batching import (
     AppendBatch,
@@ -39,7 +42,6 @@ from pyrklog.groups.effects import (
     Timer,
 )
 from pyrklog.groups.group_manager import GroupEffects, GroupManager, Loaded
-from pyrklog.groups.interfaces import BrokerEndpoint, OffsetsTopic
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
 from pyrklog.groups.messages import TopicPartition
@@ -49,12 +51,8 @@ from pyrklog.groups.timers import TimerQueue
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.internal_log import AppendResult
 
-CREATION_WAIT_SECONDS = 5.0
-"""How long FindCoordinator waits for the creation of ``__consumer_offsets``."""
-CREATION_RETRY_SECONDS = 1.0
 LOAD_RETRY_SECONDS = 0.5
 LOAD_FAILED_SECONDS = 10.0
-FOLLOW_RETRY_SECONDS = 1.0
 STALL_SECONDS = 0.5
 """A timer seen so late shows that the process was stopped."""
 CATCH_UP_SECONDS = 1.0
@@ -69,8 +67,6 @@ OFFSETS_AN_EVENT = 1_000
 
 log = get_logger("groups")
 
-_Placement = tuple[int | None, dict[int, int]]
-"""The number of partitions of the offsets topic, and the epochs of those led here."""
 _TimerKey = tuple[GroupMachine, Timer, str]
 
 
@@ -101,7 +97,7 @@ class GroupDriver:
         settings: GroupSettings,
         options: GroupOptions,
         internal_log: Plane,
-        topic: OffsetsTopic,
+        topic: InternalTopic,
         *,
         wall_ms: Callable[[], int],
         fresh_id: Callable[[], str],
@@ -114,7 +110,6 @@ class GroupDriver:
         """Notifies when a partition has been loaded or unloaded."""
         self._options = options
         self._log = internal_log
-        self._topic = topic
         self._tokens = itertools.count(1)
         self._pending: dict[int, tuple[str, Pending[Any]]] = {}
         """Unanswered requests and their groups, by token."""
@@ -126,13 +121,12 @@ class GroupDriver:
         """Commits at the data plane, and their deadlines."""
         self._commits_begun = _Signal()
         self._appends_queued = _Signal()
-        self._loads: dict[int, trio.CancelScope] = {}
+        self._ownership = Ownership(topic, self, self.manager.forget_unassigned)
+        self._finder = CoordinatorFinder(topic, OFFSETS_TOPIC)
         self._deleted: dict[str, set[int]] = {}
         """Deleted partitions with offsets still to remove."""
         self._being_forgotten: dict[str, set[int]] = {}
         self._forgetting = trio.Lock()
-        self._creating: trio.Event | None = None
-        self._creation_failed_at = float("-inf")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
@@ -141,7 +135,7 @@ class GroupDriver:
             nursery.start_soon(self._run_appends)
             nursery.start_soon(self._run_commit_deadlines)
             nursery.start_soon(self._run_expiry)
-            nursery.start_soon(self._follow_leadership)
+            nursery.start_soon(self._ownership.run)
             task_status.started()
 
     def _begin(self, group_id: str, event: Callable[[int], GroupEffects]) -> Pending[Any]:
@@ -292,6 +286,7 @@ class GroupDriver:
             codec=self._options.codec,
             expected_epoch=owned.epoch,
             producer=batch.producer,
+            guard=batch.guard,
         )
 
     def _hand_on_commits(self, partition: int, commits: list[OffsetCommit]) -> None:
@@ -346,76 +341,51 @@ class GroupDriver:
             finish = partial(machine.append_finished, append.ticket, own, self._wall_ms())
             self._tell(machine, finish)
 
-    async def _follow_leadership(self) -> None:
-        while True:
-            try:
-                followed = self._follow()
-                await self._topic.wait_until(partial(self._has_moved_from, followed))
-            except Exception as error:
-                log.error("leadership_not_followed", exc_info=error)
-                await trio.sleep(FOLLOW_RETRY_SECONDS)
+    # --- ownership (:class:`pyrklog.coordinators.ownership.Coordinator`) -------------------------
 
-    def _follow(self) -> _Placement:
-        count, led = followed = self._placement()
-        for partition, owned in self.manager.partitions().items():
-            # Another epoch: another broker has led in between.
-            if led.get(partition) != owned.epoch:
-                self._unload(partition)
-        if count is not None and not self.manager.partitions():
-            # A growing topic must not move groups between partitions.
-            self.manager.partition_count = count
-        self.manager.forget_unassigned()
-        for partition, epoch in led.items():
-            if self.manager.begin_load(partition, epoch):
-                scope = self._loads[partition] = trio.CancelScope()
-                self._nursery.start_soon(self._load, partition, scope)
-                # Deletions may have been noted before the partition was known here.
-                self.manager.note_deleted(self._being_forgotten)
-        return followed
+    def owned_epochs(self) -> Mapping[int, int]:
+        return {number: owned.epoch for number, owned in self.manager.partitions().items()}
 
-    def _placement(self) -> _Placement:
-        return self._topic.partition_count(), dict(self._topic.led_partitions())
+    def set_partition_count(self, count: int) -> None:
+        self.manager.partition_count = count
 
-    def _has_moved_from(self, followed: _Placement) -> bool:
-        return self._placement() != followed
+    def begin_load(self, partition: int, epoch: int) -> bool:
+        begins = self.manager.begin_load(partition, epoch)
+        if begins:
+            # Deletions may have been noted before the partition was known here.
+            self.manager.note_deleted(self._being_forgotten)
+        return begins
 
-    def _unload(self, partition: int) -> None:
-        scope = self._loads.pop(partition, None)
-        if scope is not None:
-            scope.cancel()
+    def unload(self, partition: int) -> None:
         moved = self.manager.unload(partition)
         for machine in moved:
             self._tell(machine, partial(machine.unload, self._wall_ms()))
         self.changes.notify()
         log.info("offsets_partition_unloaded", partition=partition, groups=len(moved))
 
-    async def _load(self, partition: int, scope: trio.CancelScope) -> None:
+    async def load(self, partition: int) -> None:
         began = trio.current_time()
-        with scope:
-            loader = await self._read_groups(partition)
-            served = 0
-            groups = loader.finish()
-            while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
-                done = self.manager.take_loaded(partition, some, self._wall_ms())
-                self._serve_loaded(done)
-                served += len(done.served)
-                await trio.lowlevel.checkpoint()
-            self.manager.finish_load(partition, (), self._wall_ms())
-            del self._loads[partition]
-            self.changes.notify()
-            facts = {
-                "partition": partition,
-                "groups": served,
-                "records": loader.records,
-                "milliseconds": round((trio.current_time() - began) * 1000),
-            }
-            if loader.skipped:
-                examples = loader.problems
-                log.error(
-                    "offsets_records_skipped", count=loader.skipped, examples=examples, **facts
-                )
-            elif loader.records:
-                log.info("offsets_partition_loaded", **facts)
+        loader = await self._read_groups(partition)
+        served = 0
+        groups = loader.finish()
+        while some := list(islice(groups, EVENTS_BETWEEN_CHECKPOINTS)):
+            done = self.manager.take_loaded(partition, some, self._wall_ms())
+            self._serve_loaded(done)
+            served += len(done.served)
+            await trio.lowlevel.checkpoint()
+        self.manager.finish_load(partition, (), self._wall_ms())
+        self.changes.notify()
+        facts = {
+            "partition": partition,
+            "groups": served,
+            "records": loader.records,
+            "milliseconds": round((trio.current_time() - began) * 1000),
+        }
+        if loader.skipped:
+            examples = loader.problems
+            log.error("offsets_records_skipped", count=loader.skipped, examples=examples, **facts)
+        elif loader.records:
+            log.info("offsets_partition_loaded", **facts)
 
     def _serve_loaded(self, done: Loaded) -> None:
         for group_id, error in done.failed:
@@ -504,45 +474,23 @@ class GroupDriver:
                 await trio.lowlevel.checkpoint()
 
     def transaction_completed(
-        self, producer_id: int, partitions: Iterable[int], *, commit: bool
+        self, producer_id: int, partition: int, marker_offset: int, commit: bool
     ) -> None:
-        """Takes a marker written to these partitions of the offsets topic."""
-        self.manager.transaction_completed(producer_id, partitions, commit=commit)
+        """Takes a marker written to this partition of the offsets topic."""
+        self.manager.transaction_completed(
+            producer_id, partition, marker_offset=marker_offset, commit=commit
+        )
 
     async def find(self, group_id: str, listener: str) -> tuple[ErrorCode, BrokerEndpoint | None]:
         """A group's coordinator as advertised on a listener; creates a missing
         ``__consumer_offsets``. COORDINATOR_NOT_AVAILABLE: try again."""
-        if self._topic.partition_count() is None:
-            with trio.move_on_after(CREATION_WAIT_SECONDS):
-                await self._create_topic()
-        count = self._topic.partition_count()
-        if count is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
-        if not self.manager.partitions():
-            self.manager.partition_count = count
-        partition = self.manager.partition_for(group_id)
-        endpoint = self._topic.leader_endpoint(partition, listener)
-        if endpoint is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
-        return ErrorCode.NONE, endpoint
 
-    async def _create_topic(self) -> None:
-        """Creates the topic once for all callers; waits after a failure."""
-        if self._creating is not None:
-            await self._creating.wait()
-            return
-        if trio.current_time() < self._creation_failed_at + CREATION_RETRY_SECONDS:
-            return
-        self._creating = trio.Event()
-        try:
-            error = await self._topic.create()
-            if error is not ErrorCode.NONE:
-                self._creation_failed_at = trio.current_time()
-                if error is not ErrorCode.INVALID_REPLICATION_FACTOR:
-                    log.error("offsets_topic_not_created", error=error.name)
-        finally:
-            self._creating.set()
-            self._creating = None
+        def partition_of(count: int) -> int:
+            if not self.manager.partitions():
+                self.manager.partition_count = count
+            return self.manager.partition_for(group_id)
+
+        return await self._finder.find(partition_of, listener)
 
 
 async def _failed(error: ErrorCode) -> AppendResult:

@@ -40,6 +40,8 @@ class Append(NamedTuple):
     ticket: int
     records: Sequence[NewRecord]
     producer: Producer | None = None
+    guard: int | None = None
+    """Of a transaction's first append to the partition (KIP-890)."""
 
 
 class AppendCommit(NamedTuple):

@@ -94,6 +94,8 @@ class GroupManager:
         """Groups not served until the next load of their partition, oldest first."""
         self._deleted: dict[int, dict[str, set[int]]] = {}
         """Partitions deleted before a partition of the offsets topic was loaded."""
+        self._markers: dict[int, list[tuple[int, int, bool]]] = {}
+        """Markers (producer id, offset, commit) written while a partition is loaded."""
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count)
@@ -146,6 +148,8 @@ class GroupManager:
             known = self._partitions[partition]
             self._partitions[partition] = known._replace(is_loading=False)
             self._deleted.pop(partition, None)
+            for marker in self._markers.pop(partition, ()):
+                self._complete(partition, *marker)
         return done
 
     def _is_loading(self, partition: int) -> bool:
@@ -157,6 +161,7 @@ class GroupManager:
         if self._partitions.pop(partition, None) is None:
             return []
         self._deleted.pop(partition, None)
+        self._markers.pop(partition, None)
         moved = [m for name, m in self.groups.items() if self.partition_for(name) == partition]
         for machine in moved:
             self._forget(machine)
@@ -350,16 +355,24 @@ class GroupManager:
         return GroupEffects(machine, effects)
 
     def transaction_completed(
-        self, producer_id: int, partitions: Iterable[int], *, commit: bool
+        self, producer_id: int, partition: int, *, marker_offset: int, commit: bool
     ) -> None:
-        """A marker has been written to these partitions of ``__consumer_offsets``."""
-        wanted = frozenset(partitions)
+        """A marker has been written to this partition of ``__consumer_offsets``."""
+        if self._is_loading(partition):
+            # Groups that are still to come may have been read before the marker was written.
+            marker = (producer_id, marker_offset, commit)
+            self._markers.setdefault(partition, []).append(marker)
+        self._complete(partition, producer_id, marker_offset, commit)
+
+    def _complete(self, partition: int, producer_id: int, marker_offset: int, commit: bool) -> None:
         for name, machine in self.groups.items():
             if (
                 producer_id in machine.group.offsets.open_producers
-                and self.partition_for(name) in wanted
+                and self.partition_for(name) == partition
             ):
-                machine.transaction_completed(producer_id, commit=commit)
+                machine.transaction_completed(
+                    producer_id, marker_offset=marker_offset, commit=commit
+                )
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()

@@ -155,9 +155,11 @@ class GroupMachine:
     def append_finished(self, ticket: int, result: AppendResult, now_ms: int) -> Effects:
         return self._run(now_ms, self.appends.pop(ticket), result)
 
-    def transaction_completed(self, producer_id: int, *, commit: bool) -> None:
+    def transaction_completed(self, producer_id: int, *, marker_offset: int, commit: bool) -> None:
         """A transaction's marker has been written to the group's partition."""
-        self.group.offsets.complete_transaction(producer_id, commit=commit)
+        self.group.offsets.complete_transaction(
+            producer_id, marker_offset=marker_offset, commit=commit
+        )
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
         """Removes the offsets of deleted partitions."""

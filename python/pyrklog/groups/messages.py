@@ -86,6 +86,8 @@ class CommitRequest(NamedTuple):
     offsets: Mapping[TopicPartition, Offset]
     producer: Producer | None = None
     client_host: str = ""
+    guard: int | None = None
+    """Of the transaction's first append to the group's partition, from ``begin_verification``."""
 
 
 class JoinedMember(NamedTuple):

@@ -16,11 +16,9 @@ from typing import NamedTuple
 from pyrklog.groups.core_types import OffsetCommit, OffsetTable
 from pyrklog.groups.messages import Offset, TopicPartition
 
-NOT_APPENDED = -1
-
 
 class CommittedOffset(NamedTuple):
-    """An offset and its record's log offset, or :data:`NOT_APPENDED`."""
+    """An offset and its record's log offset."""
 
     record_offset: int
     value: Offset
@@ -35,6 +33,10 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._table = OffsetTable()
         self._transactions: Transactions = {}
+        self._in_flight: dict[int, dict[TopicPartition, int]] = {}
+        """Producer id -> the number of its appends that have begun, by partition."""
+        self._ended: dict[int, list[tuple[int, bool]]] = {}
+        """Producer id -> markers (offset, commit) that came while it had such appends."""
 
     def restore(self, partition: TopicPartition, committed: CommittedOffset) -> None:
         """Takes a commit from the log, unless a newer one was read."""
@@ -52,7 +54,7 @@ class GroupOffsets:
 
     @property
     def is_empty(self) -> bool:
-        return self._table.is_unused and not self._transactions
+        return self._table.is_unused and not self._transactions and not self._in_flight
 
     def __len__(self) -> int:
         return len(self._table)
@@ -73,7 +75,9 @@ class GroupOffsets:
         return self._table.is_pending(*partition) or self._is_in_transaction(partition)
 
     def _is_in_transaction(self, partition: TopicPartition) -> bool:
-        return any(partition in offsets for offsets in self._transactions.values())
+        return any(partition in offsets for offsets in self._transactions.values()) or any(
+            partition in staged for staged in self._in_flight.values()
+        )
 
     def stage(self, ticket: int, partitions: Iterable[TopicPartition]) -> None:
         """An append with these offsets has begun."""
@@ -98,43 +102,67 @@ class GroupOffsets:
     def _keep(self, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]) -> None:
         self._table.keep([(key, (record, *value)) for key, (record, value) in offsets])
 
-    def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def stage_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
         """An append with a transaction's offsets has begun."""
-        open_offsets = self._transactions.setdefault(producer_id, {})
-        for partition, value in offsets.items():
-            open_offsets[partition] = CommittedOffset(NOT_APPENDED, value)
+        staged = self._in_flight.setdefault(producer_id, {})
+        for partition in partitions:
+            staged[partition] = staged.get(partition, 0) + 1
 
     def append_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, Offset], first_record: int
     ) -> None:
-        """That append has succeeded; the transaction continues."""
-        open_offsets = self._transactions.get(producer_id, {})
+        """That append has succeeded. A marker behind it in the log may have come before this."""
+        markers = self._ended.get(producer_id, ())
         for record_offset, (partition, value) in enumerate(offsets.items(), first_record):
-            known = open_offsets.get(partition)
-            if known is not None and known.value == value:
-                open_offsets[partition] = CommittedOffset(record_offset, value)
+            if not self._unstage_transaction(producer_id, partition):
+                continue
+            appended = CommittedOffset(record_offset, value)
+            commits = next((commit for at, commit in markers if at > record_offset), None)
+            if commits is None:
+                self._transactions.setdefault(producer_id, {})[partition] = appended
+            elif commits:
+                self._keep([(partition, appended)])
+        self._forget_ended(producer_id)
 
-    def fail_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def fail_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
         """That append has failed; the client retries."""
-        open_offsets = self._transactions.get(producer_id, {})
-        for partition, value in offsets.items():
-            known = open_offsets.get(partition)
-            if known is not None and known.value == value:
-                del open_offsets[partition]
-        if not open_offsets:
-            self._transactions.pop(producer_id, None)
+        for partition in partitions:
+            self._unstage_transaction(producer_id, partition)
+        self._forget_ended(producer_id)
 
-    def complete_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The transaction's marker has been written."""
-        offsets = self._transactions.pop(producer_id, {})
-        if not commit:
-            return
-        self._keep(item for item in offsets.items() if item[1].record_offset != NOT_APPENDED)
+    def _unstage_transaction(self, producer_id: int, partition: TopicPartition) -> bool:
+        """False: the offset was removed meanwhile."""
+        staged = self._in_flight.get(producer_id, {})
+        count = staged.get(partition, 0)
+        if count > 1:
+            staged[partition] = count - 1
+        elif count:
+            del staged[partition]
+        return count > 0
+
+    def _forget_ended(self, producer_id: int) -> None:
+        if not self._in_flight.get(producer_id):
+            self._in_flight.pop(producer_id, None)
+            self._ended.pop(producer_id, None)
+
+    def complete_transaction(self, producer_id: int, *, marker_offset: int, commit: bool) -> None:
+        """The transaction's marker has been written. What lies behind it in the log belongs to the
+        producer's next transaction."""
+        if producer_id in self._in_flight:
+            self._ended.setdefault(producer_id, []).append((marker_offset, commit))
+        offsets = self._transactions.get(producer_id, {})
+        ended = {key: one for key, one in offsets.items() if one.record_offset < marker_offset}
+        for partition in ended:
+            del offsets[partition]
+        if not offsets:
+            self._transactions.pop(producer_id, None)
+        if commit:
+            self._keep(ended.items())
 
     @property
-    def open_producers(self) -> frozenset[int]:
+    def open_producers(self) -> Set[int]:
         """Producers with open transactions in this group."""
-        return frozenset(self._transactions)
+        return self._transactions.keys() | self._in_flight.keys()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Removes offsets, also pending ones. Returns the partitions that need a tombstone: their
@@ -144,20 +172,24 @@ class GroupOffsets:
             for partition in forgotten:
                 offsets.pop(partition, None)
         self._transactions = {key: value for key, value in self._transactions.items() if value}
+        for producer_id, staged in list(self._in_flight.items()):
+            for partition in forgotten:
+                staged.pop(partition, None)
+            self._forget_ended(producer_id)
         return self._table.remove(forgotten)
 
     def remove_all(self) -> list[TopicPartition]:
         """Returns what :meth:`remove` would."""
         self._transactions.clear()
+        self._in_flight.clear()
+        self._ended.clear()
         return self._table.clear()
 
     def remove_deleted(self, deleted: Deleted) -> list[TopicPartition]:
         """Like :meth:`remove`; the cost depends on the group's offsets, not on the number of
         deleted partitions."""
         topics = set(self._table.topics())
-        for offsets in self._transactions.values():
-            topics.update(topic for topic, _ in offsets)
-        of_transactions = {key for offsets in self._transactions.values() for key in offsets}
+        of_transactions = self._of_transactions()
         gone = [
             (topic, index)
             for topic in sorted(topics & deleted.keys())
@@ -179,5 +211,9 @@ class GroupOffsets:
         The retention counts from ``since_ms``; None: from each commit. An offset's own expiry time
         overrides it.
         """
-        pending = {key for offsets in self._transactions.values() for key in offsets}
+        pending = self._of_transactions()
         return self._table.remove_expired(now_ms, retention_ms, since_ms, kept_topics, pending)
+
+    def _of_transactions(self) -> set[TopicPartition]:
+        of_open = {key for offsets in self._transactions.values() for key in offsets}
+        return of_open | {key for staged in self._in_flight.values() for key in staged}

@@ -56,11 +56,12 @@ class Transition:
         records: Sequence[NewRecord],
         done: AppendDone,
         producer: Producer | None = None,
+        guard: int | None = None,
     ) -> int:
         """Writes records and returns a ticket; ``done`` runs after success or failure."""
         ticket = self.group.take_ticket()
         self.appends[ticket] = done
-        self.effects.append(Append(ticket, records, producer))
+        self.effects.append(Append(ticket, records, producer, guard))
         return ticket
 
     def append_commit(self, commit: OffsetCommit) -> bool:

@@ -11,12 +11,14 @@ from pyrklog.plane.seam import Session
 
 if TYPE_CHECKING:
     from pyrklog.groups.requests import GroupCoordinator
+    from pyrklog.transactions.parts import TransactionParts
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     service: ClusterService
     groups: "GroupCoordinator"
+    transactions: "TransactionParts"
     control_requests: BrokerChannel
     """Takes the controller's requests."""
     controller: ControllerAdmin

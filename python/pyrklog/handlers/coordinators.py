@@ -1,10 +1,6 @@
-"""FindCoordinator for groups.
-
-Transactions have no coordinator yet; clients do not retry their error code.
-"""
+"""FindCoordinator for groups and transactions."""
 
 from pyrklog.handlers.context import Context, step
-from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.coordinators import (
     KEY_GROUP,
     KEY_TRANSACTION,
@@ -22,20 +18,17 @@ async def find_coordinator(
     context: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """One answer a key; before version 4 the response is the one answer."""
-    if request.key_type == KEY_TRANSACTION:
-        keys = request.coordinator_keys or [request.key]
-        raise refusal(context, keys[0])
-    if request.key_type != KEY_GROUP:
+    if request.key_type not in (KEY_GROUP, KEY_TRANSACTION):
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Coordinator type {request.key_type} is unknown."
         )
     if context.api_version >= SEVERAL_KEYS_SINCE:
         coordinators = []
         for count, key in enumerate(request.coordinator_keys, 1):
-            coordinators.append(await _find(context, key))
+            coordinators.append(await _find(context, request.key_type, key))
             await step(count)
         return FindCoordinatorResponse(coordinators=coordinators)
-    found = await _find(context, request.key)
+    found = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -45,11 +38,15 @@ async def find_coordinator(
     )
 
 
-async def _find(context: Context, group_id: str) -> Coordinator:
-    error, endpoint = await context.groups.find(group_id, context.session.listener)
+async def _find(context: Context, key_type: int, key: str) -> Coordinator:
+    listener = context.session.listener
+    if key_type == KEY_TRANSACTION:
+        error, endpoint = await context.transactions.coordinator.find(key, listener)
+    else:
+        error, endpoint = await context.groups.find(key, listener)
     if endpoint is None:
-        return Coordinator(group_id, error_code=error, error_message=error.message)
-    return Coordinator(group_id, endpoint.node_id, endpoint.host, endpoint.port)
+        return Coordinator(key, error_code=error, error_message=error.message)
+    return Coordinator(key, endpoint.node_id, endpoint.host, endpoint.port)
 
 
 def find_coordinator_error(

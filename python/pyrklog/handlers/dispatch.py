@@ -16,7 +16,7 @@ from pyrklog.handlers.context import Context, Later
 from pyrklog.handlers.decoding import DECODED_MAX_BYTES, MEMORY_SHARE, Decoding
 from pyrklog.handlers.service import STORE_AWAY, ClusterService
 from pyrklog.metastore.interface import SessionExpiredError
-from pyrklog.plane.seam import Request
+from pyrklog.plane.seam import Request, VerifyTransaction
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.fields import Message
@@ -25,6 +25,7 @@ from pyrklog.protocol.registry import ROWS, find_api
 
 if TYPE_CHECKING:
     from pyrklog.groups.requests import GroupCoordinator
+    from pyrklog.transactions.parts import TransactionParts
 
 Handler = Callable[[Context, Any], Awaitable[Any]]
 HandlerNow = Callable[[Context, Any], Any]
@@ -38,7 +39,17 @@ IN_TURN_WHEN_LARGE = frozenset((8, 9, 13))
 (JoinGroup and SyncGroup are large by the bytes of single elements.)"""
 BETWEEN_BROKERS = frozenset(("inter_broker", "to_controller"))
 """Modules of requests between brokers; their senders have time-outs of their own."""
-GROUP_MODULES = frozenset(("coordinators", "group_admin", "groups", "offsets"))
+COORDINATOR_MODULES = frozenset(
+    (
+        "coordinators",
+        "group_admin",
+        "groups",
+        "offsets",
+        "transaction_admin",
+        "transaction_offsets",
+        "transactions",
+    )
+)
 ELEMENTS_MAX, ELEMENTS_MIN = 400_000, 10_000
 ELEMENT_BYTES = 4096
 """A client's request may name one element for so much memory of the machine, within bounds."""
@@ -91,9 +102,9 @@ def load_route(api_key: int) -> Route:
     module_name, name = ROWS[api_key]
     name = name.lower()
     module = import_module(f"pyrklog.handlers.{module_name}")
-    is_of_groups = module_name in GROUP_MODULES
+    is_of_coordinators = module_name in COORDINATOR_MODULES
     late, expired = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
-    if is_of_groups:
+    if is_of_coordinators:
         late = expired = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif module_name == "configs":
         # No controller is asked, so none need be looked for.
@@ -131,6 +142,7 @@ class Handlers:
         self,
         service: ClusterService,
         groups: "GroupCoordinator",
+        transactions: "TransactionParts",
         control_requests: BrokerChannel,
         controller: ControllerAdmin,
         memory_bytes: int = ELEMENTS_MAX * ELEMENT_BYTES,
@@ -143,8 +155,15 @@ class Handlers:
         self._control_decoding = Decoding(decoded_max_bytes)
         self._groups = groups
         self._large_answers = trio.Lock()
+        self._transactions = transactions
         self._context = partial(
-            Context, service, groups, control_requests, controller, self._large_answers
+            Context,
+            service,
+            groups,
+            transactions,
+            control_requests,
+            controller,
+            self._large_answers,
         )
         self._routes: dict[int, Route] = {}
 
@@ -211,6 +230,17 @@ class Handlers:
         """Whether the coordinator has taken the commit; the data plane then answers it. If False,
         call :meth:`begin`."""
         return self._groups.commit_as_member(commit)
+
+    async def verify_transaction(self, asked: VerifyTransaction) -> list[ErrorCode]:
+        """The code of the transaction's coordinator for each partition."""
+        from pyrklog.transactions.messages import ProducerEpoch
+
+        return await self._transactions.verifier.verify(
+            asked.transactional_id,
+            ProducerEpoch(asked.producer_id, asked.producer_epoch),
+            asked.partitions,
+            enrols=asked.enrols,
+        )
 
     def error_reply(self, request: Request, code: ErrorCode) -> bytes | None:
         """The answer in which every part failed with ``code``; None for an API that Python does not

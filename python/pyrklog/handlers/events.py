@@ -15,7 +15,7 @@ from pyrklog.handlers.service import ClusterService
 from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import Metastore, MetastoreError
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.seam import Request, Session
+from pyrklog.plane.seam import Request, Session, VerifyTransaction
 from pyrklog.replication.driver import ReplicationDriver
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class EventHandler:
 
     def on_offset_commit(self, commit: OffsetCommit) -> None:
         self._when_loaded(self._commit, commit)
+
+    def on_verify_transaction(self, asked: VerifyTransaction) -> None:
+        self._when_loaded(self._verify, asked)
 
     def on_topics_missing(self, request_id: int, topics: Sequence[str], session: Session) -> None:
         def no_room() -> None:
@@ -207,6 +210,18 @@ class EventHandler:
             return
         if not is_taken:
             self._begin(commit)
+
+    def _verify(self, asked: VerifyTransaction) -> None:
+        # The plane limits the number of requests that wait for it.
+        self._nursery.start_soon(self._verify_later, asked)
+
+    async def _verify_later(self, asked: VerifyTransaction) -> None:
+        try:
+            errors = await self.preload().verify_transaction(asked)
+        except Exception as error:
+            log.error("transaction_not_verified", id=asked.transactional_id[:200], exc_info=error)
+            errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(asked.partitions)
+        self._plane.transaction_verified(asked.id, errors)
 
     async def _answer_later(self, request: Request, later: Later[bytes | None]) -> None:
         try:

@@ -1,5 +1,4 @@
 from pyrklog.handlers.context import Context
-from pyrklog.handlers.transactions import refusal
 from pyrklog.protocol.errors import ApiError, ErrorCode
 from pyrklog.protocol.producer_ids import (
     NO_PRODUCER_EPOCH,
@@ -7,24 +6,33 @@ from pyrklog.protocol.producer_ids import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from pyrklog.transactions.messages import InitRequest, ProducerEpoch
+
+FENCED_SINCE = 4
+"""The first version whose clients know PRODUCER_FENCED (KIP-588)."""
 
 
 async def init_producer_id(
     context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A new producer id with epoch 0, whatever the producer had before.
-
-    Kafka does the same without a transactional id: the client restarts its sequences. A
-    transactional id gets an error that no client retries, since this broker does not coordinate
-    transactions.
-    """
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
-        raise refusal(context, request.transactional_id)
+    """Without a transactional id: a new producer id with epoch 0, whatever the producer had before;
+    the client restarts its sequences. With one, its coordinator raises the epoch."""
+    if request.transactional_id is not None and not request.transactional_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
     no_id = request.producer_id == NO_PRODUCER_ID
     no_epoch = request.producer_epoch == NO_PRODUCER_EPOCH
     if no_id != no_epoch:
         raise ApiError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
-    producer_id = await context.service.next_producer_id()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    if request.transactional_id is None:
+        producer_id = await context.service.next_producer_id()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    known = None if no_id else ProducerEpoch(request.producer_id, request.producer_epoch)
+    result = await context.transactions.coordinator.init_producer_id(
+        InitRequest(request.transactional_id, request.transaction_timeout_ms, known)
+    )
+    error = result.error
+    if error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(
+        error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch
+    )

@@ -1,31 +1,266 @@
-from pyrklog.base.logs import get_logger
-from pyrklog.base.told import Told
-from pyrklog.handlers.context import Context
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyrklog.groups.partitioner import OFFSETS_TOPIC, partition_for
+from pyrklog.handlers.context import Context, step
+from pyrklog.plane.internal_log import Marker, MarkerResult
 from pyrklog.protocol.errors import ApiError, ErrorCode
+from pyrklog.protocol.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsPartitionResult,
+    AddPartitionsResult,
+    AddPartitionsTopic,
+    AddPartitionsTopicResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from pyrklog.transactions.messages import (
+    VERSION_2,
+    AddRequest,
+    EndRequest,
+    ProducerEpoch,
+    TopicPartition,
+)
 
-TELL_SECONDS = 3600.0
-CLIENTS_MAX = 100
-"""Most clients to log in that time: client ids may be endless."""
-SHOWN_CHARACTERS_MAX = 200
+SEVERAL_SINCE = 4
+"""AddPartitionsToTxn: first version with several transactions, of brokers."""
+ABORTABLE_SINCE = 5
+"""AddPartitionsToTxn: first version whose clients know TRANSACTION_ABORTABLE."""
+FENCED_SINCE = 2
+"""First version of the requests here whose clients know PRODUCER_FENCED (KIP-588)."""
+VERSION_2_SINCE = 5
+"""EndTxn: first version of transaction version 2 (KIP-890)."""
 
-log = get_logger("transactions")
-_told = Told(TELL_SECONDS, CLIENTS_MAX)
+Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def refusal(context: Context, transactional_id: str) -> ApiError:
-    """An error that no client retries.
+def known_code(error: ErrorCode, version: int, fenced_since: int = FENCED_SINCE) -> ErrorCode:
+    """The same error for clients that do not know PRODUCER_FENCED."""
+    if error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
 
-    Some libraries report a time-out all the same, so the broker's log names the reason.
-    """
-    client_id = (context.session.client_id or "")[:SHOWN_CHARACTERS_MAX]
-    if _told.is_due(client_id):
-        log.warning(
-            "transactions_not_served",
-            client_id=client_id,
-            transactional_id=transactional_id[:SHOWN_CHARACTERS_MAX],
-            host=context.session.host,
-            consequence="the producer gets UNSUPPORTED_VERSION, and its library may report a "
-            "time-out",
-            fix="leave transactional.id out; enable.idempotence is served",
+
+async def add_partitions_to_txn(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Each partition has a code. Of a transaction with a partition that does not exist none is
+    added; the others get OPERATION_NOT_ATTEMPTED."""
+    coordinator = context.transactions.coordinator
+    if context.api_version < SEVERAL_SINCE:
+        transaction = _only_transaction(request)
+        await coordinator.wait_until_settled(transaction.transactional_id)
+        errors = await _add(context, transaction)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_topic_results(transaction.topics, errors)
         )
-    return ApiError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served.")
+    if len(request.transactions) == 1:
+        # One of several would hold up the others.
+        await coordinator.wait_until_settled(request.transactions[0].transactional_id)
+    results = []
+    for count, transaction in enumerate(request.transactions, 1):
+        errors = await _add(context, transaction)
+        topics = _topic_results(transaction.topics, errors)
+        results.append(AddPartitionsResult(transaction.transactional_id, topics))
+        await step(count)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsTransaction:
+    return AddPartitionsTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+async def _add(context: Context, transaction: AddPartitionsTransaction) -> Errors:
+    partitions = _partitions(transaction.topics)
+    producer = ProducerEpoch(transaction.producer_id, transaction.producer_epoch)
+    name, version = transaction.transactional_id, context.api_version
+    if transaction.verify_only:
+        found = context.transactions.coordinator.verify(name, producer, partitions)
+        return {one: _verified_code(code, version) for one, code in found.items()}
+    missing = _missing(context, partitions)
+    if missing:
+        left = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return {**left, **dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    client_version = VERSION_2 if version >= SEVERAL_SINCE else 0
+    try:
+        adding = context.transactions.coordinator.add_partitions(
+            AddRequest(name, producer, frozenset(partitions), client_version)
+        )
+        error = await adding.wait()
+    except ApiError as failure:
+        error = failure.code
+    return dict.fromkeys(partitions, known_code(error, version))
+
+
+def _verified_code(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _partitions(topics: Iterable[AddPartitionsTopic]) -> list[TopicPartition]:
+    """Each once, in order."""
+    return list(dict.fromkeys((topic.name, i) for topic in topics for i in topic.partitions))
+
+
+def _missing(context: Context, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    counts: dict[str, int] = {}
+    missing = []
+    for topic, index in partitions:
+        if topic not in counts:
+            known = context.service.topic(topic)
+            counts[topic] = 0 if known is None else known.partition_count
+        if not 0 <= index < counts[topic]:
+            missing.append((topic, index))
+    return missing
+
+
+def _topic_results(
+    topics: Iterable[AddPartitionsTopic], errors: Errors
+) -> list[AddPartitionsTopicResult]:
+    return [
+        AddPartitionsTopicResult(
+            topic.name,
+            [AddPartitionsPartitionResult(i, errors[topic.name, i]) for i in topic.partitions],
+        )
+        for topic in topics
+    ]
+
+
+def add_partitions_to_txn_error(
+    request: AddPartitionsToTxnRequest, code: ErrorCode, _message: str | None
+) -> AddPartitionsToTxnResponse:
+    """On the whole since version 4, on each partition before."""
+    topics = request.v3_and_below_topics
+    errors = dict.fromkeys(_partitions(topics), code)
+    return AddPartitionsToTxnResponse(
+        error_code=code, results_by_topic_v3_and_below=_topic_results(topics, errors)
+    )
+
+
+async def add_offsets_to_txn(
+    context: Context, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """Adds the group's partition of ``__consumer_offsets``."""
+    known = context.service.topic(OFFSETS_TOPIC)
+    if known is None or not known.partition_count:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not request.transactional_id or not request.group_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    partition = partition_for(request.group_id, known.partition_count)
+    coordinator = context.transactions.coordinator
+    await coordinator.wait_until_settled(request.transactional_id)
+    adding = coordinator.add_partitions(
+        AddRequest(
+            request.transactional_id,
+            ProducerEpoch(request.producer_id, request.producer_epoch),
+            frozenset({(OFFSETS_TOPIC, partition)}),
+        )
+    )
+    error = await adding.wait()
+    return AddOffsetsToTxnResponse(error_code=known_code(error, context.api_version))
+
+
+async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    """The decision is replicated when this answers; the markers follow."""
+    version = context.api_version
+    result = await context.transactions.coordinator.end(
+        EndRequest(
+            request.transactional_id,
+            ProducerEpoch(request.producer_id, request.producer_epoch),
+            request.committed,
+            VERSION_2 if version >= VERSION_2_SINCE else 0,
+        )
+    )
+    return EndTxnResponse(
+        error_code=known_code(result.error, version),
+        producer_id=result.producer_id,
+        producer_epoch=result.epoch,
+    )
+
+
+async def write_txn_markers(
+    context: Context, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Ends transactions in partitions that this broker leads; answers once all are replicated."""
+    markers = [marker for one in request.markers for marker in _markers(one)]
+    results = await context.transactions.writer.write(markers) if markers else ()
+    left = iter(results)
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(one.producer_id, _marker_results(one, left))
+            for one in request.markers
+        ]
+    )
+
+
+def _markers(one: WritableTxnMarker) -> Sequence[Marker]:
+    return [
+        Marker(
+            topic.name,
+            index,
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.transaction_result,
+            one.transaction_version,
+        )
+        for topic in one.topics
+        for index in topic.partition_indexes
+    ]
+
+
+def _marker_results(
+    one: WritableTxnMarker, results: Iterable[MarkerResult]
+) -> list[WritableTxnMarkerTopicResult]:
+    """Takes one result for each partition, in order."""
+    left = iter(results)
+    return [
+        WritableTxnMarkerTopicResult(
+            topic.name,
+            [
+                WritableTxnMarkerPartitionResult(i, next(left).error)
+                for i in topic.partition_indexes
+            ],
+        )
+        for topic in one.topics
+    ]
+
+
+def write_txn_markers_error(
+    request: WriteTxnMarkersRequest, code: ErrorCode, _message: str | None
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                one.producer_id,
+                [
+                    WritableTxnMarkerTopicResult(
+                        topic.name,
+                        [
+                            WritableTxnMarkerPartitionResult(i, code)
+                            for i in topic.partition_indexes
+                        ],
+                    )
+                    for topic in one.topics
+                ],
+            )
+            for one in request.markers
+        ]
+    )

@@ -16,12 +16,17 @@ from pyrklog.base.logs import get_logger
 from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ConfigError, ErrorCode, StartError, TemporaryError
 from pyrklog.plane.internal_log import (
+    ActiveProducer,
     AppendResult,
     InternalBatch,
+    InternalLoad,
     InternalRead,
     InternalRecord,
+    Marker,
+    MarkerResult,
     NewRecord,
     Producer,
+    Verification,
 )
 from pyrklog.plane.seam import (
     DigestRange,
@@ -209,13 +214,15 @@ class Plane:
         codec: int,
         expected_epoch: int,
         producer: Producer | None = None,
+        guard: int | None = None,
     ) -> Awaitable[AppendResult]:
         """Appends one batch to an internal topic; the result comes when the high watermark has
         passed it.
 
         The batch enters the log in memory within the call: a partition's appends are in the order
         of the calls. Cancelling the wait does not take it back. ``codec`` is the number in a
-        batch's attributes. Errors: see ``DataPlane::append_internal`` in
+        batch's attributes. With a ``guard`` of ``begin_verification``, INVALID_TXN_STATE where
+        it is void by now. Other errors: see ``DataPlane::append_internal`` in
         rust/dataplane/src/plane.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
         """
         waiter = _Ticket(_append_result)
@@ -228,6 +235,7 @@ class Plane:
                 codec=codec,
                 expected_epoch=expected_epoch,
                 producer=producer,
+                guard=guard,
             )
         except self._core.PlaneClosedError:
             waiter.outcome = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -278,6 +286,64 @@ class Plane:
         )
         batches = [_internal_batch(batch) for batch in done.batches]
         return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
+
+    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+        """Reads a partition of an internal topic from its log start to its end, on a reader's
+        thread, and keeps what counts. Errors as of ``read_internal``.
+        """
+        done: _core.InternalLoaded = await self._ticket(
+            lambda: self._plane.load_internal(topic, partition)
+        )
+        return InternalLoad(ErrorCode(done.error), done.records)
+
+    def write_markers(
+        self, markers: Sequence[Marker], *, timestamp_ms: int
+    ) -> Awaitable[Sequence[MarkerResult]]:
+        """Ends transactions in partitions that this broker leads; the results, in order, come when
+        the high watermark has passed every marker.
+
+        Each marker enters its partition's log within the call, in the order of the calls.
+        Cancelling the wait does not take them back. Errors: see ``DataPlane::write_markers`` in
+        rust/dataplane/src/plane/transactions.rs; after a shutdown NOT_LEADER_OR_FOLLOWER.
+        """
+        waiter = _Ticket(_marker_results)
+        try:
+            ticket = self._plane.write_markers(markers, timestamp_ms=timestamp_ms)
+        except self._core.PlaneClosedError:
+            waiter.outcome = [MarkerResult(ErrorCode.NOT_LEADER_OR_FOLLOWER) for _ in markers]
+        else:
+            self._waiting[ticket] = waiter
+        return waiter
+
+    def begin_verification(self, topic: str, partition: int, producer: Producer) -> Verification:
+        """Before the coordinator is asked about a transaction's first ``append_internal`` to a
+        partition. A marker, a newer epoch or a new leader voids the guard.
+
+        Errors: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH (the producer has a newer epoch).
+        """
+        error, guard = self._plane.begin_verification(topic, partition, producer.id, producer.epoch)
+        return Verification(ErrorCode(error), guard)
+
+    def transaction_verified(self, verification_id: int, errors: Sequence[int]) -> None:
+        """Answers ``on_verify_transaction``: the coordinator's error code for each partition, or
+        why it could not be asked. The client is told what its version knows.
+        """
+        self._plane.transaction_verified(verification_id, errors)
+
+    def set_transaction_verification(self, *, is_on: bool) -> None:
+        """``transaction.partition.verification.enable``; at first on. Transactions of version 2 are
+        verified nevertheless.
+        """
+        self._plane.set_transaction_verification(is_on)
+
+    def active_producers(
+        self, topic: str, partition: int, *, max_count: int
+    ) -> tuple[ErrorCode, Sequence[ActiveProducer]]:
+        """Up to ``max_count`` producers, those with an open transaction first. Errors:
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        error, found = self._plane.active_producers(topic, partition, max=max_count)
+        return ErrorCode(error), list(map(ActiveProducer._make, found))
 
     def reply(self, request_id: int, body: bytes) -> None:
         """Answers a request; ``body`` follows the response header."""
@@ -343,6 +409,8 @@ class Plane:
                 listener.on_topics_missing(request_id, topics, session)
             case core.ClientGone(request_id):
                 listener.on_client_gone(request_id)
+            case core.VerifyTransaction():
+                listener.on_verify_transaction(event)
             case core.FollowerCaughtUp(topic, partition, epoch, broker, broker_epoch):
                 listener.on_follower_caught_up(topic, partition, epoch, broker, broker_epoch)
             case core.FollowerLogStart(topic, partition):
@@ -359,6 +427,8 @@ class Plane:
                 | core.LogDirsDescribed()
                 | core.InternalAppended()
                 | core.InternalReadDone()
+                | core.InternalLoaded()
+                | core.MarkersWritten()
                 | core.ReplicaDigestDone()
                 | core.ShutdownDone()
             ):
@@ -410,6 +480,10 @@ class _Ticket:
 
 def _append_result(done: _core.InternalAppended) -> AppendResult:
     return AppendResult(ErrorCode(done.error), done.base_offset)
+
+
+def _marker_results(done: _core.MarkersWritten) -> Sequence[MarkerResult]:
+    return [MarkerResult(ErrorCode(error), offset) for error, offset in done.results]
 
 
 def _internal_batch(fields: Iterable[Any]) -> InternalBatch:
@@ -469,6 +543,15 @@ def _listen_error(listener: str, host: str, port: int, error: OSError) -> StartE
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(f"No permission to listen on {where}; ports below 1024 need root.")
     return StartError(f"Cannot listen on {where}: {error}.")
+
+
+def feature_table() -> Sequence[tuple[str, int, int, int]]:
+    """Features of ApiVersions (KIP-584): name, lowest and highest supported version, finalized
+    version.
+    """
+    from pyrklog import _core
+
+    return _core.feature_table()
 
 
 def api_table() -> Sequence[_core.ApiRow]:

@@ -38,6 +38,29 @@ class Request(Protocol):
     def body(self) -> bytes: ...
 
 
+class VerifyTransaction(Protocol):
+    """The first batches of a transaction in these partitions wait (KIP-890)."""
+
+    @property
+    def id(self) -> int:
+        """For ``transaction_verified``."""
+
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """At least one."""
+
+    @property
+    def enrols(self) -> bool:
+        """Whether the coordinator adds the partitions (transaction version 2, Produce v12); else it
+        says whether they were added."""
+
+
 class DirectoryPast(NamedTuple):
     """How the last registered life left a log directory."""
 
@@ -189,6 +212,9 @@ class PlaneListener(Protocol):
         """The client of an unanswered request, commit or missing topics sends nothing more; it must
         still be answered or closed.
         """
+
+    def on_verify_transaction(self, asked: VerifyTransaction) -> None:
+        """Ask the transaction's coordinator, then call ``transaction_verified``."""
 
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int

@@ -1,11 +1,11 @@
-"""What tools ask about transactions (KIP-664), and the request that ends one in its partitions
-(KIP-98)."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers (KIP-98, KIP-890, KIP-1228)."""
 
 from typing import Annotated
 
 from pyrklog.protocol.api import Api
 from pyrklog.protocol.fields import (
     Bool,
+    Int8,
     Int16,
     Int32,
     Int64,
@@ -13,102 +13,88 @@ from pyrklog.protocol.fields import (
     Str,
     empty_list,
     since,
+    until,
 )
 
-NO_SEQUENCE = -1
-NO_TIMESTAMP = -1
-NO_COORDINATOR_EPOCH = -1
-NO_TRANSACTION = -1
-"""Start offset of a producer without an open transaction."""
-NO_DURATION = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
 
 
-class DescribeProducersTopic(Message):
+class AddPartitionsTopic(Message):
     name: Str
-    partition_indexes: list[Int32]
-
-
-class DescribeProducersRequest(Message):
-    topics: list[DescribeProducersTopic]
-
-
-class ProducerState(Message):
-    """A producer as a partition's leader knows it. ``last_timestamp`` is in ms since 1970."""
-
-    producer_id: Int64
-    producer_epoch: Int32
-    last_sequence: Int32 = NO_SEQUENCE
-    last_timestamp: Int64 = NO_TIMESTAMP
-    coordinator_epoch: Int32 = NO_COORDINATOR_EPOCH
-    current_txn_start_offset: Int64 = NO_TRANSACTION
-
-
-class DescribeProducersPartitionResult(Message):
-    partition_index: Int32
-    error_code: Int16 = 0
-    error_message: Str | None = None
-    active_producers: list[ProducerState] = empty_list()
-
-
-class DescribeProducersTopicResult(Message):
-    name: Str
-    partitions: list[DescribeProducersPartitionResult]
-
-
-class DescribeProducersResponse(Message):
-    throttle_time_ms: Int32 = 0
-    topics: list[DescribeProducersTopicResult] = empty_list()
-
-
-class DescribeTransactionsRequest(Message):
-    transactional_ids: list[Str]
-
-
-class TransactionTopic(Message):
-    topic: Str
     partitions: list[Int32]
 
 
-class TransactionState(Message):
-    """A transactional id as its coordinator knows it. ``transaction_start_time_ms`` is -1 without
-    a transaction; ``topics`` are those that the present one has written to."""
+class AddPartitionsTransaction(Message):
+    """``verify_only``: only asks whether the partitions were added."""
 
-    error_code: Int16
     transactional_id: Str
-    transaction_state: Str
-    transaction_timeout_ms: Int32
-    transaction_start_time_ms: Int64
     producer_id: Int64
     producer_epoch: Int16
-    topics: list[TransactionTopic]
+    verify_only: Bool = False
+    topics: list[AddPartitionsTopic] = empty_list()
 
 
-class DescribeTransactionsResponse(Message):
+class AddPartitionsToTxnRequest(Message):
+    """One transaction of a client before version 4; later ones come from brokers, with several."""
+
+    transactions: Annotated[list[AddPartitionsTransaction], since(4)] = empty_list()
+    v3_and_below_transactional_id: Annotated[Str, until(3)] = ""
+    v3_and_below_producer_id: Annotated[Int64, until(3)] = NO_PRODUCER_ID
+    v3_and_below_producer_epoch: Annotated[Int16, until(3)] = NO_PRODUCER_EPOCH
+    v3_and_below_topics: Annotated[list[AddPartitionsTopic], until(3)] = empty_list()
+
+
+class AddPartitionsPartitionResult(Message):
+    partition_index: Int32
+    partition_error_code: Int16
+
+
+class AddPartitionsTopicResult(Message):
+    name: Str
+    results_by_partition: list[AddPartitionsPartitionResult]
+
+
+class AddPartitionsResult(Message):
+    transactional_id: Str
+    topic_results: list[AddPartitionsTopicResult]
+
+
+class AddPartitionsToTxnResponse(Message):
     throttle_time_ms: Int32 = 0
-    transaction_states: list[TransactionState] = empty_list()
+    error_code: Annotated[Int16, since(4)] = 0
+    results_by_transaction: Annotated[list[AddPartitionsResult], since(4)] = empty_list()
+    results_by_topic_v3_and_below: Annotated[list[AddPartitionsTopicResult], until(3)] = (
+        empty_list()
+    )
 
 
-class ListTransactionsRequest(Message):
-    """Empty filters: all. ``duration_filter``: only transactions open for so many ms (KIP-994)."""
-
-    state_filters: list[Str] = empty_list()
-    producer_id_filters: list[Int64] = empty_list()
-    duration_filter: Annotated[Int64, since(1)] = NO_DURATION
-
-
-class ListedTransaction(Message):
+class AddOffsetsToTxnRequest(Message):
     transactional_id: Str
     producer_id: Int64
-    transaction_state: Str
+    producer_epoch: Int16
+    group_id: Str
 
 
-class ListTransactionsResponse(Message):
-    """The transactional ids that the answering broker coordinates."""
+class AddOffsetsToTxnResponse(Message):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+class EndTxnRequest(Message):
+    transactional_id: Str
+    producer_id: Int64
+    producer_epoch: Int16
+    committed: Bool
+
+
+class EndTxnResponse(Message):
+    """The id and epoch of the producer's next transaction, since version 5."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    unknown_state_filters: list[Str] = empty_list()
-    transaction_states: list[ListedTransaction] = empty_list()
+    producer_id: Annotated[Int64, since(5)] = NO_PRODUCER_ID
+    producer_epoch: Annotated[Int16, since(5)] = NO_PRODUCER_EPOCH
 
 
 class WritableTxnMarkerTopic(Message):
@@ -117,13 +103,13 @@ class WritableTxnMarkerTopic(Message):
 
 
 class WritableTxnMarker(Message):
-    """``transaction_result``: true commits, false aborts."""
-
     producer_id: Int64
     producer_epoch: Int16
     transaction_result: Bool
+    """True commits, false aborts."""
     topics: list[WritableTxnMarkerTopic]
     coordinator_epoch: Int32
+    transaction_version: Annotated[Int8, since(2)] = 0
 
 
 class WriteTxnMarkersRequest(Message):
@@ -146,22 +132,16 @@ class WritableTxnMarkerResult(Message):
 
 
 class WriteTxnMarkersResponse(Message):
-    markers: list[WritableTxnMarkerResult]
+    markers: list[WritableTxnMarkerResult] = empty_list()
 
 
+ADD_PARTITIONS_TO_TXN = Api(
+    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, versions=(0, 5), flexible_since=3
+)
+ADD_OFFSETS_TO_TXN = Api(
+    25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, versions=(0, 4), flexible_since=3
+)
+END_TXN = Api(26, EndTxnRequest, EndTxnResponse, versions=(0, 5), flexible_since=3)
 WRITE_TXN_MARKERS = Api(
-    27, WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(1, 1), flexible_since=1
-)
-DESCRIBE_PRODUCERS = Api(
-    61, DescribeProducersRequest, DescribeProducersResponse, versions=(0, 0), flexible_since=0
-)
-DESCRIBE_TRANSACTIONS = Api(
-    65,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    versions=(0, 0),
-    flexible_since=0,
-)
-LIST_TRANSACTIONS = Api(
-    66, ListTransactionsRequest, ListTransactionsResponse, versions=(0, 1), flexible_since=0
+    27, WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(1, 2), flexible_since=1
 )

@@ -11,18 +11,20 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 import trio
 
 from pyrklog.base.changes import Changes
+from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.core_types import OffsetCommit
-from pyrklog.groups.interfaces import BrokerEndpoint
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.internal_log import (
     AppendResult,
     InternalBatch,
+    InternalLoad,
     InternalRead,
     InternalRecord,
     NewRecord,
     Producer,
 )
+from pyrklog.testing.fake_transactions import ABORT_KEY, COMMIT_KEY, FakeLiveRecords
 
 NO_PRODUCER_ID = -1
 
@@ -42,8 +44,11 @@ class FakeLog(Plane):
         self.closed: list[int] = []
         self.headers: list[dict[bytes, bytes]] = []
         """Of each record passed to an append."""
+        self.guards: list[int | None] = []
+        """Of each append."""
         self.changes = Changes()
         self._epoch_of = epoch_of
+        self._producer_epochs: dict[int, int] = {}
         self._open = trio.Event()
         self._open.set()
 
@@ -71,10 +76,12 @@ class FakeLog(Plane):
         codec: int,
         expected_epoch: int,
         producer: Producer | None = None,
+        guard: int | None = None,
     ) -> Awaitable[AppendResult]:
         assert records
         assert timestamp_ms >= 0
         self.codecs.append(codec)
+        self.guards.append(guard)
         self.headers += [dict(record.headers) for record in records]
         if self._epoch_of(partition) != expected_epoch:
             return self._result(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -82,6 +89,8 @@ class FakeLog(Plane):
             return self._result(AppendResult(self.failing.pop(0)))
         base = self.end_offset(partition)
         kept = [InternalRecord(base + i, one.key, one.value) for i, one in enumerate(records)]
+        if producer is not None:
+            self._producer_epochs[producer.id] = producer.epoch
         self._keep(partition, kept, NO_PRODUCER_ID if producer is None else producer.id)
         return self._result(AppendResult(ErrorCode.NONE, base))
 
@@ -105,7 +114,7 @@ class FakeLog(Plane):
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Writes a marker."""
-        key = bytes([0, 0, 0, int(commit)])
+        key = COMMIT_KEY if commit else ABORT_KEY
         record = InternalRecord(self.end_offset(partition), key, b"")
         self._keep(partition, [record], producer_id, control=True)
 
@@ -147,9 +156,21 @@ class FakeLog(Plane):
                 return InternalRead(ErrorCode.NONE, [batch], batch.last_offset + 1, end)
         return InternalRead(ErrorCode.NONE, [], offset, end)
 
+    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+        """Of what is in the log when reads go on."""
+        await self._open.wait()
+        await trio.lowlevel.checkpoint()
+        if self.reads_failing:
+            return InternalLoad(self.reads_failing.pop(0))
+        batches = self.batches.get(partition, [])
+        end = self.end_offset(partition)
+        return InternalLoad(
+            ErrorCode.NONE, FakeLiveRecords(batches, dict(self._producer_epochs), end)
+        )
+
 
 class FakeTopic:
-    """Implements ``OffsetsTopic``. ``led``: partition -> the epoch since which it is led."""
+    """Implements ``InternalTopic``. ``led``: partition -> the epoch since which it is led."""
 
     def __init__(self, partition_count: int | None, led: Mapping[int, int]) -> None:
         self.count = partition_count

@@ -17,7 +17,17 @@ from pyrklog.config.connection_quotas import ConnectionQuotas
 from pyrklog.errors import ErrorCode, TemporaryError
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.internal_log import AppendResult, InternalRead, NewRecord
+from pyrklog.plane.internal_log import (
+    ActiveProducer,
+    AppendResult,
+    InternalLoad,
+    InternalRead,
+    Marker,
+    MarkerResult,
+    NewRecord,
+    Producer,
+    Verification,
+)
 from pyrklog.plane.seam import (
     DigestRange,
     DirectoryPast,
@@ -30,9 +40,11 @@ from pyrklog.plane.seam import (
     ReplicaDigest,
     Request,
     Session,
+    VerifyTransaction,
 )
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 from pyrklog.testing.fake_offsets import FakeLog
+from pyrklog.testing.fake_transactions import FakeTransactions
 
 FIRST_FREE_PORT = 40000
 HEARTBEAT = 12
@@ -101,6 +113,7 @@ class FakePlane(Plane):
         self._in_flight: set[int] = set()
         self._held_back: deque[Request] = deque()
         self.is_shut_down = False
+        self.transactions = FakeTransactions()
         self._internal: dict[str, FakeLog] = {}
         self._found = list(found)
         self._answering = trio.Event()
@@ -153,6 +166,10 @@ class FakePlane(Plane):
         self._inject.send_nowait(
             lambda listener: listener.on_topics_missing(request_id, topics, session)
         )
+
+    def verify_transaction(self, asked: VerifyTransaction) -> None:
+        """A Produce request waits for a transaction's coordinator."""
+        self._inject.send_nowait(lambda listener: listener.on_verify_transaction(asked))
 
     def fail_log_dir(self, path: str, partitions: Sequence[tuple[str, int]]) -> None:
         for key in partitions:
@@ -407,6 +424,11 @@ class FakePlane(Plane):
         self, topic: str, partition: int, records: Sequence[NewRecord], **options: Any
     ) -> Awaitable[AppendResult]:
         log = self.internal_log(topic)
+        producer: Producer | None = options.get("producer")
+        if producer is not None and not self.transactions.admits(
+            topic, partition, producer, options.get("guard")
+        ):
+            log.failing.insert(0, ErrorCode.INVALID_TXN_STATE)
         return log.append_internal(topic, partition, records, **options)
 
     def append_commits(
@@ -422,6 +444,53 @@ class FakePlane(Plane):
     ) -> InternalRead:
         log = self.internal_log(topic)
         return await log.read_internal(topic, partition, offset, max_bytes=max_bytes)
+
+    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+        if (topic, partition) not in self.led:
+            return InternalLoad(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return await self.internal_log(topic).load_internal(topic, partition)
+
+    def write_markers(
+        self, markers: Sequence[Marker], *, timestamp_ms: int
+    ) -> Awaitable[Sequence[MarkerResult]]:
+        """The results come while tickets are not held."""
+        assert timestamp_ms >= 0
+        return self._marker_results([self._write(marker) for marker in markers])
+
+    def _write(self, marker: Marker) -> MarkerResult:
+        key = (marker.topic, marker.partition)
+        if key not in self.led:
+            return MarkerResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        result = self.transactions.write(marker)
+        if result.error is not ErrorCode.NONE or marker.topic not in self._internal:
+            return result
+        log = self.internal_log(marker.topic)
+        log.end_transaction(marker.partition, marker.producer_id, commit=marker.is_commit)
+        return MarkerResult(ErrorCode.NONE, log.end_offset(marker.partition) - 1)
+
+    async def _marker_results(self, results: Sequence[MarkerResult]) -> Sequence[MarkerResult]:
+        await self._answering.wait()
+        return results
+
+    def begin_verification(self, topic: str, partition: int, producer: Producer) -> Verification:
+        if (topic, partition) not in self.led:
+            return Verification(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.transactions.begin_verification(topic, partition, producer)
+
+    def transaction_verified(self, verification_id: int, errors: Sequence[int]) -> None:
+        self.transactions.verified[verification_id] = list(errors)
+        self._notify()
+
+    def set_transaction_verification(self, *, is_on: bool) -> None:
+        self.transactions.is_verifying = is_on
+
+    def active_producers(
+        self, topic: str, partition: int, *, max_count: int
+    ) -> tuple[ErrorCode, Sequence[ActiveProducer]]:
+        key = (topic, partition)
+        if key not in self.led:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, []
+        return ErrorCode.NONE, self.transactions.producers.get(key, [])[:max_count]
 
     def statistics(self) -> Mapping[str, int]:
         return {"led_partitions": len(self.led)}

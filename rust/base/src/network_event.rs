@@ -39,6 +39,15 @@ pub enum NetworkEvent {
         /// The answer.
         answer: Answer,
     },
+    /// A transaction's coordinator answered.
+    Verified {
+        /// The connection.
+        token: Token,
+        /// Number of the question.
+        id: u64,
+        /// Error code of each partition.
+        errors: Vec<i16>,
+    },
     /// The connection's input may be read again.
     Unblock {
         /// The connection.

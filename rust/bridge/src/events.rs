@@ -11,6 +11,7 @@ use crate::digests::{self, ReplicaDigestDone};
 use crate::event_class::events;
 use crate::internal::{self, InternalReadDone};
 use crate::member_requests::{Heartbeat, OffsetCommit};
+use crate::transactions::{self, InternalLoaded, MarkersWritten, VerifyTransaction};
 
 /// `seam::Session`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -68,12 +69,15 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         py.get_type::<LogDirsDescribed>(),
         py.get_type::<InternalAppended>(),
         py.get_type::<InternalReadDone>(),
+        py.get_type::<InternalLoaded>(),
+        py.get_type::<MarkersWritten>(),
         py.get_type::<ReplicaDigestDone>(),
         py.get_type::<ShutdownDone>(),
         py.get_type::<FollowerCaughtUp>(),
         py.get_type::<FollowerLogStart>(),
         py.get_type::<LogDirFailed>(),
         py.get_type::<PartitionFailed>(),
+        py.get_type::<VerifyTransaction>(),
         py.get_type::<Notice>(),
     ];
     let first = py.get_type::<Request>().into_any();
@@ -84,14 +88,7 @@ pub fn union(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
     match event {
-        Event::Request(request) => Request {
-            id: request.id,
-            api_key: request.api_key,
-            api_version: request.api_version,
-            session: session(py, request.session)?,
-            body: PyBytes::new(py, &request.body).unbind(),
-        }
-        .into_py_any(py),
+        Event::Request(asked) => request(py, asked),
         Event::Heartbeat(heartbeat) => Heartbeat(*heartbeat).into_py_any(py),
         Event::OffsetCommit(commit) => OffsetCommit(commit).into_py_any(py),
         Event::TopicsMissing {
@@ -134,23 +131,42 @@ pub fn into_python(py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
             reason: failed.reason,
         }
         .into_py_any(py),
+        Event::VerifyTransaction(asked) => transactions::verify(py, asked),
         Event::Notice {
             event,
             fields,
             level,
-        } => {
-            let table = PyDict::new(py);
-            for (name, value) in fields {
-                table.set_item(name, value)?;
-            }
-            Notice {
-                event,
-                fields: table.unbind(),
-                level,
-            }
-            .into_py_any(py)
-        }
+        } => notice(py, event, fields, level),
     }
+}
+
+fn request(py: Python<'_>, asked: seam::ControlRequest) -> PyResult<Py<PyAny>> {
+    Request {
+        id: asked.id,
+        api_key: asked.api_key,
+        api_version: asked.api_version,
+        session: session(py, asked.session)?,
+        body: PyBytes::new(py, &asked.body).unbind(),
+    }
+    .into_py_any(py)
+}
+
+fn notice(
+    py: Python<'_>,
+    event: &'static str,
+    fields: Vec<(&'static str, String)>,
+    level: &'static str,
+) -> PyResult<Py<PyAny>> {
+    let table = PyDict::new(py);
+    for (name, value) in fields {
+        table.set_item(name, value)?;
+    }
+    Notice {
+        event,
+        fields: table.unbind(),
+        level,
+    }
+    .into_py_any(py)
 }
 
 fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<PyAny>> {
@@ -171,6 +187,8 @@ fn ticket(py: Python<'_>, ticket: u64, outcome: TicketOutcome) -> PyResult<Py<Py
         }
         .into_py_any(py),
         TicketOutcome::InternalRead(read) => internal::read_done(py, ticket, read),
+        TicketOutcome::InternalLoaded(loaded) => transactions::loaded(py, ticket, loaded),
+        TicketOutcome::Markers(results) => transactions::written(py, ticket, results),
         TicketOutcome::ReplicaDigest(digest) => digests::digest_done(py, ticket, digest),
         TicketOutcome::Shutdown(clean) => ShutdownDone { ticket, clean }.into_py_any(py),
     }

@@ -17,6 +17,7 @@ mod plane;
 #[cfg(feature = "sim")]
 mod sim;
 mod tables;
+mod transactions;
 
 use pyo3::prelude::*;
 
@@ -51,7 +52,9 @@ mod _core {
     #[pymodule_export]
     use crate::plane::DataPlane;
     #[pymodule_export]
-    use crate::tables::{ApiRow, api_table};
+    use crate::tables::{ApiRow, api_table, feature_table};
+    #[pymodule_export]
+    use crate::transactions::{InternalLoaded, LiveRecords, MarkersWritten, VerifyTransaction};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

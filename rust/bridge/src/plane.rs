@@ -13,6 +13,7 @@ use crate::image::{follower_specs, image_delta, leader_specs};
 use crate::internal::{Record, borrowed};
 use crate::member_requests::{Heartbeat, OffsetCommit};
 use crate::offsets::CommitBatch;
+use crate::transactions::{self, ActiveProducer, Marker};
 
 /// (error code, own log start offset, (broker, log start offset) of each follower).
 type LogStarts = (i16, i64, Vec<(i32, i64)>);
@@ -204,7 +205,7 @@ impl DataPlane {
     }
 
     #[pyo3(signature = (
-        topic, partition, records, *, timestamp_ms, codec, expected_epoch, producer
+        topic, partition, records, *, timestamp_ms, codec, expected_epoch, producer, guard
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -220,6 +221,7 @@ impl DataPlane {
         codec: u8,
         expected_epoch: i32,
         producer: Option<(i64, i16)>,
+        guard: Option<u64>,
     ) -> PyResult<seam::TicketId> {
         let append = seam::InternalAppend {
             topic,
@@ -228,6 +230,7 @@ impl DataPlane {
             codec,
             expected_epoch,
             producer,
+            guard,
         };
         let records = &records;
         py.detach(|| {
@@ -261,6 +264,7 @@ impl DataPlane {
             codec,
             expected_epoch,
             producer: None,
+            guard: None,
         };
         let commits = commits
             .iter()
@@ -288,6 +292,68 @@ impl DataPlane {
     ) -> PyResult<seam::TicketId> {
         py.detach(|| self.0.read_internal(topic, partition, offset, max_bytes))
             .map_err(errors::closed)
+    }
+
+    fn load_internal(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+    ) -> PyResult<seam::TicketId> {
+        py.detach(|| self.0.load_internal(topic, partition))
+            .map_err(errors::closed)
+    }
+
+    #[pyo3(signature = (markers, *, timestamp_ms))]
+    fn write_markers(
+        &self,
+        py: Python<'_>,
+        markers: Vec<Marker>,
+        timestamp_ms: i64,
+    ) -> PyResult<seam::TicketId> {
+        let markers: Vec<_> = markers.into_iter().map(transactions::marker).collect();
+        py.detach(|| self.0.write_markers(&markers, timestamp_ms))
+            .map_err(errors::closed)
+    }
+
+    /// The code is 0 without an error.
+    fn begin_verification(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        producer_id: i64,
+        producer_epoch: i16,
+    ) -> (i16, u64) {
+        let producer = (producer_id, producer_epoch);
+        let begun = py.detach(|| self.0.begin_verification(topic, partition, producer));
+        begun.map_or_else(|error| (error.0, 0), |guard| (0, guard))
+    }
+
+    fn transaction_verified(&self, py: Python<'_>, id: u64, errors: Vec<i16>) {
+        py.detach(|| self.0.transaction_verified(id, &errors));
+    }
+
+    fn set_transaction_verification(&self, is_on: bool) {
+        self.0.set_transaction_verification(is_on);
+    }
+
+    /// The code is 0 without an error.
+    #[pyo3(signature = (topic, partition, *, max))]
+    fn active_producers(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        max: usize,
+    ) -> (i16, Vec<ActiveProducer>) {
+        match py.detach(|| self.0.active_producers(topic, partition, max)) {
+            Ok(found) => {
+                let found = found.iter().map(transactions::active_producer);
+                (0, found.collect())
+            }
+            Err(error) => (error.0, Vec::new()),
+        }
     }
 
     #[pyo3(signature = (topic, partition, start, end, *, max_bytes))]

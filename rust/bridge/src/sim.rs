@@ -113,6 +113,14 @@ impl SimPlane {
         self.0.run_command()
     }
 
+    fn has_reads(&self) -> bool {
+        self.0.has_reads()
+    }
+
+    fn run_read(&mut self) -> bool {
+        self.0.run_read()
+    }
+
     fn has_writes(&self) -> bool {
         self.0.has_writes()
     }

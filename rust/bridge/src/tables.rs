@@ -1,7 +1,8 @@
-//! The API table, for Python.
+//! The tables of APIs and features, for Python.
 
 use pyo3::prelude::*;
 use pyrklog_wire::api::{Owner, TABLE};
+use pyrklog_wire::features::{FEATURES, FeatureRow};
 
 /// One row of `pyrklog_wire::api::TABLE`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -12,6 +13,13 @@ pub struct ApiRow {
     max_version: i16,
     flexible_since: i16,
     owner: &'static str,
+}
+
+/// `pyrklog_wire::features::FEATURES`: name, lowest and highest version, finalized version.
+#[pyfunction]
+pub fn feature_table() -> Vec<(&'static str, i16, i16, i16)> {
+    let row = |row: &FeatureRow| (row.name, row.min_version, row.max_version, row.finalized);
+    FEATURES.iter().map(row).collect()
 }
 
 /// Every API that is advertised, by key.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::control_request::{ControlRequest, Session};
 use crate::heartbeat::Heartbeat;
 use crate::offset_commit::OffsetCommit;
-use crate::seam::{CaughtUp, FailedPartition, TicketOutcome};
+use crate::seam::{CaughtUp, FailedPartition, TicketOutcome, VerifyTransaction};
 use pyrklog_base::ids::{RequestId, TicketId};
 
 /// Events from the plane, pushed to a queue with an eventfd.
@@ -57,6 +57,9 @@ pub enum Event {
     },
     /// A partition is offline until the next start and answers KAFKA_STORAGE_ERROR.
     PartitionFailed(FailedPartition),
+    /// A Produce request waits for its transaction's coordinator; answer with
+    /// `transaction_verified`.
+    VerifyTransaction(VerifyTransaction),
     /// A structured log line for the operator.
     Notice {
         /// Event name, snake_case.

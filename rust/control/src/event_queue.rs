@@ -1,7 +1,7 @@
 //! [`Event`]s for the control plane, and an eventfd that is readable while there are any.
 //!
-//! The request channel bounds requests, the commands bound tickets. Notices beyond [`NOTICES_MAX`]
-//! are summed up in one.
+//! The request channel bounds requests, the commands bound tickets, and verifications are bounded.
+//! Notices beyond [`NOTICES_MAX`] are summed up in one.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

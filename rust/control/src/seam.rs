@@ -14,8 +14,10 @@ pub use crate::connection_quotas::{ConnectionQuotas, ListenerQuota};
 pub use crate::control_request::{ControlRequest, Session};
 pub use crate::event::Event;
 pub use crate::image_delta::{BrokerImage, ImageDelta, PartitionImage, TopicConfig, TopicImage};
+pub use crate::live_records::LiveRecords;
 pub use pyrklog_base::ids::{RequestId, TicketId, TopicId};
 pub use pyrklog_base::replication_quota::{Throttled, ThrottledReplicas};
+pub use pyrklog_log::producer_state::verification::ActiveProducer;
 
 /// Options that are fixed for the life of the process.
 #[derive(Clone, Debug)]
@@ -246,6 +248,11 @@ pub enum TicketOutcome {
         base_offset: i64,
     },
     InternalRead(InternalRead),
+    /// `load_internal`: what counts, or an error code.
+    InternalLoaded(Result<LiveRecords, i16>),
+    /// `write_markers`: (error code, offset of the marker or -1), in order. 0: the high watermark
+    /// has passed it; with any other code it may still be in the log, now or later.
+    Markers(Vec<(i16, i64)>),
     ReplicaDigest(ReplicaDigest),
     /// `shutdown`: whether everything was written, synced and marked clean.
     Shutdown(bool),
@@ -278,6 +285,23 @@ pub struct InternalAppend<'a> {
     pub expected_epoch: i32,
     /// (id, epoch) of the producer of the records' transaction.
     pub producer: Option<(i64, i16)>,
+    /// What `begin_verification` gave for it, 0 included; `None`: it is not verified.
+    pub guard: Option<u64>,
+}
+
+/// The end of a transaction in one partition.
+#[derive(Clone, Debug)]
+pub struct Marker {
+    pub topic: String,
+    pub partition: i32,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    /// Leader epoch of the coordinator's partition.
+    pub coordinator_epoch: i32,
+    /// Committed, else aborted.
+    pub is_commit: bool,
+    /// From 2 on `producer_epoch` is higher than that of the transaction's records (KIP-1228).
+    pub transaction_version: i16,
 }
 
 /// A record of such a batch.
@@ -297,6 +321,20 @@ impl<'a> From<(&'a [u8], Option<&'a [u8]>)> for NewRecord<'a> {
             headers: Vec::new(),
         }
     }
+}
+
+/// A transaction begins in these partitions, as far as they know (KIP-890).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyTransaction {
+    /// For `transaction_verified`.
+    pub id: u64,
+    pub transactional_id: String,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    /// (topic, partition), at least one.
+    pub partitions: Vec<(String, i32)>,
+    /// The coordinator adds them; else it says whether they were added.
+    pub enrols: bool,
 }
 
 /// Offsets to digest.
@@ -378,6 +416,7 @@ pub struct InternalBatch {
     pub last_offset: i64,
     /// -1 without a producer.
     pub producer_id: i64,
+    pub producer_epoch: i16,
     pub is_transactional: bool,
     /// A transaction's marker.
     pub is_control: bool,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress};
+use pyrklog_log::producer_state::verification::Proof;
 use pyrklog_log::validate::{Rules, validate_produce};
 use pyrklog_log::{BatchInfo, Origin};
 use pyrklog_wire::ErrorCode;
@@ -102,7 +103,7 @@ fn enter<'r>(
         &partition,
         &mut batch,
         &validated.info,
-        append.expected_epoch,
+        append,
         done,
         now_ms,
     )
@@ -149,24 +150,38 @@ fn build<'r>(
         .ok_or(ErrorCode::UNKNOWN_SERVER_ERROR)
 }
 
+/// What the coordinator asked before.
+fn proof(append: &InternalAppend<'_>) -> Proof {
+    match append.guard {
+        None => Proof::Waived,
+        Some(0) => Proof::OpenTransaction,
+        Some(number) => Proof::Guard {
+            number,
+            begins_at_zero: false,
+        },
+    }
+}
+
 fn append_locked(
     services: &Services,
     partition: &Arc<Partition>,
     batch: &mut [u8],
     info: &BatchInfo,
-    expected_epoch: i32,
+    append: &InternalAppend<'_>,
     done: &Done,
     now_ms: i64,
 ) -> Result<usize, ErrorCode> {
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
-    if !(state.led_since..=leader_epoch).contains(&expected_epoch) {
+    if !(state.led_since..=leader_epoch).contains(&append.expected_epoch) {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
     if !state.has_min_isr() {
         return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
     }
+    let verified = state.led()?.producers().check_verified(info, proof(append));
+    verified.map_err(|error| error.code())?;
     let appended = state
         .led()?
         .append(batch, info, Origin::Coordinator, leader_epoch, now_ms)

@@ -24,6 +24,7 @@ mod report;
 mod shutdown;
 mod stopping;
 mod threads;
+mod write_markers;
 
 pub use plane::{Closed, DataPlane, OpenError};
 pub use pyrklog_control::commit_batch::{CommitBatch, commit_error};

@@ -5,6 +5,7 @@ mod digests;
 mod log_ends;
 mod opening;
 mod requests;
+mod transactions;
 
 use std::io;
 use std::net::TcpListener;
@@ -424,8 +425,9 @@ impl DataPlane {
     /// - KAFKA_STORAGE_ERROR: its log directory failed;
     /// - REQUEST_TIMED_OUT: the log directory is so far behind that it takes nothing more;
     /// - MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD (no records),
-    ///   UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE: as of a produce
-    ///   request; INVALID_TOPIC_EXCEPTION: not an internal topic.
+    ///   UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH: as of a produce request;
+    ///   INVALID_TXN_STATE: the guard is void, and the producer's transaction is not open;
+    ///   INVALID_TOPIC_EXCEPTION: not an internal topic.
     pub fn append_internal<'r>(
         &self,
         append: &InternalAppend<'_>,
@@ -469,6 +471,17 @@ impl DataPlane {
         self.command(|| {
             self.start_readers();
             begin_internal_read::read_internal(&self.network, topic, partition, offset, max_bytes)
+        })
+    }
+
+    /// Reads a partition of an internal topic from its log start to its log end offset as of the
+    /// call, once that is written, and keeps the last value of each key; see
+    /// [`pyrklog_control::live_records`]. Completes as [`TicketOutcome::InternalLoaded`], with the
+    /// errors of [`DataPlane::read_internal`].
+    pub fn load_internal(&self, topic: &str, partition: i32) -> Result<TicketId, Closed> {
+        self.command(|| {
+            self.start_readers();
+            begin_internal_read::load_internal(&self.network, topic, partition)
         })
     }
 

@@ -58,6 +58,7 @@ fn gauges(network: &Network, all: &mut Vec<(String, u64)>) {
         ("reader_queue_depth", network.readers.waiting()),
         ("validation_waiting", network.validators.waiting()),
         ("validation_running", network.validators.running()),
+        ("transaction_verifications", network.verifications.count()),
         ("reader_threads", network.readers.threads()),
         ("command_queue_depth", network.loader.depth()),
         ("receive_memory_bytes", network.budget.used_bytes()),

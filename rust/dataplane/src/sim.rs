@@ -148,6 +148,16 @@ impl SimPlane {
         self.network.loader.run_next()
     }
 
+    /// Whether a read of an internal topic, or its load, waits.
+    pub fn has_reads(&self) -> bool {
+        self.network.readers.internal_waiting() > 0
+    }
+
+    /// Does one.
+    pub fn run_read(&mut self) -> bool {
+        self.network.readers.run_internal()
+    }
+
     /// Whether a writer has something to write.
     pub fn has_writes(&self) -> bool {
         let now_ms = pyrklog_base::clock::mono_ms();

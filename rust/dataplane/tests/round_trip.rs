@@ -47,7 +47,7 @@ fn every_version_of_produce_and_fetch_is_served() {
     let mut test = TestPlane::start(dir.path());
     test.create("t", 1);
     let mut client = test.client();
-    for (offset, version) in (3..=11).enumerate() {
+    for (offset, version) in (3..=12).enumerate() {
         let record = batch(&[b"value"]);
         let body = produce_body(version, -1, 1000, "t", &[(0, Some(&record))]);
         let answer = client.call(key::PRODUCE, version, &body);
@@ -61,7 +61,11 @@ fn every_version_of_produce_and_fetch_is_served() {
         let reply = client.fetch(&Ask::one("t", 0, 4).version(version));
         assert_eq!(reply.error, ErrorCode::NONE, "v{version}");
         assert_eq!(reply.partitions[0].error, ErrorCode::NONE, "v{version}");
-        assert_eq!(reply.partitions[0].batches(), [4, 5, 6, 7, 8], "v{version}");
+        assert_eq!(
+            reply.partitions[0].batches(),
+            [4, 5, 6, 7, 8, 9],
+            "v{version}"
+        );
     }
 }
 

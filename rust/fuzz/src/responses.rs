@@ -7,6 +7,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{self, key};
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsResponse};
 use pyrklog_wire::error::Result;
+use pyrklog_wire::features::Features;
 use pyrklog_wire::fetch::{
     AbortedTransaction, EpochEndOffset, FetchPartitionHead, FetchPartitionResponse,
     FetchPartitionTail, FetchResponse, FetchResponseHead, FetchTopicResponse, SnapshotId,
@@ -320,6 +321,7 @@ fn api_versions(script: &mut Script<'_>, version: i16, out: &mut Vec<u8>) {
             max_version: script.i16(),
         }),
         throttle_ms: script.i32(),
+        features: Features::of_table(),
     }
     .encode(out, version);
 }

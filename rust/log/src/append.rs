@@ -73,6 +73,26 @@ impl AppendError {
 }
 
 impl Log {
+    /// Appends a marker of transaction version 2. Its epoch is that of the producer's next
+    /// transaction, which it does not end: the guard of that one stays.
+    ///
+    /// # Errors
+    /// [`AppendError`], also where a transaction of this epoch is open.
+    pub fn append_bumped_marker(
+        &mut self,
+        marker: &mut [u8],
+        info: &BatchInfo,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        self.producers.check_bumped_epoch(info)?;
+        let producer = (info.producer_id, info.producer_epoch);
+        let guard = self.producers.take_guard(producer);
+        let appended = self.append(marker, info, Origin::Coordinator, leader_epoch, now_ms);
+        self.producers.restore_guard(producer, guard);
+        appended
+    }
+
     /// Appends one validated batch to the tail in memory.
     ///
     /// For a leader (`Origin::Client`, `Origin::Coordinator`) sets offsets and `leader_epoch` in

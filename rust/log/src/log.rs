@@ -24,7 +24,8 @@ use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::position::{LogPosition, RecentPositions};
-use crate::producer_state::{OutOfTurn, ProducerStates};
+use crate::producer_state::verification::Verification;
+use crate::producer_state::{OutOfTurn, ProducerError, ProducerStates};
 use crate::segment::{ActiveSegment, Segment};
 use crate::sync_state::SyncState;
 use crate::tail::{Tail, Unwritten};
@@ -135,6 +136,42 @@ impl Log {
     /// See [`ProducerStates::out_of_turn`].
     pub fn out_of_turn(&self, info: &BatchInfo) -> Option<OutOfTurn> {
         self.producers.out_of_turn(info)
+    }
+
+    /// The state of its producers.
+    pub fn producers(&self) -> &ProducerStates {
+        &self.producers
+    }
+
+    /// See [`ProducerStates::begin_verification`].
+    ///
+    /// # Errors
+    /// The producer has a newer epoch.
+    pub fn begin_verification(
+        &mut self,
+        producer: (i64, i16),
+        sequence: i32,
+        now_ms: i64,
+    ) -> Result<Verification, ProducerError> {
+        self.producers
+            .begin_verification(producer, sequence, now_ms)
+    }
+
+    /// See [`ProducerStates::begin_verification_of`].
+    ///
+    /// # Errors
+    /// The producer has a newer epoch.
+    pub fn begin_verification_of(
+        &mut self,
+        info: &BatchInfo,
+        now_ms: i64,
+    ) -> Result<Verification, ProducerError> {
+        self.producers.begin_verification_of(info, now_ms)
+    }
+
+    /// See [`ProducerStates::void_guards`].
+    pub fn void_guards(&mut self) {
+        self.producers.void_guards();
     }
 
     /// Number of producers with state.

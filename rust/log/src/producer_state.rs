@@ -14,7 +14,9 @@
 //! last stable offset stops there.
 
 pub mod entry;
+pub mod guards;
 pub mod marker;
+pub mod verification;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,6 +24,7 @@ use pyrklog_wire::ErrorCode;
 use thiserror::Error;
 
 use self::entry::{BatchMeta, NO_EPOCH, ProducerState};
+use self::guards::Guards;
 use self::marker::EndTxnMarker;
 use crate::batch_info::BatchInfo;
 use crate::position::SegmentPosition;
@@ -108,6 +111,10 @@ pub enum ProducerError {
     },
     #[error("producer {producer_id} has an open transaction, but sent a batch outside of it")]
     OutsideTransaction { producer_id: i64 },
+    /// It would begin a transaction that its coordinator has not confirmed, or not since the last
+    /// one ended.
+    #[error("a batch of producer {producer_id} in epoch {epoch} is not part of its transaction")]
+    Unverified { producer_id: i64, epoch: i16 },
     #[error(
         "a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, \
          {last_coordinator_epoch} is known"
@@ -126,7 +133,9 @@ impl ProducerError {
             Self::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
             Self::Forgotten { .. } => ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
             Self::InvalidEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
-            Self::OutsideTransaction { .. } => ErrorCode::INVALID_TXN_STATE,
+            Self::OutsideTransaction { .. } | Self::Unverified { .. } => {
+                ErrorCode::INVALID_TXN_STATE
+            }
             Self::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
         }
     }
@@ -152,6 +161,8 @@ pub struct ProducerStates {
     /// Ended transactions whose markers may lie above the high watermark, by first offset, with the
     /// marker's offset.
     unreplicated: BTreeMap<i64, (TxnStart, i64)>,
+    /// Transactions whose coordinators are being asked.
+    guards: Guards,
 }
 
 impl ProducerStates {
@@ -255,6 +266,7 @@ impl ProducerStates {
             };
             self.ongoing.insert(base_offset, start);
         }
+        self.guards.opened((producer_id, info.producer_epoch));
         None
     }
 
@@ -265,6 +277,7 @@ impl ProducerStates {
         marker: EndTxnMarker,
     ) -> Option<AbortedTxn> {
         let producer_id = info.producer_id;
+        self.guards.ended((producer_id, info.producer_epoch));
         let state = self.producers.entry(producer_id).or_default();
         state.set_epoch(info.producer_epoch);
         state.coordinator_epoch = marker.coordinator_epoch;
@@ -324,6 +337,7 @@ impl ProducerStates {
     /// Removes producers that were idle for `expiration_ms` and have no open transaction; returns
     /// their number.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
+        self.guards.expire(now_ms);
         let before = self.producers.len();
         self.producers
             .retain(|_, state| !state.is_expired(now_ms, expiration_ms));
@@ -356,6 +370,7 @@ impl ProducerStates {
         self.producers.clear();
         self.ongoing.clear();
         self.unreplicated.clear();
+        self.guards.clear();
     }
 
     /// The entries of a snapshot, ascending by producer id.

@@ -1,5 +1,5 @@
-//! The control plane's waits at a partition: appends for the high watermark, reads for the durable
-//! end offset. Both end as tickets, not at a network thread.
+//! The control plane's waits at a partition: appends and markers for the high watermark, reads for
+//! the durable end offset. All end as tickets, not at a network thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use pyrklog_wire::ErrorCode;
 use pyrklog_base::ids::TicketId;
 use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::marker_batch::MarkerBatch;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::seam::TicketOutcome;
 
@@ -19,6 +20,8 @@ pub enum Done {
     Ticket(TicketId),
     /// Clients that commit offsets.
     Commits(Arc<CommitBatch>),
+    /// The control plane, for one of several markers.
+    Marker(Arc<MarkerBatch>, usize),
 }
 
 impl Done {
@@ -30,11 +33,12 @@ impl Done {
                 outbox.complete_ticket(*ticket, outcome);
             }
             Done::Commits(batch) => batch.finish(error, base_offset, outbox),
+            Done::Marker(batch, index) => batch.finish(*index, error, base_offset, outbox),
         }
     }
 }
 
-/// An internal append that waits for replication. The wait continues while this broker leads on in
+/// An internal append or a marker that waits for replication. The wait continues while this broker leads on in
 /// later epochs: what it appended in one is replicated in the next.
 #[derive(Debug)]
 pub struct AppendWaiter {

@@ -271,6 +271,11 @@ impl PartitionState {
         self.shown(true)
     }
 
+    /// The log if this broker leads, to look at.
+    pub fn log_led(&self) -> Option<&Log> {
+        self.log.as_ref().filter(|_| self.role == Role::Leader)
+    }
+
     /// The log if this broker leads in the client's epoch. As in Kafka, the epoch is checked first.
     pub fn led_in(&mut self, current_leader_epoch: i32) -> Result<&mut Log, ErrorCode> {
         self.shown_in(current_leader_epoch, true)
@@ -361,6 +366,7 @@ impl PartitionState {
         }
         match (self.role, decision.leader_to_follow) {
             (Role::Leader | Role::Follower, Some(_)) => {
+                self.void_guards();
                 self.role = Role::Follower;
                 self.leader_high_watermark = -1;
                 self.leader_log_start = -1;
@@ -375,6 +381,13 @@ impl PartitionState {
         true
     }
 
+    /// Other leaders end transactions that are asked about here.
+    fn void_guards(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.void_guards();
+        }
+    }
+
     fn begin_epoch(&mut self) {
         if let Some(log) = &mut self.log {
             log.assign_epoch_start(self.leader_epoch);
@@ -385,6 +398,7 @@ impl PartitionState {
     /// The log is open and no earlier decision is under way: takes up the role of the last
     /// decision.
     pub fn finish_transition(&mut self) {
+        self.void_guards();
         if self.leader_to_follow.is_none() {
             self.role = Role::Leader;
             self.led_since = self.leader_epoch;

@@ -3,6 +3,7 @@
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::api::{ApiRow, key};
 use pyrklog_wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use pyrklog_wire::features::Features;
 use pyrklog_wire::header::RequestHeader;
 
 use crate::context::Context;
@@ -56,6 +57,7 @@ fn answer(request: &ApiVersionsRequest<'_>, version: i16, in_cluster: bool) -> A
             error_code: ErrorCode::INVALID_REQUEST,
             apis: vec![],
             throttle_ms: 0,
+            features: Features::default(),
         },
     }
 }
@@ -78,7 +80,8 @@ mod tests {
                 let mut body = Vec::new();
                 answer(&asked, version, in_cluster).encode(&mut body, version);
                 let response = ApiVersionsResponse::decode(&body, version).unwrap();
-                let table = ApiVersionsResponse::of_table(in_cluster);
+                let mut table = ApiVersionsResponse::of_table(in_cluster);
+                table.features = table.features.visible_in(version);
                 assert_eq!(response, table, "{version}");
             }
         }

@@ -17,14 +17,17 @@ enum ClientTimer {
     Fetch,
     /// Readers' look-up of offsets.
     ListOffsets,
+    /// A produce request's wait for its transaction's coordinator.
+    Verification,
     /// A produce request's wait for its log directory.
     BackPressure,
 }
 
-const ALL: [ClientTimer; 4] = [
+const ALL: [ClientTimer; 5] = [
     ClientTimer::Produce,
     ClientTimer::Fetch,
     ClientTimer::ListOffsets,
+    ClientTimer::Verification,
     ClientTimer::BackPressure,
 ];
 
@@ -40,7 +43,10 @@ impl ClientTimer {
             }
             (ClientTimer::Fetch, Some(Delayed::Fetch(work))) => work.due_ms(),
             (ClientTimer::ListOffsets, Some(Delayed::ListOffsets(work))) => work.due_ms(),
-            (ClientTimer::Fetch | ClientTimer::ListOffsets, _) => NEVER_MS,
+            (ClientTimer::Verification, Some(Delayed::Verifying(work))) => work.deadline_ms,
+            (ClientTimer::Fetch | ClientTimer::ListOffsets | ClientTimer::Verification, _) => {
+                NEVER_MS
+            }
             (ClientTimer::BackPressure, _) => back_pressure::due_ms(client),
         }
     }
@@ -57,6 +63,7 @@ impl ClientTimer {
             }
             ClientTimer::Fetch => resume::look_at_fetch(cx, client),
             ClientTimer::ListOffsets => resume::look_at_list_offsets(cx, client),
+            ClientTimer::Verification => resume::look_at_verification(cx, client),
             ClientTimer::BackPressure => {
                 back_pressure::expire(cx, client);
                 Ok(())

@@ -3,6 +3,7 @@
 use crate::fetch::delayed_fetch::DelayedFetch;
 use crate::list_offsets::delayed_list_offsets::DelayedListOffsets;
 use crate::produce::validating::Validating;
+use crate::produce::verification::Verifying;
 use crate::reply_header::ReplyHeader;
 use pyrklog_base::ids::{NEVER_MS, RequestId};
 
@@ -29,6 +30,8 @@ pub enum Delayed {
     ListOffsets(Box<DelayedListOffsets>),
     /// A produce request at the validators.
     Validating(Box<Validating>),
+    /// A produce request at its transaction's coordinator.
+    Verifying(Box<Verifying>),
 }
 
 impl Delayed {
@@ -37,6 +40,7 @@ impl Delayed {
         match self {
             Delayed::Fetch(work) => work.due_ms(),
             Delayed::ListOffsets(work) => work.due_ms(),
+            Delayed::Verifying(work) => work.deadline_ms,
             Delayed::Control { .. } | Delayed::Metadata { .. } | Delayed::Validating(_) => NEVER_MS,
         }
     }

@@ -12,11 +12,14 @@ pub mod reply;
 pub mod validating;
 pub mod validators;
 pub mod verdicts;
+pub mod verification;
+pub mod verifications;
 
 use std::sync::Arc;
 #[cfg(feature = "sim")]
 use std::sync::atomic::AtomicBool;
 
+use pyrklog_log::producer_state::verification::Proof;
 use pyrklog_log::producer_state::{OutOfTurn, ProducerError};
 use pyrklog_log::validate::{Rules, validate_produce};
 use pyrklog_log::{AppendError, BatchInfo, Origin};
@@ -37,13 +40,11 @@ use crate::produce::refused_batches::{At, ProducerBatch};
 use crate::produce::validating::{ProduceParams, Validating};
 use crate::produce::validators::ValidateJob;
 use crate::produce::verdicts::ToValidate;
+use crate::produce::verification::{Begun, Proofs, Verifying};
 use crate::reply_header::ReplyHeader;
 use pyrklog_replica::partition::{PartitionState, ProduceWaiter, WaitFor};
 use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::muted_queue::Admission;
-
-/// First version that may answer TRANSACTION_ABORTABLE (KIP-890).
-const ABORTABLE_SINCE: i16 = 11;
 
 /// Verdicts whose memory is kept for the next request.
 const KEPT_VERDICTS_MAX: usize = 256;
@@ -139,7 +140,7 @@ fn serve(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
     {
         return Ok(Outcome::Delayed(Delayed::Validating(Box::new(validating))));
     }
-    append_all(cx, work, frame)
+    verify_and_append(cx, work, frame)
 }
 
 /// Gives a request to the validators; `None` if it can be appended or refused at once.
@@ -214,12 +215,51 @@ pub fn finish_validating(
         is_refused: false,
         is_last: false,
     };
-    let handled = append_all(cx, work, &mut validated.frame);
+    let handled = verify_and_append(cx, work, &mut validated.frame);
     cx.targets.clear();
     handled
 }
 
-fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled {
+/// Appends a validated request, once the coordinator of its transaction knows the partitions.
+fn verify_and_append(cx: &mut Context, work: Work<'_>, frame: &mut [u8]) -> Handled {
+    let begun = match work.is_refused {
+        true => Begun::Ready(Proofs::default()),
+        false => verification::begin(cx, work.request, work.params, work.is_last, frame),
+    };
+    match begun {
+        Begun::Ready(proofs) => append_all(cx, work, &proofs, frame),
+        Begun::Held(verifying) => Ok(Outcome::Delayed(Delayed::Verifying(verifying))),
+    }
+}
+
+/// The coordinator has answered: appends or refuses.
+pub fn finish_verifying(
+    cx: &mut Context,
+    client: &ClientContext,
+    queue: &mut ProduceQueue,
+    mut verifying: Verifying,
+) -> Handled {
+    find_targets(cx, &verifying.request, &verifying.frame);
+    cx.verdicts = std::mem::take(&mut verifying.verdicts);
+    let params = ProduceParams {
+        sequence: queue.next_sequence(),
+        is_late: true,
+        ..verifying.params
+    };
+    let work = Work {
+        client,
+        queue,
+        request: &verifying.request,
+        params,
+        is_refused: false,
+        is_last: verifying.is_last,
+    };
+    let handled = append_all(cx, work, &verifying.proofs, &mut verifying.frame);
+    cx.targets.clear();
+    handled
+}
+
+fn append_all(cx: &mut Context, mut work: Work<'_>, proofs: &Proofs, frame: &mut [u8]) -> Handled {
     let params = work.params;
     let mut produce = cx.take_produce();
     // A late append still gets the minimum time for its acknowledgement.
@@ -235,7 +275,9 @@ fn append_all(cx: &mut Context, mut work: Work<'_>, frame: &mut [u8]) -> Handled
             Some(_) if work.is_refused => Err(ErrorCode::REQUEST_TIMED_OUT.into()),
             Some(partition) => {
                 let records_max = produce.record_errors_left();
-                append(cx, &work, partition, item, frame, records_max)
+                let proof = proofs.of(position);
+                proof
+                    .and_then(|proof| append(cx, &work, partition, item, proof, frame, records_max))
             }
         };
         match &outcome {
@@ -324,6 +366,7 @@ fn append(
     work: &Work<'_>,
     partition: &Arc<Partition>,
     item: Item<'_>,
+    proof: Proof,
     frame: &mut [u8],
     record_errors_max: usize,
 ) -> Appending {
@@ -365,26 +408,38 @@ fn append(
     }
     let info = &validated.info;
     let topic = &partition.topic.name;
-    let refused_before = work.queue.refused.before(topic, item.wanted.index, info);
-    let index = item.position as u32;
-    let (appended, due) = append_locked(partition, batch, info, index, params, refused_before, cx)?;
+    let entry = Entry {
+        info,
+        index: item.position as u32,
+        proof,
+        refused_before: work.queue.refused.before(topic, item.wanted.index, info),
+    };
+    let (appended, due) = append_locked(partition, batch, &entry, params, cx)?;
     cx.statistics
         .produced_bytes
         .add(appended.appended_bytes as u64);
     Ok((appended, due))
 }
 
-/// The part of an append under the partition's mutex. `refused_before`: error of the batch right
-/// before, if that was refused.
+/// A validated batch.
+struct Entry<'b> {
+    info: &'b BatchInfo,
+    /// Its position in the request.
+    index: u32,
+    proof: Proof,
+    /// Error of the batch right before, if that was refused.
+    refused_before: Option<ErrorCode>,
+}
+
+/// The part of an append under the partition's mutex.
 fn append_locked(
     partition: &Arc<Partition>,
     batch: &mut [u8],
-    info: &BatchInfo,
-    index: u32,
+    entry: &Entry<'_>,
     params: ProduceParams,
-    refused_before: Option<ErrorCode>,
     cx: &mut Context,
 ) -> Appending {
+    let info = entry.info;
     let mut state = partition.lock();
     let leader_epoch = state.leader_epoch;
     state.led()?;
@@ -398,7 +453,12 @@ fn append_locked(
         1 => Some(WaitFor::Durable),
         _ => Some(WaitFor::Replication),
     };
+    let refused_before = entry.refused_before;
     refuse_out_of_turn(&mut state, info, refused_before, waits_for, cx.now.mono_ms)?;
+    if info.is_transactional() {
+        let verified = state.led()?.producers().check_verified(info, entry.proof);
+        verified.map_err(|error| Refusal::with(error.code(), error.to_string()))?;
+    }
     let appended = state
         .led()?
         .append(batch, info, Origin::Client, leader_epoch, cx.now.wall_ms)
@@ -408,7 +468,7 @@ fn append_locked(
         let waiter = ProduceWaiter {
             end_offset: appended.last_offset + 1,
             thread: params.place.thread as u32,
-            index,
+            index: entry.index,
             token: params.place.token,
             sequence: params.sequence,
         };
@@ -475,24 +535,12 @@ fn already_written(
     }
 }
 
-/// Transactional batches need a coordinator that added the partition to the transaction. There is
-/// none, so they get the answer for a partition that was never added.
+/// Transactional batches name their transaction.
 fn check_transaction(info: &BatchInfo, params: ProduceParams) -> Result<(), Refusal> {
-    if !info.is_transactional() {
-        return Ok(());
+    match info.is_transactional() && !params.has_transactional_id {
+        true => Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.into()),
+        false => Ok(()),
     }
-    if !params.has_transactional_id {
-        return Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED.into());
-    }
-    let error = if params.header.api_version >= ABORTABLE_SINCE {
-        ErrorCode::TRANSACTION_ABORTABLE
-    } else {
-        ErrorCode::INVALID_TXN_STATE
-    };
-    Err(Refusal::with(
-        error,
-        "The partition was not added to the transaction.",
-    ))
 }
 
 fn refusal_of_append(

@@ -145,6 +145,41 @@ fn validated(cx: &mut Context, client: &mut Client, job: ValidateJob) -> Result<
     Ok(())
 }
 
+/// A transaction's coordinator has answered the question `id`.
+pub fn verified(
+    cx: &mut Context,
+    client: &mut Client,
+    id: u64,
+    errors: &[i16],
+) -> Result<(), Close> {
+    match &client.delayed {
+        Some(Delayed::Verifying(verifying)) if verifying.id == id => {
+            finish_verifying(cx, client, errors)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The coordinator's answer is late: the client must try again.
+pub fn look_at_verification(cx: &mut Context, client: &mut Client) -> Result<(), Close> {
+    match &client.delayed {
+        Some(Delayed::Verifying(verifying)) if verifying.deadline_ms <= cx.now.mono_ms => {
+            finish_verifying(cx, client, &[])
+        }
+        _ => Ok(()),
+    }
+}
+
+fn finish_verifying(cx: &mut Context, client: &mut Client, errors: &[i16]) -> Result<(), Close> {
+    if let Some(Delayed::Verifying(mut verifying)) = client.delayed.take() {
+        verifying.answer(errors);
+        let (who, queue) = (&client.context, &mut client.produces);
+        let handled = produce::finish_verifying(cx, who, queue, *verifying);
+        carry_out(cx, client, handled)?;
+    }
+    Ok(())
+}
+
 /// The reason to hold back input may be gone.
 pub fn unblock(client: &mut Client) {
     if matches!(client.hold, Some(Hold::Room | Hold::ControlFull)) {

@@ -11,6 +11,7 @@ use crate::list_offsets::delayed_list_offsets::LookUpJob;
 use crate::old_clients::OldClients;
 use crate::produce::refused_batches::RefusedRoom;
 use crate::produce::validators::{ValidateJob, Validators};
+use crate::produce::verifications::Verifications;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::mailbox::Mailbox;
 use pyrklog_base::memory_budget::MemoryBudget;
@@ -45,6 +46,8 @@ pub struct Services {
     pub image: Arc<ArcSwap<Image>>,
     /// Threads that validate batches which expand to much.
     pub validators: Validators,
+    /// Produce requests at transaction coordinators.
+    pub verifications: Verifications,
     /// Unreachable leaders.
     pub unreachable_leaders: UnreachableLeaders,
     /// Rates of copying throttled replicas.
@@ -83,6 +86,7 @@ impl Services {
                 receive_max_bytes,
                 Arc::clone(&budget),
             ),
+            verifications: Verifications::new(Arc::clone(&budget)),
             unreachable_leaders: UnreachableLeaders::default(),
             quotas: ReplicationQuotas::default(),
             sessions: SessionCache::within(config.fetch_session_slots, receive_max_bytes / 2),

@@ -4,8 +4,11 @@ use pyrklog_wire::ErrorCode;
 
 use crate::log_manager::LogManager;
 use pyrklog_base::ids::TicketId;
-use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::internal_read_work::{InternalReadWork, Purpose};
 use pyrklog_control::outbox::Outbox;
+
+/// What a load reads at a time.
+const LOAD_BYTES: usize = 1024 * 1024;
 
 /// See `DataPlane::read_internal`.
 pub fn read_internal(
@@ -15,15 +18,38 @@ pub fn read_internal(
     offset: i64,
     max_bytes: usize,
 ) -> TicketId {
-    let ticket = logs.tickets.next();
-    let work = InternalReadWork {
-        ticket,
-        dir: 0,
-        topic: topic.into(),
-        partition,
-        offset,
-        max_bytes,
-    };
+    begin_new(
+        logs,
+        InternalReadWork {
+            purpose: Purpose::Read,
+            ticket: logs.tickets.next(),
+            dir: 0,
+            topic: topic.into(),
+            partition,
+            offset,
+            max_bytes,
+        },
+    )
+}
+
+/// See `DataPlane::load_internal`.
+pub fn load_internal(logs: &LogManager, topic: &str, partition: i32) -> TicketId {
+    begin_new(
+        logs,
+        InternalReadWork {
+            purpose: Purpose::Load,
+            ticket: logs.tickets.next(),
+            dir: 0,
+            topic: topic.into(),
+            partition,
+            offset: 0,
+            max_bytes: LOAD_BYTES,
+        },
+    )
+}
+
+fn begin_new(logs: &LogManager, work: InternalReadWork) -> TicketId {
+    let ticket = work.ticket;
     let mut outbox = logs.outbox();
     begin(logs, work, &mut outbox);
     outbox.deliver(logs);

@@ -7,15 +7,17 @@
 use std::sync::Arc;
 
 use pyrklog_log::compression::{EXPANDED_BYTES_MAX_DEFAULT, decompress};
+use pyrklog_log::producer_state::entry::NO_EPOCH;
 use pyrklog_log::{Isolation, Location, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{self, BatchHeader, BatchView, Batches};
 use pyrklog_wire::records::walk_records;
 
+use crate::internal_load::load;
 use crate::log_dir_state::Registry;
 use crate::reader_queue::{Job, ReaderWorker};
 use pyrklog_control::event_queue::EventQueue;
-use pyrklog_control::internal_read_work::InternalReadWork;
+use pyrklog_control::internal_read_work::{InternalReadWork, Purpose};
 use pyrklog_control::seam::{InternalBatch, InternalRead, TicketOutcome};
 use pyrklog_control::statistics::Statistics;
 
@@ -33,15 +35,15 @@ pub struct InternalReadJob {
 }
 
 impl Job for InternalReadJob {
-    fn run(self: Box<Self>, _worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
-        let outcome = match read(&self.work, &self.registry) {
-            Ok(read) => {
-                self.statistics.internal.read(&read);
-                TicketOutcome::InternalRead(read)
-            }
-            Err(error) => self.work.failed(error),
+    fn run(self: Box<Self>, worker: &ReaderWorker<'_>, _buffer: &mut Vec<u8>) {
+        let outcome = match self.work.purpose {
+            Purpose::Read => self
+                .read_counted(&self.work)
+                .map(TicketOutcome::InternalRead),
+            Purpose::Load => load(&self.work, worker, |piece| self.read_counted(piece))
+                .map(|records| TicketOutcome::InternalLoaded(Ok(records))),
         };
-        self.complete(outcome);
+        self.complete(outcome.unwrap_or_else(|error| self.work.failed(error)));
     }
 
     fn fail(&self) {
@@ -50,6 +52,13 @@ impl Job for InternalReadJob {
 }
 
 impl InternalReadJob {
+    /// May wait for the disk.
+    fn read_counted(&self, work: &InternalReadWork) -> Result<InternalRead, ErrorCode> {
+        let read = read(work, &self.registry)?;
+        self.statistics.internal.read(&read);
+        Ok(read)
+    }
+
     fn complete(&self, outcome: TicketOutcome) {
         self.events.complete(self.work.ticket, outcome);
     }
@@ -205,6 +214,7 @@ fn open(view: &BatchView<'_>) -> InternalBatch {
             base_offset: header.base_offset,
             last_offset: header.last_offset(),
             producer_id: header.producer_id,
+            producer_epoch: header.producer_epoch,
             is_transactional: header.is_transactional(),
             is_control: header.is_control(),
             body,
@@ -233,6 +243,7 @@ fn damaged(base_offset: i64, last_offset: i64, reason: String) -> InternalBatch 
         base_offset,
         last_offset: last_offset.max(base_offset),
         producer_id: batch::NO_PRODUCER_ID,
+        producer_epoch: NO_EPOCH,
         is_transactional: false,
         is_control: false,
         body: Vec::new(),

@@ -9,6 +9,7 @@ pub mod block_cache;
 pub mod cache_janitor;
 pub mod checkpoints;
 pub mod closing_logs;
+pub mod internal_load;
 pub mod internal_read;
 pub mod kept_arena;
 pub mod log_dir_state;

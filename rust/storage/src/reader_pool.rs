@@ -141,6 +141,24 @@ impl ReaderPool {
         }
     }
 
+    /// Waiting reads of internal topics.
+    #[cfg(feature = "sim")]
+    pub fn internal_waiting(&self) -> usize {
+        self.internal().map(ReaderQueue::waiting).sum()
+    }
+
+    /// Does one of them on this thread: a simulation has no others.
+    #[cfg(feature = "sim")]
+    pub fn run_internal(&self) -> bool {
+        self.internal().any(ReaderQueue::run_next)
+    }
+
+    #[cfg(feature = "sim")]
+    fn internal(&self) -> impl Iterator<Item = &ReaderQueue> {
+        let queues = self.queues.iter();
+        queues.filter(|queue| queue.kind == Kind::Internal)
+    }
+
     /// Running threads without the starter.
     pub fn threads(&self) -> usize {
         *self.running.lock()

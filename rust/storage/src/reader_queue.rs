@@ -272,11 +272,31 @@ impl ReaderQueue {
         self.wake.notify_all();
     }
 
+    /// Whether its threads are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.lock().is_stopped
+    }
+
     /// Takes the remaining jobs and closes the queue.
     pub fn take_left(&self) -> VecDeque<(i64, Box<dyn Job>)> {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         std::mem::take(&mut inner.jobs)
+    }
+
+    /// Does the next job on this thread: a simulation has no others.
+    #[cfg(feature = "sim")]
+    pub fn run_next(&self) -> bool {
+        let Some(worker) = self.enter() else {
+            return false;
+        };
+        let next = self.inner.lock().jobs.pop_front();
+        let is_there = next.is_some();
+        if let Some((_, job)) = next {
+            job.run(&worker, &mut Vec::new());
+        }
+        self.inner.lock().free_slots.push(worker.slot);
+        is_there
     }
 
     /// Registers a thread; `None` if it has enough.

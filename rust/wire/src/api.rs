@@ -2,7 +2,8 @@
 //!
 //! ApiVersions advertises it (except private APIs), the frame reader checks requests against it,
 //! Python reads it as `_core.api_table()`, and tests check the handlers against it. Highest
-//! versions are Kafka 3.9's; for the lowest see skipped.md.
+//! versions are Kafka 3.9's, and Kafka 4's where transactions need them; for the lowest see
+//! skipped.md.
 
 use crate::error::{DecodeError, Result};
 
@@ -101,7 +102,7 @@ macro_rules! apis {
 
 // Key, name, versions, first flexible version, owner, and who asks.
 apis! {
-    PRODUCE = 0: Produce 0..=11, 9, Rust, Clients;
+    PRODUCE = 0: Produce 0..=12, 9, Rust, Clients;
     FETCH = 1: Fetch 0..=17, 12, Rust, Clients;
     LIST_OFFSETS = 2: ListOffsets 0..=9, 6, Rust, Clients;
     METADATA = 3: Metadata 0..=12, 9, Rust, Clients;
@@ -125,6 +126,11 @@ apis! {
     DELETE_RECORDS = 21: DeleteRecords 0..=2, 2, Python, Clients;
     INIT_PRODUCER_ID = 22: InitProducerId 0..=5, 2, Python, Clients;
     OFFSET_FOR_LEADER_EPOCH = 23: OffsetForLeaderEpoch 0..=4, 4, Rust, Clients;
+    ADD_PARTITIONS_TO_TXN = 24: AddPartitionsToTxn 0..=5, 3, Python, Clients;
+    ADD_OFFSETS_TO_TXN = 25: AddOffsetsToTxn 0..=4, 3, Python, Clients;
+    END_TXN = 26: EndTxn 0..=5, 3, Python, Clients;
+    WRITE_TXN_MARKERS = 27: WriteTxnMarkers 1..=2, 1, Python, Clients;
+    TXN_OFFSET_COMMIT = 28: TxnOffsetCommit 0..=5, 3, Python, Clients;
     DESCRIBE_CONFIGS = 32: DescribeConfigs 0..=4, 4, Python, Clients;
     ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
     DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
@@ -137,6 +143,9 @@ apis! {
     OFFSET_DELETE = 47: OffsetDelete 0..=0, NEVER_FLEXIBLE, Python, Clients;
     ALTER_PARTITION = 56: AlterPartition 0..=3, 0, Python, Brokers;
     DESCRIBE_CLUSTER = 60: DescribeCluster 0..=1, 0, Python, Clients;
+    DESCRIBE_PRODUCERS = 61: DescribeProducers 0..=0, 0, Python, Clients;
+    DESCRIBE_TRANSACTIONS = 65: DescribeTransactions 0..=0, 0, Python, Clients;
+    LIST_TRANSACTIONS = 66: ListTransactions 0..=1, 0, Python, Clients;
     ALLOCATE_PRODUCER_IDS = 67: AllocateProducerIds 0..=0, 0, Python, Brokers;
     // Private keys lie far above Kafka's, which are small numbers.
     REPLICA_DIGEST = 20_001: ReplicaDigest 0..=0, 0, Python, Tools;
@@ -199,7 +208,7 @@ mod tests {
             assert!(!row.advertises(row.min_version - 1));
         }
         assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
-        assert_eq!(lookup(25), None);
+        assert_eq!(lookup(29), None);
         assert_eq!(lookup(-1), None);
     }
 

@@ -1,4 +1,4 @@
-//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511).
+//! ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584).
 //!
 //! An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the
 //! client can choose again. Version notes: 1 throttle time; 3 flexible, name and version of the
@@ -8,6 +8,7 @@
 use crate::api::{self, ApiRow};
 use crate::error::Result;
 use crate::error_code::ErrorCode;
+use crate::features::Features;
 use crate::message::{Field, body, fields};
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -66,20 +67,22 @@ impl From<&ApiRow> for ApiVersion {
 }
 
 fields! {
-    /// A response; features are skipped and not written.
+    /// A response.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct ApiVersionsResponse {
+    pub part ApiVersionsResponse {
         pub error_code: ErrorCode,
         pub apis: Vec<ApiVersion>,
         /// Throttle time in milliseconds.
         pub throttle_ms: i32 [in 1.., else 0],
+        /// Tagged fields.
+        pub features: Features,
     }
 }
 
 body!(response API_VERSIONS from 0: ApiVersionsResponse);
 
 impl ApiVersionsResponse {
-    /// The advertised APIs, with those between `brokers` of a cluster or without.
+    /// The features and the advertised APIs, with those between `brokers` of a cluster or without.
     pub fn of_table(brokers: bool) -> Self {
         let rows = api::TABLE.iter();
         ApiVersionsResponse {
@@ -89,6 +92,7 @@ impl ApiVersionsResponse {
                 .map(ApiVersion::from)
                 .collect(),
             throttle_ms: 0,
+            features: Features::of_table(),
         }
     }
 
@@ -144,7 +148,7 @@ mod tests {
         assert!(decoded.apis.contains(&ApiVersion {
             key: 0,
             min_version: 0,
-            max_version: 11
+            max_version: 12
         }));
     }
 }

@@ -10,6 +10,7 @@ pub mod batch;
 pub mod builder;
 pub mod error;
 pub mod error_code;
+pub mod features;
 pub mod fetch;
 pub mod frame;
 pub mod header;

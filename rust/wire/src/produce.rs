@@ -1,11 +1,12 @@
-//! Produce, versions 0 to 11.
+//! Produce, versions 0 to 12.
 //!
 //! The request is decoded into spans of its frame, since the caller patches batches in place, and
 //! reusable without allocation. The response is written as a stream.
 //!
 //! Version notes: 0 to 2 message sets ([`crate::message_set`]); 1 throttle time; 2 append time; 3
 //! record batches, transactional id; 5 log start offset; 8 record errors (KIP-467); 9 flexible; 10
-//! hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890).
+//! hints to the current leader (KIP-951); 11 TRANSACTION_ABORTABLE; 12 enrols its partitions in
+//! the transaction (KIP-890).
 
 mod repeated;
 mod request;

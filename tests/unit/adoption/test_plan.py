@@ -23,16 +23,20 @@ def test_topics_are_planned_from_folders_alone() -> None:
     assert plan.refused == {}
 
 
-def test_internal_topics_have_known_options_or_stay() -> None:
+def test_internal_topics_have_known_options() -> None:
     found = [folder("__consumer_offsets", 0), folder("__transaction_state", 0)]
     plan = make_plan(1, found, {}, None, 99)
-    [offsets] = plan.topics
+    [offsets, transactions] = plan.topics
     assert offsets.options == {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "99",
     }
-    assert plan.refused == {"__transaction_state": "transactions are not coordinated yet"}
+    assert transactions.options == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+    }
+    assert plan.refused == {}
 
 
 def test_metadata_gives_options_and_epochs() -> None:

@@ -19,7 +19,7 @@ from pyrklog.plane.internal_log import (
     NewRecord,
     Producer,
 )
-from pyrklog.plane.seam import PlaneSettings, Request, Session
+from pyrklog.plane.seam import PlaneSettings, Request, Session, VerifyTransaction
 from pyrklog.plane.values import BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 
 TOPIC = "__consumer_offsets"
@@ -66,6 +66,9 @@ class Silent:
 
     def on_client_gone(self, request_id: int) -> None:
         raise AssertionError(request_id)
+
+    def on_verify_transaction(self, asked: VerifyTransaction) -> None:
+        raise AssertionError(asked)
 
     def on_follower_caught_up(
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int

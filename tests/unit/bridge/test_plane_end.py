@@ -10,7 +10,7 @@ from pyrklog import _core
 from pyrklog.config.load import load_config
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.plane_settings import plane_settings
-from pyrklog.plane.seam import Request, Session
+from pyrklog.plane.seam import Request, Session, VerifyTransaction
 
 
 class Listener:
@@ -36,6 +36,9 @@ class Listener:
         self, topic: str, partition: int, leader_epoch: int, broker: int, broker_epoch: int
     ) -> None:
         raise AssertionError(topic)
+
+    def on_verify_transaction(self, asked: VerifyTransaction) -> None:
+        raise AssertionError(asked)
 
     def on_follower_log_start(self, topic: str, partition: int) -> None:
         raise AssertionError(topic)

@@ -18,7 +18,7 @@ from pyrklog.protocol.configs import (
     DescribeConfigsResponse,
 )
 from pyrklog.protocol.errors import ErrorCode
-from pyrklog.protocol.transactions import (
+from pyrklog.protocol.transaction_admin import (
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
     DescribeTransactionsRequest,

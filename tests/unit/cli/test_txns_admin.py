@@ -23,11 +23,10 @@ from pyrklog.protocol.metadata import (
     MetadataTopic,
 )
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdResponse
-from pyrklog.protocol.transactions import (
+from pyrklog.protocol.transaction_admin import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
-    WRITE_TXN_MARKERS,
     DescribeProducersPartitionResult,
     DescribeProducersResponse,
     DescribeProducersTopicResult,
@@ -36,6 +35,9 @@ from pyrklog.protocol.transactions import (
     ListTransactionsResponse,
     ProducerState,
     TransactionState,
+)
+from pyrklog.protocol.transactions import (
+    WRITE_TXN_MARKERS,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -175,7 +177,7 @@ def test_a_coordinator_of_brokers_before_version_4() -> None:
 @pytest.mark.parametrize(
     ("code", "exit_code", "said"),
     [
-        (ErrorCode.UNSUPPORTED_VERSION, Exit.FAILED, "serves no such request"),
+        (ErrorCode.UNSUPPORTED_VERSION, Exit.FAILED, "transactional id a"),
         (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Exit.DENIED, "transactional id a"),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, Exit.UNREACHABLE, "transactional id a"),
     ],

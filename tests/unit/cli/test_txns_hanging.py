@@ -5,7 +5,7 @@ from typing import Any
 
 from pyrklog.cli.txns_admin import Coordinated, Described
 from pyrklog.cli.txns_hanging import find_hanging
-from pyrklog.protocol.transactions import (
+from pyrklog.protocol.transaction_admin import (
     ListedTransaction,
     ProducerState,
     TransactionState,

@@ -23,7 +23,7 @@ log.dirs=/var/lib/kafka/a,/var/lib/kafka/b
 num.partitions=6
 num.recovery.threads.per.data.dir=1
 offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
+log.cleaner.threads=1
 log.retention.hours=24
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
@@ -95,7 +95,7 @@ def test_kafkas_own_file_for_zookeeper_mode_is_read_unchanged(tmp_path: Path) ->
     assert config.zookeeper == "localhost:2181"
     assert config.integer("zookeeper.connection.timeout.ms") == 18000
     assert "zookeeper.connect" not in ignored
-    assert "transaction.state.log.replication.factor (server.properties line 12)" in ignored
+    assert "log.cleaner.threads (server.properties line 12)" in ignored
     assert "num.partitions" not in ignored
 
 

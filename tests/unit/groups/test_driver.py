@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from pyrklog.coordinators.interfaces import BrokerEndpoint
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import BrokerEndpoint
 from pyrklog.groups.messages import CommitRequest, JoinResult, LeavingMember, Offset
 from pyrklog.groups.options import GroupOptions, GroupSettings
 from pyrklog.plane.internal_log import (
@@ -329,7 +329,7 @@ async def test_offsets_of_a_transaction_wait_for_its_marker(
         _, found = rig.coordinator.manager.fetch_offsets("g", [("t", 0)], require_stable=True)
         assert found[("t", 0)].error is ErrorCode.UNSTABLE_OFFSET_COMMIT
         rig.log.end_transaction(0, 9, commit=True)
-        rig.coordinator.transaction_completed(9, [0], commit=True)
+        rig.coordinator.transaction_completed(9, 0, 1, commit=True)
         assert rig.committed() == 5
         assert rig.log.batches[0][0].is_transactional
 

@@ -35,7 +35,7 @@ MANY = 6 * STEP_ITEMS
 
 def _handlers(rig: Rig) -> Handlers:
     service: Any = FakeService()
-    return Handlers(service, rig.coordinator, service, service)
+    return Handlers(service, rig.coordinator, service, service, service)
 
 
 def _begin(rig: Rig, key: int, version: int, request: Any) -> Any:

@@ -42,7 +42,7 @@ def _offsets(count: int) -> dict[TopicPartition, Offset]:
 
 def _handlers(rig: Rig, elements_max: int) -> Handlers:
     service: Any = FakeService()
-    handlers = Handlers(service, rig.coordinator, service, service)
+    handlers = Handlers(service, rig.coordinator, service, service, service)
     handlers._elements_max = elements_max
     return handlers
 
@@ -237,13 +237,13 @@ async def test_a_leadership_that_changes_at_once_is_loaded_once(
     async with running(FakeTopic(1, {0: 0})) as rig:
         await _commit(rig, "g", {("t", 0): Offset(1)})
         rig.topic.lead(0, epoch=1)
-        rig.coordinator._follow()
+        rig.coordinator._ownership._follow()
         rig.topic.lead(0, epoch=2)
-        rig.coordinator._follow()
+        rig.coordinator._ownership._follow()
         await trio.testing.wait_all_tasks_blocked()
         await rig.loaded()
         machine = rig.coordinator.manager.groups["g"]
         await trio.testing.wait_all_tasks_blocked()
         assert rig.coordinator.manager.groups["g"] is machine
-        assert not rig.coordinator._loads
+        assert not rig.coordinator.manager.is_loading
         assert rig.committed() == 1

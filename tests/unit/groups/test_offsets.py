@@ -14,6 +14,8 @@ from pyrklog.plane.internal_log import (
 from tests.unit.groups.harness import NONE, Play
 
 DAY_MS = 24 * 3_600_000
+END = 2**62
+"""The offset of a marker behind everything."""
 WEEK_MS = 7 * DAY_MS
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
 SUBSCRIBED = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
@@ -129,7 +131,7 @@ def test_offsets_of_a_transaction_count_with_its_marker() -> None:
     assert play.commit_error({T0: 5}, producer=producer) is NONE
     assert play.committed() == {}
     assert play.machine.fetch_offsets([T0], require_stable=True)[T0].error is UNSTABLE
-    play.machine.transaction_completed(7, commit=True)
+    play.machine.transaction_completed(7, marker_offset=END, commit=True)
     assert play.committed() == {T0: 5}
 
 
@@ -137,7 +139,7 @@ def test_offsets_of_an_aborted_transaction_never_count() -> None:
     play = Play()
     play.commit({T0: 1})
     play.commit({T0: 5}, producer=Producer(7, 0))
-    play.machine.transaction_completed(7, commit=False)
+    play.machine.transaction_completed(7, marker_offset=END, commit=False)
     assert play.machine.fetch_offsets([T0], require_stable=True)[T0].offset == 1
 
 
@@ -145,7 +147,7 @@ def test_a_plain_commit_behind_that_of_a_transaction_wins() -> None:
     play = Play()
     play.commit({T0: 5}, producer=Producer(7, 0))
     play.commit({T0: 6})
-    play.machine.transaction_completed(7, commit=True)
+    play.machine.transaction_completed(7, marker_offset=END, commit=True)
     assert play.committed() == {T0: 6}
 
 

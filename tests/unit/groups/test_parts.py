@@ -266,7 +266,7 @@ def test_a_transaction_counts_with_its_marker() -> None:
     assert _committed(groups["k"]) == {}
     offsets = groups["k"].offsets
     assert offsets.open_producers == {9}
-    offsets.complete_transaction(9, commit=True)
+    offsets.complete_transaction(9, marker_offset=5, commit=True)
     assert _committed(groups["k"]) == {0: 1}
 
 

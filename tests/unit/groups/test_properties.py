@@ -141,7 +141,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.play.group.offsets.open_producers)
     @rule(commit=st.booleans())
     def end_transaction(self, commit: bool) -> None:
-        self.play.machine.transaction_completed(7, commit=commit)
+        self.play.machine.transaction_completed(7, marker_offset=2**62, commit=commit)
 
     @precondition(lambda self: self.play.timers)
     @rule(data=st.data())

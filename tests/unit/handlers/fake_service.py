@@ -27,6 +27,9 @@ from pyrklog.plane.seam import DigestRange, LogDirUsage, ReplicaDigest
 from pyrklog.protocol.observation import Outcome
 from pyrklog.protocol.registry import find_api
 from pyrklog.testing.fake_offsets import FakeLog, FakeTopic
+from pyrklog.testing.fake_plane import FakePlane
+from pyrklog.transactions.parts import TransactionParts
+from tests.unit.transactions.rig import make_parts
 
 
 @dataclass
@@ -264,9 +267,10 @@ def make_handlers(
     fake: FakeService,
     groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
+    transactions: TransactionParts | None = None,
     **bounds: int,
 ) -> Handlers:
-    """Handlers over a control plane; without ``groups`` there are none."""
+    """Handlers over a control plane; without ``groups`` and ``transactions`` there are none."""
     topic = FakeTopic(None, {})
     idle = GroupCoordinator(
         GroupSettings(),
@@ -277,7 +281,8 @@ def make_handlers(
         fresh_id=lambda: "id",
     )
     controller = controller or FakeController()
-    return Handlers(fake, groups or idle, ReplicaOrders(), controller, **bounds)
+    transactions = transactions or make_parts(FakePlane(), FakeTopic(None, {}))
+    return Handlers(fake, groups or idle, transactions, ReplicaOrders(), controller, **bounds)
 
 
 async def ask(
@@ -287,10 +292,11 @@ async def ask(
     message: Any,
     groups: GroupCoordinator | None = None,
     controller: FakeController | None = None,
+    transactions: TransactionParts | None = None,
 ) -> Any:
     """Sends a request through the bytes and back."""
     api = find_api(key)
     request = FakeRequest(key, version, api.encode_request(message, version))
-    body = await make_handlers(fake, groups, controller).handle(request)
+    body = await make_handlers(fake, groups, controller, transactions).handle(request)
     assert body is not None
     return api.decode_response(body, version)

@@ -25,12 +25,6 @@ from pyrklog.protocol.to_controller import (
     ALTER_PARTITION,
     CONTROLLED_SHUTDOWN,
 )
-from pyrklog.protocol.transactions import (
-    DESCRIBE_PRODUCERS,
-    DESCRIBE_TRANSACTIONS,
-    LIST_TRANSACTIONS,
-    WRITE_TXN_MARKERS,
-)
 from pyrklog.protocol.verification import REPLICA_DIGEST, STATE_CHANGES
 
 EXAMPLES = int(os.environ.get("PROTOCOL_EXAMPLES", "5"))
@@ -44,13 +38,6 @@ INTER_BROKER: tuple[Api[Any, Any], ...] = (
     ALTER_PARTITION,
     ALLOCATE_PRODUCER_IDS,
 )
-ASKED_ONLY: tuple[Api[Any, Any], ...] = (
-    WRITE_TXN_MARKERS,
-    DESCRIBE_PRODUCERS,
-    DESCRIBE_TRANSACTIONS,
-    LIST_TRANSACTIONS,
-)
-"""Requests of the command line that no broker of ours serves."""
 OURS: tuple[Api[Any, Any], ...] = (REPLICA_DIGEST, STATE_CHANGES, OBSERVE_BROKER)
 """APIs that Kafka does not have."""
 
@@ -67,7 +54,7 @@ def _cases(apis: Iterable[Api[Any, Any]]) -> list[Case]:
 
 
 _SERVED = [api for api in map(find_api, API_KEYS) if api not in INTER_BROKER + OURS]
-CASES = _cases(dict.fromkeys([*_SERVED, *ASKED_ONLY]))
+CASES = _cases(_SERVED)
 """Clients' messages."""
 
 ALL_CASES = CASES + _cases(INTER_BROKER + OURS)

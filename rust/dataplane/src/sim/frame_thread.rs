@@ -191,6 +191,9 @@ impl FrameThread {
             } => self.with(token, |cx, client| {
                 control_replies::reply(cx, client, request, answer)
             }),
+            NetworkEvent::Verified { token, id, errors } => self.with(token, |cx, client| {
+                resume::verified(cx, client, id, &errors)
+            }),
             NetworkEvent::Unblock { token } => match self.clients.contains_key(&token) {
                 true => self.with(token, |_, client| {
                     resume::unblock(client);

@@ -21,6 +21,7 @@ pub fn terms() -> InternalAppend<'static> {
         codec: 0,
         expected_epoch: 0,
         producer: None,
+        guard: None,
     }
 }
 

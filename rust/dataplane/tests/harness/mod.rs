@@ -11,6 +11,7 @@ pub mod internal;
 pub mod kept;
 mod pair;
 mod slow_disk;
+pub mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -44,7 +44,7 @@ impl ProduceRequest {
     /// of `frame`. Later bytes are ignored, as in Kafka.
     ///
     /// # Errors
-    /// `UnsupportedVersion` below 0 and above 11, else malformed bytes. The content is then
+    /// `UnsupportedVersion` below 0 and above 12, else malformed bytes. The content is then
     /// unspecified.
     pub fn decode(&mut self, frame: &[u8], body_start: usize, version: i16) -> Result<()> {
         check_version(version)?;

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use pyrklog_wire::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
+use pyrklog_wire::features::Features;
 
 use crate::support::{CASES, change, check, error, name, some};
 
@@ -36,11 +37,13 @@ proptest! {
             .into_iter()
             .map(|(key, min_version, max_version)| ApiVersion { key, min_version, max_version })
             .collect();
-        let response = ApiVersionsResponse { error_code, apis, throttle_ms };
+        let features = Features::of_table();
+        let response = ApiVersionsResponse { error_code, apis, throttle_ms, features };
         for version in 0..=4 {
             let mut body = Vec::new();
             response.encode(&mut body, version);
             let mut expected = response.clone();
+            expected.features = expected.features.visible_in(version);
             if version == 0 {
                 expected.throttle_ms = 0;
             }

@@ -111,7 +111,7 @@ proptest! {
             .collect();
         // One structure for all versions, as the broker has.
         let mut request = ProduceRequest::default();
-        for version in 0..=11 {
+        for version in 0..=12 {
             let mut frame = vec![0xee; 9];
             let id = transactional_id.as_deref().filter(|_| version >= 3);
             produce::encode_request(&mut frame, version, id, acks, timeout_ms, &written);
@@ -141,7 +141,7 @@ proptest! {
         hints in endpoints(),
         change in change(),
     ) {
-        for version in 0..=11 {
+        for version in 0..=12 {
             let topics = topics
                 .iter()
                 .map(|(name, partitions)| {
@@ -171,7 +171,7 @@ proptest! {
 
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-        for version in 0..=12 {
+        for version in 0..=13 {
             let _ = request_again(&bytes, bytes.len() / 8, version);
             let _ = ProduceResponse::decode(&bytes, version);
         }
@@ -180,7 +180,7 @@ proptest! {
 
 #[test]
 fn versions_that_are_not_served_are_refused() {
-    for version in [i16::MIN, -1, 12, i16::MAX] {
+    for version in [i16::MIN, -1, 13, i16::MAX] {
         let refused = DecodeError::UnsupportedVersion {
             api_key: 0,
             api_version: version,

@@ -74,6 +74,9 @@ impl NetworkThread {
                     control_replies::reply(cx, &mut conn.client, request, answer)
                 });
             }
+            NetworkEvent::Verified { token, id, errors } => self.with(token, |cx, conn| {
+                resume::verified(cx, &mut conn.client, id, &errors)
+            }),
             NetworkEvent::Unblock { token } => self.unblock(token),
             NetworkEvent::Hungry => self.cx.is_hungry = true,
             NetworkEvent::Drain { deadline_ms } => self.drain(deadline_ms),

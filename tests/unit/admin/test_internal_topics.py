@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pyrklog.admin.offsets_topic import ClusterOffsetsTopic
+from pyrklog.admin.internal_topics import ClusterOffsetsTopic
 from pyrklog.config.load import load_config
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.partitioner import OFFSETS_TOPIC

@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` in this broker's view of the cluster."""
+"""The coordinators' internal topics in this broker's view of the cluster."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.metadata import Metadata
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.coordinators.interfaces import BrokerEndpoint, InternalTopic
 from pyrklog.errors import ErrorCode
-from pyrklog.groups.interfaces import BrokerEndpoint, OffsetsTopic
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.handlers.service import ClusterService, TopicSpec
 from pyrklog.plane.values import PartitionImage
 from pyrklog.replication.machine import Replicas
+from pyrklog.transactions.manager import TRANSACTION_TOPIC
 
 CREATION_TIMEOUT_MS = 5_000
-REPLICATION_FACTOR = "offsets.topic.replication.factor"
 
-log = get_logger("groups")
+log = get_logger("coordinators")
 
 
-class ClusterOffsetsTopic:
-    """Implements :class:`.interfaces.OffsetsTopic`."""
+class ClusterInternalTopic:
+    """Implements :class:`.interfaces.InternalTopic`."""
+
+    name: str
+    replication_factor_option: str
 
     def __init__(self, metadata: Metadata, replicas: Replicas, service: ClusterService) -> None:
         self._metadata = metadata
@@ -30,7 +34,7 @@ class ClusterOffsetsTopic:
         """Number of brokers at the last warning that they are too few."""
 
     def _partitions(self) -> Mapping[int, PartitionImage]:
-        entry = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        entry = self._metadata.image.topics.get(self.name)
         return {} if entry is None else entry.partitions
 
     def partition_count(self) -> int | None:
@@ -39,7 +43,7 @@ class ClusterOffsetsTopic:
     def led_partitions(self) -> Mapping[int, int]:
         node_id = self._service.node_id
         since = {
-            index: self._replicas.serving_since((OFFSETS_TOPIC, index))
+            index: self._replicas.serving_since((self.name, index))
             for index, partition in self._partitions().items()
             if partition.leader == node_id
         }
@@ -65,43 +69,75 @@ class ClusterOffsetsTopic:
         await self._metadata.changes.wait_until(condition)
 
     async def create(self) -> ErrorCode:
-        config = self._metadata.config
         replicas = self._replication_factor()
         brokers = len(self._metadata.image.brokers)
         if brokers < replicas:
             if brokers != self._told_brokers:
                 self._told_brokers = brokers
                 log.warning(
-                    "offsets_topic_waits_for_brokers",
+                    "internal_topic_waits_for_brokers",
+                    topic=self.name,
                     brokers=brokers,
                     needed=replicas,
-                    fix=f"start more brokers, or set {REPLICATION_FACTOR} to what the cluster has",
+                    fix=f"start more brokers, or set {self.replication_factor_option} to what the "
+                    "cluster has",
                 )
             return ErrorCode.INVALID_REPLICATION_FACTOR
         result = await self._service.create_own_topic(
-            TopicSpec(
-                OFFSETS_TOPIC,
-                partition_count=config.integer("offsets.topic.num.partitions"),
-                replication_factor=replicas,
-                configs={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
-                },
-            ),
-            timeout_ms=CREATION_TIMEOUT_MS,
+            self._spec(self._metadata.config, replicas), timeout_ms=CREATION_TIMEOUT_MS
         )
         exists = result.error is ErrorCode.TOPIC_ALREADY_EXISTS
         return ErrorCode.NONE if exists else result.error
+
+    def _spec(self, config: BrokerConfig, replicas: int) -> TopicSpec:
+        raise NotImplementedError
 
     def _replication_factor(self) -> int:
         """As configured (KIP-115): the topic keeps its first factor, so a request during the
         cluster's start must not set a lower one. Without ZooKeeper the default is 1."""
         config = self._metadata.config
-        if config.zookeeper is None and REPLICATION_FACTOR not in config.given:
+        if config.zookeeper is None and self.replication_factor_option not in config.given:
             return 1
-        return config.integer(REPLICATION_FACTOR)
+        return config.integer(self.replication_factor_option)
 
 
-def _is_the_topic(topic: ClusterOffsetsTopic) -> OffsetsTopic:
+class ClusterOffsetsTopic(ClusterInternalTopic):
+    name = OFFSETS_TOPIC
+    replication_factor_option = "offsets.topic.replication.factor"
+
+    def _spec(self, config: BrokerConfig, replicas: int) -> TopicSpec:
+        return TopicSpec(
+            self.name,
+            partition_count=config.integer("offsets.topic.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+            },
+        )
+
+
+class ClusterTransactionTopic(ClusterInternalTopic):
+    name = TRANSACTION_TOPIC
+    replication_factor_option = "transaction.state.log.replication.factor"
+
+    def _spec(self, config: BrokerConfig, replicas: int) -> TopicSpec:
+        # As Kafka: a topic with fewer replicas than the option has them all in sync.
+        least = min(config.integer("transaction.state.log.min.isr"), replicas)
+        return TopicSpec(
+            self.name,
+            partition_count=config.integer("transaction.state.log.num.partitions"),
+            replication_factor=replicas,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(least),
+                "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+
+
+def _is_the_topic(topic: ClusterInternalTopic) -> InternalTopic:
     return topic  # the type checker compares class and interface

@@ -1,4 +1,4 @@
-"""The cluster's view of ``__consumer_offsets``. Tests implement it."""
+"""The cluster's view of an internal topic. Tests implement it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class BrokerEndpoint(NamedTuple):
     port: int
 
 
-class OffsetsTopic(Protocol):
-    """The partitions of ``__consumer_offsets`` in this broker's view."""
+class InternalTopic(Protocol):
+    """The partitions of an internal topic in this broker's view."""
 
     def partition_count(self) -> int | None:
         """None while the topic does not exist."""
@@ -36,4 +36,4 @@ class OffsetsTopic(Protocol):
         """Returns once a condition over the above holds."""
 
     async def create(self) -> ErrorCode:
-        """Creates the topic from the options ``offsets.topic.*``; NONE if it exists."""
+        """Creates the topic from the broker's options; NONE if it exists."""

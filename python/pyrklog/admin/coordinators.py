@@ -1,0 +1,86 @@
+"""Puts the coordinators of groups and transactions together."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+from pyrklog.admin.internal_topics import ClusterOffsetsTopic, ClusterTransactionTopic
+from pyrklog.cluster.metadata import Metadata
+from pyrklog.config.broker import BrokerConfig
+from pyrklog.config.settings import from_options
+from pyrklog.coordinators.calls import BrokerCalls
+from pyrklog.groups.options import GroupOptions, group_settings
+from pyrklog.groups.requests import GroupCoordinator
+from pyrklog.handlers.service import ClusterService
+from pyrklog.plane.core_plane import Plane, memory_bytes
+from pyrklog.replication.machine import Replicas
+from pyrklog.transactions.marking.sender import MarkerSender, MarkerWriter
+from pyrklog.transactions.messages import TopicPartition
+from pyrklog.transactions.options import transaction_options
+from pyrklog.transactions.parts import TransactionParts
+from pyrklog.transactions.requests import TransactionCoordinator
+from pyrklog.transactions.verification import TransactionVerifier
+
+
+class Coordinators:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        replicas: Replicas,
+        service: ClusterService,
+        plane: Plane,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        fresh_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.groups = GroupCoordinator(
+            group_settings(config, memory_bytes()),
+            from_options(GroupOptions, config),
+            plane,
+            ClusterOffsetsTopic(metadata, replicas, service),
+            wall_ms=wall_ms,
+            fresh_id=fresh_id,
+        )
+        calls = _broker_calls(config, metadata)
+        writer = MarkerWriter(plane, wall_ms)
+        writer.on_offsets_ended = self.groups.transaction_completed
+        coordinator = TransactionCoordinator(
+            transaction_options(config, memory_bytes()),
+            plane,
+            ClusterTransactionTopic(metadata, replicas, service),
+            MarkerSender(metadata.node_id, writer, _Leaders(metadata), calls),
+            wall_ms=wall_ms,
+            next_producer_id=service.next_producer_id,
+        )
+        listener = config.listeners.inter_broker
+        verifier = TransactionVerifier(metadata.node_id, coordinator, calls, listener)
+        self.transactions = TransactionParts(coordinator, writer, verifier, plane)
+
+
+def _broker_calls(config: BrokerConfig, metadata: Metadata) -> BrokerCalls | None:
+    if config.zookeeper is None:
+        return None
+    from pyrklog.peers.broker_calls import PeerCalls
+    from pyrklog.peers.channels import find_address
+
+    listener = config.listeners.inter_broker
+    return PeerCalls(
+        metadata.node_id,
+        lambda broker: find_address(metadata.image.brokers, broker, listener),
+    )
+
+
+class _Leaders:
+    """Implements :class:`pyrklog.transactions.marking.sender.Leaders`."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        known = self._metadata.image.partition(*partition)
+        return None if known is None else known.leader

@@ -1,0 +1,147 @@
+"""TxnOffsetCommit: offsets that count with a transaction's marker (KIP-98, KIP-447)."""
+
+from collections.abc import Mapping
+
+from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
+from pyrklog.groups.partitioner import OFFSETS_TOPIC
+from pyrklog.handlers.context import Context
+from pyrklog.plane.internal_log import Producer
+from pyrklog.protocol.errors import ErrorCode
+from pyrklog.protocol.transaction_offsets import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pyrklog.transactions.messages import ProducerEpoch
+
+ENROLS_SINCE = 5
+"""The first version that adds the group's partition to the transaction (KIP-890)."""
+ABORTABLE_SINCE = 4
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
+
+_RETRIED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""The transaction's coordinator cannot tell now."""
+
+
+async def txn_offset_commit(
+    context: Context, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Each partition has a code."""
+    missing, offsets = _offsets(context, request)
+    if not offsets:
+        return _response(request, missing)
+    error, guard = await _verify(context, request)
+    if error is not ErrorCode.NONE:
+        return _response(request, {**missing, **dict.fromkeys(offsets, error)})
+    committing = context.groups.commit(
+        CommitRequest(
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            offsets=offsets,
+            producer=Producer(request.producer_id, request.producer_epoch),
+            client_host=f"/{context.session.host}",
+            guard=guard,
+        )
+    )
+    result = await committing.wait()
+    return _response(request, {**missing, **result.errors})
+
+
+def _offsets(
+    context: Context, request: TxnOffsetCommitRequest
+) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, Offset]]:
+    """Codes of partitions that do not exist, and the offsets of the others."""
+    now_ms = context.groups.now_ms()
+    missing: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, Offset] = {}
+    for topic in request.topics:
+        known = context.service.topic(topic.name)
+        count = 0 if known is None else known.partition_count
+        for one in topic.partitions:
+            key = (topic.name, one.partition_index)
+            if 0 <= one.partition_index < count:
+                offsets[key] = Offset(
+                    one.committed_offset,
+                    one.committed_leader_epoch,
+                    one.committed_metadata or "",
+                    now_ms,
+                )
+            else:
+                missing[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return missing, offsets
+
+
+async def _verify(
+    context: Context, request: TxnOffsetCommitRequest
+) -> tuple[ErrorCode, int | None]:
+    """Before the transaction's first offsets in the group's partition its coordinator is asked.
+    Returns the guard of the append."""
+    groups = context.groups
+    number = groups.manager.partition_for(request.group_id)
+    if groups.manager.epoch_of(request.group_id) is None:
+        return ErrorCode.NONE, None  # the group coordinator refuses
+    producer = Producer(request.producer_id, request.producer_epoch)
+    begun = context.transactions.plane.begin_verification(OFFSETS_TOPIC, number, producer)
+    if begun.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return ErrorCode.NOT_COORDINATOR, None
+    if begun.error is not ErrorCode.NONE or not begun.guard:
+        return begun.error, 0
+    [error] = await context.transactions.verifier.verify(
+        request.transactional_id,
+        ProducerEpoch(*producer),
+        [(OFFSETS_TOPIC, number)],
+        enrols=context.api_version >= ENROLS_SINCE,
+    )
+    return _code(error, context.api_version), begun.guard
+
+
+def _code(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ENROLS_SINCE:
+        return error
+    if error in _RETRIED:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _response(
+    request: TxnOffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(
+                        one.partition_index, errors[topic.name, one.partition_index]
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def txn_offset_commit_error(
+    request: TxnOffsetCommitRequest, code: ErrorCode, _message: str | None
+) -> TxnOffsetCommitResponse:
+    keys = (
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
+    return _response(request, dict.fromkeys(keys, code))

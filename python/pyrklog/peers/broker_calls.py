@@ -1,0 +1,63 @@
+"""Coordinators' requests to other brokers: a few connections to each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import trio
+
+from pyrklog.coordinators.calls import PeerUnreachableError
+from pyrklog.peers.connection import Address, PeerConnection, PeerError
+from pyrklog.protocol import DecodeError
+from pyrklog.protocol.api import Api
+
+CONNECTIONS_MAX = 4
+"""To one broker: a request that waits for a slow partition must not hold all others."""
+ANSWER_TIMEOUT_SECONDS = 30.0
+
+
+class _Broker:
+    def __init__(self) -> None:
+        self.limit = trio.CapacityLimiter(CONNECTIONS_MAX)
+        self.idle: list[PeerConnection] = []
+
+
+class PeerCalls:
+    """Implements :class:`pyrklog.coordinators.calls.BrokerCalls`."""
+
+    def __init__(self, node_id: int, address_of: Callable[[int], Address | None]) -> None:
+        """``address_of`` gives a broker's address for other brokers, None without one."""
+        self._client_id = f"broker-{node_id}"
+        self._address_of = address_of
+        self._brokers: dict[int, _Broker] = {}
+
+    async def call(self, broker: int, api: Api[Any, Any], version: int, message: Any) -> Any:
+        """Raises :class:`PeerUnreachableError`."""
+        known = self._brokers.setdefault(broker, _Broker())
+        body = api.encode_request(message, version)
+        async with known.limit:
+            connection = known.idle.pop() if known.idle else self._connection(broker)
+            try:
+                answer = await connection.call(api, version, body)
+                decoded = api.decode_response(answer, version)
+            except (PeerError, DecodeError) as error:
+                raise PeerUnreachableError(str(error)) from None
+            finally:
+                # A failed connection is closed, and connects again at its next use.
+                known.idle.append(connection)
+            return decoded
+
+    def _connection(self, broker: int) -> PeerConnection:
+        return PeerConnection(
+            partial(self._address_of, broker),
+            client_id=self._client_id,
+            timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+        )
+
+    async def close(self) -> None:
+        for known in self._brokers.values():
+            for connection in known.idle:
+                await connection.close()
+            known.idle.clear()

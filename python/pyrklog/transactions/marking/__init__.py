@@ -1,0 +1,1 @@
+"""Writes the markers that end transactions."""

@@ -1,0 +1,76 @@
+"""Transactional producers, and what readers of committed records see."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.support.waiting import PATIENCE_S, wait_until
+
+READ_S = 20.0
+"""How long a read waits for records that must come."""
+
+
+def producer_of(place: str, name: str, **options: object) -> Any:
+    """With ``name`` as transactional id, initialized."""
+    made = Producer({"bootstrap.servers": place, "transactional.id": name, **options})
+    made.init_transactions(PATIENCE_S)
+    return made
+
+
+def read(
+    place: str, topic: str, *, partition: int = 0, isolation: str = "read_committed"
+) -> list[bytes]:
+    """All values of a partition up to the last stable offset, or to the high watermark."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": place,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes] = []
+    deadline = time.monotonic() + READ_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return found
+                continue
+            value = message.value()
+            assert value is not None
+            found.append(value)
+    finally:
+        consumer.close()
+    raise AssertionError(f"no end of {topic}; read {found}")
+
+
+def read_committed_when(place: str, topic: str, wanted: list[bytes], *, partition: int = 0) -> None:
+    """Markers follow the answer of EndTxn: waits for them."""
+    found: list[bytes] = []
+
+    def is_read() -> bool:
+        nonlocal found
+        found = read(place, topic, partition=partition)
+        return found == wanted
+
+    wait_until(is_read, lambda: f"read {found}, wanted {wanted}")
+
+
+def committed(place: str, group: str, topic: str, partition: int = 0) -> int:
+    """A group's offset; -1001 without one. Waits for a marker that it depends on."""
+    consumer = Consumer({"bootstrap.servers": place, "group.id": group})
+    try:
+        [found] = consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_S)
+    finally:
+        consumer.close()
+    return int(found.offset)
