@@ -10,7 +10,13 @@ import trio
 
 from pyrklog.groups.core_types import Heartbeat, OffsetCommit
 from pyrklog.plane.core_plane import Plane
-from pyrklog.plane.seam import PlaneSettings, Request, Session, VerifyTransaction
+from pyrklog.plane.seam import (
+    CleanerSettings,
+    PlaneSettings,
+    Request,
+    Session,
+    VerifyTransaction,
+)
 from pyrklog.plane.values import BrokerImage, ImageDelta
 
 # ListPartitionReassignments v0: no throttling, no error, no message, no topics, no tags.
@@ -92,6 +98,7 @@ def _settings(folder: str) -> PlaneSettings:
         cache_flush_bytes=262_144,
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,
+        cleaner=CleanerSettings(True, 1, 1 << 20, 0.9, 1e18, 15_000),
         recovery_checkpoint_interval_ms=60_000,
         log_start_checkpoint_interval_ms=60_000,
         high_watermark_checkpoint_interval_ms=5_000,

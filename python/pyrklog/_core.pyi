@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal, final
 
 from pyrklog.config.connection_quotas import ConnectionQuotas
-from pyrklog.plane.seam import PlaneSettings
+from pyrklog.plane.seam import CleanerSettings, PlaneSettings
 from pyrklog.plane.values import FollowerSpec, ImageDelta, LeaderSpec
 
 __all__ = [
@@ -296,7 +296,9 @@ class ReplicaDigestDone:
     """Ticket of ``replica_digest``; with an error nothing else counts."""
 
     ticket: int
-    digest: tuple[int, int, int, int, int, int, int, int, int, tuple[int, int, int, int] | None]
+    digest: tuple[
+        int, int, int, int, int, int, int, int, int, tuple[int, int, int, int] | None, int
+    ]
     """The fields of :class:`ReplicaDigest`."""
 
 @final
@@ -401,6 +403,7 @@ class DataPlane:
     def set_io_threads(self, threads: int) -> None: ...
     def set_recovery_threads_per_dir(self, threads: int) -> None: ...
     def set_producer_id_expiration_ms(self, expiration_ms: int) -> None: ...
+    def set_cleaner(self, settings: CleanerSettings) -> None: ...
     def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> int:
         """Each (topic, partition, delete)."""
     def delete_records(self, targets: Sequence[tuple[str, int, int]]) -> int:

@@ -23,7 +23,6 @@ from pyrklog.admin.configs import ConfigAdmin
 from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.admin.service import Administration, Observe
 from pyrklog.admin.topics import TopicAdmin
-from pyrklog.admin.uncompacted import warn_of_uncompacted
 from pyrklog.base import logs
 from pyrklog.cluster.metadata import Metadata, with_kept_options
 from pyrklog.config.broker import BrokerConfig
@@ -279,7 +278,6 @@ class Broker:
         )
         service.reserve_topics(unknown)
         warn_of_unconfirmed(metadata.image)
-        warn_of_uncompacted(metadata.image, metadata.defaults)
         warn_of_full_disks(self.config.log_dirs)
 
     async def _adopt(self, node_id: int, cluster_id: str, store: Metastore, plane: Plane) -> None:

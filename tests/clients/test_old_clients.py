@@ -136,7 +136,8 @@ def test_java(bootstrap: str, topic: str, release: str) -> None:
     modern = [Record(b"key", value.encode()) for value in values("modern", 30)]
     Confluent().produce(bootstrap, f"{topic}-modern", modern, codec="gzip")
     program = Path(__file__).with_name("OldClient.java")
-    output = jvm.run(str(program), bootstrap, topic, jars=jvm.KAFKA_JARS.with_name(f"old-{release}"), timeout_s=120)
+    jars = jvm.KAFKA_JARS.with_name(f"old-{release}")
+    output = jvm.run(str(program), bootstrap, topic, jars=jars, timeout_s=120)
     checks = re.findall(r"^    static void (\w+)\(\) ", program.read_text(), re.MULTILINE)
     assert output.split("\n")[:-1] == [f"ok {name}" for name in checks]
 

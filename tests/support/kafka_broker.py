@@ -1,6 +1,7 @@
 """Apache Kafka itself, one node without ZooKeeper, for what only Kafka can write."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -15,10 +16,12 @@ _START_S = 90
 class KafkaBroker:
     """A Kafka 3.9.1 broker and controller in ``folder``; partition folders are in ``folder/data``.
 
-    ``data``: an existing data directory to use instead.
+    ``data``: an existing data directory to use instead; ``options``: more of its options.
     """
 
-    def __init__(self, folder: Path, data: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, data: Path | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._port, controller = free_port(), free_port()
         self.data = data or folder / "data"
@@ -39,6 +42,7 @@ class KafkaBroker:
             "log.index.interval.bytes": "512",
             # As in Kafka's quick start; by default each group waits three seconds.
             "group.initial.rebalance.delay.ms": "0",
+            **(options or {}),
         }
         folder.mkdir(parents=True)
         self._properties = folder / "server.properties"

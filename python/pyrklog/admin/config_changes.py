@@ -161,11 +161,13 @@ def check_kept(not_yet: NotYet) -> None:
         raise _refused(why, not_yet.secret[0])
 
 
+_CLEANER_THREADS = "log.cleaner.threads"
 THREAD_COUNTS = (
     "num.io.threads",
     "num.network.threads",
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
+    _CLEANER_THREADS,
 )
 
 
@@ -183,14 +185,25 @@ def check_thread_counts(
         new = option.parse(texts[0]) if texts else option.default
         old = config.integer(name)
         assert isinstance(new, int)
-        failed = f"Dynamic thread count update validation failed for {name}={new}, value should"
-        if new < old // 2:
-            why = f"{failed} be at least half the current value {old}"
-        elif new > old * 2:
-            why = f"{failed} not be greater than double the current value {old}"
-        else:
-            continue
-        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+        why = _wrong_thread_count(name, old, new)
+        if why is not None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _wrong_thread_count(name: str, old: int, new: int) -> str | None:
+    """Kafka: ``validateReconfiguration`` of ``DynamicThreadPool`` and ``LogCleaner``."""
+    failed = f"Dynamic thread count update validation failed for {name}={new}, value should"
+    too_few = f"{failed} be at least half the current value {old}"
+    too_many = f"{failed} not be greater than double the current value {old}"
+    if name == _CLEANER_THREADS:
+        cannot = "Log cleaner threads cannot be"
+        too_few = f"{cannot} reduced to less than half the current value {old}"
+        too_many = f"{cannot} increased to more than double the current value {old}"
+        if new < 1:
+            return "Log cleaner threads should be at least 1"
+    if new < old // 2:
+        return too_few
+    return too_many if new > old * 2 else None
 
 
 def check_connections(config: BrokerConfig, after: Mapping[str, str], *, for_all: bool) -> None:

@@ -21,7 +21,6 @@ from pyrklog.admin.config_changes import (
     topic_option,
 )
 from pyrklog.admin.topic_writes import store_error
-from pyrklog.admin.uncompacted import tell_of_change, tell_of_default_change
 from pyrklog.admin.underway import Underway
 from pyrklog.base.logs import get_logger
 from pyrklog.cluster.metadata import Metadata
@@ -330,10 +329,6 @@ class ConfigAdmin:
             )
         if not_yet.at_start:
             log.warning("options_act_at_start", options=not_yet.at_start[:10], entity=entity)
-        if resource.type == RESOURCE_TOPIC:
-            tell_of_change(resource.name, before, after, self._metadata.defaults)
-        else:
-            tell_of_default_change(before, after)
         return announced
 
 

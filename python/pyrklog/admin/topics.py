@@ -22,7 +22,6 @@ from pyrklog.admin.topic_writes import (
     store_error,
     unknown_topic,
 )
-from pyrklog.admin.uncompacted import tell_of_topics
 from pyrklog.admin.underway import Underway
 from pyrklog.base.changes import Changes
 from pyrklog.base.logs import get_logger
@@ -106,7 +105,6 @@ class TopicAdmin:
             if (why := refused.get(specs[index].name)) is not None:
                 results[index] = TopicResult(specs[index].name, why.code, why.message)
         created = [i for i in planned if specs[i].name not in refused]
-        tell_of_topics({specs[i].name: topics[specs[i].name][0] for i in created}, self._defaults)
         ids = {specs[i].name: planned[i].topic_id for i in created}
         counts = {specs[i].name: len(planned[i].replicas) for i in created}
         late = await self._wait_served(ids, counts, timeout_ms)

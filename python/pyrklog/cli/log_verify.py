@@ -1,7 +1,8 @@
 """``pyrklog log verify``: requests to brokers, and printed rows.
 
 Each broker digests its own replica. The comparison covers the highest log start offset to the
-lowest high watermark: later records may still change.
+lowest high watermark: later records may still change. Replicas are compacted at different times, so
+what one of them has compacted is searched for damage only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.offsets import RangeError, parse_time_ms
 from pyrklog.cli.output import Listing, columns
-from pyrklog.cli.replica_compare import BatchDigest, Difference, Digest, first_difference
+from pyrklog.cli.replica_compare import (
+    BatchDigest,
+    Difference,
+    Digest,
+    first_damage,
+    first_difference,
+)
 from pyrklog.cli.topic_details import query_offsets
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.verification import (
@@ -31,7 +38,8 @@ from pyrklog.protocol.verification import (
 
 COLUMNS = columns(
     "topic, partition>, replicas, start_offset> START, end_offset> END, status, "
-    "first_difference> FIRST DIFFERENCE, differs, damaged, batches* BATCHES THERE, reason*"
+    "first_difference> FIRST DIFFERENCE, differs, damaged, compacted_end*> COMPACTED BELOW, "
+    "batches* BATCHES THERE, reason*"
 )
 SCHEMA = "pyrklog.log-verify/1"
 EQUAL, DIFFERS, UNKNOWN = "equal", "differs", "unknown"
@@ -201,6 +209,7 @@ def _item(replicas: Replicas, partition: PartitionState, since: int) -> dict[str
         "first_difference": None,
         "differs": [],
         "damaged": [],
+        "compacted_end": None,
         "batches": [],
         "reason": None,
     }
@@ -231,12 +240,15 @@ def _compare(
     start = max(since, *(one.log_start_offset for one in bounds.values()))
     end = min(one.high_watermark for one in bounds.values())
     item["start_offset"], item["end_offset"] = min(start, end), end
+    equal_from = max(start, *(one.compacted_end for one in bounds.values()))
+    item["compacted_end"] = equal_from if equal_from > start else None
 
     def ask(first: int, stop: int, max_bytes: int | None) -> dict[int, Digest]:
         found = replicas.ask(partition, first, stop, max_bytes or PIECE_BYTES)
         return {number: _digest(one) for number, one in found.items()}
 
-    return first_difference(ask, start, end, partition.leader)
+    damage = first_damage(ask, start, min(equal_from, end))
+    return damage or first_difference(ask, equal_from, end, partition.leader)
 
 
 def _digest(answer: ReplicaDigestResponse) -> Digest:

@@ -62,6 +62,21 @@ def first_difference(ask: Ask, start: int, end: int, leader: int) -> Difference 
     return None
 
 
+def first_damage(ask: Ask, start: int, end: int) -> Difference | None:
+    """Where replicas that need not be equal, since they are compacted, begin to be damaged."""
+    while start < end:
+        found = ask(start, end, None)
+        damaged = [n for n, one in found.items() if one.damaged_offset != NO_OFFSET]
+        if damaged:
+            offset = min(found[number].damaged_offset for number in damaged)
+            there = ask(offset, end, ONE_BATCH_BYTES)
+            batches = {number: there[number].first for number in sorted(there)}
+            return Difference(offset, batches, sorted(damaged), sorted(damaged))
+        # Each replica digests as much as fits: the one that came least far says where to go on.
+        start = min(one.next_offset for one in found.values())
+    return None
+
+
 def _narrowed(ask: Ask, start: int, stop: int, end: int, leader: int) -> Difference:
     """``[start, stop)`` differs."""
     alike, differs = start, stop

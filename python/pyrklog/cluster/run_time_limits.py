@@ -11,7 +11,9 @@ from pyrklog.base.logs import get_logger
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.connection_quotas import OVERRIDES, connection_quotas
 from pyrklog.config.option import LONG_MAX
+from pyrklog.config.settings import from_options
 from pyrklog.plane.core_plane import Plane
+from pyrklog.plane.seam import CleanerSettings
 
 RESOLVING_SECONDS = 2.0
 """How long a change of options waits for the addresses of hosts."""
@@ -33,6 +35,7 @@ async def apply_limits(config: BrokerConfig, plane: Plane) -> None:
     plane.set_transaction_verification(
         is_on=config.boolean("transaction.partition.verification.enable")
     )
+    plane.set_cleaner(from_options(CleanerSettings, config))
     quotas = connection_quotas(config)
     of_hosts = {}
     for host, limit in quotas.max_of_hosts:

@@ -9,10 +9,12 @@ from typing import Any
 from pyrklog.config.connection_overrides import ALLOWED, wrong_with_overrides
 from pyrklog.config.option import (
     CLUSTER_WIDE,
+    DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
     Value,
     boolean,
+    double,
     integer,
     long,
     password,
@@ -349,6 +351,25 @@ STORAGE = (
     ).described("How often high watermarks are written."),
     long("log.retention.check.interval.ms", 300000, minimum=1).described(
         "How often logs are searched for segments to delete."
+    ),
+    boolean("log.cleaner.enable", True).described("Whether logs are compacted."),
+    integer("log.cleaner.threads", 1, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "Threads that compact logs, for all log directories."
+    ),
+    long(
+        "log.cleaner.dedupe.buffer.size", 134217728, minimum=0, update_mode=CLUSTER_WIDE
+    ).described(
+        "Memory that all of these threads may take for keys, 24 bytes each.",
+        in_kafka="The memory is taken at the start.",
+    ),
+    double(
+        "log.cleaner.io.buffer.load.factor", 0.9, importance="low", update_mode=CLUSTER_WIDE
+    ).described("How full that memory may get; what does not fit is compacted later."),
+    double("log.cleaner.io.max.bytes.per.second", DOUBLE_MAX, update_mode=CLUSTER_WIDE).described(
+        "Bytes that these threads together read and write in a second."
+    ),
+    long("log.cleaner.backoff.ms", 15000, minimum=0, update_mode=CLUSTER_WIDE).described(
+        "Pause of a thread that finds nothing to compact."
     ),
     integer(
         "producer.id.expiration.ms",

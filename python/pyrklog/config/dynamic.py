@@ -19,20 +19,13 @@ DOCUMENTATION = "Accepted and kept as Kafka does, without effect in pyrklog."
 _TABLE = (
     (
         CLUSTER_WIDE,
-        OptionType.DOUBLE,
-        "log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second",
-    ),
-    (
-        CLUSTER_WIDE,
         OptionType.INT,
-        "background.threads log.cleaner.io.buffer.size log.cleaner.threads "
-        "remote.fetch.max.wait.ms",
+        "background.threads log.cleaner.io.buffer.size remote.fetch.max.wait.ms",
     ),
     (CLUSTER_WIDE, OptionType.LIST, "metric.reporters"),
     (
         CLUSTER_WIDE,
         OptionType.LONG,
-        "log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size "
         "remote.log.index.file.cache.total.size.bytes "
         "remote.log.manager.copy.max.bytes.per.second "
         "remote.log.manager.fetch.max.bytes.per.second",

@@ -44,9 +44,7 @@ _WITHOUT_EFFECT = """
     group.share.min.session.timeout.ms group.share.partition.max.record.locks
     group.share.record.lock.duration.ms group.share.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
-    kafka.metrics.polling.interval.secs log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
-    log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    kafka.metrics.polling.interval.secs log.cleaner.io.buffer.size
     log.dir.failure.timeout.ms log.initial.task.delay.ms
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms

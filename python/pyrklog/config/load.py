@@ -193,12 +193,6 @@ def _check_together(config: BrokerConfig) -> None:
         connect = config.string(option)
         if connect is not None:
             parse_connect(connect, option)
-    policies, policy = config.value("log.cleanup.policy"), config.given.get("log.cleanup.policy")
-    if policy is not None and isinstance(policies, tuple) and "compact" in policies:
-        config.notices.append(
-            f"log.cleanup.policy ({policy.origin}) asks for compaction, which has no effect in "
-            "this version; nothing is compacted"
-        )
     left_out = config.listeners.left_out
     if left_out:
         names = ", ".join(left_out)

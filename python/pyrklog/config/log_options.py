@@ -135,7 +135,7 @@ _TOPIC_DEFAULTS = (
     ),
     items("log.cleanup.policy", ("delete",), choices=CLEANUP_POLICIES).described(
         "What happens to old records: delete (by time and size), compact (keep the last of each "
-        "key), or both. Compaction does not run yet."
+        "key), or both."
     ),
     long("log.segment.delete.delay.ms", 60000, importance="high", minimum=0).described(
         "How long a deleted segment's file is kept."
@@ -166,8 +166,8 @@ _TOPIC_DEFAULTS = (
         "Level of zstd where the broker compresses. Above 14 a batch of more than 256 KiB gets "
         "smaller tables than zstd's own."
     ),
-    long("log.cleaner.delete.retention.ms", 86400000, minimum=0, effective=False).described(
-        "How long compaction keeps tombstones."
+    long("log.cleaner.delete.retention.ms", 86400000, minimum=0).described(
+        "How long compaction keeps tombstones and transaction markers after it first met them."
     ),
     long("log.local.retention.bytes", -2, minimum=-2, effective=False).described(
         "Size kept here when older segments lie in remote storage."
@@ -175,7 +175,7 @@ _TOPIC_DEFAULTS = (
     long("log.local.retention.ms", -2, minimum=-2, effective=False).described(
         "Age kept here when older segments lie in remote storage."
     ),
-    long("log.cleaner.max.compaction.lag.ms", LONG_MAX, minimum=1, effective=False).described(
+    long("log.cleaner.max.compaction.lag.ms", LONG_MAX, minimum=1).described(
         "Longest time that a record stays uncompacted."
     ),
     boolean("log.message.downconversion.enable", True, importance="low").described(
@@ -188,10 +188,10 @@ _TOPIC_DEFAULTS = (
         check_allows="a version of Kafka",
         effective=False,
     ).described("Version of the record format; only the current one exists here."),
-    double("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1, effective=False).described(
+    double("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1).described(
         "Share of a log that must be uncompacted before compaction starts."
     ),
-    long("log.cleaner.min.compaction.lag.ms", 0, minimum=0, effective=False).described(
+    long("log.cleaner.min.compaction.lag.ms", 0, minimum=0).described(
         "Shortest time that a record stays uncompacted."
     ),
     boolean("log.preallocate", False, effective=False).described(

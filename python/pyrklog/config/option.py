@@ -7,6 +7,7 @@ trimmed, lists are split at commas, and wrong values are refused in its words.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,6 +18,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
 
 READ_ONLY = "read-only"
 CLUSTER_WIDE = "cluster-wide"

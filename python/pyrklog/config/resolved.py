@@ -28,6 +28,10 @@ class LogConfig(NamedTuple):
     file_delete_delay_ms: int
     cleanup_delete: bool
     cleanup_compact: bool
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
 
 
 class Throttled(NamedTuple):

@@ -135,6 +135,10 @@ class TopicDefaults:
             file_delete_delay_ms=integer("file.delete.delay.ms"),
             cleanup_delete="delete" in cleanup,
             cleanup_compact="compact" in cleanup,
+            delete_retention_ms=integer("delete.retention.ms"),
+            min_cleanable_dirty_ratio=_number(values["min.cleanable.dirty.ratio"]),
+            min_compaction_lag_ms=integer("min.compaction.lag.ms"),
+            max_compaction_lag_ms=integer("max.compaction.lag.ms"),
         )
         unclean = values["unclean.leader.election.enable"] is True
         throttled = Throttled(
@@ -152,6 +156,11 @@ class TopicDefaults:
         chosen = newer if newer != LONG_MAX else older
         assert isinstance(chosen, int)
         return chosen
+
+
+def _number(value: Value) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 def _replicas(value: Value) -> Sequence[tuple[int, int]] | None:

@@ -32,6 +32,7 @@ async def replica_digest(context: Context, request: ReplicaDigestRequest) -> Rep
         batch_count=found.batches,
         damaged_offset=found.damaged_offset,
         first=[] if found.first is None else [DigestedBatch(*found.first)],
+        compacted_end=found.compacted_end,
     )
 
 

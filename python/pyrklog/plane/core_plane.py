@@ -29,6 +29,7 @@ from pyrklog.plane.internal_log import (
     Verification,
 )
 from pyrklog.plane.seam import (
+    CleanerSettings,
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -170,6 +171,10 @@ class Plane:
 
     def set_producer_id_expiration_ms(self, expiration_ms: int) -> None:
         self._plane.set_producer_id_expiration_ms(expiration_ms)
+
+    def set_cleaner(self, settings: CleanerSettings) -> None:
+        """Cleanings that have begun keep their memory."""
+        self._plane.set_cleaner(settings)
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         """Each (topic, partition, delete); one error code for each spec, 0 = done."""

@@ -9,7 +9,7 @@ from pyrklog.config.connection_quotas import connection_quotas
 from pyrklog.config.settings import from_options
 from pyrklog.plane.cache_place import cache_place
 from pyrklog.plane.core_plane import memory_bytes
-from pyrklog.plane.seam import ClusterSettings, PlaneSettings
+from pyrklog.plane.seam import CleanerSettings, ClusterSettings, PlaneSettings
 
 log = get_logger("broker")
 
@@ -34,6 +34,7 @@ def plane_settings(config: BrokerConfig, node_id: int, cluster_id: str) -> Plane
         unwritten_max_bytes=None if unwritten_max_bytes < 0 else unwritten_max_bytes,
         cache_dir=None if place.directory is None else str(place.directory),
         cache_max_bytes=None if cache_max_bytes < 0 else cache_max_bytes,
+        cleaner=from_options(CleanerSettings, config),
         cluster=_cluster_settings(config) if config.zookeeper is not None else None,
     )
 

@@ -113,6 +113,17 @@ class LaggingFollowers(NamedTuple):
     brokers: Sequence[int]
 
 
+class CleanerSettings(NamedTuple):
+    """Of compaction; may change at run time. With the names of the broker's options."""
+
+    is_enabled: Annotated[bool, "log.cleaner.enable"]
+    threads: Annotated[int, "log.cleaner.threads"]
+    dedupe_buffer_bytes: Annotated[int, "log.cleaner.dedupe.buffer.size"]
+    load_factor: Annotated[float, "log.cleaner.io.buffer.load.factor"]
+    io_max_bytes_per_second: Annotated[float, "log.cleaner.io.max.bytes.per.second"]
+    backoff_ms: Annotated[int, "log.cleaner.backoff.ms"]
+
+
 class PlaneSettings(NamedTuple):
     """Fixed for the life of the process. Rust reads it by field names
     (rust/bridge/src/config.rs). With the names of the broker's options that the fields have.
@@ -144,6 +155,7 @@ class PlaneSettings(NamedTuple):
     cache_flush_bytes: Annotated[int, "pyrklog.cache.flush.bytes"]
     cache_flush_ms: Annotated[int, "pyrklog.cache.flush.ms"]
     cache_direct_min_bytes: Annotated[int, "pyrklog.cache.direct.min.bytes"]
+    cleaner: CleanerSettings
     recovery_checkpoint_interval_ms: Annotated[int, "log.flush.offset.checkpoint.interval.ms"]
     log_start_checkpoint_interval_ms: Annotated[
         int, "log.flush.start.offset.checkpoint.interval.ms"
@@ -169,7 +181,8 @@ class DigestRange(NamedTuple):
 class ReplicaDigest(NamedTuple):
     """A replica's content in a range of offsets; -1 for missing offsets.
 
-    ``first`` is (base offset, last offset, leader epoch, CRC-32C) of the first batch.
+    ``first`` is (base offset, last offset, leader epoch, CRC-32C) of the first batch. Below
+    ``compacted_end`` the replica is compacted.
     """
 
     error: ErrorCode
@@ -182,6 +195,7 @@ class ReplicaDigest(NamedTuple):
     batches: int = 0
     damaged_offset: int = -1
     first: tuple[int, int, int, int] | None = None
+    compacted_end: int = -1
 
 
 class LogStarts(NamedTuple):

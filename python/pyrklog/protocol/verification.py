@@ -45,7 +45,8 @@ class ReplicaDigestResponse(Message):
     """``next_offset`` is where to continue: the range's end when the digest covers all of it.
 
     ``damaged_offset`` is where the first damaged batch begins, -1 for none; a broker that cannot
-    find the next batch stops there. ``first`` has the digest's first batch, if any. The digest is
+    find the next batch stops there. ``first`` has the digest's first batch, if any. Below
+    ``compacted_end`` the replica is compacted, so that others may have other batches. The digest is
     described in rust/storage/src/replica_digest.rs.
     """
 
@@ -59,6 +60,7 @@ class ReplicaDigestResponse(Message):
     batch_count: Int64 = 0
     damaged_offset: Int64 = NO_OFFSET
     first: list[DigestedBatch] = empty_list()
+    compacted_end: Int64 = NO_OFFSET
 
 
 class StateChangesRequest(Message):

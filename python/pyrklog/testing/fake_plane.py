@@ -29,6 +29,7 @@ from pyrklog.plane.internal_log import (
     Verification,
 )
 from pyrklog.plane.seam import (
+    CleanerSettings,
     DigestRange,
     DirectoryPast,
     FoundPartition,
@@ -92,6 +93,7 @@ class FakePlane(Plane):
         self.producer_id_expiration_ms: int | None = None
         self.recovery_threads_per_dir: int | None = None
         self.io_threads: int | None = None
+        self.cleaner = settings.cleaner if settings is not None else None
         self.stopped: list[tuple[str, int, bool]] = []
         self.deleted_records: list[tuple[str, int, int]] = []
         self.follower_starts: dict[tuple[str, int], dict[int, int]] = {}
@@ -334,6 +336,9 @@ class FakePlane(Plane):
 
     def set_producer_id_expiration_ms(self, expiration_ms: int) -> None:
         self.producer_id_expiration_ms = expiration_ms
+
+    def set_cleaner(self, settings: CleanerSettings) -> None:
+        self.cleaner = settings
 
     async def stop_partitions(self, specs: Sequence[tuple[str, int, bool]]) -> Sequence[int]:
         assert specs

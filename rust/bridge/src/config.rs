@@ -29,6 +29,7 @@ pub fn plane_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::PlaneConfig> 
     } with {
         fetch_read_path: read_path(&read_path_name)?,
         cache: cache_config(settings)?,
+        cleaner: cleaner_config(&field(settings, intern!(py, "cleaner"))?)?,
         cluster: cluster.as_ref().map(cluster_config).transpose()?,
     }))
 }
@@ -44,6 +45,13 @@ fn cache_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CacheConfig> {
         flush_ms: field(settings, intern!(py, "cache_flush_ms"))?,
         direct_min_bytes: field(settings, intern!(py, "cache_direct_min_bytes"))?,
     })
+}
+
+/// Reads `CleanerSettings`.
+pub fn cleaner_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::CleanerConfig> {
+    Ok(read!(settings => seam::CleanerConfig {
+        is_enabled, threads, dedupe_buffer_bytes, load_factor, io_max_bytes_per_second, backoff_ms
+    }))
 }
 
 fn cluster_config(settings: &Bound<'_, PyAny>) -> PyResult<seam::ClusterConfig> {

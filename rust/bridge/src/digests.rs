@@ -17,8 +17,20 @@ pub fn row(batch: seam::DigestedBatch) -> Batch {
 }
 
 /// (error code, leader epoch, log start offset, high watermark, log end offset, next offset,
-/// digest, batches, damaged offset, first batch).
-type Digest = (i16, i32, i64, i64, i64, i64, i64, i64, i64, Option<Batch>);
+/// digest, batches, damaged offset, first batch, compacted end).
+type Digest = (
+    i16,
+    i32,
+    i64,
+    i64,
+    i64,
+    i64,
+    i64,
+    i64,
+    i64,
+    Option<Batch>,
+    i64,
+);
 
 /// `TicketOutcome::ReplicaDigest`.
 #[pyclass(frozen, get_all, module = "pyrklog._core")]
@@ -44,6 +56,7 @@ pub fn digest_done(
         digest.batches,
         digest.damaged_offset,
         first,
+        digest.compacted_end,
     );
     ReplicaDigestDone { ticket, digest }.into_py_any(py)
 }

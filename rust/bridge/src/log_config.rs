@@ -17,7 +17,8 @@ pub fn log_config(log: &Bound<'_, PyAny>) -> PyResult<LogConfig> {
         segment_bytes, segment_ms, segment_jitter_ms, segment_index_bytes, index_interval_bytes,
         max_message_bytes, message_timestamp_before_max_ms, message_timestamp_after_max_ms,
         flush_messages, flush_ms, retention_ms, retention_bytes, file_delete_delay_ms,
-        cleanup_delete, cleanup_compact, message_downconversion_enable
+        cleanup_delete, cleanup_compact, delete_retention_ms, min_cleanable_dirty_ratio,
+        min_compaction_lag_ms, max_compaction_lag_ms, message_downconversion_enable
     } with {
         message_timestamp_type: timestamp_type(&timestamps).map_err(unknown_option)?,
         compression_type: compression_type(&compression).map_err(unknown_option)?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyrklog_dataplane::seam;
 
-use crate::config::{connection_quotas, plane_config};
+use crate::config::{cleaner_config, connection_quotas, plane_config};
 use crate::errors;
 use crate::events::{self, text};
 use crate::image::{follower_specs, image_delta, leader_specs};
@@ -163,6 +163,12 @@ impl DataPlane {
 
     fn set_producer_id_expiration_ms(&self, expiration_ms: i64) {
         self.0.set_producer_id_expiration_ms(expiration_ms);
+    }
+
+    fn set_cleaner(&self, py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<()> {
+        let config = cleaner_config(settings)?;
+        py.detach(|| self.0.set_cleaner(config));
+        Ok(())
     }
 
     fn stop_partitions(

@@ -63,6 +63,7 @@ pub struct PlaneConfig {
     /// outside the cache.
     pub unwritten_max_bytes: Option<usize>,
     pub cache: CacheConfig,
+    pub cleaner: CleanerConfig,
     /// `log.flush.offset.checkpoint.interval.ms` (recovery point).
     pub recovery_checkpoint_interval_ms: i64,
     /// `log.flush.start.offset.checkpoint.interval.ms`.
@@ -134,6 +135,37 @@ impl CacheConfig {
             flush_bytes: 256 * 1024,
             flush_ms: 500,
             direct_min_bytes: DIRECT_MIN_BYTES,
+        }
+    }
+}
+
+/// How logs are compacted (`compaction.md`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleanerConfig {
+    /// `log.cleaner.enable`.
+    pub is_enabled: bool,
+    /// `log.cleaner.threads`, for all log directories.
+    pub threads: usize,
+    /// `log.cleaner.dedupe.buffer.size`: memory of all threads for keys.
+    pub dedupe_buffer_bytes: usize,
+    /// `log.cleaner.io.buffer.load.factor`: how full that memory may get.
+    pub load_factor: f64,
+    /// `log.cleaner.io.max.bytes.per.second`: of all threads, read and written.
+    pub io_max_bytes_per_second: f64,
+    /// `log.cleaner.backoff.ms`: pause of a thread that found nothing to clean.
+    pub backoff_ms: i64,
+}
+
+impl Default for CleanerConfig {
+    /// The defaults of Kafka 3.9.
+    fn default() -> Self {
+        CleanerConfig {
+            is_enabled: true,
+            threads: 1,
+            dedupe_buffer_bytes: 128 << 20,
+            load_factor: 0.9,
+            io_max_bytes_per_second: f64::MAX,
+            backoff_ms: 15_000,
         }
     }
 }
@@ -367,6 +399,8 @@ pub struct ReplicaDigest {
     /// First damaged batch's offset, -1 for none; `next_offset` if the next batch cannot be found.
     pub damaged_offset: i64,
     pub first: Option<DigestedBatch>,
+    /// Below it the replica is compacted, -1 for none.
+    pub compacted_end: i64,
 }
 
 impl ReplicaDigest {
@@ -382,6 +416,7 @@ impl ReplicaDigest {
             batches: 0,
             damaged_offset: -1,
             first: None,
+            compacted_end: -1,
         }
     }
 }

@@ -30,8 +30,8 @@ use pyrklog_control::commit_batch::CommitBatch;
 use pyrklog_control::image::ImageError;
 use pyrklog_control::offset_commit::OffsetCommit;
 use pyrklog_control::seam::{
-    Behind, ConnectionQuotas, Event, FollowerSpec, FoundPartition, ImageDelta, InternalAppend,
-    LeaderSpec, NewRecord, PlaneConfig, StopSpec, TicketOutcome,
+    Behind, CleanerConfig, ConnectionQuotas, Event, FollowerSpec, FoundPartition, ImageDelta,
+    InternalAppend, LeaderSpec, NewRecord, PlaneConfig, StopSpec, TicketOutcome,
 };
 use pyrklog_replica::partition::TopicSettings;
 use pyrklog_storage::log_dir_state::{LogDirState, Partition};
@@ -387,6 +387,13 @@ impl DataPlane {
         self.network
             .producer_id_expiration_ms
             .store(expiration_ms, Ordering::Relaxed);
+    }
+
+    /// Changes options of compaction.
+    pub fn set_cleaner(&self, config: CleanerConfig) {
+        if let Err(error) = self.threads.set_cleaner(&self.network, config) {
+            self.tell_of_threads(&error);
+        }
     }
 
     /// This broker is registered under this epoch, and the cluster knows [`DataPlane::pasts`].

@@ -11,8 +11,10 @@ use pyrklog_arena::Arena;
 use crate::net::acceptor::Acceptor;
 use crate::net::network::Network;
 use crate::net::network_thread::NetworkThread;
+use pyrklog_control::seam::CleanerConfig;
 use pyrklog_requests::produce::validators;
 use pyrklog_storage::cache_janitor::CacheJanitorThread;
+use pyrklog_storage::cleaner::Cleaners;
 use pyrklog_storage::log_dir_state::LogDirState;
 use pyrklog_storage::reader_pool::{self, ReaderPool};
 use pyrklog_storage::syncer::Syncer;
@@ -21,6 +23,9 @@ use pyrklog_storage::writer::Writer;
 #[derive(Debug, Default)]
 struct Running {
     storage: Vec<JoinHandle<()>>,
+    cleaners: Option<Arc<Cleaners>>,
+    /// Changed since the start.
+    cleaner_config: Option<CleanerConfig>,
     /// Why the storage threads could not all be started: they are not tried again.
     storage_failed: Option<String>,
     cache_janitors: Vec<JoinHandle<()>>,
@@ -48,6 +53,23 @@ impl Running {
                 let thread = spawn(format!("cache-{}", dir.index), || janitor.run())?;
                 self.cache_janitors.push(thread);
             }
+        }
+        self.start_cleaners(network)
+    }
+
+    fn start_cleaners(&mut self, network: &Arc<Network>) -> io::Result<()> {
+        let config = self.cleaner_config.unwrap_or(network.config.cleaner);
+        let new = || Cleaners::new(Arc::clone(&network.logs), config);
+        let cleaners = self.cleaners.get_or_insert_with(new);
+        // Those that are one too many have ended, or will.
+        self.storage.retain(|thread| !thread.is_finished());
+        for number in cleaners.take_missing() {
+            let running = Arc::clone(cleaners);
+            let started = spawn(format!("cleaner-{number}"), move || running.run(number));
+            if started.is_err() {
+                cleaners.ended(number);
+            }
+            self.storage.push(started?);
         }
         Ok(())
     }
@@ -110,6 +132,17 @@ impl Threads {
         started
     }
 
+    /// Takes other options of compaction, now or when the cleaners start.
+    pub fn set_cleaner(&self, network: &Arc<Network>, config: CleanerConfig) -> io::Result<()> {
+        let mut running = self.running.lock();
+        running.cleaner_config = Some(config);
+        let Some(cleaners) = &running.cleaners else {
+            return Ok(());
+        };
+        cleaners.set_config(config);
+        running.start_cleaners(network)
+    }
+
     /// Starts the reader starter, once: the control plane may read before it listens.
     pub fn start_readers(&self, network: &Arc<Network>) -> io::Result<()> {
         #[cfg(feature = "sim")]
@@ -164,8 +197,12 @@ impl Threads {
         readers.wait_ended();
     }
 
-    /// Waits for the writers and syncers, then ends the cache janitors.
+    /// Ends the cleaners, waits for them, the writers and syncers, then ends the cache janitors.
     pub fn join_storage(&self) {
+        let cleaners = self.running.lock().cleaners.take();
+        if let Some(cleaners) = cleaners {
+            cleaners.stop();
+        }
         self.join(|running| &mut running.storage);
         let arenas = {
             let mut running = self.running.lock();

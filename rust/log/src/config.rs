@@ -2,6 +2,7 @@
 
 pub use pyrklog_wire::batch::{Compression, TimestampType};
 
+use crate::cleaner::CleaningRules;
 pub use crate::compression::CompressionLevels;
 
 /// Parses `message.timestamp.type`.
@@ -53,7 +54,7 @@ impl UnknownOption {
 
 /// Resolved topic options. Each field has the name of Kafka's topic option with dots as
 /// underscores. The caller has checked the bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     /// A segment is rolled before it would grow beyond this.
     pub segment_bytes: u32,
@@ -93,6 +94,34 @@ pub struct LogConfig {
     pub cleanup_delete: bool,
     /// `cleanup.policy` contains "compact".
     pub cleanup_compact: bool,
+    /// How long compaction keeps tombstones and markers after it met them first.
+    pub delete_retention_ms: i64,
+    /// Dirty bytes of all bytes beyond which a log is compacted.
+    pub min_cleanable_dirty_ratio: f64,
+    /// Younger records are not compacted.
+    pub min_compaction_lag_ms: i64,
+    /// Older dirty records are compacted whatever the ratio.
+    pub max_compaction_lag_ms: i64,
+}
+
+impl LogConfig {
+    /// The options of compaction.
+    pub fn cleaning_rules(&self) -> CleaningRules {
+        CleaningRules {
+            min_dirty_ratio: self.min_cleanable_dirty_ratio,
+            min_lag_ms: self.min_compaction_lag_ms,
+            max_lag_ms: self.max_compaction_lag_ms,
+            delete_retention_ms: self.delete_retention_ms,
+        }
+    }
+
+    /// Age at which a segment is rolled: what is to be compacted in time must be closed before.
+    pub(crate) fn roll_ms(&self) -> i64 {
+        match self.cleanup_compact {
+            true => self.segment_ms.min(self.max_compaction_lag_ms.max(1)),
+            false => self.segment_ms,
+        }
+    }
 }
 
 impl Default for LogConfig {
@@ -119,6 +148,10 @@ impl Default for LogConfig {
             file_delete_delay_ms: 60_000,
             cleanup_delete: true,
             cleanup_compact: false,
+            delete_retention_ms: DAY_MS,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
         }
     }
 }

@@ -169,8 +169,8 @@ impl Log {
     /// Each segment, leader epoch, snapshot and producer.
     fn check_entries(&self) -> Result<(), String> {
         check_rising(&self.segments, "follows")?;
-        // A write or a truncation that is on its way changes the segments meanwhile.
-        let are_at_rest = self.in_flight.is_none() && !self.truncating;
+        // A write, a truncation or a swap that is on its way changes the segments meanwhile.
+        let are_at_rest = self.in_flight.is_none() && !self.truncating && !self.is_swapping;
         for segment in self.segments.iter().filter(|_| are_at_rest) {
             let base_offset = segment.base_offset();
             ensure(!segment.is_removed(), || {

@@ -9,6 +9,7 @@
 
 pub mod batch_info;
 pub mod checkpoint;
+pub mod cleaner;
 pub mod compression;
 pub mod config;
 pub mod disk;

@@ -68,6 +68,8 @@ pub struct Log {
     pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
+    /// A cleaned segment takes the place of others.
+    pub(crate) is_swapping: bool,
     /// Segments were replaced or removed since [`Log::check_invariants`] last looked at each.
     pub(crate) is_reshaped: bool,
     /// Removals whose files still have their names ([`crate::RemovedSegments::rename`]).

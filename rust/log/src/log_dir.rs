@@ -9,6 +9,7 @@
 //! recovery-point-offset-checkpoint   below: synced
 //! log-start-offset-checkpoint        below: deleted
 //! replication-offset-checkpoint      high watermarks
+//! cleaner-offset-checkpoint          below: compacted
 //! <topic>-<partition>/               one log
 //! <topic>-<partition>.<uuid>-delete/ a log that is being removed
 //! ```
@@ -30,6 +31,7 @@ use crate::open::{OpenState, TopicId};
 use crate::partition_metadata::PartitionMetadata;
 
 mod arena_marker;
+mod cleaned;
 mod file_stamps;
 mod offsets;
 pub(crate) mod recovering;
@@ -100,6 +102,8 @@ pub struct LogDir {
     notes: Vec<String>,
     /// By [`Checkpoint`].
     tables: Vec<Mutex<OffsetTable>>,
+    /// How far each log is compacted.
+    cleaned: Mutex<OffsetTable>,
     /// Logs that were closed in this run with unsynced data.
     closed_unsynced: Mutex<HashSet<(String, i32)>>,
     /// The arena's marker, until a broker has registered with it.
@@ -129,9 +133,12 @@ impl LogDir {
         let mut notes = Vec::new();
         let mut tables = Vec::new();
         for checkpoint in Checkpoint::ALL {
-            let table = OffsetTable::read(&env, path, checkpoint, &mut notes).map_err(failed)?;
+            let table = OffsetTable::read(&env, path, checkpoint.file_name(), &mut notes)
+                .map_err(failed)?;
             tables.push(Mutex::new(table));
         }
+        let cleaned = OffsetTable::read(&env, path, names::CLEANER_CHECKPOINT, &mut notes);
+        let cleaned = Mutex::new(cleaned.map_err(failed)?);
         let marker = path.join(names::CLEAN_SHUTDOWN);
         let content = disk::read_file(env.disk(), &marker, FILE_BYTES_MAX);
         let clean_epoch = disk::if_exists(content)
@@ -149,6 +156,7 @@ impl LogDir {
             clean_mark,
             notes,
             tables,
+            cleaned,
             closed_unsynced: Mutex::default(),
             unregistered: Mutex::default(),
             _lock: lock,
@@ -348,7 +356,7 @@ impl LogDir {
     fn forget_rows(&self, topic: &str, partition: i32) -> io::Result<()> {
         let key = (topic.to_owned(), partition);
         self.closed_unsynced.lock().remove(&key);
-        for table in &self.tables {
+        for table in self.tables.iter().chain([&self.cleaned]) {
             let mut table = table.lock();
             table.remove(topic, partition);
             table.write(&self.env, &self.path)?;

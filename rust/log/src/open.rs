@@ -183,6 +183,7 @@ impl Log {
                 ..SyncState::default()
             },
             truncating: false,
+            is_swapping: false,
             is_reshaped: true,
             retiring: Arc::default(),
             poison: None,

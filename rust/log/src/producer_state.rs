@@ -152,6 +152,15 @@ pub struct TxnStart {
     pub place: Option<SegmentPosition>,
 }
 
+/// What must stay of a producer in a log that is cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastRecord {
+    /// Of its last data; `None` if only a marker is known.
+    pub offset: Option<i64>,
+    /// Its epoch.
+    pub epoch: i16,
+}
+
 /// The producers of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct ProducerStates {
@@ -332,6 +341,16 @@ impl ProducerStates {
             .values()
             .filter_map(|state| state.batches().last());
         batches.map(|batch| batch.last_offset).max()
+    }
+
+    /// The last record of each producer.
+    pub fn last_records(&self) -> HashMap<i64, LastRecord> {
+        let of = |state: &ProducerState| LastRecord {
+            offset: state.batches().last().map(|batch| batch.last_offset),
+            epoch: state.epoch,
+        };
+        let producers = self.producers.iter();
+        producers.map(|(id, state)| (*id, of(state))).collect()
     }
 
     /// Removes producers that were idle for `expiration_ms` and have no open transaction; returns

@@ -58,10 +58,10 @@ pub struct RemovedSegments {
 
 /// Counted while it lives.
 #[derive(Debug)]
-struct Retiring(Arc<AtomicUsize>);
+pub(crate) struct Retiring(Arc<AtomicUsize>);
 
 impl Retiring {
-    fn new(count: &Arc<AtomicUsize>) -> Retiring {
+    pub fn new(count: &Arc<AtomicUsize>) -> Retiring {
         count.fetch_add(1, Ordering::AcqRel);
         Retiring(Arc::clone(count))
     }
@@ -93,7 +93,7 @@ impl Log {
     /// Takes segments out of the log that Kafka's rules no longer keep: below the high watermark,
     /// oldest first, and of known age ([`RetentionCandidates::load`]). Memory only.
     pub fn plan_retention(&mut self, now_ms: i64) -> Retention {
-        if self.truncating || self.poisoned().is_some() {
+        if self.truncating || self.is_swapping || self.poisoned().is_some() {
             return Retention::default();
         }
         let wake_writer = self.is_idle();
@@ -207,6 +207,22 @@ impl Log {
 }
 
 impl RemovedSegments {
+    /// Segments whose files have their `.deleted` names already.
+    pub(crate) fn renamed(
+        env: Arc<LogEnv>,
+        folder: Arc<Folder>,
+        segments: Vec<Arc<Segment>>,
+        due_ms: i64,
+    ) -> Self {
+        Self {
+            env,
+            folder,
+            segments,
+            retiring: None,
+            due_ms,
+        }
+    }
+
     /// Bytes that deletion will free.
     pub fn size_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size()).sum()
@@ -234,7 +250,7 @@ impl RemovedSegments {
         }
         self.env.disk().sync_dir(&self.folder.path())?;
         for segment in &self.segments {
-            segment.retire_others()?;
+            segment.retire_others(false)?;
         }
         Ok(())
     }

@@ -15,6 +15,8 @@ pub struct CutLog {
     pub log_start_offset: i64,
     /// Everything below is on all in-sync replicas.
     pub high_watermark: i64,
+    /// Nothing from here on is compacted.
+    pub log_end_offset: i64,
 }
 
 impl CutLog {
@@ -24,6 +26,7 @@ impl CutLog {
             recovery_point: log.recovery_point(),
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
+            log_end_offset: log.log_end_offset(),
         }
     }
 }
@@ -40,6 +43,8 @@ impl LogDirState {
         write(Checkpoint::LogStart, cut.log_start_offset)?;
         self.files
             .lower_high_watermark(topic, index, cut.high_watermark)?;
+        self.files
+            .lower_cleaned_end(topic, index, cut.log_end_offset)?;
         write(Checkpoint::RecoveryPoint, cut.recovery_point)
     }
 

@@ -8,6 +8,7 @@ pub mod begin_internal_read;
 pub mod block_cache;
 pub mod cache_janitor;
 pub mod checkpoints;
+pub mod cleaner;
 pub mod closing_logs;
 pub mod internal_load;
 pub mod internal_read;

@@ -124,8 +124,10 @@ impl DigestWork {
         let mut state = hosted.lock();
         let leader_epoch = state.leader_epoch;
         let log = state.shown(false)?;
+        let compacted_end = hosted.dir.files.cleaned_end(&self.topic, self.partition);
         Ok(ReplicaDigest {
             leader_epoch,
+            compacted_end: compacted_end.unwrap_or(-1),
             log_start_offset: log.log_start_offset(),
             high_watermark: log.high_watermark(),
             log_end_offset: log.durable_end_offset(),

@@ -23,6 +23,7 @@ from pyrklog.handlers.service import (
     TopicRef,
 )
 from pyrklog.metastore import znodes
+from pyrklog.plane.seam import CleanerSettings
 from pyrklog.plane.values import PartitionImage
 from tests.unit.broker.harness import Running, running_broker
 
@@ -220,7 +221,7 @@ async def test_refused_changes(
         (BROKER, "sasl.kerberos.min.time.before.relogin", "70000"),
         (BROKER, "background.threads", "12"),
         (ALL_BROKERS, "background.threads", "12"),
-        (ALL_BROKERS, "log.cleaner.threads", "2"),
+        (ALL_BROKERS, "log.cleaner.io.buffer.size", "600000"),
         (BROKER, "listener.name.external.ssl.keystore.location", "/keys"),
         (BROKER, "listener.name.external.num.network.threads", "2"),
         (ALL_BROKERS, "listener.name.external.num.network.threads", "2"),
@@ -456,14 +457,14 @@ async def test_brokers_defaults_change_at_run_time(running: Running) -> None:
 async def test_topics_show_a_brokers_run_time_value_of_an_option_without_effect(
     running: Running,
 ) -> None:
-    name = "log.cleaner.delete.retention.ms"
+    name = "log.local.retention.ms"
     assert await alter(running, ALL_BROKERS, (OP_SET, name, "5")) is ErrorCode.NONE
     assert await alter(running, BROKER, (OP_SET, name, "x")) is ErrorCode.INVALID_REQUEST
-    shown = (await entries(running, T))["delete.retention.ms"]
+    shown = (await entries(running, T))["local.retention.ms"]
     assert (shown.value, shown.source) == ("5", Source.DYNAMIC_DEFAULT_BROKER)
     synonyms = [
         Synonym(name, "5", Source.DYNAMIC_DEFAULT_BROKER),
-        Synonym(name, "86400000", Source.DEFAULT),
+        Synonym(name, "-2", Source.DEFAULT),
     ]
     assert list(shown.synonyms) == synonyms
     mine = (await entries(running, BROKER))[name]
@@ -500,6 +501,28 @@ async def test_replication_rates_are_averages_over_the_given_window(tmp_path: Pa
         )
         async with running_broker(tmp_path, *options) as running:
             assert running.plane.replication_window_ms == window_ms
+
+
+async def test_options_of_compaction_reach_the_plane_at_run_time(running: Running) -> None:
+    def cleaner() -> CleanerSettings:
+        settings = running.plane.cleaner
+        assert settings is not None
+        return settings
+
+    before = cleaner()
+    assert (before.is_enabled, before.threads, before.backoff_ms) == (True, 1, 15_000)
+    threads, rate = "log.cleaner.threads", "log.cleaner.io.max.bytes.per.second"
+    done = await alter(running, ALL_BROKERS, (OP_SET, threads, "2"), (OP_SET, rate, "1e6"))
+    assert done is ErrorCode.NONE
+    assert cleaner() == before._replace(threads=2, io_max_bytes_per_second=1e6)
+    assert await alter(running, BROKER, (OP_SET, "log.cleaner.backoff.ms", "7")) is ErrorCode.NONE
+    assert cleaner().backoff_ms == 7
+    for refused in ((threads, "0"), (threads, "5"), ("log.cleaner.dedupe.buffer.size", "-1")):
+        assert await alter(running, ALL_BROKERS, (OP_SET, *refused)) is ErrorCode.INVALID_REQUEST
+    off = (OP_SET, "log.cleaner.enable", "false")
+    assert await alter(running, ALL_BROKERS, off) is ErrorCode.INVALID_REQUEST
+    assert await alter(running, ALL_BROKERS, (OP_DELETE, threads, None)) is ErrorCode.NONE
+    assert cleaner().threads == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ from pyrklog.plane.internal_log import (
     NewRecord,
     Producer,
 )
-from pyrklog.plane.seam import PlaneSettings, Request, Session, VerifyTransaction
+from pyrklog.plane.seam import (
+    CleanerSettings,
+    PlaneSettings,
+    Request,
+    Session,
+    VerifyTransaction,
+)
 from pyrklog.plane.values import BrokerImage, ImageDelta, LeaderSpec, PartitionImage, TopicImage
 
 TOPIC = "__consumer_offsets"
@@ -48,6 +54,10 @@ LOG = LogConfig(
     file_delete_delay_ms=60_000,
     cleanup_delete=False,
     cleanup_compact=True,
+    delete_retention_ms=86_400_000,
+    min_cleanable_dirty_ratio=0.5,
+    min_compaction_lag_ms=0,
+    max_compaction_lag_ms=FOREVER,
 )
 
 
@@ -118,6 +128,7 @@ def settings(folder: Path) -> PlaneSettings:
         cache_flush_bytes=256 << 10,
         cache_flush_ms=500,
         cache_direct_min_bytes=64 << 10,
+        cleaner=CleanerSettings(True, 1, 1 << 20, 0.9, 1e18, 15_000),
         recovery_checkpoint_interval_ms=60_000,
         log_start_checkpoint_interval_ms=60_000,
         high_watermark_checkpoint_interval_ms=5_000,

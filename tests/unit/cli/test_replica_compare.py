@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pyrklog.cli.replica_compare import NO_OFFSET, BatchDigest, Difference, Digest, first_difference
+from pyrklog.cli.replica_compare import (
+    NO_OFFSET,
+    BatchDigest,
+    Difference,
+    Digest,
+    first_damage,
+    first_difference,
+)
 
 PIECE_BATCHES = 7
 Log = Sequence[BatchDigest]
@@ -153,3 +160,20 @@ def test_any_difference_is_found_with_few_questions() -> None:
         assert (found.offset, found.brokers) == (log[index].base_offset, [2])
         # The pieces up to the different one, its halves, and its content.
         assert replicas.asked <= len(log) / PIECE_BATCHES + 1 + 6 + 2
+
+
+def test_compacted_replicas_may_have_gaps_in_different_places() -> None:
+    log = log_of([2] * 50)
+    thinned = [batch for batch in log if batch.base_offset % 3]
+    assert first_damage(Replicas({1: log, 2: thinned, 3: thinned[30:]}), 0, 100) is None
+    assert first_damage(Replicas({1: log, 2: log}), 0, 0) is None
+
+
+@pytest.mark.parametrize("broken", [4, 40, 94])
+def test_damage_of_a_compacted_replica_is_found(broken: int) -> None:
+    log = log_of([2] * 50)
+    thinned = [batch for batch in log if batch.base_offset % 3]
+    found = first_damage(Replicas({1: log, 2: thinned, 3: thinned}, {2: broken}), 0, 100)
+    assert found is not None
+    assert (found.offset, found.brokers, found.damaged) == (broken, [2], [2])
+    assert found.batches[2] is None

@@ -168,14 +168,15 @@ def test_options_that_no_broker_option_changes_have_no_synonym() -> None:
         ("preallocate", "log.preallocate", "false", "true"),
     ],
 )
-def test_options_without_effect_show_the_brokers_value_too(
+def test_options_show_the_brokers_value_with_and_without_effect(
     name: str, of_broker: str, default: str, given: str
 ) -> None:
     unset = Synonym(of_broker, default, Source.DEFAULT)
     found = described(broker(), {}, name)
     assert (found.value, found.source, found.synonyms) == (default, Source.DEFAULT, [unset])
     config = broker(f"{of_broker}={given}")
-    assert any(f"{of_broker} (--set) has no effect" in notice for notice in config.notices)
+    is_told = any(f"{of_broker} (--set) has no effect" in notice for notice in config.notices)
+    assert is_told is not of_broker.startswith("log.cleaner.")
     static = Synonym(of_broker, given, Source.STATIC_BROKER)
     found = described(config, {}, name)
     assert (found.value, found.source) == (given, Source.STATIC_BROKER)
@@ -275,3 +276,16 @@ def test_options_that_depend_on_memory_show_the_value_in_force(
     static = [] if given is None else [Synonym(name, given, Source.STATIC_BROKER)]
     assert list(entry.synonyms) == [*static, default]
     assert entry.value == (given or default.value)
+
+
+def test_options_of_compaction_reach_the_log() -> None:
+    defaults = TopicDefaults(broker("log.cleaner.min.compaction.lag.ms=7"))
+    given = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "1",
+        "max.compaction.lag.ms": "9",
+        "delete.retention.ms": "11",
+    }
+    log = defaults.resolve(given).log
+    assert (log.min_cleanable_dirty_ratio, log.delete_retention_ms) == (1.0, 11)
+    assert (log.min_compaction_lag_ms, log.max_compaction_lag_ms) == (7, 9)

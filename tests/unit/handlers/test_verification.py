@@ -19,7 +19,7 @@ DIGEST, CHANGES, OBSERVE = 20_001, 20_002, 20_003
 
 
 async def test_a_digest_is_that_of_the_plane() -> None:
-    found = ReplicaDigest(ErrorCode.NONE, 7, 1, 30, 40, 25, -5, 3, 11, (2, 4, 6, 0xFFFFFFFF))
+    found = ReplicaDigest(ErrorCode.NONE, 7, 1, 30, 40, 25, -5, 3, 11, (2, 4, 6, 0xFFFFFFFF), 20)
     fake = FakeService(replica_digest=found)
     answer = await ask(fake, DIGEST, 0, ReplicaDigestRequest("t", 3, 2, 25, 1 << 30))
     assert fake.calls == [("replica_digest", ("t", 3, DigestRange(2, 25, DIGEST_BYTES_MAX)), {})]
@@ -28,6 +28,7 @@ async def test_a_digest_is_that_of_the_plane() -> None:
     assert (answer.next_offset, answer.digest, answer.batch_count) == (25, -5, 3)
     assert answer.damaged_offset == 11
     assert answer.first == [DigestedBatch(2, 4, 6, 0xFFFFFFFF)]
+    assert answer.compacted_end == 20
 
 
 async def test_a_replica_that_is_not_there_has_no_digest() -> None:

@@ -63,6 +63,7 @@ pub fn config(log_dirs: Vec<PathBuf>) -> PlaneConfig {
         log_start_checkpoint_interval_ms: 60_000,
         high_watermark_checkpoint_interval_ms: 5_000,
         retention_check_interval_ms: 300_000,
+        cleaner: CleanerConfig::default(),
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: true,
         cluster: None,

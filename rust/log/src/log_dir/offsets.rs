@@ -28,7 +28,7 @@ impl Checkpoint {
         Checkpoint::HighWatermark,
     ];
 
-    fn file_name(self) -> &'static str {
+    pub(super) fn file_name(self) -> &'static str {
         match self {
             Checkpoint::RecoveryPoint => names::RECOVERY_POINT_CHECKPOINT,
             Checkpoint::LogStart => names::LOG_START_CHECKPOINT,
@@ -66,10 +66,9 @@ impl OffsetTable {
     pub fn read(
         env: &LogEnv,
         directory: &Path,
-        checkpoint: Checkpoint,
+        name: &'static str,
         notes: &mut Vec<String>,
     ) -> io::Result<Self> {
-        let name = checkpoint.file_name();
         let path = directory.join(name);
         let mut table = Self {
             name,

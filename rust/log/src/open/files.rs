@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 
 use crate::disk::{Disk, OpenMode};
 use crate::env::LogEnv;
@@ -76,62 +77,73 @@ fn finish_swaps(
     let cleaned = found
         .iter()
         .filter(|(_, file)| file.suffix == Suffix::Cleaned);
-    let mut whole_below = cleaned
+    let whole_below = cleaned
         .map(|(_, file)| file.base_offset)
         .min()
         .unwrap_or(i64::MAX);
+    let is_swap =
+        |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
     let (mut first, mut end) = (i64::MAX, i64::MIN);
-    for (name, file) in found.iter() {
-        if file.suffix != Suffix::Swap || file.base_offset >= whole_below {
-            continue;
-        }
+    for (name, file) in found.iter().filter(|(_, file)| is_swap(file)) {
         first = first.min(file.base_offset);
         if file.kind != FileKind::Log {
             continue;
         }
+        // Without batches it still takes the place of the segment of its name.
         match end_of_batches(disk, folder, name) {
-            Ok(offset) => end = end.max(offset.unwrap_or(file.base_offset)),
+            Ok(offset) => end = end.max(offset.unwrap_or(0)).max(file.base_offset + 1),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // Neither it nor its set replaces anything.
                 notes.push(format!(
                     "removed {name}, which no compaction has completed: {error}"
                 ));
-                whole_below = i64::MIN;
+                return Ok(());
             }
             Err(error) => return Err(error),
         }
     }
-    let is_swap =
-        |file: &SegmentFile| file.suffix == Suffix::Swap && file.base_offset < whole_below;
-    if whole_below == i64::MIN {
-        return Ok(());
-    }
     if first == i64::MAX {
         return Ok(());
     }
-    notes.push(format!(
-        "finished a compaction of offsets {first} to {end} that was interrupted"
-    ));
-    let mut error = None;
-    found.retain(|(name, file)| {
-        let replaced = file.suffix == Suffix::None
-            && file.kind != FileKind::Snapshot
-            && (first..end).contains(&file.base_offset);
-        if replaced && let Err(failed) = disk.remove_file(&folder.file(name)) {
-            error.get_or_insert(failed);
-        }
-        !replaced
+    notes.push(match end > first {
+        true => format!("finished a compaction of offsets {first} to {end} that was interrupted"),
+        false => format!("finished an interrupted compaction from offset {first} on"),
     });
-    if let Some(error) = error {
-        return Err(error);
-    }
-    for (name, file) in found.iter_mut().filter(|(_, file)| is_swap(file)) {
-        let regular = names::file_name(file.base_offset, file.kind);
-        disk.rename(&folder.file(name), &folder.file(&regular))?;
-        *name = regular;
-        file.suffix = Suffix::None;
+    remove_replaced(disk, folder, found, first..end)?;
+    // The `.log`s first, and durably: without one the others are orphans.
+    for renames_logs in [true, false] {
+        let is_due = |file: &SegmentFile| (file.kind == FileKind::Log) == renames_logs;
+        for (name, file) in found.iter_mut().filter(|(_, f)| is_swap(f) && is_due(f)) {
+            let regular = names::file_name(file.base_offset, file.kind);
+            disk.rename(&folder.file(name), &folder.file(&regular))?;
+            *name = regular;
+            file.suffix = Suffix::None;
+        }
+        disk.sync_dir(&folder.path())?;
     }
     Ok(())
+}
+
+/// Removes the segments that swap files replace, durably: beside the renamed files they would be
+/// taken for a part of the log.
+fn remove_replaced(
+    disk: &dyn Disk,
+    folder: &Folder,
+    found: &mut Vec<(String, SegmentFile)>,
+    replaced: Range<i64>,
+) -> io::Result<()> {
+    let mut result = Ok(());
+    found.retain(|(name, file)| {
+        let is_replaced = file.suffix == Suffix::None
+            && file.kind != FileKind::Snapshot
+            && replaced.contains(&file.base_offset);
+        if is_replaced && result.is_ok() {
+            result = disk.remove_file(&folder.file(name));
+        }
+        !is_replaced
+    });
+    result?;
+    disk.sync_dir(&folder.path())
 }
 
 /// The offset after the last whole batch of a file.

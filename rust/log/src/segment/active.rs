@@ -77,7 +77,7 @@ impl ActiveSegment {
             || self.indexes.times.is_full();
         is_full && !is_small
             || !crowd.may_age
-                && self.waited_ms(batch.max_timestamp, now_ms) > config.segment_ms - self.jitter_ms
+                && self.waited_ms(batch.max_timestamp, now_ms) > config.roll_ms() - self.jitter_ms
             || !fits_relative(batch.last_offset, self.base_offset())
     }
 
@@ -125,7 +125,7 @@ fn fits_relative(last_offset: i64, base_offset: i64) -> bool {
 
 /// Spreads the rolls of many partitions, by a hash of the segment's identity.
 fn jitter_ms(config: &LogConfig, seed: u64) -> i64 {
-    let bound = config.segment_jitter_ms.min(config.segment_ms);
+    let bound = config.segment_jitter_ms.min(config.roll_ms());
     if bound <= 0 {
         return 0;
     }

@@ -76,13 +76,14 @@ impl Segment {
         Ok(())
     }
 
-    /// The same for its other files.
-    pub fn retire_others(&self) -> io::Result<()> {
+    /// The same for its other files. The snapshot at its start stays if a successor starts there.
+    pub fn retire_others(&self, keeps_snapshot: bool) -> io::Result<()> {
         let _nobody_opens_them = self.indexes.lock();
         if self.removed.load(Ordering::Acquire) {
             return Ok(());
         }
-        for kind in others() {
+        let leaves = |kind: &FileKind| !(keeps_snapshot && *kind == FileKind::Snapshot);
+        for kind in others().filter(leaves) {
             match self.rename(kind) {
                 Err(error) if is_full(&error) => {
                     missing_is_fine(self.env.disk().remove_file(&self.path(kind)))?;

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test crate uses its own part.
 
 pub mod cached;
+pub mod cleaning;
 pub mod history;
 pub mod killed_disk;
 pub mod model;

@@ -118,6 +118,7 @@ fn config(dir: &Path) -> PlaneConfig {
         log_start_checkpoint_interval_ms: 60_000,
         high_watermark_checkpoint_interval_ms: 60_000,
         retention_check_interval_ms: 300_000,
+        cleaner: CleanerConfig::default(),
         producer_id_expiration_ms: 86_400_000,
         auto_create_topics: false,
         cluster: None,

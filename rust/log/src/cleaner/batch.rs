@@ -1,0 +1,253 @@
+//! One batch: which of its records stay, and its bytes then.
+//!
+//! Base offset, last offset delta, leader epoch and producer fields stay as they are, so offsets and
+//! sequences keep their meaning. A batch of which everything stays is not touched.
+
+use std::ops::Range;
+
+use pyrklog_wire::batch::{
+    self, BatchHeader, COMPRESSION_MASK, DELETE_HORIZON_BIT, HEADER_LEN, LENGTH_PREFIX_LEN,
+    NO_TIMESTAMP,
+};
+use pyrklog_wire::builder::{HeaderToWrite, encode_record};
+use pyrklog_wire::records::{Record, Records};
+
+use crate::cleaner::{CleanError, OffsetMap};
+use crate::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress, with_decompressed};
+
+/// What decides about records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordRules<'a> {
+    pub map: &'a OffsetMap,
+    /// When the cleaning began.
+    pub now_ms: i64,
+    /// `delete.retention.ms`.
+    pub delete_retention_ms: i64,
+}
+
+/// What was found out about a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Findings {
+    /// None of its records stays: it was aborted, or is a marker past its horizon.
+    pub discards: bool,
+    /// It stays without records: its producer's last one.
+    pub stays_empty: bool,
+    /// A marker of a transaction that has no batches left: its horizon is set.
+    pub ends_nothing: bool,
+}
+
+/// What becomes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It stays as it is.
+    Same,
+    /// It is replaced by the bytes in the buffer.
+    Changed,
+    /// It goes.
+    Gone,
+}
+
+/// The records that stay.
+#[derive(Debug)]
+struct Kept {
+    /// In the form of a body.
+    bytes: Vec<u8>,
+    count: i32,
+    /// Some went.
+    is_less: bool,
+    has_tombstone: bool,
+    max_timestamp: i64,
+}
+
+/// Decides about a whole batch with a verified checksum. `out` gets its new bytes.
+pub(super) fn clean(
+    rules: &RecordRules<'_>,
+    header: &BatchHeader,
+    bytes: &[u8],
+    findings: Findings,
+    out: &mut Vec<u8>,
+) -> Result<Outcome, CleanError> {
+    let kept = match findings.discards || header.record_count == 0 {
+        true => None,
+        false => Some(kept_records(rules, header, bytes)?).filter(|kept| kept.count > 0),
+    };
+    let Some(kept) = kept else {
+        return Ok(match findings.stays_empty {
+            true if header.record_count == 0 => Outcome::Same,
+            true => {
+                empty(header, out);
+                Outcome::Changed
+            }
+            false => Outcome::Gone,
+        });
+    };
+    let is_marked = header.delete_horizon().is_some();
+    let horizon = (!is_marked && (kept.has_tombstone || findings.ends_nothing))
+        .then(|| rules.now_ms.saturating_add(rules.delete_retention_ms));
+    if !kept.is_less && horizon.is_none() {
+        return Ok(Outcome::Same);
+    }
+    rewrite(header, &kept, horizon, out)?;
+    Ok(Outcome::Changed)
+}
+
+fn kept_records(
+    rules: &RecordRules<'_>,
+    header: &BatchHeader,
+    bytes: &[u8],
+) -> Result<Kept, CleanError> {
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
+    let body = &bytes[HEADER_LEN..];
+    let mut kept = Kept {
+        bytes: Vec::new(),
+        count: 0,
+        is_less: false,
+        has_tombstone: false,
+        max_timestamp: NO_TIMESTAMP,
+    };
+    let walked = with_decompressed(codec, body, EXPANDED_BYTES_MAX_DEFAULT, |records| {
+        let (mut at, mut count) = (0, 0);
+        for record in Records::new(records) {
+            let record = record.map_err(|error| damaged(header, error))?;
+            let range = at..at + record.size_bytes;
+            at = range.end;
+            count += 1;
+            if header.is_control() || stays(rules, header, &record) {
+                kept.take(header, &record, &records[range]);
+            } else {
+                kept.is_less = true;
+            }
+        }
+        match count == header.record_count {
+            true => Ok(()),
+            false => Err(damaged(header, format!("it has {count} records"))),
+        }
+    });
+    walked.map_err(|error| damaged(header, error))??;
+    Ok(kept)
+}
+
+/// Kafka: `Cleaner.shouldRetainRecord`.
+fn stays(rules: &RecordRules<'_>, header: &BatchHeader, record: &Record<'_>) -> bool {
+    let offset = header.base_offset + i64::from(record.offset_delta);
+    if offset > rules.map.latest() {
+        return true;
+    }
+    let Some(key) = record.key else {
+        return false;
+    };
+    let is_last = rules.map.get(key).is_none_or(|last| offset >= last);
+    let is_due = |horizon| rules.now_ms >= horizon;
+    is_last && (record.value.is_some() || !header.delete_horizon().is_some_and(is_due))
+}
+
+impl Kept {
+    fn take(&mut self, header: &BatchHeader, record: &Record<'_>, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.count += 1;
+        self.has_tombstone |= record.value.is_none();
+        self.max_timestamp = self.max_timestamp.max(timestamp(header, record));
+    }
+}
+
+fn timestamp(header: &BatchHeader, record: &Record<'_>) -> i64 {
+    match header.is_log_append_time() {
+        true => header.max_timestamp,
+        false => header.base_timestamp.wrapping_add(record.timestamp_delta),
+    }
+}
+
+/// The batch without records, and therefore without codec, horizon and first timestamp.
+fn empty(header: &BatchHeader, out: &mut Vec<u8>) {
+    let mut emptied = *header;
+    emptied.attributes &= !(COMPRESSION_MASK | DELETE_HORIZON_BIT);
+    emptied.base_timestamp = NO_TIMESTAMP;
+    emptied.record_count = 0;
+    emptied.batch_length = (HEADER_LEN - LENGTH_PREFIX_LEN) as i32;
+    out.clear();
+    out.extend_from_slice(&emptied.to_bytes());
+    batch::refresh_crc(out);
+}
+
+fn rewrite(
+    header: &BatchHeader,
+    kept: &Kept,
+    horizon: Option<i64>,
+    out: &mut Vec<u8>,
+) -> Result<(), CleanError> {
+    let mut changed = *header;
+    changed.record_count = kept.count;
+    if !header.is_log_append_time() {
+        changed.max_timestamp = kept.max_timestamp;
+    }
+    out.clear();
+    out.resize(HEADER_LEN, 0);
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
+    match horizon {
+        None => compress(codec, &kept.bytes, out)?,
+        Some(horizon) => {
+            changed.attributes |= DELETE_HORIZON_BIT;
+            changed.base_timestamp = horizon;
+            compress(codec, &rebased(header, &kept.bytes, horizon)?, out)?;
+        }
+    }
+    let length = i32::try_from(out.len() - LENGTH_PREFIX_LEN);
+    changed.batch_length = length.map_err(|_| damaged(header, "it grew beyond 2 GiB"))?;
+    out[..HEADER_LEN].copy_from_slice(&changed.to_bytes());
+    batch::refresh_crc(out);
+    Ok(())
+}
+
+/// The records with times that count from `base`.
+fn rebased(header: &BatchHeader, records: &[u8], base: i64) -> Result<Vec<u8>, CleanError> {
+    let mut out = Vec::with_capacity(records.len() + records.len() / 8);
+    for record in Records::new(records) {
+        let record = record.map_err(|error| damaged(header, error))?;
+        let headers: Vec<HeaderToWrite<'_>> = record.headers().map(|h| (h.key, h.value)).collect();
+        encode_record(
+            &mut out,
+            timestamp(header, &record).wrapping_sub(base),
+            record.offset_delta,
+            record.key,
+            record.value,
+            &headers,
+        );
+    }
+    Ok(out)
+}
+
+/// The keys of a batch's records from `start` on, with their offsets, until `take` says no.
+pub(super) fn each_key(
+    header: &BatchHeader,
+    bytes: &[u8],
+    offsets: Range<i64>,
+    mut take: impl FnMut(&[u8], i64) -> bool,
+) -> Result<bool, CleanError> {
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
+    let body = &bytes[HEADER_LEN..];
+    with_decompressed(codec, body, EXPANDED_BYTES_MAX_DEFAULT, |records| {
+        for record in Records::new(records) {
+            let record = record.map_err(|error| damaged(header, error))?;
+            let offset = header.base_offset + i64::from(record.offset_delta);
+            let key = record.key.filter(|_| offsets.contains(&offset));
+            if key.is_some_and(|key| !take(key, offset)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .map_err(|error| damaged(header, error))?
+}
+
+pub(super) fn damaged(header: &BatchHeader, reason: impl std::fmt::Display) -> CleanError {
+    CleanError::Corrupt(format!(
+        "the batch at offset {} cannot be cleaned: {reason}",
+        header.base_offset
+    ))
+}

@@ -1,0 +1,162 @@
+//! Writes the `.cleaned` files of one new segment.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use crate::cleaner::CleanError;
+use crate::config::LogConfig;
+use crate::disk::{DiskFile, OpenMode, missing_is_fine, sync_failed};
+use crate::env::LogEnv;
+use crate::folder::Folder;
+use crate::names::{FileKind, INDEX_FILES, Suffix, file_name};
+use crate::scan::BatchFacts;
+use crate::segment::{Segment, SegmentIndexes};
+use crate::transaction_index::{AbortedTxn, TransactionIndex};
+
+/// Bytes written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A new segment whose files are complete and durable, as `.cleaned`.
+#[derive(Debug)]
+pub(super) struct Copied {
+    pub segment: Arc<Segment>,
+    pub aborted: TransactionIndex,
+}
+
+/// The files of a new segment while batches are added.
+#[derive(Debug)]
+pub(super) struct Copier {
+    env: Arc<LogEnv>,
+    folder: Arc<Folder>,
+    base_offset: i64,
+    interval: u32,
+    file: Arc<dyn DiskFile>,
+    written: u64,
+    buffer: Vec<u8>,
+    indexes: SegmentIndexes,
+    aborted: TransactionIndex,
+}
+
+/// The path's last part of a segment's file in a state.
+pub(super) fn name(base_offset: i64, kind: FileKind, suffix: Suffix) -> String {
+    format!("{}{}", file_name(base_offset, kind), suffix.text())
+}
+
+/// Removes what is left of an unfinished new segment.
+pub(super) fn remove(
+    env: &LogEnv,
+    folder: &Folder,
+    base_offset: i64,
+    suffix: Suffix,
+) -> io::Result<()> {
+    [FileKind::Log]
+        .into_iter()
+        .chain(INDEX_FILES)
+        .try_for_each(|kind| {
+            let path = folder.file(&name(base_offset, kind, suffix));
+            missing_is_fine(env.disk().remove_file(&path))
+        })
+}
+
+impl Copier {
+    pub fn new(
+        env: &Arc<LogEnv>,
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        config: &LogConfig,
+    ) -> io::Result<Self> {
+        // Not in a folder that takes this one's name meanwhile.
+        let file = folder.in_place(|| {
+            remove(env, folder, base_offset, Suffix::Cleaned)?;
+            let path = folder.file(&name(base_offset, FileKind::Log, Suffix::Cleaned));
+            env.disk().open(&path, OpenMode::Truncate)
+        })?;
+        Ok(Self {
+            file,
+            env: Arc::clone(env),
+            folder: Arc::clone(folder),
+            base_offset,
+            interval: config.index_interval_bytes,
+            written: 0,
+            buffer: Vec::with_capacity(WRITE_BYTES),
+            indexes: SegmentIndexes::new(base_offset, config.segment_index_bytes),
+            aborted: TransactionIndex::new(base_offset),
+        })
+    }
+
+    /// Adds a batch.
+    pub fn add(&mut self, bytes: &[u8], facts: BatchFacts) -> Result<(), CleanError> {
+        let position = self.written + self.buffer.len() as u64;
+        let end = position + bytes.len() as u64;
+        if i32::try_from(end).is_err() {
+            let base_offset = self.base_offset;
+            return Err(CleanError::Corrupt(format!(
+                "segment {base_offset} would have {end} bytes after its cleaning"
+            )));
+        }
+        self.indexes.add(facts, position as u32, self.interval);
+        if self.buffer.len() + bytes.len() > WRITE_BYTES {
+            self.flush()?;
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The marker of this transaction was added.
+    pub fn add_aborted(&mut self, txn: AbortedTxn) -> Result<(), CleanError> {
+        let added = self.aborted.append(txn);
+        added
+            .map(|_| ())
+            .map_err(|error| CleanError::Corrupt(error.to_string()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.file
+            .write_slices_at(&[IoSlice::new(&self.buffer)], self.written, true)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Completes the files and makes them durable.
+    pub fn finish(mut self) -> Result<Copied, CleanError> {
+        self.flush()?;
+        self.file.sync_data().map_err(sync_failed)?;
+        self.file.no_more_writes();
+        self.indexes.add_largest(true);
+        let (offsets, times) = (&self.indexes.offsets, &self.indexes.times);
+        self.write_index(FileKind::OffsetIndex, offsets.as_bytes())?;
+        self.write_index(FileKind::TimeIndex, times.as_bytes())?;
+        if !self.aborted.is_empty() {
+            self.write_index(FileKind::TransactionIndex, &self.aborted.to_bytes())?;
+        }
+        let synced = self.env.disk().sync_dir(&self.folder.path());
+        synced.map_err(sync_failed)?;
+        let segment = Segment::new(
+            &self.env,
+            &self.folder,
+            self.base_offset,
+            self.written,
+            true,
+        );
+        segment.set_largest(self.indexes.largest);
+        Ok(Copied {
+            segment,
+            aborted: self.aborted,
+        })
+    }
+
+    fn write_index(&self, kind: FileKind, content: &[u8]) -> io::Result<()> {
+        let name = name(self.base_offset, kind, Suffix::Cleaned);
+        let open = || {
+            let path = self.folder.file(&name);
+            self.env.disk().open(&path, OpenMode::Truncate)
+        };
+        let file = self.folder.in_place(open)?;
+        file.write_all_at(content, 0)?;
+        file.sync_data().map_err(sync_failed)
+    }
+}

@@ -1,0 +1,318 @@
+//! Threads that compact logs (`compaction.md`): `log.cleaner.threads` for all log directories, each
+//! with a part of the memory for keys, all with one limit of bytes a second. Options may change at
+//! run time; a cleaning that has begun keeps its memory.
+//!
+//! A thread looks for the dirtiest log, cleans it, and looks again; without one it waits for
+//! `log.cleaner.backoff.ms`. No lock of a partition is held while a disk is used.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use pyrklog_log::cleaner::{CleanError, CleanJob, CleaningPlan, MapLimits};
+use pyrklog_log::{Checkpoint, Log};
+
+use crate::cleaner::throttle::Throttle;
+use crate::log_dir_state::Partition;
+use crate::log_manager::LogManager;
+use crate::syncer_queue::Deletion;
+use pyrklog_base::clock::{Now, mono_ms};
+use pyrklog_base::ids::TopicId;
+use pyrklog_control::seam::CleanerConfig;
+
+mod throttle;
+
+/// A partition, whatever is done to its log.
+type Key = (Arc<str>, TopicId, i32);
+
+/// What the threads share.
+#[derive(Debug)]
+pub struct Cleaners {
+    logs: Arc<LogManager>,
+    throttle: Throttle,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    config: CleanerConfig,
+    is_stopped: bool,
+    /// Numbers of the threads that were started and have not ended.
+    running: BTreeSet<usize>,
+    /// Being cleaned.
+    busy: HashSet<Key>,
+    /// Logs with damage, which are not tried again until the next start.
+    uncleanable: HashSet<Key>,
+    /// No cleaning begins before, since one found no space (monotonic).
+    waits_until_ms: i64,
+}
+
+impl Cleaners {
+    /// For the threads of a broker.
+    pub fn new(logs: Arc<LogManager>, config: CleanerConfig) -> Arc<Cleaners> {
+        Arc::new(Cleaners {
+            logs,
+            throttle: Throttle::new(config.io_max_bytes_per_second),
+            state: Mutex::new(State {
+                config,
+                is_stopped: false,
+                running: BTreeSet::new(),
+                busy: HashSet::new(),
+                uncleanable: HashSet::new(),
+                waits_until_ms: 0,
+            }),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// Takes other options. Threads that are too many end after their cleaning; then start those
+    /// of [`Cleaners::take_missing`].
+    pub fn set_config(&self, config: CleanerConfig) {
+        self.throttle.set_rate(config.io_max_bytes_per_second);
+        self.state.lock().config = config;
+        self.wake.notify_all();
+    }
+
+    /// Numbers of threads that are to be started; they count as running from now on.
+    pub fn take_missing(&self) -> Vec<usize> {
+        let mut state = self.state.lock();
+        let wanted = match state.config.is_enabled && !state.is_stopped {
+            true => state.config.threads,
+            false => 0,
+        };
+        let mut missing: Vec<usize> = (0..wanted).collect();
+        missing.retain(|number| state.running.insert(*number));
+        missing
+    }
+
+    /// A thread has ended, or could not be started.
+    pub fn ended(&self, number: usize) {
+        self.state.lock().running.remove(&number);
+    }
+
+    /// Ends the threads, within a piece of their work.
+    pub fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// The work of one thread, until it is told to stop or is one too many.
+    pub fn run(&self, number: usize) {
+        while self.goes_on(number) {
+            match self.take_dirtiest() {
+                Some((partition, plan)) => {
+                    self.clean(&partition, plan);
+                    self.state.lock().busy.remove(&key(&partition));
+                }
+                None => {
+                    self.wait(self.config().backoff_ms);
+                }
+            }
+        }
+    }
+
+    fn goes_on(&self, number: usize) -> bool {
+        let mut state = self.state.lock();
+        let goes_on = !state.is_stopped && number < state.config.threads;
+        if !goes_on {
+            state.running.remove(&number);
+        }
+        goes_on
+    }
+
+    fn config(&self) -> CleanerConfig {
+        self.state.lock().config
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.lock().is_stopped
+    }
+
+    /// False if the thread is to end.
+    fn wait(&self, wait_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_stopped {
+            let wait = Duration::from_millis(u64::try_from(wait_ms).unwrap_or(1).max(1));
+            self.wake.wait_for(&mut state, wait);
+        }
+        !state.is_stopped
+    }
+
+    /// The log with the largest dirty part of those that are due; it counts as busy from now on.
+    fn take_dirtiest(&self) -> Option<(Arc<Partition>, CleaningPlan)> {
+        loop {
+            let (partition, plan) = self.dirtiest()?;
+            // Another thread may have taken it meanwhile.
+            if self.state.lock().busy.insert(key(&partition)) {
+                return Some((partition, plan));
+            }
+        }
+    }
+
+    fn dirtiest(&self) -> Option<(Arc<Partition>, CleaningPlan)> {
+        let (passed_over, waits) = {
+            let state = self.state.lock();
+            let passed_over: HashSet<Key> = state.busy.union(&state.uncleanable).cloned().collect();
+            (passed_over, mono_ms() < state.waits_until_ms)
+        };
+        if waits {
+            return None;
+        }
+        let mut dirtiest: Option<(Arc<Partition>, CleaningPlan)> = None;
+        for partition in self.logs.registry.load().partitions() {
+            if self.is_stopped() {
+                return None;
+            }
+            let dir = &partition.dir;
+            if dir.has_failed() || dir.is_read_only() || !is_compacted(partition) {
+                continue;
+            }
+            if passed_over.contains(&key(partition)) {
+                continue;
+            }
+            let Some(plan) = self.plan(partition) else {
+                continue;
+            };
+            let is_dirtier = |best: &(_, CleaningPlan)| plan.dirty_ratio() > best.1.dirty_ratio();
+            if dirtiest.as_ref().is_none_or(is_dirtier) {
+                dirtiest = Some((Arc::clone(partition), plan));
+            }
+        }
+        dirtiest
+    }
+
+    fn plan(&self, partition: &Partition) -> Option<CleaningPlan> {
+        let (topic, index) = (&partition.topic.name, partition.index);
+        let checkpoint = partition.dir.files.cleaned_end(topic, index);
+        let (candidate, rules) = {
+            let state = partition.lock();
+            let log = state.log.as_ref()?;
+            (
+                log.cleaning_candidate(checkpoint)?,
+                log.config().cleaning_rules(),
+            )
+        };
+        match candidate.assess(rules, Now::read().wall_ms) {
+            Ok(plan) => plan.filter(CleaningPlan::is_worthwhile),
+            Err(error) => {
+                self.failed(partition, error.into());
+                None
+            }
+        }
+    }
+
+    fn clean(&self, partition: &Arc<Partition>, plan: CleaningPlan) {
+        let job = with_log(partition, |log| log.begin_cleaning(plan)).flatten();
+        let Some(mut job) = job else { return };
+        let began_ms = mono_ms();
+        match self.clean_groups(partition, &mut job) {
+            Ok(()) => self.cleaned(partition, &job, mono_ms() - began_ms),
+            Err(error) => self.failed(partition, error),
+        }
+    }
+
+    fn clean_groups(
+        &self,
+        partition: &Arc<Partition>,
+        job: &mut CleanJob,
+    ) -> Result<(), CleanError> {
+        let mut pace =
+            |bytes| self.throttle.pass(bytes, |wait_ms| self.wait(wait_ms)) && !self.is_stopped();
+        let config = self.config();
+        let limits = MapLimits {
+            buffer_bytes: config.dedupe_buffer_bytes / config.threads.max(1),
+            load_factor: config.load_factor,
+            seed: self.logs.names.unique() as u64,
+        };
+        job.build_map(limits, &mut pace)?;
+        let dir = &partition.dir;
+        // So that a start after a kill takes no gap for lost records.
+        dir.write_checkpoint(Checkpoint::RecoveryPoint, &self.logs.registry)?;
+        while let Some(mut swap) = job.next_group(&mut pace)? {
+            let begun = with_log(partition, |log| log.begin_swap(&mut swap));
+            if begun.is_none_or(|begun| begun.is_err()) {
+                swap.discard()?;
+                return Err(CleanError::Stale);
+            }
+            let mut result = swap.execute();
+            while result.as_ref().is_err_and(pyrklog_log::disk::may_pass) && swap.is_decided() {
+                if !self.wait(config.backoff_ms) {
+                    break;
+                }
+                result = swap.execute();
+            }
+            let now_ms = Now::read().wall_ms;
+            let removed = with_log(partition, |log| log.complete_swap(swap, result, now_ms));
+            let removed = removed.ok_or(CleanError::Stale)??;
+            dir.syncer
+                .delete_later(removed.due_ms, Deletion::Segments(removed));
+        }
+        let _no_cut_between = dir.checkpoints.lock();
+        let log_end = with_log(partition, |log| log.log_end_offset()).ok_or(CleanError::Stale)?;
+        let (topic, index) = (&partition.topic.name, partition.index);
+        let end = job.end().min(log_end);
+        Ok(dir.files.write_cleaned_end(topic, index, end)?)
+    }
+
+    fn cleaned(&self, partition: &Partition, job: &CleanJob, took_ms: i64) {
+        let stats = job.stats();
+        let fields = vec![
+            ("topic", partition.topic.name.to_string()),
+            ("partition", partition.index.to_string()),
+            ("clean_below", job.end().to_string()),
+            ("bytes_before", stats.bytes_before.to_string()),
+            ("bytes_after", stats.bytes_after.to_string()),
+            ("keys", stats.keys.to_string()),
+            ("ms", took_ms.to_string()),
+        ];
+        self.logs.events.notice("log_cleaned", "info", fields);
+    }
+
+    fn failed(&self, partition: &Partition, error: CleanError) {
+        let is_gone = partition.lock().log.is_none();
+        match error {
+            CleanError::Stopped | CleanError::Stale => {}
+            _ if is_gone => {}
+            error if error.may_pass() => self.wait_for_space(partition, &error),
+            CleanError::Io(error) => self.fail_dir(partition, &error),
+            CleanError::Corrupt(reason) => {
+                self.state.lock().uncleanable.insert(key(partition));
+                let (topic, index) = (&partition.topic.name, partition.index);
+                self.logs
+                    .partition_error(topic, index, "log_uncleanable", reason);
+            }
+        }
+    }
+
+    fn wait_for_space(&self, partition: &Partition, error: &CleanError) {
+        let mut state = self.state.lock();
+        state.waits_until_ms = mono_ms().saturating_add(state.config.backoff_ms);
+        drop(state);
+        let reason = format!("cleaning {partition}: {error}");
+        self.logs
+            .dir_notice(&partition.dir, "cleaning_waits", "warning", reason);
+    }
+
+    fn fail_dir(&self, partition: &Partition, error: &io::Error) {
+        let reason = format!("cleaning {partition}: {error}");
+        self.logs.fail_dir(&partition.dir, reason);
+    }
+}
+
+fn key(partition: &Partition) -> Key {
+    let topic = &partition.topic;
+    (Arc::clone(&topic.name), topic.id, partition.index)
+}
+
+fn is_compacted(partition: &Partition) -> bool {
+    let is_compacted = |log: &Log| log.config().cleanup_compact;
+    partition.lock().log.as_ref().is_some_and(is_compacted)
+}
+
+/// Acts on the log under its lock; `None` if the partition was stopped meanwhile.
+fn with_log<T>(partition: &Partition, act: impl FnOnce(&mut Log) -> T) -> Option<T> {
+    partition.lock().log.as_mut().map(act)
+}
