@@ -1,7 +1,7 @@
 # The only commands a newcomer needs. Each sets up what it needs in .venv, .cache and target, and
 # nothing outside this checkout but the package managers' own caches. Needed: Python 3.11+ with
-# venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults,
-# test-long, bench, demo and zookeeper; JDK 17 for test-checker.
+# venv, Rust 1.89+ and a C compiler; JDK 17 and Maven for test, test-faults, test-long,
+# parity-answers, bench, demo and zookeeper; JDK 17 for test-checker.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -52,7 +52,7 @@ SIM_SEEDS ?= 10000
 # Of `make fuzz`, each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: build run zookeeper test lint test-rust test-python test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
+.PHONY: build run zookeeper test lint test-rust test-python parity-answers test-faults test-checker test-long test-soak simulate fuzz bench demo wheel clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
+
+parity-answers: $(CORE) .venv/.dev .cache/kafka.done ## asks Apache Kafka the requests of tests/parity anew, and keeps its answers
+	$(BIN)/python -m tests.parity
 
 test-faults: $(CORE) .venv/.dev .cache/kafka.done ## kills, power loss, failing disks, groups under churn, a fresh clone; under 30 minutes
 	LOG_KILLS=$(LOG_KILLS) LOG_CRASH_CASES=$(LOG_CRASH_CASES) \

@@ -65,6 +65,11 @@ def assign_new_topic(
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time.",
             )
+        if spec.assigned_twice is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {spec.assigned_twice}",
+            )
         return _check_manual(spec.assignments, racks)
     partitions = default_partitions if spec.partition_count == -1 else spec.partition_count
     replicas = default_replicas if spec.replication_factor == -1 else spec.replication_factor

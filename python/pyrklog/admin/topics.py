@@ -57,6 +57,7 @@ AUTO_CREATE_LIMIT_SECONDS = 8.0
 """Limit of the whole, including the store."""
 NODES_GONE_SECONDS = 2.0
 """How long an applied deletion waits for the end of the topic's last replica."""
+_GIVEN_TWICE = ApiError(ErrorCode.INVALID_REQUEST, "The topic is given by its name and by its id.")
 
 log = get_logger("topics")
 
@@ -306,6 +307,7 @@ class TopicAdmin:
         """See ``ClusterService.delete_topics``."""
         results: list[DeletedTopic] = []
         found: dict[str, bytes] = {}
+        again: set[str] = set()
         term = self._controller.term
         for ref in topics:
             try:
@@ -313,12 +315,17 @@ class TopicAdmin:
             except ApiError as error:
                 results.append(DeletedTopic(ref.name, ref.topic_id, error.code, error.message))
                 continue
+            if name in found:  # by its name and by its id
+                again.add(name)
+                continue
             found[name] = topic_id
             results.append(DeletedTopic(name, topic_id, ErrorCode.NONE))
-        refused: dict[str, ApiError] = {}
+        refused: dict[str, ApiError] = dict.fromkeys(again, _GIVEN_TWICE)
+        for name in again:
+            del found[name]
         if found and term is not None:
             mark = partial(mark_for_deletion, self._store, term, found)
-            refused = await self._underway.finish(mark)
+            refused |= await self._underway.finish(mark)
         for index, item in enumerate(results):
             if item.error is ErrorCode.NONE and item.name in refused:
                 why = refused[item.name]

@@ -91,7 +91,8 @@ def _turn_away(transition: Transition, request: JoinRequest, token: int) -> None
 def _join_new(transition: Transition, request: JoinRequest, token: int) -> None:
     group = transition.group
     instance_id = request.instance_id
-    member_id = f"{instance_id or request.client_id}-{request.fresh_id}"
+    prefix = request.client_id if instance_id is None else instance_id
+    member_id = f"{prefix}-{request.fresh_id}"
     if len(member_id.encode()) > MEMBER_ID_BYTES_MAX:
         transition.reply(token, JoinResult(ErrorCode.INVALID_REQUEST, NO_MEMBER_ID))
     elif instance_id is not None:

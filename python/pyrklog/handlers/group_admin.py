@@ -18,10 +18,8 @@ from pyrklog.protocol.group_admin import (
     ListGroupsResponse,
 )
 
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-GROUP_OPERATIONS = sum(
-    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
+READ, DELETE, DESCRIBE = 3, 6, 8
+GROUP_OPERATIONS = sum(1 << operation for operation in (READ, DELETE, DESCRIBE))
 """All operations on a group, as bits (KIP-430); without ACLs, everyone may do all."""
 
 

@@ -38,7 +38,8 @@ STORE_AWAY = "This broker's session with the metadata store has ended; try again
 class TopicSpec(NamedTuple):
     """A topic to create; -1 means ``num.partitions`` / ``default.replication.factor``.
 
-    ``assignments`` (partition -> brokers) requires both counts to be -1.
+    ``assignments`` (partition -> brokers) requires both counts to be -1. ``assigned_twice`` is a
+    partition that the client assigned more than once, which is refused.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TopicSpec(NamedTuple):
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] | None = None
     configs: Mapping[str, str | None] | None = None
+    assigned_twice: int | None = None
 
 
 class TopicResult(NamedTuple):

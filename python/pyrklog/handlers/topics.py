@@ -55,12 +55,14 @@ def create_topics_error(
 
 
 def _topic_spec(topic: CreatableTopic) -> TopicSpec:
+    assigned = Counter(one.partition_index for one in topic.assignments)
     return TopicSpec(
         name=topic.name,
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments={one.partition_index: one.broker_ids for one in topic.assignments} or None,
         configs={config.name: config.value for config in topic.configs} or None,
+        assigned_twice=next((index for index, times in assigned.items() if times > 1), None),
     )
 
 

@@ -34,16 +34,23 @@ class Api(Generic[Req, Resp]):
         return self.request.__name__.removesuffix("Request")
 
     def decode_request(self, body: bytes, version: int, *, elements_max: int = sys.maxsize) -> Req:
-        """Raises :class:`DecodeError`, also if the arrays have more than ``elements_max`` elements
-        in all."""
+        """Bytes after the request are ignored, as in Kafka.
+
+        Raises :class:`DecodeError`, also if the arrays have more than ``elements_max`` elements in
+        all."""
         if len(body) > elements_max:  # a shorter body cannot hold as many
             body = Bounded(body)
             body.elements_left = elements_max
-        return cast(Req, self._decode(self.request, body, version))
+        message, _ = self._decode(self.request, body, version)
+        return cast(Req, message)
 
     def decode_response(self, body: bytes, version: int) -> Resp:
-        """Raises :class:`DecodeError`."""
-        return cast(Resp, self._decode(self.response, body, version))
+        """Raises :class:`DecodeError`, also for bytes after the response."""
+        message, position = self._decode(self.response, body, version)
+        if position != len(body):
+            left = len(body) - position
+            raise DecodeError(f"{self.response.__name__} v{version}: {left} bytes after its end")
+        return cast(Resp, message)
 
     def encode_request(self, message: Req, version: int) -> bytes:
         """Raises :class:`EncodeError`."""
@@ -53,21 +60,17 @@ class Api(Generic[Req, Resp]):
         """Raises :class:`EncodeError`."""
         return self._encode(self.response, message, version)
 
-    def _decode(self, kind: type[Message], body: bytes, version: int) -> object:
+    def _decode(self, kind: type[Message], body: bytes, version: int) -> tuple[object, int]:
+        """The message, and where it ends."""
         if not self.versions[0] <= version <= self.versions[1]:
             raise DecodeError(f"{self.name} v{version} is not served")
         read = message_reader(kind, version, version >= self.flexible_since)
         try:
-            message, position = read(body, 0)
+            return read(body, 0)
         except (IndexError, struct.error):
             raise DecodeError(f"{kind.__name__} v{version} ends too early") from None
         except DecodeError as error:
             raise DecodeError(f"{kind.__name__} v{version}: {error}") from None
-        if position != len(body):
-            raise DecodeError(
-                f"{kind.__name__} v{version}: {len(body) - position} bytes after its end"
-            )
-        return message
 
     def _encode(self, kind: type[Message], message: Message, version: int) -> bytes:
         if not self.versions[0] <= version <= self.versions[1]:

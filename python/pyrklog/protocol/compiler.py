@@ -28,7 +28,7 @@ from pyrklog.protocol.primitives import (
     Writer,
     bytes_reader,
     bytes_writer,
-    check_length,
+    check_null,
     length_reader,
     length_writer,
     read_unsigned_varint,
@@ -179,7 +179,7 @@ def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) ->
     def read(buffer: bytes, position: int) -> tuple[Any, int]:
         count, position = read_length(buffer, position)
         if count < 0:
-            check_length(count, nullable)
+            check_null(nullable)
             return None, position
         if count * size_min > len(buffer) - position:
             raise DecodeError(f"{count} elements announced, {len(buffer) - position} bytes remain")

@@ -110,10 +110,8 @@ def length_writer(flexible: bool, wide: bool) -> Callable[[bytearray, int], None
     return broad if wide else narrow
 
 
-def check_length(length: int, nullable: bool) -> None:
-    """Refuses invalid negative lengths; requires ``length`` < 0."""
-    if length < -1:
-        raise DecodeError(f"a length of {length}")
+def check_null(nullable: bool) -> None:
+    """Any negative length means null, as in Kafka; refuses it where a value is required."""
     if not nullable:
         raise DecodeError("null where a value is required")
 
@@ -125,7 +123,7 @@ def string_reader(flexible: bool, nullable: bool) -> Reader:
     def read(buffer: bytes, position: int) -> tuple[str | None, int]:
         length, position = read_length(buffer, position)
         if length < 0:
-            check_length(length, nullable)
+            check_null(nullable)
             return None, position
         if length > STRING_BYTES_MAX:
             raise DecodeError(f"a string of {length} bytes, the limit is {STRING_BYTES_MAX}")
@@ -158,7 +156,7 @@ def bytes_reader(flexible: bool, nullable: bool) -> Reader:
     def read(buffer: bytes, position: int) -> tuple[bytes | None, int]:
         length, position = read_length(buffer, position)
         if length < 0:
-            check_length(length, nullable)
+            check_null(nullable)
             return None, position
         return _slice(buffer, position, length)
 

@@ -177,6 +177,10 @@ fn answer_partition(
         .hosted
         .partition(topic, wanted.index)
         .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
+    // Below "none" it is an epoch, unlike in a fetch.
+    if wanted.current_leader_epoch < -1 {
+        return Err(ErrorCode::FENCED_LEADER_EPOCH);
+    }
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // An earlier epoch's leader may have shown records above the high watermark.

@@ -20,6 +20,8 @@ pub enum DecodeError {
     /// A variable-length integer that is too long for its type.
     #[error("a variable-length integer has too many bytes")]
     BadVarint,
+    #[error("a string of {0} bytes, the limit is 32767")]
+    StringTooLong(usize),
     #[error("a string is not UTF-8")]
     BadUtf8,
     /// A tagged field whose content does not have its announced size.

@@ -26,6 +26,9 @@ pub struct Reader<'a> {
 /// bounds the cost of decoding a request.
 pub const REQUEST_ELEMENTS_MAX: usize = 400_000;
 
+/// Of a string, also in compact form.
+const STRING_MAX_BYTES: usize = i16::MAX as usize;
+
 macro_rules! fixed {
     ($($name:ident: $type:ty;)*) => {
         $(#[doc = concat!("A big-endian `", stringify!($type), "`.")]
@@ -172,15 +175,18 @@ impl<'a> Reader<'a> {
         if is_string {
             self.classic_string_len()
         } else {
-            classic_len(self.i32()?.into())
+            Ok(classic_len(self.i32()?.into()))
         }
     }
 
     fn classic_string_len(&mut self) -> Result<Option<usize>> {
-        classic_len(self.i16()?.into())
+        Ok(classic_len(self.i16()?.into()))
     }
 
     fn text(&mut self, len: usize) -> Result<&'a str> {
+        if len > STRING_MAX_BYTES {
+            return Err(DecodeError::StringTooLong(len));
+        }
         std::str::from_utf8(self.take(len)?).map_err(|_| DecodeError::BadUtf8)
     }
 
@@ -337,14 +343,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A length as in classic versions: -1 is null.
-fn classic_len(len: i64) -> Result<Option<usize>> {
-    match len {
-        -1 => Ok(None),
-        _ => usize::try_from(len)
-            .map(Some)
-            .map_err(|_| DecodeError::UnexpectedNull(len)),
-    }
+/// A length as in classic versions: any negative one means null, as in Kafka.
+fn classic_len(len: i64) -> Option<usize> {
+    usize::try_from(len).ok()
 }
 
 #[cfg(test)]
@@ -398,14 +399,15 @@ mod tests {
         let mut classic = Reader::new(&[0, 2, b'h', b'i', 0xff, 0xff, 0xff, 0xfe], false);
         assert_eq!(classic.string(), Ok("hi"));
         assert_eq!(classic.nullable_string(), Ok(None));
-        assert_eq!(
-            classic.nullable_string(),
-            Err(DecodeError::UnexpectedNull(-2))
-        );
+        assert_eq!(classic.nullable_string(), Ok(None), "any negative length");
         let mut compact = Reader::new(&[3, b'h', b'i', 0, 2, 0xff], true);
         assert_eq!(compact.string(), Ok("hi"));
         assert_eq!(compact.string(), Err(DecodeError::UnexpectedNull(-1)));
         assert_eq!(compact.string(), Err(DecodeError::BadUtf8));
+        let mut long = vec![b'x'; 32_771];
+        long[..3].copy_from_slice(&[0x81, 0x80, 0x02]);
+        let refused = Reader::new(&long, true).string();
+        assert_eq!(refused, Err(DecodeError::StringTooLong(32_768)));
     }
 
     #[test]

@@ -80,6 +80,11 @@ def test_a_manual_assignment_is_kept() -> None:
             "Duplicate",
         ),
         (
+            TopicSpec("t", assignments={0: [1]}, assigned_twice=0),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "multiple manual partition assignments for partition 0",
+        ),
+        (
             TopicSpec("t", assignments={0: [1, 9]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Unknown broker",

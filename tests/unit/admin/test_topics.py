@@ -101,6 +101,17 @@ async def test_deletion_by_name_and_by_id(running: Running) -> None:
     assert sorted(running.plane.stopped) == [("first", 0, True), ("second", 0, True)]
 
 
+async def test_a_topic_given_by_name_and_by_id_stays(running: Running) -> None:
+    first, second = await running.created("first"), await running.created("second")
+    refs = [TopicRef("first"), TopicRef(None, first.topic_id), TopicRef(None, second.topic_id)]
+    results = await running.service.delete_topics(refs, timeout_ms=10_000)
+    assert [(r.name, r.topic_id, r.error) for r in results] == [
+        ("first", first.topic_id, ErrorCode.INVALID_REQUEST),
+        ("second", second.topic_id, ErrorCode.NONE),
+    ]
+    assert set(running.plane.topics) == {"first"}
+
+
 async def test_a_deletion_that_takes_long(running: Running) -> None:
     await running.created("t")
     running.plane.hold_tickets()

@@ -1,0 +1,299 @@
+"""Where pyrklog answers otherwise than Apache Kafka without ZooKeeper, and why.
+
+``test_answers.py`` checks that each entry is still true, and needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, NamedTuple
+
+from tests.parity.session import CLOSED
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Another answer altogether."""
+
+    answer: Any
+
+
+AS_ZOOKEEPER = Whole(None)
+"""pyrklog answers as Kafka with ZooKeeper."""
+Change = Whole | Mapping[str, Any]
+"""The mapping: what differs in the answer, by place (``topics.0.errorCode``)."""
+
+
+class Departure(NamedTuple):
+    """``requests`` are patterns of "module / scenario / title"; ``*`` stands for anything."""
+
+    reason: str
+    requests: Mapping[str, Change]
+
+
+def _all(requests: Iterable[str], change: Change) -> dict[str, Change]:
+    return dict.fromkeys(requests, change)
+
+
+_CLOSED = Whole(CLOSED)
+_BATCH = "responses.0.partitionResponses.0"
+_FETCHED = "responses.0.partitions.0"
+_LISTED = "topics.0.partitions.0"
+_FETCHED_ALL = {
+    f"{_FETCHED}.errorCode": 0,
+    f"{_FETCHED}.highWatermark": 3,
+    f"{_FETCHED}.lastStableOffset": 3,
+    f"{_FETCHED}.logStartOffset": 0,
+}
+_TWICE = {"topics.0.partitions": [{"partitionIndex": 0, "errorCode": 0}] * 2}
+
+
+def _refused_batch(topic: str, **more: Any) -> Whole:
+    """INVALID_RECORD."""
+    partition = {"index": 0, "errorCode": 87, "baseOffset": -1, **more}
+    return Whole({"responses": [{"name": topic, "partitionResponses": [partition]}]})
+
+
+DEPARTURES: tuple[Departure, ...] = (
+    Departure(
+        "A string that is not UTF-8 closes the connection. Kafka puts U+FFFD into it, so that two"
+        " names may become one.",
+        {"* not UTF-8": _CLOSED},
+    ),
+    Departure(
+        "Missing records are INVALID_RECORD. Kafka's exception leaves the client without an"
+        " answer.",
+        {
+            "produce / batches / Produce v7: null records": _refused_batch("produce-batches"),
+            "produce / batches / Produce v9: null records": _refused_batch(
+                "produce-batches", recordErrors=[]
+            ),
+            "produce / *: negative length of records": _refused_batch("produce"),
+        },
+    ),
+    Departure(
+        "Records that cannot be decompressed are INVALID_RECORD. Kafka answers UNKNOWN_SERVER_ERROR"
+        " to what its libraries throw.",
+        _all(
+            (
+                "produce / records / *: gzip that is none",
+                "produce / records / *: gzip cut short",
+                "produce / records / *: snappy that is none",
+                "produce / records / *: lz4 that is none",
+                "produce / records / Produce v7: zstd that is none",
+                "produce / records / *: no bytes, with gzip",
+                "produce / records / *: a record's length without end",
+            ),
+            {f"{_BATCH}.errorCode": 87},
+        ),
+    ),
+    Departure(
+        "An unknown codec is UNSUPPORTED_COMPRESSION_TYPE; Kafka answers UNKNOWN_SERVER_ERROR.",
+        _all(
+            ("produce / records / *: unknown codec", "produce / records / *: codec 7"),
+            {f"{_BATCH}.errorCode": 76},
+        ),
+    ),
+    Departure(
+        "Offset deltas that are not 0, 1, 2… are refused. Kafka appends them if they are not"
+        " compressed, and consumers see offsets twice or never.",
+        {"produce / records / *offset deltas*": _refused_batch("produce-records")},
+    ),
+    Departure(
+        "A negative number of bytes means none, an unknown isolation level read_committed. Kafka"
+        " answers UNKNOWN_SERVER_ERROR.",
+        {
+            "fetch / fetch / *max bytes negative": _FETCHED_ALL,
+            "fetch / fetch / *: isolation level 7": {"errorCode": 0, **_FETCHED_ALL},
+            "fetch / list offsets / *: isolation level 9": {
+                f"{_LISTED}.errorCode": 0,
+                f"{_LISTED}.offset": 4,
+                f"{_LISTED}.leaderEpoch": 0,
+            },
+        },
+    ),
+    Departure(
+        "Of a partition that ListOffsets names twice one error is answered, not two.",
+        {
+            "fetch / list offsets / *: a partition twice": {
+                "topics.0.partitions": [
+                    {
+                        "partitionIndex": 0,
+                        "errorCode": 42,
+                        "timestamp": -1,
+                        "offset": -1,
+                        "leaderEpoch": -1,
+                    }
+                ]
+            }
+        },
+    ),
+    Departure(
+        "A topic without name and id is INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.",
+        {"metadata / metadata / Metadata v12: by zero id": {"topics.0.errorCode": 42}},
+    ),
+    Departure(
+        "Share groups have no coordinator: INVALID_REQUEST. Kafka 3.9, which has none either,"
+        " answers COORDINATOR_NOT_AVAILABLE to version 6, which clients repeat.",
+        {
+            "metadata / coordinators / FindCoordinator v6: key type 2": {
+                "coordinators.0.errorCode": 42
+            }
+        },
+    ),
+    Departure(
+        "A member id that was given to a dynamic member is unknown as a static member's. Kafka"
+        " answers UNKNOWN_SERVER_ERROR.",
+        {
+            "groups / a member id that is given / *: with an instance id": {
+                "errorCode": 25,
+                "memberId": "raw-<uuid>",
+            }
+        },
+    ),
+    Departure(
+        "Each partition that OffsetCommit or OffsetDelete names is answered, and topics without"
+        " partitions too. Kafka names a partition once and leaves such topics out.",
+        {
+            "offsets / commits / OffsetCommit v7: a partition twice": _TWICE,
+            "offsets / commits / OffsetCommit v7: no partitions": {
+                "topics": [{"name": "committed", "partitions": []}]
+            },
+            "offsets / deletes of offsets / OffsetDelete v0: a partition twice": _TWICE,
+            "offsets / deletes of offsets / OffsetDelete v0: no partitions": {
+                "topics": [{"name": "deleted", "partitions": []}]
+            },
+        },
+    ),
+    Departure(
+        "OffsetFetch of no groups is answered; Kafka never answers.",
+        _all(
+            (
+                "offsets / *OffsetFetch v8: no groups",
+                "offsets / *OffsetFetch v8: unknown tagged field",
+            ),
+            Whole({"groups": []}),
+        ),
+    ),
+    Departure(
+        "A group that is named twice is answered once.",
+        {
+            "offsets / *OffsetFetch v8: a group twice": {
+                "groups": [
+                    {
+                        "groupId": "fetches",
+                        "topics": [
+                            {
+                                "name": "fetched",
+                                "partitions": [
+                                    {
+                                        "partitionIndex": 0,
+                                        "committedOffset": 6,
+                                        "committedLeaderEpoch": -1,
+                                        "metadata": "",
+                                        "errorCode": 0,
+                                    }
+                                ],
+                            }
+                        ],
+                        "errorCode": 0,
+                    }
+                ]
+            },
+            "group_admin / *DescribeGroups v4: a group twice": {
+                "groups": [
+                    {
+                        "errorCode": 0,
+                        "groupId": "described-none",
+                        "groupState": "Dead",
+                        "protocolType": "",
+                        "protocolData": "",
+                        "members": [],
+                        "authorizedOperations": -(2**31),
+                    }
+                ]
+            },
+        },
+    ),
+    Departure(
+        "A topic's name is checked when its options are described, not when they are altered: it is"
+        " unknown then. So answers Kafka with ZooKeeper.",
+        {"configs / altering *: topic name with a slash": AS_ZOOKEEPER},
+    ),
+    Departure(
+        "Elections and reassignments name a partition once and leave out topics without partitions;"
+        " a reassignment of an unknown topic cannot be ended, since none is in progress. So answers"
+        " Kafka with ZooKeeper.",
+        _all(
+            (
+                "replicas / elections / *: a partition twice",
+                "replicas / elections / *: no partitions",
+                "replicas / reassignments / *: a partition twice",
+                "replicas / reassignments / *: no partitions",
+                "replicas / reassignments / *: ends that of an unknown topic",
+            ),
+            AS_ZOOKEEPER,
+        ),
+    ),
+    Departure(
+        "Unknown options of brokers are refused; Kafka stores them.",
+        {"configs / *: unknown option of the broker": {"responses.0.errorCode": 40}},
+    ),
+    Departure(
+        "A resource that AlterConfigs names twice is INVALID_REQUEST; Kafka never answers.",
+        {
+            "configs / altering all options / *: a resource twice": Whole(
+                {
+                    "responses": [
+                        {"errorCode": 42, "resourceType": 2, "resourceName": "alter"},
+                        {"errorCode": 42, "resourceType": 2, "resourceName": "alter"},
+                    ]
+                }
+            )
+        },
+    ),
+    Departure(
+        "DescribeConfigs 0 tells which values are defaults; Kafka calls none so.",
+        {"configs / *DescribeConfigs v0: of a topic": {"results.0.configs.0.isDefault": True}},
+    ),
+    Departure(
+        "An unknown operation on an option is INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.",
+        {"configs / *IncrementalAlterConfigs v1: operation *": {"responses.0.errorCode": 42}},
+    ),
+)
+
+
+@cache
+def find(module: str, scenario: str, title: str) -> tuple[str, Change] | None:
+    """The first that matches: its pattern, and the change."""
+    name = f"{module} / {scenario} / {title}"
+    for one in DEPARTURES:
+        for pattern, change in one.requests.items():
+            if fnmatchcase(name, pattern):
+                return pattern, change
+    return None
+
+
+def changed(answer: Any, with_zookeeper: Any, change: Change) -> Any:
+    """pyrklog's answer, from Kafka's without and with ZooKeeper."""
+    if change is AS_ZOOKEEPER:
+        return with_zookeeper
+    if isinstance(change, Whole):
+        return change.answer
+    ours = deepcopy(answer)
+    for place, value in change.items():
+        _put(ours, place.split("."), value)
+    return ours
+
+
+def _put(answer: Any, place: list[str], value: Any) -> None:
+    first, *rest = place
+    key = int(first) if isinstance(answer, list) else first
+    if rest:
+        _put(answer[key], rest, value)
+    else:
+        answer[key] = value

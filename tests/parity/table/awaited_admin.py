@@ -1,0 +1,120 @@
+"""AlterReplicaLogDirs, DescribeTopicPartitions, client quotas, SASL on a listener without it."""
+
+from typing import Any
+
+from tests.parity.definitions import Counted
+from tests.parity.prepare import topic
+from tests.parity.rows import Row, Scenario, in_versions
+
+
+def move(name: str, path: Any, *partitions: int, topic_name: Any = "move", version: int = 2) -> Row:
+    topics = [{"name": topic_name, "partitions": list(partitions)}]
+    return Row(name, "AlterReplicaLogDirs", version, {"dirs": [{"path": path, "topics": topics}]})
+
+
+MOVES = Scenario(
+    "moves between log directories",
+    [
+        topic("move"),
+        *in_versions((0, 1, 2), lambda v: move("unknown directory", "/nowhere", 0, version=v)),
+        move("relative path", "logs", 0),
+        move("empty path", "", 0),
+        move("unknown topic, unknown directory", "/nowhere", 0, topic_name="move-none"),
+        move("unknown partition, unknown directory", "/nowhere", 9),
+        Row("no directories", "AlterReplicaLogDirs", 1, {"dirs": []}),
+        Row("huge count", "AlterReplicaLogDirs", 1, {"dirs": Counted(2**31 - 2)}),
+        Row("null path", "AlterReplicaLogDirs", 1, {"dirs": [{"path": None}]}),
+        Row("a byte missing", "AlterReplicaLogDirs", 1, {"dirs": []}, cut=1),
+    ],
+)
+
+
+def parts(name: str, *topics: str, limit: int = 100, cursor: Any = None) -> Row:
+    fields = {
+        "topics": [{"name": one} for one in topics],
+        "responsePartitionLimit": limit,
+        "cursor": cursor,
+    }
+    return Row(name, "DescribeTopicPartitions", 0, fields)
+
+
+PARTITIONS = Scenario(
+    "partitions of topics",
+    [
+        topic("parts", 3),
+        parts("a topic", "parts"),
+        parts("unknown topic", "parts-none"),
+        parts("empty name", ""),
+        parts("name with a slash", "a/b"),
+        parts("a topic twice", "parts", "parts"),
+        parts("limit of two", "parts", limit=2),
+        parts("limit of zero", "parts", limit=0),
+        parts("negative limit", "parts", limit=-1),
+        parts("cursor", "parts", cursor={"topicName": "parts", "partitionIndex": 1}),
+        parts("negative cursor", "parts", cursor={"topicName": "parts", "partitionIndex": -1}),
+        parts("cursor in another topic", "parts", cursor={"topicName": "a", "partitionIndex": 0}),
+        Row("huge count", "DescribeTopicPartitions", 0, {"topics": Counted(2**31 - 2)}),
+        Row("a byte missing", "DescribeTopicPartitions", 0, {"topics": []}, cut=1),
+    ],
+)
+
+
+def entity(kind: Any = "client-id", name: Any = "someone") -> list[dict[str, Any]]:
+    return [{"entityType": kind, "entityName": name}]
+
+
+def quota(
+    name: str, key: Any, value: float, whose: Any = None, version: int = 1, **more: Any
+) -> Row:
+    entry = {
+        "entity": entity() if whose is None else whose,
+        "ops": [{"key": key, "value": value, **more}],
+    }
+    return Row(name, "AlterClientQuotas", version, {"entries": [entry], "validateOnly": True})
+
+
+QUOTAS = Scenario(
+    "quotas",
+    [
+        *in_versions(
+            (0, 1), lambda v: quota("checked only", "producer_byte_rate", 1000.0, version=v)
+        ),
+        quota("unknown key", "nonsense", 1.0),
+        quota("negative rate", "producer_byte_rate", -1.0),
+        quota("a fraction of a byte", "producer_byte_rate", 0.5),
+        quota("unknown kind", "producer_byte_rate", 1.0, entity("planet")),
+        quota("nobody", "producer_byte_rate", 1.0, []),
+        quota("empty name", "producer_byte_rate", 1.0, entity(name="")),
+        quota("address that is none", "connection_creation_rate", 1.0, entity("ip", "x y")),
+        quota("removes what is not there", "producer_byte_rate", 0.0, remove=True),
+        quota("a kind twice", "producer_byte_rate", 1.0, entity() + entity()),
+        *[
+            Row(name, "DescribeClientQuotas", 1, {"components": components, "strict": False})
+            for name, components in [
+                ("all", []),
+                ("unknown kind", [{"entityType": "planet", "matchType": 0, "match": "x"}]),
+                ("unknown match", [{"entityType": "user", "matchType": 9, "match": "x"}]),
+                ("no name", [{"entityType": "user", "matchType": 0, "match": None}]),
+                ("a kind twice", [{"entityType": "user", "matchType": 1, "match": None}] * 2),
+                ("empty kind", [{"entityType": "", "matchType": 1, "match": None}]),
+            ]
+        ],
+    ],
+)
+SASL = Scenario(
+    "SASL without SASL",
+    [
+        *in_versions(
+            (0, 1),
+            lambda v: Row(
+                "handshake", "SaslHandshake", v, {"mechanism": "PLAIN"}, on=f"handshake-{v}"
+            ),
+        ),
+        Row("unknown mechanism", "SaslHandshake", 1, {"mechanism": "X"}, on="x"),
+        *in_versions(
+            (0, 2),
+            lambda v: Row("token", "SaslAuthenticate", v, {"authBytes": b"x"}, on=f"token-{v}"),
+        ),
+    ],
+)
+SCENARIOS = (MOVES, PARTITIONS, QUOTAS, SASL)
