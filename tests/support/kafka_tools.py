@@ -9,6 +9,14 @@ from tests.support import jvm
 
 _PACKAGE = "org.apache.kafka.tools"
 CLASSES = {
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "console-consumer": f"{_PACKAGE}.consumer.ConsoleConsumer",
+    "consumer-perf-test": f"{_PACKAGE}.ConsumerPerformance",
+    "delete-records": f"{_PACKAGE}.DeleteRecordsCommand",
+    "get-offsets": f"{_PACKAGE}.GetOffsetShell",
+    "verifiable-consumer": f"{_PACKAGE}.VerifiableConsumer",
+    "verifiable-producer": f"{_PACKAGE}.VerifiableProducer",
+    "producer-perf-test": f"{_PACKAGE}.ProducerPerformance",
     "topics": f"{_PACKAGE}.TopicCommand",
     "reassign-partitions": f"{_PACKAGE}.reassign.ReassignPartitionsCommand",
     "leader-election": f"{_PACKAGE}.LeaderElectionCommand",
@@ -32,7 +40,7 @@ class Output(NamedTuple):
         return [line for line in words if line and not re.match(r"(WARN|INFO|ERROR) ", line)]
 
 
-def run(bootstrap: str, commands: Sequence[str], timeout_s: float = 180.0) -> list[Output]:
+def run(bootstrap: str, commands: Sequence[str], timeout_s: float = 100.0) -> list[Output]:
     """Each command is a script and its arguments, without the bootstrap server."""
     script = []
     for command in commands:

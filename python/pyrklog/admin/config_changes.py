@@ -10,7 +10,7 @@ from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import PER_LISTENER_ONLY, dynamic_without_effect, listener_option
 from pyrklog.config.entry import OptionType
 from pyrklog.config.known import JVM_ONLY, WITHOUT_EFFECT
-from pyrklog.config.option import PER_BROKER, InvalidValueError, Option
+from pyrklog.config.option import PER_BROKER, InvalidOptionsError, InvalidValueError, Option
 from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME, check_topic_options
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import OP_APPEND, OP_DELETE, OP_SET, OP_SUBTRACT, ConfigAlteration
@@ -82,11 +82,15 @@ def replacement(options: Mapping[str, str | None]) -> dict[str, str]:
     return found
 
 
-def check_topic(options: Mapping[str, str]) -> None:
+def check_topic(name: str, options: Mapping[str, str]) -> None:
     try:
         check_topic_options(options)
-    except InvalidValueError as error:
+    except InvalidOptionsError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    except InvalidValueError as error:
+        resource = f"ConfigResource(type=TOPIC, name='{name}')"
+        message = f"Invalid config value for resource {resource}: {error}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message) from None
 
 
 def broker_option(name: str) -> Option | None:

@@ -156,7 +156,7 @@ class ConfigAdmin:
             if wrong is not None and not is_change:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
             if resource.name not in self._metadata.image.topics:
-                raise _unknown_topic()
+                raise _unknown_topic(resource.name, is_change=is_change)
             return znodes.topic_config_path(resource.name)
         if resource.type != RESOURCE_BROKER:
             raise _unknown_type(resource)
@@ -285,7 +285,7 @@ class ConfigAdmin:
                 return await self._try_to_alter(resource, change, validate_only)
             except NoNodeError as error:
                 if error.path == znodes.topic_path(resource.name):
-                    raise _unknown_topic() from None  # the image has not followed yet
+                    raise _unknown_topic(resource.name) from None  # the image has not followed yet
                 continue
             except (BadVersionError, NodeExistsError):
                 continue  # somebody else changed the options: retry
@@ -304,7 +304,7 @@ class ConfigAdmin:
         not_yet = NotYet([], [], [])
         after = change(before)
         if resource.type == RESOURCE_TOPIC:
-            check_topic(after)
+            check_topic(resource.name, after)
             entity = f"topics/{resource.name}"
             # A topic deleted meanwhile leaves no options behind.
             operations.append(Check(znodes.topic_path(resource.name), ANY_VERSION))
@@ -336,10 +336,10 @@ def _unknown_type(resource: ConfigResource) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
 
 
-def _unknown_topic() -> ApiError:
-    return ApiError(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-    )
+def _unknown_topic(name: str, *, is_change: bool = True) -> ApiError:
+    """As in Kafka, only a change is answered with a message."""
+    text = f"The topic '{name}' does not exist." if is_change else ""
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def _describe_changed(

@@ -35,6 +35,11 @@ class InvalidValueError(Exception):
     """The message is Kafka's, without a full stop."""
 
 
+class InvalidOptionsError(InvalidValueError):
+    """Kafka's ``InvalidConfigurationException``: an unknown name, or options that do not go
+    together. Its message is told as it is; others follow the name of the changed resource."""
+
+
 class Option(NamedTuple):
     """A broker or topic option under Kafka's name."""
 

@@ -11,7 +11,14 @@ from pyrklog.config.broker import (
 )
 from pyrklog.config.entry import ConfigEntry, Source, Synonym
 from pyrklog.config.log_options import TOPIC_OPTIONS, Fallback, TopicOption
-from pyrklog.config.option import LONG_MAX, READ_ONLY, InvalidValueError, Option, Value
+from pyrklog.config.option import (
+    LONG_MAX,
+    READ_ONLY,
+    InvalidOptionsError,
+    InvalidValueError,
+    Option,
+    Value,
+)
 from pyrklog.config.resolved import LogConfig, ResolvedTopic, Throttled
 
 TOPIC_OPTIONS_BY_NAME: Mapping[str, TopicOption] = {
@@ -36,7 +43,7 @@ def check_topic_options(overrides: Mapping[str, str | None]) -> None:
     for name, text in overrides.items():
         known = TOPIC_OPTIONS_BY_NAME.get(name)
         if known is None:
-            raise InvalidValueError(f"Unknown topic config name: {name}")
+            raise InvalidOptionsError(f"Unknown topic config name: {name}")
         if text is None:
             raise InvalidValueError(f"Null value not supported for topic configs: {name}")
         parsed[name] = known.option.parse(text)
@@ -52,7 +59,7 @@ def check_topic_options(overrides: Mapping[str, str | None]) -> None:
         )
     least, most = (_compaction_lag_ms(which, parsed) for which in ("min", "max"))
     if least > most:
-        raise InvalidValueError(
+        raise InvalidOptionsError(
             "conflict topic config setting min.compaction.lag.ms "
             f"({least}) > max.compaction.lag.ms ({most})"
         )

@@ -119,7 +119,7 @@ class Reassignments(Procedures):
         marked = self._state.to_delete | self._state.deletion_blocked
         if partition is None or key[0] in marked:
             return Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key[0]}-{key[1]}."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             )
         return self._cannot_lead(partition, partition.assignment.towards(targets).replicas)
 

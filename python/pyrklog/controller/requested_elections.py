@@ -53,7 +53,7 @@ class RequestedElections(Procedures):
     ) -> Refusal | None:
         if partition is None:
             return Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key[0]}-{key[1]}."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             )
         if key[0] in self._state.to_delete | self._state.deletion_blocked:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
