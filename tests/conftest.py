@@ -1,4 +1,4 @@
-"""Fixtures of all Python tests: a shared broker, one of a test's own, fresh topic names."""
+"""Fixtures of all Python tests: a shared broker, brokers and clusters of a test's own, names."""
 
 import itertools
 import os
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from pyrklog.testing import TestBroker
+from tests.support.cluster import BrokerCluster
+from tests.support.zookeeper_server import ZooKeeperServer
 
 _SHOWN_LOG_LINES = 200
 _numbers = itertools.count()
@@ -19,7 +21,11 @@ _run = secrets.token_hex(3)  # a broker of ``--against`` remembers earlier runs
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--against HOST:PORT`` runs the client tests against any Kafka, to test the tests."""
-    parser.addoption("--against", help="bootstrap address of a broker to use instead of our own")
+    parser.addoption(
+        "--against",
+        help="bootstrap address of a broker to use instead of our own; for tests/acceptance "
+        "also `kafka`, which starts Apache Kafka",
+    )
 
 
 def pytest_configure() -> None:
@@ -66,6 +72,39 @@ def new_broker(tmp_path: Path) -> Iterator[Callable[..., TestBroker]]:
 def fresh_broker(new_broker: Callable[..., TestBroker]) -> TestBroker:
     """A started broker of the test's own, on an empty data directory."""
     return new_broker().start()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One for all clusters, each with its own chroot. Never stop this one."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def new_cluster(
+    zookeeper: ZooKeeperServer, tmp_path: Path, topic: str
+) -> Iterator[Callable[..., BrokerCluster]]:
+    """Makes clusters, not yet started, and closes them after the test."""
+    made: list[BrokerCluster] = []
+
+    def make(address: str = zookeeper.address, **arguments: Any) -> BrokerCluster:
+        number = len(made)
+        made.append(
+            BrokerCluster(f"{address}/{topic}-{number}", tmp_path / f"cluster{number}", **arguments)
+        )
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
+    return new_cluster().start()
 
 
 @pytest.fixture

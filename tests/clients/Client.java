@@ -23,7 +23,6 @@ import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -31,7 +30,6 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.InvalidConfigurationException;
-import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -49,13 +47,10 @@ public class Client {
         admin = Admin.create(settings());
         compression();
         readWhatOthersWrote();
-        times();
         offsets();
         order();
-        tooLarge();
         options();
         topics();
-        recreated();
         deleteRecords();
         directories();
         admin.close();
@@ -147,23 +142,6 @@ public class Client {
         System.out.println("ok readWhatOthersWrote");
     }
 
-    static void times() throws Exception {
-        String topic = prefix + "times";
-        write(topic, 30, START_MS, "batch.size", "600");
-        TopicPartition partition = new TopicPartition(topic, 0);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            for (int i = 0; i < 30; i++) {
-                OffsetAndTimestamp found = consumer.offsetsForTimes(
-                        Map.of(partition, START_MS + 1000L * i - 1)).get(partition);
-                check(found.offset() == i && found.timestamp() == START_MS + 1000L * i, found);
-                check(found.leaderEpoch().equals(Optional.of(0)), found);
-            }
-            check(consumer.offsetsForTimes(Map.of(partition, START_MS + 29_001L))
-                    .get(partition) == null);
-        }
-        System.out.println("ok times");
-    }
-
     static ListOffsetsResultInfo offset(String topic, OffsetSpec spec) throws Exception {
         TopicPartition partition = new TopicPartition(topic, 0);
         return admin.listOffsets(Map.of(partition, spec)).partitionResult(partition).get();
@@ -211,19 +189,6 @@ public class Client {
         }
     }
 
-    static void tooLarge() throws Exception {
-        String topic = prefix + "large";
-        NewTopic small = new NewTopic(topic, 1, (short) 1).configs(Map.of("max.message.bytes", "5000"));
-        admin.createTopics(List.of(small)).all().get();
-        try (KafkaProducer<byte[], byte[]> producer = producer()) {
-            check(cause(producer.send(new ProducerRecord<>(topic, new byte[4_000]))) == null);
-            Throwable error = cause(producer.send(new ProducerRecord<>(topic, new byte[6_000])));
-            check(error instanceof RecordTooLargeException, error);
-            check(producer.send(new ProducerRecord<>(topic, new byte[10])).get().offset() == 1);
-        }
-        System.out.println("ok tooLarge");
-    }
-
     static void options() throws Exception {
         String topic = prefix + "options";
         NewTopic one = new NewTopic(topic, Optional.empty(), Optional.empty());
@@ -264,29 +229,6 @@ public class Client {
         check(!found.topicId().equals(id), "a recreated topic has an id of its own");
         check(admin.listPartitionReassignments().reassignments().get().isEmpty());
         System.out.println("ok topics");
-    }
-
-    // Fetch 13 and later name a topic by id: the consumer must learn the new one, and not stall.
-    static void recreated() throws Exception {
-        String topic = prefix + "recreated";
-        TopicPartition partition = new TopicPartition(topic, 0);
-        write(topic, 3, START_MS);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("auto.offset.reset", "earliest")) {
-            consumer.assign(List.of(partition));
-            consumer.seek(partition, 0);
-            int before = 0;
-            while (before < 3) before += consumer.poll(Duration.ofSeconds(20)).count();
-            admin.deleteTopics(List.of(topic)).all().get();
-            admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
-            write(topic, 5, START_MS);
-            int after = 0;
-            long deadline = System.currentTimeMillis() + 30_000;
-            while (after < 1 && System.currentTimeMillis() < deadline) {
-                after += consumer.poll(Duration.ofMillis(500)).count();
-            }
-            check(after > 0, "nothing arrived from the recreated topic");
-        }
-        System.out.println("ok recreated");
     }
 
     static void deleteRecords() throws Exception {

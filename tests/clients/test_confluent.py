@@ -71,28 +71,6 @@ def test_a_minimum_beyond_the_replicas_is_all_of_them(
     assert [record.value for record in CLIENT.consume(bootstrap, topic, 1)] == [b"v"]
 
 
-def test_many_small_batches_in_flight_stay_in_order(bootstrap: str, topic: str) -> None:
-    producer = producer_of(
-        bootstrap,
-        **{
-            "enable.idempotence": True,
-            "max.in.flight.requests.per.connection": 5,
-            "linger.ms": 0,
-            "batch.num.messages": 3,
-        },
-    )
-    errors: set[Any] = set()
-    for number in range(5_000):
-        producer.produce(
-            topic, b"%d" % number, partition=0, on_delivery=lambda error, _: errors.add(error)
-        )
-        producer.poll(0)
-    assert producer.flush(DEADLINE_S) == 0
-    assert errors == {None}
-    values = [record.value for record in CLIENT.consume(bootstrap, topic, 5_000)]
-    assert values == [b"%d" % number for number in range(5_000)]
-
-
 def test_keyed_records_spread_over_partitions(bootstrap: str, topic: str, admin: Any) -> None:
     done(admin.create_topics([NewTopic(topic, 6, 1)]))
     placed: dict[bytes, set[int]] = {}
@@ -156,31 +134,6 @@ def test_big_messages(bootstrap: str, topic: str) -> None:
     value = bytes(range(256)) * 3_900  # just below the default max.message.bytes
     CLIENT.produce(bootstrap, topic, [Record(b"k", value), Record(None, b"small")])
     assert [record.value for record in CLIENT.consume(bootstrap, topic, 2)] == [value, b"small"]
-
-    # A batch beyond the fetch limits still arrives.
-    consumer = consumer_of(
-        bootstrap,
-        **{"fetch.message.max.bytes": 1_000, "fetch.max.bytes": 1_000, "message.max.bytes": 1_000},
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(DEADLINE_S)
-    assert message.error() is None
-    assert message.value() == value
-    consumer.close()
-
-
-def test_a_message_beyond_the_limit_is_refused(bootstrap: str, topic: str, admin: Any) -> None:
-    done(admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "10000"})]))
-    producer = producer_of(bootstrap)
-    errors: list[int | None] = []
-    for size in (9_000, 11_000, 100):
-        producer.produce(
-            topic,
-            bytes(size),
-            on_delivery=lambda error, _: errors.append(error and error.code()),
-        )
-        assert producer.flush(DEADLINE_S) == 0
-    assert errors == [None, KafkaError.MSG_SIZE_TOO_LARGE, None]
 
 
 def test_a_start_offset_out_of_range_is_reset(bootstrap: str, topic: str) -> None:
@@ -277,13 +230,6 @@ def test_topic_options(topic: str, admin: Any) -> None:
     done(change("retention.ms", None, AlterConfigOpType.DELETE))
     assert described(admin, topic)["retention.ms"][1]
 
-    # The older call resets options that it does not name.
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={"segment.ms": "60000"})
-    done(admin.alter_configs([resource]))
-    options = described(admin, topic)
-    assert options["segment.ms"] == ("60000", False)
-    assert options["max.message.bytes"][1]
-
 
 def test_broker_options(admin: Any) -> None:
     cluster = admin.describe_cluster().result(DEADLINE_S)
@@ -346,24 +292,3 @@ def test_delete_records_without_waiting(bootstrap: str, topic: str, admin: Any) 
     assert done(delete(4)).low_watermark == 4
     assert done(delete(-1)).low_watermark == 10
     assert error_of(delete(11)) == KafkaError.OFFSET_OUT_OF_RANGE
-
-
-def test_a_recreated_topic_starts_afresh(bootstrap: str, topic: str, admin: Any) -> None:
-    done(admin.create_topics([NewTopic(topic, 1, 1)]))
-    CLIENT.produce(bootstrap, topic, [Record(None, b"old")] * 3)
-    consumer = consumer_of(
-        bootstrap, **{"auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 500}
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    assert {consumer.poll(DEADLINE_S).value() for _ in range(3)} == {b"old"}
-    done(admin.delete_topics([topic]))
-    done(admin.create_topics([NewTopic(topic, 1, 1)]))
-    CLIENT.produce(bootstrap, topic, [Record(None, b"new")])
-    deadline = time.monotonic() + DEADLINE_S
-    values: list[bytes] = []
-    while not values and time.monotonic() < deadline:
-        message = consumer.poll(0.5)
-        if message is not None and message.error() is None:
-            values.append(message.value())
-    assert values == [b"new"], "the consumer stalled, or saw deleted data"
-    consumer.close()

@@ -3,7 +3,6 @@
 import itertools
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from pyrklog.testing import TestBroker
 from tests.support.clients import TIMEOUT_S
 from tests.support.groups import (
-    MEMBERS,
     AioKafkaMember,
     ConfluentMember,
     Crew,
@@ -50,39 +48,6 @@ def filled(bootstrap: str, topic: str) -> str:
     return topic
 
 
-@pytest.mark.parametrize("client", MEMBERS)
-def test_a_group_forms_commits_and_goes_on(bootstrap: str, filled: str, client: str) -> None:
-    make = MEMBERS[client]
-    with Crew(make(bootstrap, filled, filled)) as crew:
-        crew.poll_until(lambda: len(crew.seen) >= len(EVERY_VALUE), "everything read")
-        assert sorted(crew.seen) == EVERY_VALUE
-        (member,) = crew.members
-        assert member.committed(0) is None
-        member.commit(dict.fromkeys(range(PARTITIONS), EACH), "first round")
-        assert member.committed(0) == (EACH, "first round")
-        member.commit({3: 15}, "")
-    fill(bootstrap, filled, 1, 1)
-    with Crew(make(bootstrap, filled, filled)) as crew:
-        crew.poll_until(lambda: len(crew.seen) >= 6, "only what was not committed")
-        assert sorted(crew.seen) == ["0:0", *(f"3:{number}" for number in range(15, EACH))]
-
-
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_a_second_member_takes_its_share_and_gives_it_back(
-    bootstrap: str, filled: str, strategy: str
-) -> None:
-    def join() -> ConfluentMember:
-        return ConfluentMember(bootstrap, filled, filled, partition_assignment_strategy=strategy)
-
-    with Crew(join()) as crew:
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "alone")
-        crew.members.append(join())
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share")
-        assert [len(member.assigned()) for member in crew.members] == [3, 3]
-        crew.members.pop().close()
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "alone again")
-
-
 def test_members_of_three_clients_share_a_group(bootstrap: str, filled: str) -> None:
     """Range is the one strategy that all of them name first or second."""
     with Crew(
@@ -97,53 +62,6 @@ def test_members_of_three_clients_share_a_group(bootstrap: str, filled: str) -> 
         AioKafkaMember(bootstrap, filled, filled),
     ) as crew:
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two more")
-
-
-def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, filled: str) -> None:
-    """KIP-345: its instance id brings back its old partitions; nobody else notices."""
-
-    def join(instance: str) -> ConfluentMember:
-        return ConfluentMember(bootstrap, filled, filled, group_instance_id=instance)
-
-    with Crew(join("a"), join("b")) as crew:
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share")
-        first, second = crew.members
-        assert isinstance(first, ConfluentMember)
-        told, share = list(first.events), second.assigned()
-        crew.members.remove(second)
-        second.close()
-        crew.members.append(join("b"))
-        crew.poll_until(lambda: crew.members[1].assigned() == share, "its old share")
-        for _ in range(10):
-            crew.seen += first.poll()
-        assert first.events == told
-
-
-_VANISHING = """
-import sys
-from confluent_kafka import Consumer
-bootstrap, group, topic = sys.argv[1:]
-consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group,
-                     "session.timeout.ms": 6000, "heartbeat.interval.ms": 500})
-consumer.subscribe([topic], on_assign=lambda *_: print("assigned", flush=True))
-while True:
-    consumer.poll(0.1)
-"""
-
-
-def test_a_member_that_vanishes_loses_its_partitions(bootstrap: str, filled: str) -> None:
-    """Killed, so that it cannot leave: the session timeout ends it."""
-    with Crew(ConfluentMember(bootstrap, filled, filled)) as crew:
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "alone")
-        command = [sys.executable, "-c", _VANISHING, bootstrap, filled, filled]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as vanishing:
-            try:
-                crew.poll_until(lambda: len(crew.members[0].assigned()) == 3, "two share")
-                assert vanishing.stdout is not None
-                assert vanishing.stdout.readline() == b"assigned\n"
-            finally:
-                vanishing.kill()
-        crew.poll_until(lambda: crew.owns_all(PARTITIONS), "alone again")
 
 
 def test_stable_offsets_are_there_at_once(bootstrap: str, filled: str) -> None:
@@ -231,21 +149,6 @@ def test_a_group_goes_on_after_the_broker_was_killed(
         crew.poll_until(lambda: len(crew.seen) >= len(EVERY_VALUE) + PARTITIONS, "the new ones")
         crew.poll_until(lambda: crew.owns_all(PARTITIONS), "two share still")
         assert sorted(set(crew.seen)) == EVERY_VALUE
-
-
-def test_an_idle_idempotent_producer_goes_on_after_it_was_forgotten(
-    new_broker: Callable[..., TestBroker],
-) -> None:
-    broker = new_broker(options={"producer.id.expiration.ms": 1}).start()
-    create_topic(broker.bootstrap, "t", 1)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
-    for number in range(3):
-        producer.produce("t", str(number), partition=0)
-        assert producer.flush(TIMEOUT_S) == 0
-        broker.restart()
-    with Crew(ConfluentMember(broker.bootstrap, "g", "t")) as crew:
-        crew.poll_until(lambda: len(crew.seen) >= 3, "all three")
-        assert crew.seen == ["0", "1", "2"]
 
 
 def test_a_commit_from_outside_a_living_group_is_refused(bootstrap: str, filled: str) -> None:

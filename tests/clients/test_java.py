@@ -123,37 +123,6 @@ def test_kafka_configs(bootstrap: str, topic: str) -> None:
     assert re.search(r"segment.bytes=1073741824 .*synonyms=\{.*DEFAULT_CONFIG", described)
 
 
-def test_log_dirs_and_delete_records(bootstrap: str, topic: str, tmp_path: Path) -> None:
-    Confluent().produce(bootstrap, topic, [Record(None, bytes(1_000))] * 20)
-    output = jvm.run(
-        f"{TOOLS}.LogDirsCommand",
-        *["--bootstrap-server", bootstrap, "--describe", "--topic-list", topic],
-    )
-    (found,) = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    partitions = [
-        partition
-        for broker in found["brokers"]
-        for directory in broker["logDirs"]
-        for partition in directory["partitions"]
-    ]
-    assert [one["partition"] for one in partitions] == [f"{topic}-0"]
-    assert 20_000 < partitions[0]["size"] < 25_000
-
-    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 15}], "version": 1}
-    file = tmp_path / "offsets.json"
-    file.write_text(json.dumps(wanted))
-    output = jvm.run(
-        f"{TOOLS}.DeleteRecordsCommand",
-        *["--bootstrap-server", bootstrap, "--offset-json-file", str(file)],
-    )
-    assert f"partition: {topic}-0\tlow_watermark: 15" in output
-    output = jvm.run(
-        f"{TOOLS}.GetOffsetShell",
-        *["--bootstrap-server", bootstrap, "--topic-partitions", topic, "--time", "earliest"],
-    )
-    assert output == f"{topic}:0:15\n"
-
-
 def test_broker_api_versions(bootstrap: str) -> None:
     output = jvm.run("kafka.admin.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
     assert output.startswith(bootstrap)

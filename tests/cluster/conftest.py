@@ -1,39 +1,9 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.cluster import BrokerCluster
 from tests.support.zookeeper_server import ZooKeeperServer
-
-
-@pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One for all clusters, each with its own chroot. Never stop this one."""
-    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def new_cluster(
-    zookeeper: ZooKeeperServer, tmp_path: Path, topic: str
-) -> Iterator[Callable[..., BrokerCluster]]:
-    """Makes clusters, not yet started, and closes them after the test."""
-    made: list[BrokerCluster] = []
-
-    def make(address: str = zookeeper.address, **arguments: Any) -> BrokerCluster:
-        number = len(made)
-        made.append(
-            BrokerCluster(f"{address}/{topic}-{number}", tmp_path / f"cluster{number}", **arguments)
-        )
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 @pytest.fixture
@@ -45,8 +15,3 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
         yield server
     finally:
         server.kill()
-
-
-@pytest.fixture
-def cluster(new_cluster: Callable[..., BrokerCluster]) -> BrokerCluster:
-    return new_cluster().start()

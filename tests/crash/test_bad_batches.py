@@ -13,13 +13,11 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
-from tests.support.clock import START_MS
 from tests.support.wire import (
     FETCH,
-    LIST_OFFSETS,
+    OLD_SET,
     Connection,
     Reader,
-    batch_headers,
     create_topic,
     fetch,
     produce,
@@ -30,13 +28,12 @@ from tests.support.wire import (
     varint,
 )
 
-OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC = 1, 2, 3
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC = 1, 3
 MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS = 10, 21
 INVALID_TIMESTAMP = 32
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_RECORD = 45, 47, 87
 
 GZIP, ZSTD = 1, 4
-TRANSACTIONAL, CONTROL = 1 << 4, 1 << 5
 
 
 @pytest.fixture
@@ -47,66 +44,7 @@ def connection(bootstrap: str, topic: str) -> Iterator[Connection]:
 
 
 GOOD = record_batch([b"good"])
-OLD_MESSAGE = struct.pack(">bbq", 1, 0, START_MS) + struct.pack(">ii", -1, 1) + b"x"
-OLD_SET = (
-    struct.pack(">qi", 0, 4 + len(OLD_MESSAGE))
-    + struct.pack(">I", zlib.crc32(OLD_MESSAGE))
-    + OLD_MESSAGE
-)
 THREE = [b"a", b"b", b"c"]
-
-BAD = {
-    "a wrong CRC": (record_batch([b"x"], crc=1), CORRUPT_MESSAGE),
-    "a flipped bit": (GOOD[:-1] + bytes([GOOD[-1] ^ 1]), CORRUPT_MESSAGE),
-    "no batch": (b"", INVALID_RECORD),
-    "two batches": (GOOD + GOOD, INVALID_RECORD),
-    "a batch cut short": (GOOD[:-1], INVALID_RECORD),
-    "a header cut short": (GOOD[:40], INVALID_RECORD),
-    "a length that is negative": (record_batch([b"x"], length=-1), CORRUPT_MESSAGE),
-    "a length that is too small": (record_batch([b"x"], length=20), CORRUPT_MESSAGE),
-    "a length that is too large": (record_batch([b"x"], length=5_000), INVALID_RECORD),
-    "an unknown format": (record_batch([b"x"], magic=3), CORRUPT_MESSAGE),
-    "an old format": (OLD_SET, INVALID_RECORD),
-    "more records announced": (record_batch(THREE, count=4), INVALID_RECORD),
-    "fewer records announced": (record_batch(THREE, count=2), INVALID_RECORD),
-    "no records announced": (record_batch([], count=0, last_offset_delta=0), INVALID_RECORD),
-    "a delta that lies": (record_batch(THREE, last_offset_delta=7), INVALID_RECORD),
-    "a delta that is negative": (record_batch(THREE, last_offset_delta=-1), INVALID_RECORD),
-    "a count that is huge": (record_batch([b"x"], count=0x7FFFFFFF), INVALID_RECORD),
-    "count and delta that are huge": (
-        record_batch([b"x"], count=0x7FFFFFFF, last_offset_delta=0x7FFFFFFE),
-        INVALID_RECORD,
-    ),
-    "a control batch": (record_batch([b"x"], attributes=CONTROL), INVALID_RECORD),
-    "bytes after the records": (
-        record_batch([b"x"], payload=record(0, None, b"x") + b"\x00"),
-        INVALID_RECORD,
-    ),
-    "a record that is longer than its batch": (
-        record_batch([b"x"], payload=varint(500) + record(0, None, b"x")[1:]),
-        INVALID_RECORD,
-    ),
-    "a header count that lies": (
-        record_batch([b"x"], payload=record(0, None, b"x")[:-1] + varint(1_000_000)),
-        INVALID_RECORD,
-    ),
-    "compressed garbage": (record_batch([b"x"], attributes=GZIP, payload=b"garbage"), None),
-    "an unknown codec": (record_batch([b"x"], attributes=7), None),
-    "a producer without a sequence": (record_batch([b"x"], producer=(7, 0, -1)), None),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_batch_is_refused_and_the_connection_lives(
-    connection: Connection, topic: str, name: str
-) -> None:
-    batch, code = BAD[name]
-    answer = produce(connection, topic, batch)
-    assert answer.base_offset == -1
-    assert answer.error == code if code is not None else answer.error != 0
-    assert produce(connection, topic, GOOD).base_offset == 0
-    (header,) = batch_headers(fetch(connection, topic, 0).records)
-    assert header.record_count == 1
 
 
 def test_a_null_batch(connection: Connection, topic: str) -> None:
@@ -216,22 +154,6 @@ def test_acks_zero_gets_no_reply_and_closes_on_errors(bootstrap: str, topic: str
         body = produce_body(topic, record_batch([b"x"], crc=1), acks=0)
         connection.send_frame(struct.pack(">hhi", 0, 7, 1) + string("raw") + body)
         assert connection.closed_by_peer()
-
-
-def test_time_queries_find_timestamps_that_clients_left_unset(
-    connection: Connection, topic: str
-) -> None:
-    """Some clients leave the batch's largest timestamp unset; the broker computes it."""
-    batch = record_batch([b"x"], timestamp_ms=START_MS, max_timestamp_ms=-1)
-    assert produce(connection, topic, batch).error == 0
-    (header,) = batch_headers(fetch(connection, topic, 0).records)
-    assert header.max_timestamp_ms == START_MS
-    place = struct.pack(">iq", 0, START_MS)
-    body = struct.pack(">i", -1) + struct.pack(">i", 1) + string(topic)
-    reply = Reader(connection.request(LIST_OFFSETS, 1, body + struct.pack(">i", 1) + place))
-    assert (reply.number("i"), reply.string(), reply.number("i")) == (1, topic, 1)
-    assert (reply.number("i"), reply.number("h")) == (0, 0)
-    assert (reply.number("q"), reply.number("q")) == (START_MS, 0)
 
 
 def test_old_formats_of_produce_are_refused_with_an_answer(

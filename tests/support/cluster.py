@@ -28,10 +28,12 @@ class BrokerCluster(Site):
         folder: Path,
         count: int = 3,
         racks: Mapping[int, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         """``zookeeper`` is an address with a chroot for this cluster only; ``racks`` is the rack of
-        each broker."""
+        each broker; ``environment`` replaces the inherited one."""
+        self._environment = environment
         self.zookeeper = zookeeper
         places = {number: {"broker.rack": rack} for number, rack in (racks or {}).items()}
         if count < OFFSETS_REPLICAS:
@@ -47,6 +49,7 @@ class BrokerCluster(Site):
     def _broker(self, number: int, data: Path, options: Mapping[str, Any]) -> TestBroker:
         return TestBroker(
             data,
+            environment=self._environment,
             options={"zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS, **options},
             arguments=["--zookeeper", self.zookeeper, "--broker-id", str(number)],
         )

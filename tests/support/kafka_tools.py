@@ -24,6 +24,7 @@ CLASSES = {
     "log-dirs": f"{_PACKAGE}.LogDirsCommand",
     "transactions": f"{_PACKAGE}.TransactionsCommand",
     "configs": "kafka.admin.ConfigCommand",
+    "delete-records": f"{_PACKAGE}.DeleteRecordsCommand",
     "replica-verification": f"{_PACKAGE}.ReplicaVerificationTool",
 }
 """Scripts of Kafka's bin/ without "kafka-" -> their main classes."""

@@ -26,6 +26,23 @@ class Passing:
 Watch = Callable[[Passing], None]
 
 
+class LosesAnswers:
+    """For an early :class:`WatchingProxy`: closes the connection instead of the nth answer of an
+    API, for each n of ``lost``."""
+
+    def __init__(self, api_key: int, *lost: int) -> None:
+        self._api_key = api_key
+        self._lost = frozenset(lost)
+        self.seen = 0
+
+    def __call__(self, passing: Passing) -> None:
+        if passing.api_key == self._api_key and not passing.is_request:
+            self.seen += 1
+            if self.seen in self._lost:
+                # What the proxy takes for the end of one side.
+                raise trio.BrokenResourceError
+
+
 class WatchingProxy:
     """Forwards connections to ``target`` (HOST:PORT) frame by frame.
 

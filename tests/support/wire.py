@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -215,6 +216,15 @@ def record_batch(
     checksum = crc32c(tail) if crc is None else crc
     size = 9 + len(tail) if length is None else length
     return struct.pack(">qiibI", base_offset, size, -1, magic, checksum) + tail
+
+
+_OLD_MESSAGE = struct.pack(">bbq", 1, 0, START_MS) + struct.pack(">ii", -1, 1) + b"x"
+OLD_SET = (
+    struct.pack(">qi", 0, 4 + len(_OLD_MESSAGE))
+    + struct.pack(">I", zlib.crc32(_OLD_MESSAGE))
+    + _OLD_MESSAGE
+)
+"""A message set of format 1 with one message."""
 
 
 @dataclass(frozen=True)

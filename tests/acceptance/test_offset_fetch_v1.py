@@ -1,4 +1,4 @@
-"""OffsetFetch version 1, which cannot carry a group's error (KAFKA-19439).
+"""Row 36: OffsetFetch version 1, which cannot carry a group's error (KAFKA-19439).
 
 While the coordinator is absent Apache Kafka answers "no offset", and an old consumer then begins at
 the end or the beginning of everything. Ours puts the code on each partition.
@@ -43,7 +43,7 @@ def broker() -> Iterator[TestBroker]:
         yield broker
 
 
-def test_a_coordinator_that_loads_never_answers_no_offset(broker: TestBroker) -> None:
+def test_row_36_a_coordinator_that_loads_never_answers_no_offset(broker: TestBroker) -> None:
     places = [OffsetCommitRequestPartition(index, 42) for index in range(PARTITIONS)]
     request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC, places)])
     with RawClient(broker.bootstrap) as client:
@@ -79,7 +79,7 @@ def codes_of_a_load(broker: TestBroker) -> set[ErrorCode]:
     return seen
 
 
-def test_kafka_python_as_of_then(broker: TestBroker) -> None:
+def test_row_36_kafka_python_as_of_then(broker: TestBroker) -> None:
     """It uses version 1 with old brokers, and continues where it stopped."""
     with RawClient(broker.bootstrap) as client:
         client.await_coordinator(GROUP)
