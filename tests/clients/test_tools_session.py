@@ -211,10 +211,8 @@ OTHER_VERSIONS = {
     "EndTxn": "0 to 5",
     "TxnOffsetCommit": "0 to 5",
     "WriteTxnMarkers": "1 to 2",
-    "OffsetCommit": "1 to 9",
-    "OffsetFetch": "1 to 9",
 }
-"""Transactions of version 2 (KIP-890), and no offsets in ZooKeeper."""
+"""Transactions of version 2 (KIP-890)."""
 _VARIABLE = (
     (r"TopicId: \S+", "TopicId: ID"),
     (r'"logDir":"[^"]+"', '"logDir":"DIR"'),

@@ -264,6 +264,40 @@ DEPARTURES: tuple[Departure, ...] = (
         "An unknown operation on an option is INVALID_REQUEST; Kafka answers UNKNOWN_SERVER_ERROR.",
         {"configs / *IncrementalAlterConfigs v1: operation *": {"responses.0.errorCode": 42}},
     ),
+    Departure(
+        "A batch of a transaction without a producer id is refused: it would belong to no"
+        " transaction. Kafka appends it.",
+        {
+            "transactions / batches / Produce v10: without a producer id": Whole(
+                {
+                    "responses": [
+                        {
+                            "name": "txn",
+                            "partitionResponses": [
+                                {
+                                    "index": 0,
+                                    "errorCode": 48,
+                                    "baseOffset": -1,
+                                    "recordErrors": [],
+                                    "currentLeader": {},
+                                }
+                            ],
+                        }
+                    ],
+                    "nodeEndpoints": [],
+                }
+            )
+        },
+    ),
+    Departure(
+        "Offsets of an epoch that no coordinator gave are refused. Kafka keeps them for a"
+        " transaction that cannot end.",
+        {
+            "transactions / offsets / TxnOffsetCommit v3: epoch too high": {
+                "topics.0.partitions.0.errorCode": 47
+            }
+        },
+    ),
 )
 
 

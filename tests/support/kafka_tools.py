@@ -12,7 +12,6 @@ CLASSES = {
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "console-consumer": f"{_PACKAGE}.consumer.ConsoleConsumer",
     "consumer-perf-test": f"{_PACKAGE}.ConsumerPerformance",
-    "delete-records": f"{_PACKAGE}.DeleteRecordsCommand",
     "get-offsets": f"{_PACKAGE}.GetOffsetShell",
     "verifiable-consumer": f"{_PACKAGE}.VerifiableConsumer",
     "verifiable-producer": f"{_PACKAGE}.VerifiableProducer",

@@ -118,9 +118,7 @@ class Reassignments(Procedures):
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
         marked = self._state.to_delete | self._state.deletion_blocked
         if partition is None or key[0] in marked:
-            return Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-            )
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         return self._cannot_lead(partition, partition.assignment.towards(targets).replicas)
 
     def _wrong_with(self, partition: Partition | None, targets: Sequence[int]) -> str | None:

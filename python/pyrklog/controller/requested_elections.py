@@ -52,9 +52,7 @@ class RequestedElections(Procedures):
         self, kind: ElectionKind, key: TopicPartition, partition: Partition | None
     ) -> Refusal | None:
         if partition is None:
-            return Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
-            )
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         if key[0] in self._state.to_delete | self._state.deletion_blocked:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
         if not self._is_needed(kind, partition):

@@ -1,5 +1,6 @@
 """DescribeProducers, DescribeTransactions, ListTransactions (KIP-664)."""
 
+from pyrklog.cluster.topic_names import wrong_with_name
 from pyrklog.handlers.context import Context, step
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.transaction_admin import (
@@ -43,8 +44,9 @@ def _describe(
 ) -> DescribeProducersPartitionResult:
     known = context.service.topic(topic)
     if known is None or not 0 <= index < known.partition_count:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DescribeProducersPartitionResult(index, error, error.message)
+        wrong = wrong_with_name(topic)
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeProducersPartitionResult(index, error, wrong or error.message)
     error, found = context.transactions.plane.active_producers(topic, index, max_count=max(0, left))
     if error is not ErrorCode.NONE:
         return DescribeProducersPartitionResult(index, error, error.message)

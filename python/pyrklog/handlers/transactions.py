@@ -161,7 +161,7 @@ async def add_offsets_to_txn(
     known = context.service.topic(OFFSETS_TOPIC)
     if known is None or not known.partition_count:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if not request.transactional_id or not request.group_id:
+    if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     partition = partition_for(request.group_id, known.partition_count)
     coordinator = context.transactions.coordinator

@@ -34,6 +34,7 @@ use crate::request::Request;
 use pyrklog_base::clock::mono_ms;
 use pyrklog_base::ids::{DEBUGGING_REPLICA_ID, Place};
 use pyrklog_replica::partition::DoubtWaiter;
+use pyrklog_storage::log_dir_state::Partition;
 use pyrklog_storage::reader_queue::Kind;
 
 /// A consumer's replica id; any other sees up to the log end.
@@ -173,14 +174,7 @@ fn answer_partition(
     if !is_known(wanted.timestamp, api_version) {
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
-    let partition = cx
-        .hosted
-        .partition(topic, wanted.index)
-        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
-    // Below "none" it is an epoch, unlike in a fetch.
-    if wanted.current_leader_epoch < -1 {
-        return Err(ErrorCode::FENCED_LEADER_EPOCH);
-    }
+    let partition = hosted(cx, topic, wanted)?;
     let mut state = partition.lock();
     state.shown_in(wanted.current_leader_epoch, work.of_leader_only)?;
     // An earlier epoch's leader may have shown records above the high watermark.
@@ -233,6 +227,22 @@ fn answer_partition(
         older: Vec::new(),
     });
     Ok(answer)
+}
+
+fn hosted<'a>(
+    cx: &'a Context,
+    topic: &str,
+    wanted: &ListOffsetsPartition,
+) -> Result<&'a Arc<Partition>, ErrorCode> {
+    let partition = cx
+        .hosted
+        .partition(topic, wanted.index)
+        .ok_or_else(|| cx.why_not_hosted(topic, wanted.index))?;
+    // Below "none" it is an epoch, unlike in a fetch.
+    if wanted.current_leader_epoch < -1 {
+        return Err(ErrorCode::FENCED_LEADER_EPOCH);
+    }
+    Ok(partition)
 }
 
 /// What to look up for a partition. For version 0 by time these are starts of segments; it notes
