@@ -23,6 +23,9 @@ OPTIONS: Mapping[str, str | int | bool] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 3,
     "log.retention.check.interval.ms": 500,
+    "log.cleaner.backoff.ms": 50,
+    "transaction.state.log.num.partitions": 3,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 """Of the shared brokers: what else takes minutes comes soon."""
 KAFKA_OPTIONS = {"log.initial.task.delay.ms": "500"}

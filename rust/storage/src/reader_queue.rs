@@ -295,7 +295,7 @@ impl ReaderQueue {
         if let Some((_, job)) = next {
             job.run(&worker, &mut Vec::new());
         }
-        self.inner.lock().free_slots.push(worker.slot);
+        self.inner.lock().taken[worker.slot] = false;
         is_there
     }
 
