@@ -121,13 +121,14 @@ def test_a_hanging_transaction_is_found_and_aborted(run: Run, either: str, topic
 
     everywhere = [one for one in items(run, "list", "--hanging") if one["topic"] == topic]
     (hanging,) = items(run, "list", "--hanging", "-t", f"{topic}:0", "--longer-than", "0s")
-    assert everywhere == [hanging]
+    assert [one | {"age_s": 0} for one in everywhere] == [hanging | {"age_s": 0}]
     assert (hanging["producer_id"], hanging["producer_epoch"]) == (PRODUCER_ID, 3)
     assert (hanging["start_offset"], hanging["coordinator_epoch"]) == (1, -1)
     assert hanging["age_s"] >= 3600
     assert items(run, "list", "--hanging", "-t", f"{topic}:1") == []
     assert items(run, "list", "--hanging", "-t", topic, "--longer-than", "2h") == []
-    assert items(run, "list", "--hanging", "-t", topic, "--broker", "1") == [hanging]
+    (again,) = items(run, "list", "--hanging", "-t", topic, "--broker", "1")
+    assert again | {"age_s": 0} == hanging | {"age_s": 0}
     (theirs,) = kafka_tools.run(either, [f"transactions find-hanging --topic {topic}"])
     assert f"{topic} 0 {PRODUCER_ID} 3 -1 1 " in theirs.lines[-1]
 

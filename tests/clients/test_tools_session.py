@@ -205,7 +205,7 @@ NOT_SERVED = {
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
 }
-"""docs/skipped.md has the reasons."""
+"""``skipped.md`` has the reasons."""
 OTHER_VERSIONS = {
     "Produce": "0 to 12",
     "EndTxn": "0 to 5",

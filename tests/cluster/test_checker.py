@@ -63,4 +63,4 @@ def test_a_loss_is_found(wired: WiredCluster) -> None:
     wired.start()
     crash = Fault("machine_crash", ALL, 0, 1.0, 0.0)
     # Sometimes all of it happens to be in files.
-    assert any(not run_round(wired, Plan((crash,), (), ()), 0, n).is_good for n in range(5))
+    assert any(not run_round(wired, Plan((crash,), (), ()), 0, n).is_good for n in range(15))

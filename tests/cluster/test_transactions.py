@@ -76,7 +76,13 @@ def test_transactions_over_all_brokers(
     cluster: BrokerCluster, admin: AdminClient, topic: str
 ) -> None:
     group = f"{topic}-group"
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([topic])
     wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), "no partitions")
     for number in range(3):

@@ -15,7 +15,6 @@ import zstandard
 
 from tests.support.wire import (
     FETCH,
-    OLD_SET,
     Connection,
     Reader,
     create_topic,
@@ -154,18 +153,6 @@ def test_acks_zero_gets_no_reply_and_closes_on_errors(bootstrap: str, topic: str
         body = produce_body(topic, record_batch([b"x"], crc=1), acks=0)
         connection.send_frame(struct.pack(">hhi", 0, 7, 1) + string("raw") + body)
         assert connection.closed_by_peer()
-
-
-def test_old_formats_of_produce_are_refused_with_an_answer(
-    connection: Connection, topic: str
-) -> None:
-    """Kafka 3.9 still converts them; Kafka 4 refuses them as we do."""
-    body = struct.pack(">hi", -1, 1000) + struct.pack(">i", 1) + string(topic)
-    body += struct.pack(">iii", 1, 0, len(OLD_SET)) + OLD_SET
-    reply = Reader(connection.request(0, 2, body))
-    assert (reply.number("i"), reply.string(), reply.number("i")) == (1, topic, 1)
-    assert reply.number("i") == 0
-    assert reply.number("h") != 0
 
 
 def test_a_fetch_of_many_partitions_keeps_their_order(bootstrap: str, topic: str) -> None:

@@ -181,6 +181,8 @@ class TransactionDriver:
     async def _write_markers(
         self, machine: TransactionMachine, work: WriteMarkers, scope: trio.CancelScope
     ) -> None:
+        if scope.cancel_called:
+            return  # unloaded before this task began
         with scope:
             try:
                 await self.markers.send(work, machine.coordinator_epoch)

@@ -3,8 +3,6 @@
 mod harness;
 
 use std::fs::File;
-use std::io::IoSliceMut;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +12,6 @@ use pyrklog_dataplane::testing::fix_kept_pages_max_bytes;
 use pyrklog_log::disk::RealDisk;
 use pyrklog_wire::ErrorCode;
 use rustix::fs::Advice;
-use rustix::io::ReadWriteFlags;
 
 const BATCHES: usize = 24;
 const BATCH_BYTES: usize = 700_000;
@@ -50,19 +47,11 @@ fn drop_pages(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// Bytes of a file in the page cache. Once for each file: asking brings pages in. A descriptor of
-/// its own keeps the kernel from reading ahead meanwhile.
+/// Bytes of a file in the page cache.
 fn resident_bytes(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
-    let apart = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-    rustix::fs::fadvise(&apart, 0, None, Advice::Random).unwrap();
-    let is_resident = |at: &u64| {
-        let byte = &mut [0];
-        let mut buffers = [IoSliceMut::new(byte)];
-        rustix::io::preadv2(&apart, &mut buffers, *at, ReadWriteFlags::NOWAIT).is_ok()
-    };
-    let len = file.metadata().unwrap().len();
-    (0..len).step_by(4096).filter(is_resident).count() as u64 * 4096
+    let len = usize::try_from(file.metadata().unwrap().len()).unwrap();
+    (pyrklog_arena::resident_pages(&file, len).unwrap() * rustix::param::page_size()) as u64
 }
 
 /// The kernel's largest read-ahead of any device, and the first pages asked for; half of a file at
