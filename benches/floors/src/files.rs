@@ -245,7 +245,8 @@ mod tests {
                 offset += 1;
             }
         }
-        assert_eq!(Some(offset), in_memory);
+        // The writer goes on meanwhile, and memory forgets more.
+        assert!(Some(offset) >= in_memory);
         let within = ahead.find(partition, 5, 1).unwrap().unwrap();
         assert_eq!(within.range.len(), batch.len());
         let view = Batches::new(&within.bytes[within.range]).next().unwrap();
