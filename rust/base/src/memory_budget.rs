@@ -34,6 +34,14 @@ impl Held {
             bytes,
         }
     }
+
+    /// Leaves its bytes counted in `budget`, for the caller to return; 0 if they are another's.
+    pub fn hand_over(mut self, budget: &Arc<MemoryBudget>) -> usize {
+        match Arc::ptr_eq(&self.budget, budget) {
+            true => std::mem::take(&mut self.bytes),
+            false => 0,
+        }
+    }
 }
 
 impl Drop for Held {

@@ -174,4 +174,17 @@ mod tests {
         drop((brokers, borrowed, beside));
         assert_eq!(memory.used_bytes(), 0);
     }
+
+    #[test]
+    fn an_answer_that_is_handed_over_counts_once() {
+        let memory = ReplyMemory::new(800, true);
+        let answer = memory.hold(true, 100).unwrap();
+        let counted = answer.hand_over(memory.of(true));
+        assert_eq!((counted, memory.used_bytes()), (100, 100));
+        memory.of(true).change(counted, 130);
+        assert_eq!(memory.used_bytes(), 130);
+        let answer = memory.hold(false, 100).unwrap();
+        assert_eq!(answer.hand_over(memory.of(true)), 0, "another budget's");
+        assert_eq!(memory.used_bytes(), 130, "it is returned");
+    }
 }

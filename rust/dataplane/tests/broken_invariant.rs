@@ -96,6 +96,14 @@ fn never_written(dir: &Path) -> PlaneConfig {
 fn acknowledged(config: &PlaneConfig) -> TestPlane {
     let mut test = TestPlane::start_with(config.clone(), Arc::new(RealDisk));
     test.create("t", 2);
+    for partition in [0, 1] {
+        let logs = &config.log_dirs[0];
+        let epochs = logs.join(format!("t-{partition}/leader-epoch-checkpoint"));
+        // The writer takes it at once, and would take records that are there by then as well.
+        eventually("the leader epoch in its file", || {
+            epochs.exists().then_some(())
+        });
+    }
     let mut client = test.client();
     for partition in [0, 1] {
         for offset in 0..2 {

@@ -18,7 +18,7 @@ const REPLIES_MAX_BYTES: usize = 4 << 20;
 const LARGE_BYTES: usize = REPLIES_MAX_BYTES - 1000;
 
 /// Two such replies fit into the brokers' part.
-const BROKERS_BYTES: usize = 200 << 10;
+const BROKERS_BYTES: usize = 180 << 10;
 
 fn small(dir: &Path) -> PlaneConfig {
     let mut config = config(vec![dir.join("logs")]);
@@ -85,6 +85,7 @@ fn replies_to_brokers_fit_despite_unread_client_replies() {
         broker.send(key::LEADER_AND_ISR, 7, &[7]);
         let order = test.wait_for_request();
         test.plane.reply(order.id, vec![8; BROKERS_BYTES]);
+        broker.wait_for_bytes();
     }
     for broker in &mut brokers {
         let answer = broker.receive(key::LEADER_AND_ISR, 7).1;

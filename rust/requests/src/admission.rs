@@ -18,6 +18,7 @@ use crate::delayed::Delayed;
 use crate::handled::Halt;
 use crate::outcome::{Close, Hold};
 use pyrklog_base::ids::NEVER_MS;
+use pyrklog_base::memory_budget::Held;
 use pyrklog_base::network_event::NetworkEvent;
 use pyrklog_base::reply_memory::UNREAD_MAX_MS;
 
@@ -115,6 +116,13 @@ pub fn count(cx: &mut Context, client: &mut Client) {
     let bytes = client.out.memory_bytes() + client.produces.memory_bytes() + work_bytes;
     set(cx, client, if bytes > FREE_BYTES { bytes } else { 0 });
     cx.is_hungry |= client.context.reply_bytes > 0 && is_short(cx, &client.context);
+}
+
+/// The same for a connection that has taken an answer over. The answer counts once at any time.
+pub fn take_over(cx: &mut Context, client: &mut Client, answer: Option<Held>) {
+    let budget = cx.services.replies.of(client.context.is_broker);
+    client.context.reply_bytes += answer.map_or(0, |held| held.hand_over(budget));
+    count(cx, client);
 }
 
 /// The connection is closed: frees its memory.

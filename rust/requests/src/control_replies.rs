@@ -40,9 +40,7 @@ pub fn reply(
         }
         (Delayed::Control { header, .. }, Answer::Body(body, held)) => {
             let replied = header.reply(&mut client.out, |out| out.extend_from_slice(&body));
-            // The connection counts it before `held` is dropped, so it is always counted.
-            admission::count(cx, client);
-            drop(held);
+            admission::take_over(cx, client, held);
             replied
         }
         (Delayed::Metadata { frame, .. }, Answer::Resume(errors)) => {

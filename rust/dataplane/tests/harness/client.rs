@@ -315,6 +315,11 @@ impl Client {
         self.correlation_id
     }
 
+    /// Waits until something has arrived, and leaves it there.
+    pub fn wait_for_bytes(&self) {
+        assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1);
+    }
+
     /// Receives a frame; `None` when the connection was closed.
     pub fn receive_frame(&mut self) -> Option<Vec<u8>> {
         let mut prefix = [0; 4];
