@@ -491,6 +491,9 @@ def feature_table() -> list[tuple[str, int, int, int]]:
     """Features of ApiVersions (KIP-584): name, lowest and highest supported version, finalized
     version."""
 
+def java_hash(utf16: bytes) -> int:
+    """``String.hashCode`` of a text in UTF-16, big endian."""
+
 def commit_error(error: int) -> int:
     """What a client is told when its offsets could not be written for this reason."""
 

@@ -65,7 +65,6 @@ from pyrklog.start.standing import note_standing
 if TYPE_CHECKING:
     from pyrklog.admin.coordinators import Coordinators
     from pyrklog.cluster.requests import TopicPartition
-    from pyrklog.groups.requests import GroupCoordinator
     from pyrklog.handlers.dispatch import Handlers
     from pyrklog.peers.peers import Peers
 
@@ -537,12 +536,14 @@ async def _start_coordinators(
     groups = coordinators.groups
     await nursery.start(groups.run)
     await nursery.start(coordinators.transactions.coordinator.run)
-    metadata.on_partitions_deleted = partial(_forget_offsets, nursery, groups)
+    metadata.on_partitions_deleted = partial(_forget_deleted, nursery, coordinators)
 
 
-def _forget_offsets(
-    nursery: trio.Nursery, groups: GroupCoordinator, partitions: Sequence[TopicPartition]
+def _forget_deleted(
+    nursery: trio.Nursery, coordinators: Coordinators, partitions: Sequence[TopicPartition]
 ) -> None:
+    groups = coordinators.groups
+    coordinators.transactions.coordinator.markers.note_deleted(partitions)
     groups.note_deleted(partitions)
     nursery.start_soon(groups.forget_deleted)
 

@@ -28,16 +28,20 @@ class CoordinatorFinder:
         self, partition_of: Callable[[int], int], listener: str
     ) -> tuple[ErrorCode, BrokerEndpoint | None]:
         """``partition_of`` gets the number of partitions. COORDINATOR_NOT_AVAILABLE: try again."""
-        if self._topic.partition_count() is None:
-            with trio.move_on_after(CREATION_WAIT_SECONDS):
-                await self._create()
-        count = self._topic.partition_count()
+        count = await self.partition_count()
         if count is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         endpoint = self._topic.leader_endpoint(partition_of(count), listener)
         if endpoint is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         return ErrorCode.NONE, endpoint
+
+    async def partition_count(self) -> int | None:
+        """Of the topic, which is created where it is missing; None: try again."""
+        if self._topic.partition_count() is None:
+            with trio.move_on_after(CREATION_WAIT_SECONDS):
+                await self._create()
+        return self._topic.partition_count()
 
     async def _create(self) -> None:
         """Creates the topic once for all callers; waits after a failure."""

@@ -30,6 +30,7 @@ from pyrklog.groups.messages import (
     TopicPartition,
 )
 from pyrklog.groups.states import GroupState
+from pyrklog.groups.transaction_offsets import pending_bytes
 from pyrklog.groups.transition import Transition
 from pyrklog.plane.internal_log import AppendResult, Producer
 
@@ -49,10 +50,18 @@ def commit(transition: Transition, request: CommitRequest, token: int) -> None:
     limit = group.settings.metadata_units_max
     kept = {k: v for k, v in request.offsets.items() if _utf16_units(v.metadata) <= limit}
     errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    if kept and request.producer is not None and not _has_room(group, kept):
+        errors.update(dict.fromkeys(kept, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        kept = {}
     if not kept:
         transition.reply(token, CommitResult(errors))
     else:
         _append(transition, request, kept, errors, token)
+
+
+def _has_room(group: Group, offsets: Mapping[TopicPartition, Offset]) -> bool:
+    """Whether the group may keep so much more until a marker comes."""
+    return group.memory.has_room(pending_bytes(offsets.values()))
 
 
 def commit_as_member(transition: Transition, commit: OffsetCommit) -> bool:
@@ -118,7 +127,7 @@ def _append(
             case _, None:
                 group.offsets.unstage(ticket, kept)
             case _, Producer(id):
-                group.offsets.fail_transaction(id, kept)
+                group.offsets.transactions.fail(id, kept)
         errors.update(dict.fromkeys(kept, persistence.commit_error(result.error)))
         later.reply(token, CommitResult(errors))
 
@@ -127,7 +136,7 @@ def _append(
     if producer is None:
         group.offsets.stage(ticket, kept)
     else:
-        group.offsets.stage_transaction(producer.id, kept)
+        group.offsets.transactions.stage(producer.id, kept)
 
 
 def fetch(

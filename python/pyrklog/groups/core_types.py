@@ -1,5 +1,5 @@
-"""The data plane's types for groups. They decide nothing and do no I/O."""
+"""The data plane's types and functions for groups. They decide nothing and do no I/O."""
 
-from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit, OffsetTable
+from pyrklog._core import CommitBatch, Heartbeat, OffsetCommit, OffsetTable, java_hash
 
-__all__ = ["CommitBatch", "Heartbeat", "OffsetCommit", "OffsetTable"]
+__all__ = ["CommitBatch", "Heartbeat", "OffsetCommit", "OffsetTable", "java_hash"]

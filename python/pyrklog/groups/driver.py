@@ -492,6 +492,10 @@ class GroupDriver:
 
         return await self._finder.find(partition_of, listener)
 
+    async def offsets_partition_count(self) -> int | None:
+        """Of ``__consumer_offsets``, which is created where it is missing. None: try again."""
+        return await self._finder.partition_count()
+
 
 async def _failed(error: ErrorCode) -> AppendResult:
     return AppendResult(error)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyrklog.coordinators.memory_pool import NO_HOST, MemoryPool, text_bytes
 from pyrklog.groups.members import Members
-from pyrklog.groups.memory import (
-    NO_HOST,
-    PENDING_BYTES,
-    TOPIC_BYTES,
-    GroupMemory,
-    MemoryPool,
-    text_bytes,
-)
+from pyrklog.groups.memory import PENDING_BYTES, TOPIC_BYTES, GroupMemory
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.states import TRANSITIONS, GroupState
@@ -62,6 +56,7 @@ class Group:
         self.initial_delay: InitialDelay | None = None
         self.member_added_in_delay = False
         self.offsets = GroupOffsets()
+        self._pending_bytes = 0
         self.rebalance_reason = ""
         self.checked_state = self.state
         self.checked_generation = 0
@@ -105,6 +100,12 @@ class Group:
             return False
         self.memory.change(-PENDING_BYTES - text_bytes(member_id), host)
         return True
+
+    def count_pending_offsets(self) -> None:
+        """Counts the offsets of open transactions anew."""
+        now_bytes = self.offsets.transactions.used_bytes
+        self.memory.change(now_bytes - self._pending_bytes)
+        self._pending_bytes = now_bytes
 
     @property
     def is_unused(self) -> bool:

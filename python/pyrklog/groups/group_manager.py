@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from pyrklog.coordinators.memory_pool import NO_HOST, MemoryPool, text_bytes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.effects import Reply
 from pyrklog.groups.loading import LoadedGroup
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.memory import GROUP_BYTES, NO_HOST, MemoryPool, text_bytes
+from pyrklog.groups.memory import GROUP_BYTES
 from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
@@ -96,6 +97,9 @@ class GroupManager:
         """Partitions deleted before a partition of the offsets topic was loaded."""
         self._markers: dict[int, list[tuple[int, int, bool]]] = {}
         """Markers (producer id, offset, commit) written while a partition is loaded."""
+        self._in_transaction: dict[int, dict[str, None]] = {}
+        """Producer id -> groups that have, or had, offsets of its transaction. The markers clear
+        them."""
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count)
@@ -129,6 +133,8 @@ class GroupManager:
             machine = self._create(loaded.group_id, now_ms, _host_of(loaded))
             try:
                 machine.restore(loaded.value, loaded.offsets)
+                for producer_id in loaded.offsets.transactions.producers:
+                    self._note_transaction(producer_id, loaded.group_id)
                 effects = machine.loaded(now_ms)
                 deleted = self._deleted.get(partition)
                 if deleted:
@@ -239,6 +245,8 @@ class GroupManager:
 
     def _forget(self, machine: GroupMachine) -> None:
         del self.groups[machine.group_id]
+        for producer_id in machine.group.offsets.transactions.producers:
+            self._end_transaction(producer_id, machine.group_id)
         machine.forget_memory()
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupEffects:
@@ -299,6 +307,12 @@ class GroupManager:
 
     def commit(self, request: CommitRequest, token: int, now_ms: int) -> GroupEffects:
         """OffsetCommit and TxnOffsetCommit; a consumer without a generation may found a group."""
+        committed = self._commit(request, token, now_ms)
+        if request.producer is not None and committed.group is not None:
+            self._note_transaction(request.producer.id, request.group_id)
+        return committed
+
+    def _commit(self, request: CommitRequest, token: int, now_ms: int) -> GroupEffects:
         machine = self.groups.get(request.group_id)
         if machine is None:
             error = self._refusal(request.group_id, may_be_empty=request.producer is None)
@@ -365,14 +379,25 @@ class GroupManager:
         self._complete(partition, producer_id, marker_offset, commit)
 
     def _complete(self, partition: int, producer_id: int, marker_offset: int, commit: bool) -> None:
-        for name, machine in self.groups.items():
-            if (
-                producer_id in machine.group.offsets.open_producers
-                and self.partition_for(name) == partition
-            ):
+        for name in list(self._in_transaction.get(producer_id, ())):
+            if self.partition_for(name) != partition:
+                continue
+            machine = self.groups.get(name)
+            if machine is not None:
                 machine.transaction_completed(
                     producer_id, marker_offset=marker_offset, commit=commit
                 )
+            if machine is None or not machine.group.offsets.transactions.has_producer(producer_id):
+                self._end_transaction(producer_id, name)
+
+    def _note_transaction(self, producer_id: int, group_id: str) -> None:
+        self._in_transaction.setdefault(producer_id, {})[group_id] = None
+
+    def _end_transaction(self, producer_id: int, group_id: str) -> None:
+        groups = self._in_transaction.get(producer_id, {})
+        groups.pop(group_id, None)
+        if not groups:
+            self._in_transaction.pop(producer_id, None)
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()

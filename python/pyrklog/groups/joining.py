@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pyrklog.coordinators.memory_pool import text_bytes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import fencing, rebalance, static_members
 from pyrklog.groups.effects import Timer
 from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member, distinct, protocols_bytes
-from pyrklog.groups.memory import MEMBER_BYTES, PENDING_BYTES, text_bytes
+from pyrklog.groups.memory import MEMBER_BYTES, PENDING_BYTES
 from pyrklog.groups.messages import NO_MEMBER_ID, JoinRequest, JoinResult
 from pyrklog.groups.states import GroupState
 from pyrklog.groups.transition import Transition

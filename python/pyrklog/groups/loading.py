@@ -14,7 +14,8 @@ from typing import NamedTuple
 from msgspec.structs import astuple
 
 from pyrklog.groups.messages import Offset, TopicPartition
-from pyrklog.groups.offsets import CommittedOffset, GroupOffsets
+from pyrklog.groups.offsets import GroupOffsets
+from pyrklog.groups.transaction_offsets import CommittedOffset
 from pyrklog.plane.internal_log import InternalBatch, InternalRecord
 from pyrklog.protocol.group_records import (
     GroupKey,
@@ -104,9 +105,14 @@ class PartitionLoader:
                 opened.pop(key, None)
             else:
                 opened[key] = committed
-        elif committed is not None:
+            return
+        if committed is not None:
             self._offsets_of(group).restore(partition, committed)
-        elif group in self._offsets:
+            return
+        # The offset was deleted, also where it counts only with a marker behind the tombstone.
+        for opened in self._open.values():
+            opened.pop(key, None)
+        if group in self._offsets:
             self._offsets[group].restore_tombstone(partition)
             if self._offsets[group].is_empty:
                 del self._offsets[group]

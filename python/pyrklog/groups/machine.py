@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec
 
+from pyrklog.coordinators.memory_pool import NO_HOST, MemoryPool
 from pyrklog.errors import ErrorCode
 from pyrklog.groups import committing, invariants, joining, rebalance, removal, sessions, syncing
 from pyrklog.groups.core_types import OffsetCommit
 from pyrklog.groups.effects import Effect, Timer
 from pyrklog.groups.group import Group
 from pyrklog.groups.member import Member
-from pyrklog.groups.memory import NO_HOST, MemoryPool
 from pyrklog.groups.messages import (
     CommitRequest,
     FetchedOffset,
@@ -68,6 +68,7 @@ class GroupMachine:
         """One event. Raises :class:`.invariants.InvariantError`."""
         transition = Transition(self.group, self.appends, now_ms)
         step(transition, *args, **options)
+        self.group.count_pending_offsets()
         invariants.check(self.group)
         return transition.effects
 
@@ -75,6 +76,7 @@ class GroupMachine:
         """Takes the log's contents; only for a new group."""
         group = self.group
         group.offsets = offsets
+        group.count_pending_offsets()
         if value is None:
             return
         group.generation = value.generation
@@ -160,6 +162,7 @@ class GroupMachine:
         self.group.offsets.complete_transaction(
             producer_id, marker_offset=marker_offset, commit=commit
         )
+        self.group.count_pending_offsets()
 
     def partitions_deleted(self, deleted: Deleted, now_ms: int) -> Effects:
         """Removes the offsets of deleted partitions."""

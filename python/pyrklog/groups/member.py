@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES, text_bytes
+from pyrklog.coordinators.memory_pool import text_bytes
+from pyrklog.groups.memory import MEMBER_BYTES, PROTOCOL_BYTES, RESERVE_BYTES
 
 
 @dataclass(slots=True, eq=False)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from pyrklog.coordinators.memory_pool import text_bytes
 from pyrklog.groups.member import Member, distinct, protocols_bytes
-from pyrklog.groups.memory import RESERVE_BYTES, GroupMemory, text_bytes
+from pyrklog.groups.memory import RESERVE_BYTES, GroupMemory
 from pyrklog.groups.messages import JoinedMember
 
 

@@ -4,9 +4,7 @@ Groups count, members with metadata and assignments, pending ids, and subscribed
 offsets do not: the log keeps them, and they expire. Each byte counts for the host of the client
 that caused it, a group for its founder's; a loaded group counts for no host until a member comes.
 
-A host may take at most as much as it leaves free: the first a half, the next a quarter. Requests
-beyond that are refused. The log's contents are always accepted, but a host's part beyond a half,
-and the part of no host, take no room from others.
+How hosts share it: :mod:`pyrklog.coordinators.memory_pool`. The log's contents are always accepted.
 
 Accepted members stay: a group keeps a *reserve* (:class:`GroupMemory`) for its next assignment and
 growing metadata, until the next generation has its assignment.
@@ -15,6 +13,8 @@ growing metadata, until the next generation has its assignment.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from pyrklog.coordinators.memory_pool import NO_HOST, MemoryPool, add_bytes, text_bytes
 
 GROUP_BYTES = 4096
 """A group without members and offsets."""
@@ -28,43 +28,6 @@ TOPIC_BYTES = 128
 """A subscribed topic without its name."""
 RESERVE_BYTES = 1024
 """The reserve for a member's first assignment."""
-NO_HOST = ""
-"""The host of loaded groups without members. They take no room from others: the log bounds their
-number."""
-
-
-def text_bytes(text: str) -> int:
-    """One wide character makes all characters wide."""
-    return len(text) if text.isascii() else 4 * len(text)
-
-
-class MemoryPool:
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.used_bytes = 0
-        self._by_host: dict[str, int] = {}
-        self._counted_bytes = 0
-        """Bytes that take room from others: at most a half for each host, none of NO_HOST."""
-
-    def has_room(self, host: str, more_bytes: int, total_bytes: int | None = None) -> bool:
-        """Whether the host may take ``more_bytes`` while all hosts take ``total_bytes`` more;
-        taking nothing is always allowed."""
-        if more_bytes <= 0:
-            return True
-        free_bytes = self.max_bytes - self._counted_bytes - (total_bytes or more_bytes)
-        return self.of_host(host) + more_bytes <= free_bytes
-
-    def of_host(self, host: str) -> int:
-        return self._by_host.get(host, 0)
-
-    def change(self, host: str, bytes_more: int) -> None:
-        self._counted_bytes -= self._counted(host)
-        _add(self._by_host, host, bytes_more)
-        self._counted_bytes += self._counted(host)
-        self.used_bytes += bytes_more
-
-    def _counted(self, host: str) -> int:
-        return 0 if host == NO_HOST else min(self.of_host(host), self.max_bytes // 2)
 
 
 class GroupMemory:
@@ -95,7 +58,7 @@ class GroupMemory:
             host = self.host
             self._own_bytes += bytes_more
         self.used_bytes += bytes_more
-        _add(self._by_host, host, bytes_more)
+        add_bytes(self._by_host, host, bytes_more)
         self._pool.change(host, bytes_more)
 
     def has_room(self, more_bytes: int, host: str | None = None) -> bool:
@@ -144,7 +107,7 @@ class GroupMemory:
         if self._pool is None or not bytes_more:
             return
         self.reserved_bytes += bytes_more
-        _add(self._reserved, host, bytes_more)
+        add_bytes(self._reserved, host, bytes_more)
         self.change(bytes_more, host)
 
     def has_room_to_grow(self, more_bytes: int, host: str) -> bool:
@@ -203,9 +166,3 @@ class GroupMemory:
                 extra = min(extra, free)
             self._set_aside(extra, host)
             free = max(0, free - extra)
-
-
-def _add(by_host: dict[str, int], host: str, bytes_more: int) -> None:
-    by_host[host] = by_host.get(host, 0) + bytes_more
-    if not by_host[host]:
-        del by_host[host]

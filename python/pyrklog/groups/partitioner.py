@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from pyrklog.groups import core_types
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INT_MIN = -(2**31)
-HASHES_KEPT_MAX = 4096
 
 
-@lru_cache(maxsize=HASHES_KEPT_MAX)
 def java_hash(text: str) -> int:
     """``String.hashCode``: over UTF-16 units, as a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
-    return value - 2**32 if value >= 2**31 else value
+    return core_types.java_hash(text.encode("utf-16-be", "surrogatepass"))
 
 
 def partition_for(group_id: str, partition_count: int) -> int:

@@ -28,7 +28,12 @@ async def init_producer_id(
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
     known = None if no_id else ProducerEpoch(request.producer_id, request.producer_epoch)
     result = await context.transactions.coordinator.init_producer_id(
-        InitRequest(request.transactional_id, request.transaction_timeout_ms, known)
+        InitRequest(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            known,
+            context.session.host,
+        )
     )
     error = result.error
     if error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:

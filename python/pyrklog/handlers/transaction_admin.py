@@ -17,6 +17,7 @@ from pyrklog.protocol.transaction_admin import (
     TransactionState,
     TransactionTopic,
 )
+from pyrklog.transactions.manager import TransactionFilter
 
 
 async def describe_producers(
@@ -75,14 +76,18 @@ def describe_producers_error(
 async def describe_transactions(
     context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
+    """Each id once."""
     described = []
-    for count, name in enumerate(request.transactional_ids, 1):
+    count = 0
+    for name in dict.fromkeys(request.transactional_ids):
         found = context.transactions.coordinator.manager.describe(name)
         topics = [
             TransactionTopic(topic, list(indexes)) for topic, indexes in found.partitions.items()
         ]
         described.append(TransactionState(*found[:-1], topics))
-        await step(count)
+        for _ in range(1 + sum(len(topic.partitions) for topic in topics)):
+            count += 1
+            await step(count)
     return DescribeTransactionsResponse(transaction_states=described)
 
 
@@ -99,14 +104,18 @@ async def list_transactions(
 ) -> ListTransactionsResponse:
     """The transactional ids that this broker coordinates and that match all filters."""
     transactions = context.transactions.coordinator
-    error, unknown, found = transactions.manager.list_ids(
-        request.state_filters,
-        request.producer_id_filters,
+    if transactions.manager.is_loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    wanted = TransactionFilter(
+        frozenset(request.state_filters),
+        frozenset(request.producer_id_filters),
         request.duration_filter,
-        transactions.now_ms(),
     )
+    listed = []
+    for count, one in enumerate(transactions.manager.list_ids(wanted, transactions.now_ms()), 1):
+        if one is not None:
+            listed.append(ListedTransaction(*one))
+        await step(count)
     return ListTransactionsResponse(
-        error_code=error,
-        unknown_state_filters=list(unknown),
-        transaction_states=[ListedTransaction(*one) for one in found],
+        unknown_state_filters=wanted.unknown_states, transaction_states=listed
     )

@@ -19,6 +19,8 @@ ENROLS_SINCE = 5
 """The first version that adds the group's partition to the transaction (KIP-890)."""
 ABORTABLE_SINCE = 4
 """The first version whose clients know TRANSACTION_ABORTABLE."""
+LOADING_SINCE = 2
+"""The first version whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
 
 _RETRIED = frozenset(
     {
@@ -40,8 +42,10 @@ async def txn_offset_commit(
     missing, offsets = _offsets(context, request)
     if not offsets:
         return _response(request, missing)
+    version = context.api_version
     error, guard = await _verify(context, request)
     if error is not ErrorCode.NONE:
+        error = known_code(error, version)
         return _response(request, {**missing, **dict.fromkeys(offsets, error)})
     committing = context.groups.commit(
         CommitRequest(
@@ -56,7 +60,16 @@ async def txn_offset_commit(
         )
     )
     result = await committing.wait()
-    return _response(request, {**missing, **result.errors})
+    errors = {one: known_code(error, version) for one, error in result.errors.items()}
+    return _response(request, {**missing, **errors})
+
+
+def known_code(error: ErrorCode, version: int) -> ErrorCode:
+    """The same error for clients that take COORDINATOR_LOAD_IN_PROGRESS for a fatal one
+    (KAFKA-7296)."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
 
 
 def _offsets(
@@ -87,11 +100,14 @@ async def _verify(
     context: Context, request: TxnOffsetCommitRequest
 ) -> tuple[ErrorCode, int | None]:
     """Before the transaction's first offsets in the group's partition its coordinator is asked.
-    Returns the guard of the append."""
+    Returns the guard of the append; None: without verification."""
     groups = context.groups
     number = groups.manager.partition_for(request.group_id)
     if groups.manager.epoch_of(request.group_id) is None:
         return ErrorCode.NONE, None  # the group coordinator refuses
+    enrols = context.api_version >= ENROLS_SINCE
+    if not enrols and not context.transactions.plane.verifies_transactions:
+        return ErrorCode.NONE, None
     producer = Producer(request.producer_id, request.producer_epoch)
     begun = context.transactions.plane.begin_verification(OFFSETS_TOPIC, number, producer)
     if begun.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -102,7 +118,7 @@ async def _verify(
         request.transactional_id,
         ProducerEpoch(*producer),
         [(OFFSETS_TOPIC, number)],
-        enrols=context.api_version >= ENROLS_SINCE,
+        enrols=enrols,
     )
     return _code(error, context.api_version), begun.guard
 

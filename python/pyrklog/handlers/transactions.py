@@ -157,13 +157,14 @@ def add_partitions_to_txn_error(
 async def add_offsets_to_txn(
     context: Context, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Adds the group's partition of ``__consumer_offsets``."""
-    known = context.service.topic(OFFSETS_TOPIC)
-    if known is None or not known.partition_count:
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    """Adds the group's partition of ``__consumer_offsets``, which is created where it is missing:
+    the client may look for the group's coordinator only afterwards."""
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    partition = partition_for(request.group_id, known.partition_count)
+    count = await context.groups.offsets_partition_count()
+    if count is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = partition_for(request.group_id, count)
     coordinator = context.transactions.coordinator
     await coordinator.wait_until_settled(request.transactional_id)
     adding = coordinator.add_partitions(
@@ -198,10 +199,13 @@ async def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
 async def write_txn_markers(
     context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Ends transactions in partitions that this broker leads; answers once all are replicated."""
-    markers = [marker for one in request.markers for marker in _markers(one)]
+    """Ends transactions in partitions that this broker leads; answers once all are replicated. A
+    marker that is named again is written once."""
+    named = [marker for one in request.markers for marker in _markers(one)]
+    markers = list(dict.fromkeys(named))
     results = await context.transactions.writer.write(markers) if markers else ()
-    left = iter(results)
+    by_marker = dict(zip(markers, results, strict=True))
+    left = iter(by_marker[marker] for marker in named)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(one.producer_id, _marker_results(one, left))

@@ -72,6 +72,8 @@ class Plane:
         from pyrklog import _core
 
         self._core = _core
+        self.verifies_transactions = True
+        """``transaction.partition.verification.enable``."""
         try:
             self._plane = _core.DataPlane(settings)
         except _core.LogDirLockedError as error:
@@ -339,6 +341,7 @@ class Plane:
         """``transaction.partition.verification.enable``; at first on. Transactions of version 2 are
         verified nevertheless.
         """
+        self.verifies_transactions = is_on
         self._plane.set_transaction_verification(is_on)
 
     def active_producers(

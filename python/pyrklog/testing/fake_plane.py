@@ -90,6 +90,7 @@ class FakePlane(Plane):
         self.replication_rates: tuple[int | None, int | None] = (None, None)
         self.replication_window_ms: int | None = None
         self.connection_quotas: ConnectionQuotas | None = None
+        self.verifies_transactions = True
         self.producer_id_expiration_ms: int | None = None
         self.recovery_threads_per_dir: int | None = None
         self.io_threads: int | None = None
@@ -487,7 +488,7 @@ class FakePlane(Plane):
         self._notify()
 
     def set_transaction_verification(self, *, is_on: bool) -> None:
-        self.transactions.is_verifying = is_on
+        self.verifies_transactions = is_on
 
     def active_producers(
         self, topic: str, partition: int, *, max_count: int

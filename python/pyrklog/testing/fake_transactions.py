@@ -100,7 +100,6 @@ class FakeTransactions:
         """What markers for these partitions fail with."""
         self.verified: dict[int, Sequence[int]] = {}
         self.producers: dict[tuple[str, int], list[ActiveProducer]] = {}
-        self.is_verifying = True
         self._ends: dict[tuple[str, int], int] = {}
         self._guards: dict[tuple[str, int, int], tuple[int, int]] = {}
         """(topic, partition, producer id) -> (epoch, guard)."""

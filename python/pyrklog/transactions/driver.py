@@ -42,6 +42,7 @@ from pyrklog.transactions.persistence import record
 CODEC_NONE = 0
 LOAD_RETRY_SECONDS = 0.5
 APPEND_RETRY_SECONDS = 0.5
+FENCED_RETRY_SECONDS = 30.0
 HOLD_SECONDS = 1.0
 """How long a request waits for an id that changes. Clients pause before they retry."""
 RECORDS_A_STEP = 200
@@ -128,7 +129,7 @@ class TransactionDriver:
     def _set_aside(self, machine: TransactionMachine, error: Exception) -> None:
         """The id's rules have failed: its partition is loaded anew."""
         log.error("transaction_failed", id=machine.transactional_id, exc_info=error)
-        self._ownership.reload(self.manager.partition_for(machine.transactional_id))
+        self._ownership.reload(machine.partition)
 
     def _carry_out(self, machine: TransactionMachine, effects: Effects) -> None:
         for effect in effects:
@@ -161,7 +162,7 @@ class TransactionDriver:
                 if waiting is not None:
                     waiting.answer(result)
             case Append(metadata):
-                number = self.manager.partition_for(machine.transactional_id)
+                number = machine.partition
                 item = (machine, record(machine.transactional_id, metadata))
                 self._queues.setdefault(number, []).append(item)
                 self._appends_queued.set()
@@ -171,7 +172,7 @@ class TransactionDriver:
             case Retry():
                 self._nursery.start_soon(self._retry, machine)
             case Reload():
-                self._ownership.reload(self.manager.partition_for(machine.transactional_id))
+                self._ownership.reload(machine.partition)
             case Notice(event, fields, level):
                 log.log(level, event, fields)
 
@@ -185,11 +186,7 @@ class TransactionDriver:
             return  # unloaded before this task began
         with scope:
             try:
-                await self.markers.send(work, machine.coordinator_epoch)
-            except CoordinatorFencedError:
-                # The new coordinator goes on; this broker will hear of it.
-                log.info("coordinator_fenced", transactional_id=machine.transactional_id)
-                return
+                await self._send_markers(machine, work)
             except Exception as error:
                 log.error("markers_failed", id=machine.transactional_id, exc_info=error)
                 self._set_aside(machine, error)
@@ -198,6 +195,22 @@ class TransactionDriver:
                 if self._marking.get(machine) is scope:
                     del self._marking[machine]
             self._tell(machine, lambda: machine.markers_written(self._wall_ms()))
+
+    async def _send_markers(self, machine: TransactionMachine, work: WriteMarkers) -> None:
+        while True:
+            try:
+                await self.markers.send(work, machine.coordinator_epoch, machine.marks_left)
+            except CoordinatorFencedError:
+                # Another coordinator goes on, and this broker will hear of it and leave off. Or
+                # somebody has written a marker with an epoch that no coordinator has.
+                log.error(
+                    "coordinator_fenced",
+                    transactional_id=machine.transactional_id,
+                    coordinator_epoch=machine.coordinator_epoch,
+                )
+                await trio.sleep(FENCED_RETRY_SECONDS)
+            else:
+                return
 
     async def _retry(self, machine: TransactionMachine) -> None:
         await trio.sleep(APPEND_RETRY_SECONDS)
@@ -302,8 +315,8 @@ class TransactionDriver:
             await trio.lowlevel.checkpoint()
         if last is not None:
             await self._confirm(partition, last)
-        for machine, effects in self.manager.finish_load(partition, self._wall_ms()):
-            self._tell(machine, partial(list, effects))
+        await self._carry_on(partition)
+        self.manager.finish_load(partition)
         self.changes.notify()
         facts = {
             "partition": partition,
@@ -314,6 +327,14 @@ class TransactionDriver:
             log.error("transaction_records_skipped", count=skipped, examples=problems, **facts)
         elif count:
             log.info("transactions_loaded", **facts)
+
+    async def _carry_on(self, partition: int) -> None:
+        """Decisions in the log are carried out."""
+        for number, machine in enumerate(self.manager.of_partition(partition), 1):
+            if self._is_served(machine):
+                self._tell(machine, partial(machine.loaded, self._wall_ms()))
+            if number % IDS_BETWEEN_CHECKPOINTS == 0:
+                await trio.lowlevel.checkpoint()
 
     async def _confirm(self, partition: int, last: NewRecord) -> None:
         """Returns once all that was read is replicated: the last record is written again, and the
@@ -355,19 +376,23 @@ class TransactionDriver:
     async def _run_timeouts(self) -> None:
         while True:
             await trio.sleep(self._options.timed_out_interval_ms / 1000)
-            await self._for_each_id(lambda one: one.time_out(self._wall_ms()))
+            await self._for_each(self.manager.open, lambda one: one.time_out(self._wall_ms()))
 
     async def _run_expiry(self) -> None:
         expiration_ms = self._options.expiration_ms
         while True:
             await trio.sleep(self._options.expired_interval_ms / 1000)
-            await self._for_each_id(lambda one: one.expire(self._wall_ms(), expiration_ms))
+            await self._for_each(
+                self.manager.ids, lambda one: one.expire(self._wall_ms(), expiration_ms)
+            )
 
-    async def _for_each_id(self, event: Callable[[TransactionMachine], Effects]) -> None:
-        loading = {number for number, one in self.manager.partitions().items() if one.is_loading}
-        for count, machine in enumerate(list(self.manager.ids.values()), 1):
-            is_loading = self.manager.partition_for(machine.transactional_id) in loading
-            if self._is_served(machine) and not is_loading:
+    async def _for_each(
+        self,
+        ids: Mapping[str, TransactionMachine],
+        event: Callable[[TransactionMachine], Effects],
+    ) -> None:
+        for count, machine in enumerate(list(ids.values()), 1):
+            if self.manager.is_served(machine):
                 self._tell(machine, partial(event, machine))
             if count % IDS_BETWEEN_CHECKPOINTS == 0:
                 await trio.lowlevel.checkpoint()

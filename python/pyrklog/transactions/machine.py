@@ -25,6 +25,7 @@ from pyrklog.transactions.effects import (
     WriteMarkers,
 )
 from pyrklog.transactions.messages import (
+    EPOCH_GIVEN_MAX,
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -60,16 +61,24 @@ class _Change(NamedTuple):
 
 class TransactionMachine:
     def __init__(
-        self, transactional_id: str, metadata: TransactionMetadata, coordinator_epoch: int
+        self,
+        transactional_id: str,
+        metadata: TransactionMetadata,
+        coordinator_epoch: int,
+        partition: int = 0,
     ) -> None:
+        """``partition`` of ``__transaction_state``, which this broker leads with the epoch."""
         self.transactional_id = transactional_id
         self.metadata = metadata
         self.coordinator_epoch = coordinator_epoch
+        self.partition = partition
         self._change: _Change | None = None
         self.is_new = metadata.epoch == NO_PRODUCER_EPOCH
         """Not in the log yet."""
         self.is_dead = False
         """Expired, or never written: to be forgotten."""
+        self.unmarked: frozenset[TopicPartition] | None = None
+        """What still lacks its marker, of a transaction that is being ended."""
         self._is_unsure = False
         """The last append's end is unknown: nothing is allowed until the next load."""
 
@@ -172,15 +181,26 @@ class TransactionMachine:
         return {one: ErrorCode.NONE if one in added else missing for one in partitions}
 
     def _check_producer(self, producer: ProducerEpoch) -> ErrorCode:
-        held = self.metadata
         if self._is_unsure:
             return ErrorCode.NOT_COORDINATOR
         if self.is_changing:
-            # First: the producer may have the id or epoch that the change brings.
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if producer.id != held.producer_id:
+            # Before the id: the producer may have the one that the change brings.
+            is_fenced = self._is_fenced_by_now(producer)
+            return ErrorCode.PRODUCER_FENCED if is_fenced else ErrorCode.CONCURRENT_TRANSACTIONS
+        return self._check_epoch(producer)
+
+    def _is_fenced_by_now(self, producer: ProducerEpoch) -> bool:
+        """Of an id that changes: whether no change can make the producer the current one. After an
+        end of version 2 the producer has the epoch before."""
+        held = self.metadata
+        lowest = held.epoch - 1 if held.has_version_2 else held.epoch
+        return producer.id == held.producer_id and producer.epoch < lowest
+
+    def _check_epoch(self, producer: ProducerEpoch) -> ErrorCode:
+        if producer.id != self.metadata.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if producer.epoch != held.epoch:
+        # No producer is ever given the highest epoch, with which the last one is fenced.
+        if producer.epoch != self.metadata.epoch or producer.epoch > EPOCH_GIVEN_MAX:
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.NONE
 
@@ -215,15 +235,13 @@ class TransactionMachine:
         if self._is_unsure:
             return ErrorCode.NOT_COORDINATOR
         if self.is_changing:
-            lowest = held.epoch - 1 if held.has_version_2 else held.epoch
-            is_older = producer.id == held.producer_id and producer.epoch < lowest
-            return ErrorCode.PRODUCER_FENCED if is_older else ErrorCode.CONCURRENT_TRANSACTIONS
+            is_fenced = self._is_fenced_by_now(producer)
+            return ErrorCode.PRODUCER_FENCED if is_fenced else ErrorCode.CONCURRENT_TRANSACTIONS
         if self._is_version_2_retry(request):
             return ErrorCode.NONE if self._has_ended_so(request) else ErrorCode.INVALID_TXN_STATE
-        if producer.id != held.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if producer.epoch != held.epoch:
-            return ErrorCode.PRODUCER_FENCED
+        error = self._check_epoch(producer)
+        if error is not ErrorCode.NONE:
+            return error
         match held.state:
             case _State.ONGOING:
                 return ErrorCode.NONE
@@ -325,6 +343,7 @@ class TransactionMachine:
             return replies
         self.metadata = change.after
         self.is_new = False
+        self.unmarked = None
         return replies + self._go_on(now_ms)
 
     def _append_failed(self, change: _Change, error: ErrorCode) -> Effects:
@@ -350,6 +369,10 @@ class TransactionMachine:
                 held.producer_id, held.epoch, is_commit, held.client_version, held.partitions
             )
         ]
+
+    def marks_left(self, partitions: Collection[TopicPartition]) -> None:
+        """These still lack their marker."""
+        self.unmarked = frozenset(partitions)
 
     def markers_written(self, now_ms: int) -> Effects:
         """All partitions have their marker."""

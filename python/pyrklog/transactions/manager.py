@@ -4,18 +4,20 @@ An id belongs to the partition of ``__transaction_state`` that its hash names. A
 *loading* from this broker's leadership until all ids of its log serve, then *owned* until the
 leadership ends. The leadership's epoch is the coordinator epoch of markers.
 
-**Memory.** An id counts with its name and with the partitions of its transaction. Requests that
-would exceed the limit get COORDINATOR_NOT_AVAILABLE; what the log has is always accepted.
+**Memory.** An id counts with its name and with the partitions of its transaction, a few of which it
+may have in any case. It counts for the host whose client initialized it last; a loaded id counts
+for no host until then (:mod:`pyrklog.coordinators.memory_pool`). Requests beyond a host's share get
+COORDINATOR_NOT_AVAILABLE; what the log has is always accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from pyrklog.coordinators.memory_pool import NO_HOST, MemoryPool, text_bytes
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.partitioner import partition_for
-from pyrklog.transactions.effects import Effects
 from pyrklog.transactions.machine import TransactionMachine
 from pyrklog.transactions.messages import (
     NO_PRODUCER_EPOCH,
@@ -34,11 +36,18 @@ ID_BYTES = 1024
 PARTITION_BYTES = 160
 """A partition of a transaction: its place in two sets (before and after a change), and its name's
 share."""
+PARTITIONS_RESERVED = 8
+"""So many partitions an id's transaction may have even if all memory is taken."""
 
 
 class OwnedPartition(NamedTuple):
     epoch: int
     is_loading: bool
+
+
+class _Charge(NamedTuple):
+    host: str
+    used_bytes: int
 
 
 class TransactionManager:
@@ -51,9 +60,12 @@ class TransactionManager:
         """``assigned`` gives the partitions that this broker is to lead, opened or not."""
         self.partition_count = partition_count
         self.ids: dict[str, TransactionMachine] = {}
-        self.used_bytes = 0
-        self._max_bytes = memory_max_bytes
-        self._bytes: dict[str, int] = {}
+        self.open: dict[str, TransactionMachine] = {}
+        """Those with a transaction that may time out."""
+        self.memory_pool = MemoryPool(memory_max_bytes)
+        self._charges: dict[str, _Charge] = {}
+        self._of: dict[int, dict[str, TransactionMachine]] = {}
+        """Ids by partition."""
         self._assigned = assigned
         self._partitions: dict[int, OwnedPartition] = {}
 
@@ -89,26 +101,29 @@ class TransactionManager:
         owned = self._partitions.get(partition)
         if owned is None or self.partition_for(transactional_id) != partition:
             return
-        machine = TransactionMachine(transactional_id, metadata_from(value), owned.epoch)
-        self.ids[transactional_id] = machine
-        self.count(machine)
+        metadata = metadata_from(value)
+        self._add(TransactionMachine(transactional_id, metadata, owned.epoch, partition))
 
-    def finish_load(self, partition: int, now_ms: int) -> list[tuple[TransactionMachine, Effects]]:
-        """From now on the partition's ids serve. Returns what is to be carried out."""
+    def of_partition(self, partition: int) -> list[TransactionMachine]:
+        return list(self._of.get(partition, {}).values())
+
+    def finish_load(self, partition: int) -> None:
+        """From now on the partition's ids serve."""
         owned = self._partitions.get(partition)
-        if owned is None:
-            return []
-        self._partitions[partition] = owned._replace(is_loading=False)
-        return [(machine, machine.loaded(now_ms)) for machine in self._of(partition)]
+        if owned is not None:
+            self._partitions[partition] = owned._replace(is_loading=False)
 
-    def _of(self, partition: int) -> list[TransactionMachine]:
-        return [one for name, one in self.ids.items() if self.partition_for(name) == partition]
+    def is_served(self, machine: TransactionMachine) -> bool:
+        """False: it was unloaded or forgotten, or its partition is loading."""
+        owned = self._partitions.get(machine.partition)
+        is_known = self.ids.get(machine.transactional_id) is machine
+        return is_known and owned is not None and not owned.is_loading
 
     def unload(self, partition: int) -> list[TransactionMachine]:
         """Returns the ids that were served; the caller runs their ``unload``."""
         if self._partitions.pop(partition, None) is None:
             return []
-        moved = self._of(partition)
+        moved = self.of_partition(partition)
         for machine in moved:
             self.forget(machine)
         return moved
@@ -138,38 +153,72 @@ class TransactionManager:
         known = self.find(request.transactional_id)
         if known is not ErrorCode.INVALID_PRODUCER_ID_MAPPING:
             return known
-        if not self._has_room(ID_BYTES + len(request.transactional_id)):
+        if not self.memory_pool.has_room(request.host, _bytes(request.transactional_id, 0)):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         metadata = TransactionMetadata(producer_id, NO_PRODUCER_EPOCH, request.timeout_ms)
-        epoch = self._partitions[self.partition_for(request.transactional_id)].epoch
-        machine = TransactionMachine(request.transactional_id, metadata, epoch)
-        self.ids[request.transactional_id] = machine
-        self.count(machine)
+        partition = self.partition_for(request.transactional_id)
+        epoch = self._partitions[partition].epoch
+        machine = TransactionMachine(request.transactional_id, metadata, epoch, partition)
+        self._add(machine, request.host)
         return machine
+
+    def _add(self, machine: TransactionMachine, host: str = NO_HOST) -> None:
+        name = machine.transactional_id
+        self.ids[name] = machine
+        self._of.setdefault(machine.partition, {})[name] = machine
+        # A record that is read again replaces what was read before.
+        known = self._charges.get(name)
+        self._charge(name, host, 0 if known is None else known.used_bytes)
+        self.count(machine)
 
     def has_room_for(
         self, machine: TransactionMachine, partitions: frozenset[TopicPartition]
     ) -> bool:
         """Whether the id's transaction may get these partitions."""
-        return self._has_room(PARTITION_BYTES * len(partitions - machine.metadata.partitions))
+        name, held = machine.transactional_id, machine.metadata.partitions
+        charge = self._charges.get(name, _Charge(NO_HOST, 0))
+        more_bytes = _bytes(name, len(held | partitions)) - charge.used_bytes
+        return self.memory_pool.has_room(charge.host, more_bytes)
 
-    def _has_room(self, more_bytes: int) -> bool:
-        return self.used_bytes + more_bytes <= self._max_bytes or not more_bytes
+    def pay(self, machine: TransactionMachine, host: str) -> None:
+        """The id counts for this host from now on."""
+        charge = self._charges.get(machine.transactional_id)
+        if charge is not None and charge.host != host:
+            self._charge(machine.transactional_id, host, charge.used_bytes)
+
+    def _charge(self, name: str, host: str, used_bytes: int) -> None:
+        before = self._charges.get(name)
+        if before is not None:
+            self.memory_pool.change(before.host, -before.used_bytes)
+        self.memory_pool.change(host, used_bytes)
+        self._charges[name] = _Charge(host, used_bytes)
 
     def count(self, machine: TransactionMachine) -> None:
-        """Counts the id's memory anew, after an event."""
-        name = machine.transactional_id
+        """Counts the id anew, after an event."""
+        name, held = machine.transactional_id, machine.metadata
         if self.ids.get(name) is not machine:
             return
-        now = ID_BYTES + len(name) + PARTITION_BYTES * len(machine.metadata.partitions)
-        self.used_bytes += now - self._bytes.get(name, 0)
-        self._bytes[name] = now
+        charge = self._charges[name]
+        used_bytes = _bytes(name, len(held.partitions))
+        if used_bytes != charge.used_bytes:
+            self._charge(name, charge.host, used_bytes)
+        if held.state is TransactionState.ONGOING:
+            self.open[name] = machine
+        else:
+            self.open.pop(name, None)
 
     def forget(self, machine: TransactionMachine) -> None:
         name = machine.transactional_id
-        if self.ids.get(name) is machine:
-            del self.ids[name]
-            self.used_bytes -= self._bytes.pop(name, 0)
+        if self.ids.get(name) is not machine:
+            return
+        del self.ids[name]
+        self.open.pop(name, None)
+        ids = self._of[machine.partition]
+        del ids[name]
+        if not ids:
+            del self._of[machine.partition]
+        charge = self._charges.pop(name)
+        self.memory_pool.change(charge.host, -charge.used_bytes)
 
     # --- questions -------------------------------------------------------------------------------
 
@@ -192,46 +241,45 @@ class TransactionManager:
             held.start_ms,
             held.producer_id,
             held.epoch,
-            by_topic(held.partitions),
+            by_topic(held.partitions if found.unmarked is None else found.unmarked),
         )
 
     def list_ids(
-        self,
-        states: Iterable[str],
-        producer_ids: Collection[int],
-        duration_ms: int,
-        now_ms: int,
-    ) -> tuple[ErrorCode, Sequence[str], Sequence[TransactionOverview]]:
-        """ListTransactions: error, unknown states, and the ids that match all filters; an empty
-        filter and a negative duration match all."""
-        if self.is_loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
-        named = list(states)
-        unknown = [name for name in named if name not in STATES_BY_NAME]
-        wanted = {STATES_BY_NAME[name] for name in named if name in STATES_BY_NAME}
-        ids = frozenset(producer_ids)
+        self, wanted: TransactionFilter, now_ms: int
+    ) -> Iterator[TransactionOverview | None]:
+        """ListTransactions: the ids that match, as they are when this comes to them. Yields None
+        for others, so that the caller can let others run."""
+        for name, machine in list(self.ids.items()):
+            held = machine.metadata
+            is_listed = not machine.is_new and wanted.matches(held, now_ms)
+            state = held.state.protocol_name
+            yield TransactionOverview(name, held.producer_id, state) if is_listed else None
 
-        def matches(held: TransactionMetadata) -> bool:
-            if named and held.state not in wanted:
-                return False
-            if ids and held.producer_id not in ids:
-                return False
-            if duration_ms < 0:
-                return True
-            is_open = held.state in _OPEN
-            return is_open and now_ms - held.start_ms > duration_ms
 
-        return (
-            ErrorCode.NONE,
-            unknown,
-            [
-                TransactionOverview(
-                    name, one.metadata.producer_id, one.metadata.state.protocol_name
-                )
-                for name, one in self.ids.items()
-                if not one.is_new and matches(one.metadata)
-            ],
-        )
+class TransactionFilter(NamedTuple):
+    """An empty filter and a negative duration match all."""
+
+    states: frozenset[str]
+    producer_ids: frozenset[int]
+    duration_ms: int
+
+    @property
+    def unknown_states(self) -> list[str]:
+        return sorted(self.states - STATES_BY_NAME.keys())
+
+    def matches(self, held: TransactionMetadata, now_ms: int) -> bool:
+        """Departure from Kafka: ids without an open transaction last no time."""
+        if self.states and held.state.protocol_name not in self.states:
+            return False
+        if self.producer_ids and held.producer_id not in self.producer_ids:
+            return False
+        if self.duration_ms < 0:
+            return True
+        return held.state in _OPEN and now_ms - held.start_ms > self.duration_ms
+
+
+def _bytes(name: str, partitions: int) -> int:
+    return ID_BYTES + text_bytes(name) + PARTITION_BYTES * max(partitions, PARTITIONS_RESERVED)
 
 
 _OPEN = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pyrklog.coordinators.memory_pool import NO_HOST
 from pyrklog.errors import ErrorCode
 
 TopicPartition = tuple[str, int]
@@ -30,6 +31,8 @@ class InitRequest(NamedTuple):
     transactional_id: str
     timeout_ms: int
     known: ProducerEpoch | None = None
+    host: str = NO_HOST
+    """The client's, which pays for the id's memory."""
 
 
 class AddRequest(NamedTuple):

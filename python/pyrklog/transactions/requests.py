@@ -93,6 +93,7 @@ class TransactionCoordinator(TransactionDriver):
             # It was unloaded while the controller was asked.
             return ProducerResult(ErrorCode.NOT_COORDINATOR)
         machine = found
+        self.manager.pay(machine, request.host)
         pending: Pending[ProducerResult] = self._begin(
             machine,
             lambda token: machine.init_producer_id(request, token, self._wall_ms(), fresh),
@@ -106,6 +107,7 @@ class TransactionCoordinator(TransactionDriver):
         machine: TransactionMachine = found
         if not self.manager.has_room_for(machine, request.partitions):
             return _answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.markers.note_added(request.partitions)
         return self._begin(
             machine, lambda token: machine.add_partitions(request, token, self._wall_ms())
         )

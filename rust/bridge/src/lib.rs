@@ -52,7 +52,7 @@ mod _core {
     #[pymodule_export]
     use crate::plane::DataPlane;
     #[pymodule_export]
-    use crate::tables::{ApiRow, api_table, feature_table};
+    use crate::tables::{ApiRow, api_table, feature_table, java_hash};
     #[pymodule_export]
     use crate::transactions::{InternalLoaded, LiveRecords, MarkersWritten, VerifyTransaction};
 

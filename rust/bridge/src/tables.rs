@@ -38,3 +38,9 @@ pub fn api_table() -> Vec<ApiRow> {
     };
     TABLE.iter().map(row).collect()
 }
+
+/// `pyrklog_wire::java_hash`.
+#[pyfunction]
+pub fn java_hash(utf16: &[u8]) -> i32 {
+    pyrklog_wire::java_hash::java_hash(utf16)
+}

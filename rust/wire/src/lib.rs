@@ -15,6 +15,7 @@ pub mod fetch;
 pub mod frame;
 pub mod header;
 pub mod heartbeat;
+pub mod java_hash;
 pub mod leader;
 pub mod list_offsets;
 pub mod membership;

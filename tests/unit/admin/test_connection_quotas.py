@@ -59,7 +59,7 @@ async def test_limits_reach_the_plane_at_once(running: Running) -> None:
         "num.io.threads": "12",
         "transaction.partition.verification.enable": "false",
     }
-    was_verifying = running.plane.transactions.is_verifying
+    was_verifying = running.plane.verifies_transactions
     operations = [(OP_SET, name, value) for name, value in changes.items()]
     assert await alter(running, ALL_BROKERS, *operations) is None
     quotas = running.plane.connection_quotas
@@ -69,7 +69,7 @@ async def test_limits_reach_the_plane_at_once(running: Running) -> None:
     assert running.plane.producer_id_expiration_ms == 6000
     assert running.plane.recovery_threads_per_dir == 9
     assert running.plane.io_threads == 12
-    assert (was_verifying, running.plane.transactions.is_verifying) == (True, False)
+    assert (was_verifying, running.plane.verifies_transactions) == (True, False)
     assert await alter(running, BROKER, (OP_SET, "max.connections", "78")) is None
     assert await alter(running, ALL_BROKERS, (OP_DELETE, PER_IP, None)) is None
     quotas = running.plane.connection_quotas

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyrklog.coordinators.memory_pool import MemoryPool
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.effects import Append, CancelTimer, Notice, Reply, SetTimer, Timer
 from pyrklog.groups.loading import PartitionLoader
 from pyrklog.groups.machine import Effects, GroupMachine
-from pyrklog.groups.memory import (
-    GROUP_BYTES,
-    PENDING_BYTES,
-    TOPIC_BYTES,
-    MemoryPool,
-)
+from pyrklog.groups.memory import GROUP_BYTES, PENDING_BYTES, TOPIC_BYTES
 from pyrklog.groups.messages import (
     CommitRequest,
     CommitResult,
@@ -327,6 +323,7 @@ class Play:
         expected += sum(PENDING_BYTES + len(one) for one in group.pending_ids)
         expected += len(group.rebalance_reason)
         expected += sum(TOPIC_BYTES + len(one) for one in group.subscribed_topics or ())
+        expected += group.offsets.transactions.used_bytes
         memory = group.memory
         assert memory.used_bytes == self.memory.used_bytes == expected + memory.reserved_bytes
         assert memory.reserved_bytes >= self._assigned_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyrklog.coordinators.memory_pool import MemoryPool
 from pyrklog.errors import ErrorCode
 from pyrklog.groups.effects import Append, Reply, SetTimer, Timer
 from pyrklog.groups.group import REASON_CHARACTERS_MAX
@@ -16,7 +17,6 @@ from pyrklog.groups.memory import (
     PROTOCOL_BYTES,
     RESERVE_BYTES,
     GroupMemory,
-    MemoryPool,
 )
 from pyrklog.groups.messages import (
     CommitRequest,

@@ -8,9 +8,11 @@ from pyrklog.errors import ErrorCode
 from pyrklog.groups.effects import Timer
 from pyrklog.groups.messages import Offset
 from pyrklog.groups.options import GroupSettings
+from pyrklog.groups.transaction_offsets import PENDING_OFFSET_BYTES
 from pyrklog.plane.internal_log import (
     Producer,
 )
+from pyrklog.protocol.group_records import OffsetKey, decode_key
 from tests.unit.groups.harness import NONE, Play
 
 DAY_MS = 24 * 3_600_000
@@ -169,6 +171,45 @@ def test_a_transactional_commit_that_fails_is_not_pending() -> None:
     play.finish_append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not play.group.offsets.is_pending(T0)
     assert play.group.offsets.is_empty
+
+
+def test_a_deleted_offset_of_an_open_transaction_stays_deleted() -> None:
+    play = Play()
+    play.commit({T0: 5, T1: 6}, producer=Producer(7, 0))
+    play.auto_append = False
+    play.commit({U0: 7}, producer=Producer(7, 0))
+    play.take(play.machine.delete_offsets([T0, U0], play.token(), play.now_ms))
+    play.auto_append = True
+    play.finish_append()
+    deleted = [decode_key(key) for _, key, value in play.log if value is None]
+    assert deleted == [OffsetKey("g", *T0), OffsetKey("g", *U0)]
+    play.machine.transaction_completed(7, marker_offset=END, commit=True)
+    assert play.committed() == {T1: 6}
+
+
+def test_offsets_of_open_transactions_count_as_memory() -> None:
+    play = Play()
+    memory = play.group.memory
+    empty = memory.used_bytes
+    play.commit({T0: Offset(5, metadata="x" * 1000)}, producer=Producer(7, 0))
+    play.commit({T0: 5, T1: 6}, producer=Producer(8, 0))
+    assert memory.used_bytes == empty + 3 * PENDING_OFFSET_BYTES + 1000
+    play.commit({T0: 6}, producer=Producer(7, 0))
+    assert memory.used_bytes == empty + 3 * PENDING_OFFSET_BYTES, "it replaces the former"
+    play.machine.transaction_completed(7, marker_offset=END, commit=True)
+    play.machine.transaction_completed(8, marker_offset=END, commit=False)
+    assert memory.used_bytes == empty
+    assert not play.group.offsets.is_pending(T0)
+
+
+def test_offsets_of_transactions_are_refused_without_memory() -> None:
+    play = Play()
+    refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    play.memory.max_bytes = 50_000
+    large = Offset(5, metadata="x" * 4000)
+    codes = {play.commit_error({T0: large}, producer=Producer(number, 0)) for number in range(20)}
+    assert codes == {NONE, refused}
+    assert play.commit_error({T0: 1}) is NONE, "plain ones are in the log only"
 
 
 # --- forgetting ----------------------------------------------------------------------------------

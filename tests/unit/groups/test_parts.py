@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyrklog.coordinators.memory_pool import MemoryPool
 from pyrklog.groups.batching import (
     SHARED_BATCH_BYTES_MAX,
     AppendBatch,
@@ -18,7 +19,6 @@ from pyrklog.groups.batching import (
 from pyrklog.groups.effects import Append
 from pyrklog.groups.loading import LoadedGroup, PartitionLoader
 from pyrklog.groups.machine import GroupMachine
-from pyrklog.groups.memory import MemoryPool
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.options import GroupSettings
 from pyrklog.groups.partitioner import java_hash, partition_for
@@ -265,9 +265,18 @@ def test_a_transaction_counts_with_its_marker() -> None:
     assert "h" not in groups
     assert _committed(groups["k"]) == {}
     offsets = groups["k"].offsets
-    assert offsets.open_producers == {9}
+    assert offsets.transactions.producers == {9}
     offsets.complete_transaction(9, marker_offset=5, commit=True)
     assert _committed(groups["k"]) == {0: 1}
+
+
+def test_a_tombstone_deletes_offsets_of_open_transactions() -> None:
+    groups, _ = _load(
+        _batch(_offset(0, "g", 1), _offset(1, "g", 1, partition=1), producer=7),
+        _batch(_offset(2, "g", None)),
+        _marker(3, 7, 1),
+    )
+    assert _committed(groups["g"]) == {1: 1}
 
 
 def test_a_plain_commit_within_a_transaction_is_the_newer_one() -> None:

@@ -138,7 +138,7 @@ class AnyOrder(RuleBasedStateMachine):
             producer=None if producer is None else Producer(producer, 0),
         )
 
-    @precondition(lambda self: self.play.group.offsets.open_producers)
+    @precondition(lambda self: self.play.group.offsets.transactions.producers)
     @rule(commit=st.booleans())
     def end_transaction(self, commit: bool) -> None:
         self.play.machine.transaction_completed(7, marker_offset=2**62, commit=commit)

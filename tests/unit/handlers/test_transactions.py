@@ -261,6 +261,41 @@ async def test_offsets_that_were_not_announced_are_refused(autojump_clock: Clock
         assert (await side.fetched(require_stable=True)).offset == -1
 
 
+async def test_unannounced_offsets_pass_where_verification_is_off(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        epoch = await side.begin()
+        side.rig.plane.set_transaction_verification(is_on=False)
+        assert await side.commit_offset(4, epoch) == NONE
+        assert await side.commit_offset(5, epoch + 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_old_clients_do_not_hear_of_a_load(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        epoch = await side.begin()
+        await side.ask(OFFSETS, 3, AddOffsetsToTxnRequest("x", PID, epoch, "g"))
+        side.groups.manager._partitions[0] = side.groups.manager._partitions[0]._replace(
+            is_loading=True
+        )
+        assert await side.commit_offset(1, epoch) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await side.commit_offset(2, epoch) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_add_offsets_creates_the_offsets_topic() -> None:
+    plane = FakePlane()
+    topic = FakeTopic(None, {})
+    groups = GroupCoordinator(
+        GroupSettings(), GroupOptions(), plane, topic, wall_ms=wall_ms, fresh_id=lambda: "id"
+    )
+    async with running(plane) as rig, trio.open_nursery() as nursery:
+        await nursery.start(groups.run)
+        side = Side(rig, groups)
+        epoch = await side.begin()
+        request = AddOffsetsToTxnRequest("x", PID, epoch, "g")
+        assert (await side.ask(OFFSETS, 3, request)).error_code == NONE
+        assert topic.created == 1
+        nursery.cancel_scope.cancel()
+
+
 async def test_version_5_adds_the_groups_partition_itself(autojump_clock: Clock) -> None:
     async with serving() as side:
         epoch = await side.begin()
@@ -309,6 +344,17 @@ async def test_markers_are_written_for_other_coordinators(
         assert {one.transaction_version for one in written} == {2 if version == 2 else 0}
 
 
+async def test_a_marker_that_is_named_again_is_written_once(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        topics = [WritableTxnMarkerTopic("t", [1, 1]), WritableTxnMarkerTopic("t", [1])]
+        marker = WritableTxnMarker(5, 1, False, topics, 3, 2)
+        answer = await side.ask(MARKERS, 1, WriteTxnMarkersRequest([marker]))
+        [found] = answer.markers
+        codes = [[one.error_code for one in topic.partitions] for topic in found.topics]
+        assert codes == [[NONE, NONE], [NONE]]
+        assert len(side.rig.plane.transactions.markers) == 1
+
+
 async def test_no_markers_are_no_work(autojump_clock: Clock) -> None:
     async with serving() as side:
         assert (await side.ask(MARKERS, 1, WriteTxnMarkersRequest([]))).markers == []
@@ -318,7 +364,8 @@ async def test_transactions_are_described_and_listed(autojump_clock: Clock) -> N
     async with serving() as side:
         epoch = await side.begin()
         await side.add(3, epoch, 1, 0)
-        answer = await side.ask(DESCRIBE, 0, DescribeTransactionsRequest(["x", "y", ""]))
+        asked = DescribeTransactionsRequest(["x", "y", "", "x"])
+        answer = await side.ask(DESCRIBE, 0, asked)
         one, unknown, empty = answer.transaction_states
         assert (one.error_code, one.transaction_state, one.producer_id) == (NONE, "Ongoing", PID)
         assert [(topic.topic, topic.partitions) for topic in one.topics] == [("t", [0, 1])]

@@ -95,14 +95,19 @@ class Rig:
         self.coordinator = parts.coordinator
 
     async def init(
-        self, name: str = "x", known: ProducerEpoch | None = None, timeout_ms: int = 60_000
+        self,
+        name: str = "x",
+        known: ProducerEpoch | None = None,
+        timeout_ms: int = 60_000,
+        host: str = "10.0.0.1",
     ) -> ProducerResult:
-        return await self.coordinator.init_producer_id(InitRequest(name, timeout_ms, known))
+        request = InitRequest(name, timeout_ms, known, host)
+        return await self.coordinator.init_producer_id(request)
 
-    async def begun(self, name: str = "x") -> ProducerEpoch:
+    async def begun(self, name: str = "x", host: str = "10.0.0.1") -> ProducerEpoch:
         """Initializes the producer, again where its former transaction is in the way."""
         while True:
-            result = await self.init(name)
+            result = await self.init(name, host=host)
             if result.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 assert result.error is ErrorCode.NONE, result
                 return ProducerEpoch(result.producer_id, result.epoch)

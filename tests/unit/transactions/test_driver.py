@@ -26,8 +26,13 @@ from pyrklog.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from pyrklog.testing.fake_plane import FakePlane
-from pyrklog.transactions.driver import HOLD_SECONDS
-from pyrklog.transactions.manager import ID_BYTES, TRANSACTION_TOPIC
+from pyrklog.transactions.driver import FENCED_RETRY_SECONDS, HOLD_SECONDS
+from pyrklog.transactions.manager import (
+    ID_BYTES,
+    PARTITIONS_RESERVED,
+    TRANSACTION_TOPIC,
+    TransactionFilter,
+)
 from pyrklog.transactions.marking.sender import MISSING_SECONDS
 from pyrklog.transactions.messages import ProducerEpoch, ProducerResult
 from pyrklog.transactions.options import TransactionOptions
@@ -147,6 +152,26 @@ async def test_a_deleted_partition_needs_no_marker(autojump_clock: Clock) -> Non
         assert trio.current_time() - began >= MISSING_SECONDS, "the metadata may only be late"
 
 
+async def test_a_partition_that_was_heard_to_be_deleted_is_not_waited_for(
+    autojump_clock: Clock,
+) -> None:
+    async with running() as rig:
+        markers = rig.coordinator.markers
+        leaders = markers._leaders
+        assert isinstance(leaders, FakeLeaders)
+        producer = await rig.begun()
+        markers.note_deleted([T0])
+        await rig.add(producer, T0, T1)
+        markers.note_deleted([T1])
+        leaders.gone.update([T0, T1])
+        await rig.end(producer)
+        await trio.sleep(MISSING_SECONDS / 2)
+        described = rig.coordinator.manager.describe("x")
+        assert described.state == "PrepareCommit"
+        assert described.partitions == {"t": [0]}, "it was added after a deletion: not yet known"
+        await rig.reaches("CompleteCommit")
+
+
 @pytest.mark.parametrize("is_decided", [True, False])
 async def test_the_next_coordinator_carries_out_what_was_decided(
     autojump_clock: Clock, is_decided: bool
@@ -207,20 +232,23 @@ async def test_a_coordinator_that_has_moved_refuses_and_leaves_off(autojump_cloc
         await trio.sleep(60)
         assert len(rig.plane.transactions.markers) == tried
         assert rig.coordinator.manager.ids == {}
-        assert rig.coordinator.manager.used_bytes == 0
+        assert rig.coordinator.manager.memory_pool.used_bytes == 0
 
 
-async def test_a_coordinator_that_learns_of_a_newer_one_stops_marking(
+async def test_a_coordinator_that_learns_of_a_newer_one_hardly_marks_any_more(
     autojump_clock: Clock,
 ) -> None:
     async with running() as rig:
         producer = await rig.begun()
         await rig.add(producer, T0)
-        rig.plane.transactions.failing[T0] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        failing = rig.plane.transactions.failing
+        failing[T0] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
         await rig.end(producer)
-        await trio.sleep(60)
+        await trio.sleep(FENCED_RETRY_SECONDS - 1)
         assert len(rig.plane.transactions.markers) == 1
         assert rig.state() == "PrepareCommit"
+        del failing[T0]
+        await rig.reaches("CompleteCommit")
 
 
 async def test_who_waits_for_an_append_hears_of_the_move(autojump_clock: Clock) -> None:
@@ -277,7 +305,7 @@ async def test_an_idle_id_is_forgotten_with_a_tombstone(autojump_clock: Clock) -
         await rig.begun()
         await trio.sleep(5000)
         assert rig.coordinator.manager.ids == {}
-        assert rig.coordinator.manager.used_bytes == 0
+        assert rig.coordinator.manager.memory_pool.used_bytes == 0
         assert plane.internal_log(TRANSACTION_TOPIC).records(0)[-1].value is None
         described = rig.coordinator.manager.describe("x")
         assert described.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -293,14 +321,35 @@ async def test_time_outs_have_bounds(autojump_clock: Clock, timeout_ms: int) -> 
 
 
 async def test_memory_is_bounded(autojump_clock: Clock) -> None:
-    options = TransactionOptions(memory_max_bytes=2 * ID_BYTES)
-    async with running(options=options) as rig:
-        producer = await rig.begun()
-        full = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (await rig.init("another")).error is full
+    options = TransactionOptions(memory_max_bytes=20 * ID_BYTES)
+    plane = FakePlane()
+    full = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    async with running(plane, options) as rig:
+        producer = await rig.begun(host="1.2.3.4")
+        results = [await rig.init(f"x-{number}", host="1.2.3.4") for number in range(20)]
+        assert {one.error for one in results} == {NONE, full}
+        assert (await rig.init("another", host="5.6.7.8")).error is NONE, "others have the rest"
+        assert (await rig.init("y" * 32_000, host="5.6.7.8")).error is full
         many = [("t", index) for index in range(100)]
         assert await rig.add(producer, *many) is full
-        assert await rig.add(producer, T0) is NONE
+        few = [("t", index) for index in range(PARTITIONS_RESERVED)]
+        assert await rig.add(producer, *few) is NONE, "a known id has a transaction"
+        held = rig.coordinator.manager.memory_pool.used_bytes
+    async with running(plane, options) as rig:
+        pool = rig.coordinator.manager.memory_pool
+        assert pool.used_bytes == held
+        assert pool.of_host("1.2.3.4") == 0, "what was loaded is nobody's"
+        assert (await rig.init("yet another", host="1.2.3.4")).error is NONE
+
+
+async def test_who_initializes_an_id_pays_for_it(autojump_clock: Clock) -> None:
+    async with running() as rig:
+        await rig.begun(host="1.2.3.4")
+        pool = rig.coordinator.manager.memory_pool
+        taken = pool.of_host("1.2.3.4")
+        assert taken > 0
+        await rig.begun(host="5.6.7.8")
+        assert (pool.of_host("1.2.3.4"), pool.of_host("5.6.7.8")) == (0, taken)
 
 
 async def test_damaged_records_cost_no_other_id(autojump_clock: Clock) -> None:
@@ -326,9 +375,9 @@ async def test_list_filters(autojump_clock: Clock) -> None:
         def names(
             states: list[str], ids: list[int], duration_ms: int, later_ms: int = 0
         ) -> list[str]:
-            error, _, found = manager.list_ids(states, ids, duration_ms, now + later_ms)
-            assert error is NONE
-            return [item.transactional_id for item in found]
+            wanted = TransactionFilter(frozenset(states), frozenset(ids), duration_ms)
+            found = manager.list_ids(wanted, now + later_ms)
+            return [item.transactional_id for item in found if item is not None]
 
         assert names([], [], -1) == ["a", "b"]
         assert names(["Ongoing"], [], -1) == ["a"]
@@ -337,7 +386,8 @@ async def test_list_filters(autojump_clock: Clock) -> None:
         assert names([], [other.id], -1) == ["b"]
         assert names([], [], 1000) == []
         assert names([], [], 1000, later_ms=1001) == ["a"]
-        assert manager.list_ids(["nonsense"], [], -1, now)[1] == ["nonsense"]
+        odd = TransactionFilter(frozenset({"nonsense", "Empty"}), frozenset(), -1)
+        assert odd.unknown_states == ["nonsense"]
 
 
 # --- other brokers -------------------------------------------------------------------------------

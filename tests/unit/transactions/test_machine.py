@@ -229,7 +229,13 @@ def test_while_a_transaction_is_being_ended_clients_come_back(state: State) -> N
     assert play.error(play.add(5, T0)) is CONCURRENT
     assert play.error(play.end(5, commit=state is State.PREPARE_COMMIT)) is CONCURRENT
     assert play.error(play.end(4)) is FENCED
+    assert play.error(play.add(4, T0)) is FENCED
+    assert play.error(play.add(4, T0, pid=OTHER)) is CONCURRENT
     assert play.machine.verify(ProducerEpoch(PID, 5), [T0]) == {T0: CONCURRENT}
+    assert play.machine.verify(ProducerEpoch(PID, 4), [T0]) == {T0: FENCED}
+    play = at(state, client_version=2)
+    assert play.error(play.add(4, T0)) is CONCURRENT, "its own end has raised the epoch"
+    assert play.error(play.add(3, T0)) is FENCED
 
 
 @pytest.mark.parametrize("state", [*REST, State.ONGOING])
@@ -358,6 +364,8 @@ def test_the_last_epoch_can_still_be_fenced(version: int) -> None:
         ended = play.settled(play.end(EPOCH_GIVEN_MAX, commit=commit, version=version))
         assert ended.error is FENCED
     assert play.error(play.init(ProducerEpoch(PID, EPOCH_GIVEN_MAX))) is FENCED
+    assert play.error(play.add(EPOCH_MAX, T0, version=version)) is FENCED, "nobody was given it"
+    assert play.error(play.end(EPOCH_MAX, commit=False, version=version)) is FENCED
     assert play.settled(play.init(None, FRESH)) == ProducerResult(NONE, FRESH, 0)
 
 

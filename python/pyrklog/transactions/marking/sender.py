@@ -32,7 +32,10 @@ RETRY_SECONDS = 0.1
 """The first pause; each further one doubles."""
 RETRY_MAX_SECONDS = 2.0
 MISSING_SECONDS = 10.0
-"""A partition that this broker's metadata has not had for so long was deleted."""
+"""A partition that this broker's metadata has not had for so long was deleted, though this broker
+has not heard of it."""
+DELETED_KEPT_MAX = 100_000
+TOLD_BETWEEN_CHECKPOINTS = 500
 TOLD_AFTER_SECONDS = 30.0
 """Markers still unwritten after so long are a line in the log."""
 
@@ -62,12 +65,24 @@ class MarkerWriter:
     async def write(self, markers: Sequence[Marker]) -> Sequence[MarkerResult]:
         """The results in order; the group coordinator has been told by then."""
         results = await self._plane.write_markers(markers, timestamp_ms=self._wall_ms())
-        for marker, result in zip(markers, results, strict=True):
-            if marker.topic == OFFSETS_TOPIC and result.error is ErrorCode.NONE:
-                self.on_offsets_ended(
-                    marker.producer_id, marker.partition, result.offset, marker.is_commit
-                )
+        # The markers are in the log: the groups are told even if nobody waits any more.
+        with trio.CancelScope(shield=True):
+            await self._tell_groups(markers, results)
         return results
+
+    async def _tell_groups(
+        self, markers: Sequence[Marker], results: Sequence[MarkerResult]
+    ) -> None:
+        told = 0
+        for marker, result in zip(markers, results, strict=True):
+            if marker.topic != OFFSETS_TOPIC or result.error is not ErrorCode.NONE:
+                continue
+            self.on_offsets_ended(
+                marker.producer_id, marker.partition, result.offset, marker.is_commit
+            )
+            told += 1
+            if told % TOLD_BETWEEN_CHECKPOINTS == 0:
+                await trio.lowlevel.checkpoint()
 
 
 class CoordinatorFencedError(Exception):
@@ -90,10 +105,28 @@ class MarkerSender:
         self._writer = writer
         self._leaders = leaders
         self._calls = calls
+        self._deleted: dict[TopicPartition, None] = {}
+        """The latest ones, oldest first."""
 
-    async def send(self, work: WriteMarkers, coordinator_epoch: int) -> None:
-        """Returns once each partition has its marker, or was deleted. Raises
-        :class:`CoordinatorFencedError`."""
+    def note_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """They were deleted: transactions that have them need no markers there."""
+        self._deleted.update(dict.fromkeys(partitions))
+        while len(self._deleted) > DELETED_KEPT_MAX:
+            del self._deleted[next(iter(self._deleted))]
+
+    def note_added(self, partitions: Iterable[TopicPartition]) -> None:
+        """They were added to a transaction, so they exist."""
+        for partition in partitions:
+            self._deleted.pop(partition, None)
+
+    async def send(
+        self,
+        work: WriteMarkers,
+        coordinator_epoch: int,
+        on_left: Callable[[Collection[TopicPartition]], None] = lambda _: None,
+    ) -> None:
+        """Returns once each partition has its marker, or was deleted. ``on_left`` is told which are
+        left after a round. Raises :class:`CoordinatorFencedError`."""
         left = set(work.partitions)
         began = trio.current_time()
         missing_since: dict[TopicPartition, float] = {}
@@ -107,6 +140,7 @@ class MarkerSender:
             left -= {partition for one in rounds for partition in one.done}
             if not left:
                 return
+            on_left(left)
             if not is_told and trio.current_time() - began >= TOLD_AFTER_SECONDS:
                 is_told = True
                 log.warning(
@@ -126,7 +160,8 @@ class MarkerSender:
         for partition in sorted(left):
             leader = self._leaders.leader_of(partition)
             if leader is None:
-                if now - missing_since.setdefault(partition, now) >= MISSING_SECONDS:
+                missing_seconds = now - missing_since.setdefault(partition, now)
+                if partition in self._deleted or missing_seconds >= MISSING_SECONDS:
                     continue
                 leader = NO_LEADER
             else:
