@@ -81,7 +81,7 @@ test-rust: ## cargo's tests of all crates but the binding, which has no logic
 
 # A file's tests stay together: they share brokers and clusters. The units come last, and fill what
 # one of the two processes has left.
-test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
+test-python: $(CORE) $(SIM_CORE) .venv/.dev dist/.made .cache/kafka.done .cache/kafka4.done .cache/streams.done .cache/connect.done .cache/spark.done .cache/zookeeper.done $(OLD_CLIENTS) ## pytest in two processes, or in one with PYTEST_ARGS
 	$(BIN)/pytest --ignore=tests/faults --benchmark-disable \
 	  $(if $(PYTEST_ARGS),$(PYTEST_ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=15)
 

@@ -9,6 +9,7 @@ KAFKA_JARS = ROOT / ".cache" / "kafka"
 KAFKA4_JARS = ROOT / ".cache" / "kafka4"
 """Of a client with transactions of version 2."""
 STREAMS_JARS = ROOT / ".cache" / "streams"
+CONNECT_JARS = ROOT / ".cache" / "connect"
 SPARK_JARS = ROOT / ".cache" / "spark"
 _LOGGING = Path(__file__).with_name("log4j.properties")
 
