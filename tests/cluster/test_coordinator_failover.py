@@ -47,12 +47,12 @@ ALL = {1, 2, 3}
 OFFSETS_PARTITIONS = 3
 PARTITIONS = 6
 EACH = 10
-OFFSETS_LOADED = 100_000
+OFFSETS_LOADED = 300_000
 OPTIONS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
-    # Many small reads make a load that can be watched.
-    "offsets.load.buffer.size": 20_000,
+    # A read for each batch makes a load that can be watched.
+    "offsets.load.buffer.size": 1,
 }
 
 

@@ -202,7 +202,6 @@ _TABLE = """
     ssl.truststore.password PASSWORD
     ssl.truststore.type STRING JKS
     telemetry.max.bytes INT 1048576
-    transaction.state.log.load.buffer.size INT 5242880
     unclean.leader.election.interval.ms LONG 300000
     unstable.api.versions.enable BOOLEAN false
     unstable.feature.versions.enable BOOLEAN false

@@ -36,6 +36,9 @@ TRANSACTION_TOPIC = (
     integer(
         "transaction.state.log.segment.bytes", 104857600, importance="high", minimum=1
     ).described("Segment size of __transaction_state."),
+    integer(
+        "transaction.state.log.load.buffer.size", 5242880, importance="high", minimum=1
+    ).described("Bytes read at once when a partition's transactional ids are loaded."),
 )
 
 TRANSACTION_OPTIONS = (*TRANSACTIONS, *TRANSACTION_TOPIC)

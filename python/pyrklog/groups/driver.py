@@ -403,25 +403,19 @@ class GroupDriver:
                 await trio.sleep(LOAD_FAILED_SECONDS)
 
     async def _read(self, partition: int) -> PartitionLoader:
-        loader = PartitionLoader()
-        offset = 0
         while True:
-            read = await self._log.read_internal(
-                OFFSETS_TOPIC, partition, offset, max_bytes=self._options.load_buffer_bytes
+            read = await self._log.load_internal(
+                OFFSETS_TOPIC, partition, max_bytes=self._options.load_buffer_bytes
             )
-            if read.error is not ErrorCode.NONE:
-                # The error passes, or this broker learns that it no longer leads the partition.
-                log.warning("offsets_load_retried", partition=partition, error=read.error.name)
-                await trio.sleep(LOAD_RETRY_SECONDS)
-                continue
-            for batch in read.batches:
-                for count, _ in enumerate(loader.feed(batch), 1):
-                    if count % RECORDS_BETWEEN_CHECKPOINTS == 0:
-                        await trio.lowlevel.checkpoint()
+            if read.records is not None:
+                break
+            # The error passes, or this broker learns that it no longer leads the partition.
+            log.warning("offsets_load_retried", partition=partition, error=read.error.name)
+            await trio.sleep(LOAD_RETRY_SECONDS)
+        loader = PartitionLoader(read.records)
+        while loader.take(RECORDS_BETWEEN_CHECKPOINTS):
             await trio.lowlevel.checkpoint()
-            if read.next_offset >= read.end_offset or read.next_offset <= offset:
-                return loader
-            offset = read.next_offset
+        return loader
 
     async def _run_expiry(self) -> None:
         while True:

@@ -1,22 +1,24 @@
-"""Groups from the records of a partition of ``__consumer_offsets``.
+"""Groups from what counts of a partition of ``__consumer_offsets``.
 
-A later record replaces earlier ones with the same key. A transaction's offsets are pending until
-its marker. Unreadable records are skipped and counted: a damaged record must not cost a partition's
+The data plane reads the log and keeps the last value of each key, so that ten million commits cost
+Python no more than the offsets that they left. Offsets of open transactions are pending until their
+marker. Unreadable records are skipped and counted: a damaged record must not cost a partition's
 groups. Offsets go straight into the tables that will serve them: no second copy, no long work at
 the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
 
 from pyrklog.groups.messages import Offset, TopicPartition
 from pyrklog.groups.offsets import GroupOffsets
 from pyrklog.groups.transaction_offsets import CommittedOffset
-from pyrklog.plane.internal_log import InternalBatch, InternalRecord
+from pyrklog.plane.internal_log import LiveRecords
 from pyrklog.protocol.group_records import (
     GroupKey,
     GroupValue,
@@ -30,8 +32,7 @@ from pyrklog.protocol.primitives import DecodeError
 
 PROBLEMS_KEPT_MAX = 20
 UNEXPECTED = "an error that nobody foresaw"
-_CONTROL_COMMIT = 1
-_Offsets = dict[tuple[str, TopicPartition], CommittedOffset]
+_Key = tuple[str, TopicPartition]
 
 
 class LoadedGroup(NamedTuple):
@@ -43,79 +44,76 @@ class LoadedGroup(NamedTuple):
 
 
 class PartitionLoader:
-    """Takes the batches of a partition in order."""
+    """Takes what counts of a partition, piece by piece."""
 
-    def __init__(self) -> None:
-        self.records = 0
-        self.skipped = 0
-        self.problems: list[str] = []
+    def __init__(self, records: LiveRecords) -> None:
+        self.records = records.read
+        """All that were read, of which few may count."""
+        self.skipped = records.damaged_count
+        self.problems = [f"offset {offset}: {what}" for offset, what in records.damaged]
+        self._left = records
+        self._open = [id for id, _, _ in records.open_transactions()]
+        """Producers whose open transactions are not taken yet."""
         self._groups: dict[str, GroupValue] = {}
         self._offsets: dict[str, GroupOffsets] = {}
-        self._open: dict[int, _Offsets] = {}
+        self._pending: dict[int, dict[_Key, CommittedOffset]] = {}
         """Producer id -> offsets of its open transaction."""
 
-    def feed(self, batch: InternalBatch) -> Iterator[None]:
-        """Yields after each record, so that others can run in between."""
-        if batch.damage is not None:
-            self._skip(batch.base_offset, batch.damage)
-            return
-        if batch.is_control:
-            self._end_transaction(batch)
-            return
-        for record in batch.records:
-            self.records += 1
+    def take(self, count: int) -> bool:
+        """Decodes up to so many records; False at the end."""
+        live = self._left.take(count)
+        if live:
+            self._each(live, self._take)
+            return True
+        while self._open:
+            producer_id = self._open[-1]
+            opened = self._left.take_open(producer_id, count)
+            if opened:
+                self._each(opened, partial(self._take_open, producer_id))
+                return True
+            self._open.pop()
+        return False
+
+    def _each(
+        self, records: Iterable[tuple[int, bytes, Any]], take: Callable[[int, bytes, Any], None]
+    ) -> None:
+        for record in records:
             try:
-                self._take(batch, record)
+                take(*record)
             except DecodeError as error:
-                self._skip(record.offset, str(error))
+                self._skip(record[0], str(error))
             except Exception as error:
-                self._skip(record.offset, f"{UNEXPECTED}: {error!r}")
-            yield
+                self._skip(record[0], f"{UNEXPECTED}: {error!r}")
 
     def _skip(self, offset: int, problem: str) -> None:
         self.skipped += 1
         if len(self.problems) < PROBLEMS_KEPT_MAX:
             self.problems.append(f"offset {offset}: {problem}")
 
-    def _take(self, batch: InternalBatch, record: InternalRecord) -> None:
-        if record.key is None:
-            raise DecodeError("a record without a key")
-        match decode_key(record.key):
+    def _take(self, record_offset: int, key: bytes, value: bytes) -> None:
+        match decode_key(key):
             case OffsetKey(group=group, topic=topic, partition=partition):
-                self._take_offset(batch, record, (group, (topic, partition)))
+                committed = _committed(record_offset, value)
+                self._offsets_of(group).restore((topic, partition), committed)
             case GroupKey(group=group):
-                if record.value is None:
-                    self._groups.pop(group, None)
-                else:
-                    self._groups[group] = decode_group_value(record.value)
+                self._groups[group] = decode_group_value(value)
             case UnknownKey(version):
                 raise DecodeError(f"key version {version} is unknown")
 
-    def _take_offset(
-        self, batch: InternalBatch, record: InternalRecord, key: tuple[str, TopicPartition]
+    def _take_open(
+        self, producer_id: int, record_offset: int, key: bytes, value: bytes | None
     ) -> None:
-        group, partition = key
-        committed = None
-        if record.value is not None:
-            value = Offset(*astuple(decode_offset_value(record.value)))
-            committed = CommittedOffset(record.offset, value)
-        if batch.is_transactional:
-            opened = self._open.setdefault(batch.producer_id, {})
-            if committed is None:
-                opened.pop(key, None)
-            else:
-                opened[key] = committed
-            return
-        if committed is not None:
-            self._offsets_of(group).restore(partition, committed)
-            return
-        # The offset was deleted, also where it counts only with a marker behind the tombstone.
-        for opened in self._open.values():
-            opened.pop(key, None)
-        if group in self._offsets:
-            self._offsets[group].restore_tombstone(partition)
-            if self._offsets[group].is_empty:
-                del self._offsets[group]
+        match decode_key(key):
+            case OffsetKey(group=group, topic=topic, partition=partition):
+                pending = self._pending.setdefault(producer_id, {})
+                if value is None:
+                    pending.pop((group, (topic, partition)), None)
+                else:
+                    pending[group, (topic, partition)] = _committed(record_offset, value)
+            case GroupKey():
+                raise DecodeError("a group in a transaction")
+            case UnknownKey(version):
+                raise DecodeError(f"key version {version} is unknown")
 
     def _offsets_of(self, group: str) -> GroupOffsets:
         offsets = self._offsets.get(group)
@@ -123,23 +121,14 @@ class PartitionLoader:
             offsets = self._offsets[group] = GroupOffsets()
         return offsets
 
-    def _end_transaction(self, batch: InternalBatch) -> None:
-        offsets = self._open.pop(batch.producer_id, {})
-        if not batch.records or _control_type(batch.records[0]) != _CONTROL_COMMIT:
-            return
-        for (group, partition), committed in offsets.items():
-            self._offsets_of(group).restore(partition, committed)
-
     def finish(self) -> Iterator[LoadedGroup]:
-        """The groups, after the last batch."""
-        for producer_id, offsets in self._open.items():
+        """The groups, after the last record."""
+        for producer_id, offsets in self._pending.items():
             for (group, partition), pending in offsets.items():
                 self._offsets_of(group).restore_transaction(producer_id, partition, pending)
         for group in dict.fromkeys([*self._groups, *self._offsets]):
             yield LoadedGroup(group, self._groups.get(group), self._offsets_of(group))
 
 
-def _control_type(record: InternalRecord) -> int:
-    """KIP-98: a control record's key is its version and its type, two bytes each."""
-    key = record.key or b""
-    return int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
+def _committed(record_offset: int, value: bytes) -> CommittedOffset:
+    return CommittedOffset(record_offset, Offset(*astuple(decode_offset_value(value))))

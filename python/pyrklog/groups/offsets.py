@@ -28,10 +28,6 @@ class GroupOffsets:
         """Takes a commit from the log, unless a newer one was read."""
         self._keep([(partition, committed)])
 
-    def restore_tombstone(self, partition: TopicPartition) -> None:
-        """Takes a tombstone from the log."""
-        self._table.remove([partition])
-
     def restore_transaction(
         self, producer_id: int, partition: TopicPartition, committed: CommittedOffset
     ) -> None:

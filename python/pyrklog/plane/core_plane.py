@@ -294,12 +294,13 @@ class Plane:
         batches = [_internal_batch(batch) for batch in done.batches]
         return InternalRead(ErrorCode(done.error), batches, done.next_offset, done.end_offset)
 
-    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+    async def load_internal(self, topic: str, partition: int, *, max_bytes: int) -> InternalLoad:
         """Reads a partition of an internal topic from its log start to its end, on a reader's
-        thread, and keeps what counts. Errors as of ``read_internal``.
+        thread and about ``max_bytes`` at a time, and keeps what counts. Errors as of
+        ``read_internal``.
         """
         done: _core.InternalLoaded = await self._ticket(
-            lambda: self._plane.load_internal(topic, partition)
+            lambda: self._plane.load_internal(topic, partition, max_bytes=max_bytes)
         )
         return InternalLoad(ErrorCode(done.error), done.records)
 

@@ -156,8 +156,9 @@ class FakeLog(Plane):
                 return InternalRead(ErrorCode.NONE, [batch], batch.last_offset + 1, end)
         return InternalRead(ErrorCode.NONE, [], offset, end)
 
-    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+    async def load_internal(self, topic: str, partition: int, *, max_bytes: int) -> InternalLoad:
         """Of what is in the log when reads go on."""
+        assert max_bytes > 0
         await self._open.wait()
         await trio.lowlevel.checkpoint()
         if self.reads_failing:

@@ -451,10 +451,11 @@ class FakePlane(Plane):
         log = self.internal_log(topic)
         return await log.read_internal(topic, partition, offset, max_bytes=max_bytes)
 
-    async def load_internal(self, topic: str, partition: int) -> InternalLoad:
+    async def load_internal(self, topic: str, partition: int, *, max_bytes: int) -> InternalLoad:
         if (topic, partition) not in self.led:
             return InternalLoad(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return await self.internal_log(topic).load_internal(topic, partition)
+        log = self.internal_log(topic)
+        return await log.load_internal(topic, partition, max_bytes=max_bytes)
 
     def write_markers(
         self, markers: Sequence[Marker], *, timestamp_ms: int

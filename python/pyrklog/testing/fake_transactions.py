@@ -44,6 +44,8 @@ class FakeLiveRecords:
         self._open: dict[int, list[tuple[int, bytes, bytes | None]]] = {}
         for batch in batches:
             self._feed(batch)
+        for producer_id, kept in self._open.items():
+            self._open[producer_id] = [one for one in kept if not self._is_deleted(*one[:2])]
         found = [(at, key, value) for key, (at, value) in self._latest.items() if value is not None]
         self._live = sorted(found)
 
@@ -76,6 +78,10 @@ class FakeLiveRecords:
     def _keep(self, offset: int, key: bytes, value: bytes | None) -> None:
         if key not in self._latest or self._latest[key][0] < offset:
             self._latest[key] = (offset, value)
+
+    def _is_deleted(self, offset: int, key: bytes) -> bool:
+        latest_offset, value = self._latest.get(key, (-1, None))
+        return value is None and latest_offset > offset
 
     def take(self, max: int) -> Sequence[tuple[int, bytes, bytes]]:
         taken, self._live = self._live[:max], self._live[max:]

@@ -360,7 +360,9 @@ class TransactionDriver:
         """Retries until the partition's log is readable."""
         while True:
             try:
-                loaded = await self._log.load_internal(TRANSACTION_TOPIC, partition)
+                loaded = await self._log.load_internal(
+                    TRANSACTION_TOPIC, partition, max_bytes=self._options.load_buffer_bytes
+                )
             except Exception as error:
                 log.error("transactions_load_failed", partition=partition, exc_info=error)
             else:

@@ -26,6 +26,7 @@ class TransactionOptions(NamedTuple):
     expired_interval_ms: Annotated[
         int, "transaction.remove.expired.transaction.cleanup.interval.ms"
     ] = 3_600_000
+    load_buffer_bytes: Annotated[int, "transaction.state.log.load.buffer.size"] = 5_242_880
     message_bytes_max: Annotated[int, "message.max.bytes"] = 1_048_588
     memory_max_bytes: int = 2**28
     """Limit of all transactional ids together (:mod:`.manager`)."""

@@ -300,13 +300,15 @@ impl DataPlane {
             .map_err(errors::closed)
     }
 
+    #[pyo3(signature = (topic, partition, *, max_bytes))]
     fn load_internal(
         &self,
         py: Python<'_>,
         topic: &str,
         partition: i32,
+        max_bytes: usize,
     ) -> PyResult<seam::TicketId> {
-        py.detach(|| self.0.load_internal(topic, partition))
+        py.detach(|| self.0.load_internal(topic, partition, max_bytes))
             .map_err(errors::closed)
     }
 

@@ -175,8 +175,15 @@ impl LiveRecordsLoader {
         }
     }
 
-    /// What counts, after the last batch before `end_offset`.
-    pub fn finish(self, end_offset: i64) -> LiveRecords {
+    /// What counts, after the last batch before `end_offset`. Records of open transactions that were
+    /// deleted since do not come back with the marker.
+    pub fn finish(mut self, end_offset: i64) -> LiveRecords {
+        for open in self.open.values_mut() {
+            open.records.retain(|(offset, key, _)| {
+                let known = self.latest.get(key);
+                !known.is_some_and(|known| known.value.is_none() && known.offset > *offset)
+            });
+        }
         let latest = self.latest.into_iter();
         let mut live: Vec<LiveRecord> = latest
             .filter_map(|(key, latest)| Some((latest.offset, key, latest.value?)))

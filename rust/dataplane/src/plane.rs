@@ -482,13 +482,18 @@ impl DataPlane {
     }
 
     /// Reads a partition of an internal topic from its log start to its log end offset as of the
-    /// call, once that is written, and keeps the last value of each key; see
-    /// [`pyrklog_control::live_records`]. Completes as [`TicketOutcome::InternalLoaded`], with the
+    /// call, once that is written, about `max_bytes` at a time, and keeps the last value of each
+    /// key; see [`pyrklog_control::live_records`]. Completes as [`TicketOutcome::InternalLoaded`], with the
     /// errors of [`DataPlane::read_internal`].
-    pub fn load_internal(&self, topic: &str, partition: i32) -> Result<TicketId, Closed> {
+    pub fn load_internal(
+        &self,
+        topic: &str,
+        partition: i32,
+        max_bytes: usize,
+    ) -> Result<TicketId, Closed> {
         self.command(|| {
             self.start_readers();
-            begin_internal_read::load_internal(&self.network, topic, partition)
+            begin_internal_read::load_internal(&self.network, topic, partition, max_bytes)
         })
     }
 

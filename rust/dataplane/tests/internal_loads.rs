@@ -9,7 +9,7 @@ use pyrklog_dataplane::seam::*;
 use pyrklog_wire::ErrorCode;
 
 fn load(test: &mut TestPlane) -> Result<LiveRecords, i16> {
-    let ticket = test.plane.load_internal(TOPIC, 0).unwrap();
+    let ticket = test.plane.load_internal(TOPIC, 0, 1 << 20).unwrap();
     loaded(test, ticket)
 }
 
@@ -106,7 +106,7 @@ fn a_load_waits_until_everything_is_written() {
     test.create(TOPIC, 1);
     disk.freeze();
     append(&test, &terms(), &[("k", Some("v"))]);
-    let ticket = test.plane.load_internal(TOPIC, 0).unwrap();
+    let ticket = test.plane.load_internal(TOPIC, 0, 1 << 20).unwrap();
     assert_eq!(test.statistic("purgatory_internal"), 2);
     disk.thaw();
     let found = loaded(&mut test, ticket).unwrap();
@@ -123,7 +123,7 @@ fn loads_of_other_partitions_are_refused() {
         ("t", 0, ErrorCode::INVALID_TOPIC_EXCEPTION),
         (TOPIC, 1, ErrorCode::NOT_LEADER_OR_FOLLOWER),
     ] {
-        let ticket = test.plane.load_internal(topic, partition).unwrap();
+        let ticket = test.plane.load_internal(topic, partition, 1).unwrap();
         assert_eq!(loaded(&mut test, ticket).unwrap_err(), error.0);
     }
 }

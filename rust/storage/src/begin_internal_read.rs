@@ -7,9 +7,6 @@ use pyrklog_base::ids::TicketId;
 use pyrklog_control::internal_read_work::{InternalReadWork, Purpose};
 use pyrklog_control::outbox::Outbox;
 
-/// What a load reads at a time.
-const LOAD_BYTES: usize = 1024 * 1024;
-
 /// See `DataPlane::read_internal`.
 pub fn read_internal(
     logs: &LogManager,
@@ -33,7 +30,7 @@ pub fn read_internal(
 }
 
 /// See `DataPlane::load_internal`.
-pub fn load_internal(logs: &LogManager, topic: &str, partition: i32) -> TicketId {
+pub fn load_internal(logs: &LogManager, topic: &str, partition: i32, max_bytes: usize) -> TicketId {
     begin_new(
         logs,
         InternalReadWork {
@@ -43,7 +40,7 @@ pub fn load_internal(logs: &LogManager, topic: &str, partition: i32) -> TicketId
             topic: topic.into(),
             partition,
             offset: 0,
-            max_bytes: LOAD_BYTES,
+            max_bytes,
         },
     )
 }

@@ -129,17 +129,31 @@ impl Model {
         batch
     }
 
-    fn live(&self) -> Table {
-        let mut last: BTreeMap<u8, (i64, Option<u8>)> = BTreeMap::new();
+    fn last(&self) -> BTreeMap<u8, (i64, Option<u8>)> {
         let mut counted = self.counted.clone();
         counted.sort_unstable();
-        for (offset, (key, value)) in counted {
-            last.insert(key, (offset, value));
-        }
-        let live = last.into_iter().filter_map(|(key, (offset, value))| {
-            let value = value?;
-            Some((offset, key, vec![value; usize::from(value % 3) + 1]))
-        });
+        let last = counted.into_iter();
+        last.map(|(offset, (key, value))| (key, (offset, value)))
+            .collect()
+    }
+
+    /// Open transactions without what was deleted since.
+    fn open(&self) -> BTreeMap<i64, Vec<(i64, Pair)>> {
+        let last = self.last();
+        let is_kept = |(at, (key, _)): &(i64, Pair)| !matches!(last.get(key), Some((offset, None)) if offset > at);
+        let open = self.open.iter();
+        open.map(|(id, all)| (*id, all.iter().copied().filter(is_kept).collect()))
+            .collect()
+    }
+
+    fn live(&self) -> Table {
+        let live = self
+            .last()
+            .into_iter()
+            .filter_map(|(key, (offset, value))| {
+                let value = value?;
+                Some((offset, key, vec![value; usize::from(value % 3) + 1]))
+            });
         let mut live: Table = live.collect();
         live.sort_unstable();
         live
@@ -174,9 +188,10 @@ proptest! {
         prop_assert_eq!(found.end_offset, model.end);
         prop_assert_eq!((found.read, found.damaged_count), (model.read, model.damaged));
         prop_assert_eq!(taken(&found, page), model.live());
-        let open: Vec<_> = model.open.iter().map(|(id, all)| (*id, 4, all.len())).collect();
+        let still_open = model.open();
+        let open: Vec<_> = still_open.iter().map(|(id, all)| (*id, 4, all.len())).collect();
         prop_assert_eq!(found.open_transactions(), open);
-        for (id, expected) in &model.open {
+        for (id, expected) in &still_open {
             let records = found.take_open(*id, usize::MAX);
             let offsets: Vec<_> = records.iter().map(|(at, key, value)| {
                 (*at, (key[0], value.as_ref().map(|value| value[0])))
@@ -193,6 +208,16 @@ fn a_tombstone_behind_an_open_record_outlives_its_commit() {
     loader.feed(&of_pairs(1, -1, &[(3, None)]));
     loader.feed(&marker(2, 1, true));
     assert_eq!(loader.finish(3).count(), 0);
+}
+
+#[test]
+fn a_deleted_record_of_an_open_transaction_does_not_come_back() {
+    let mut loader = LiveRecordsLoader::default();
+    loader.feed(&of_pairs(0, 1, &[(3, Some(1)), (4, Some(1))]));
+    loader.feed(&of_pairs(2, -1, &[(3, None)]));
+    let found = loader.finish(3);
+    assert_eq!(found.open_transactions(), [(1, 4, 1)]);
+    assert_eq!(&*found.take_open(1, 9)[0].1, [4]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ async def test_live_records_and_open_transactions_are_loaded(tmp_path: Path) -> 
         await append(plane, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
         await append(plane, (b"a", b"2"), (b"c", None))
         await append(plane, (b"d", b"open"), (b"b", None), producer=ONE)
-        load = await plane.load_internal(TOPIC, 0)
+        load = await plane.load_internal(TOPIC, 0, max_bytes=1)
         assert load.error is ErrorCode.NONE
         records = load.records
         assert records is not None
@@ -45,7 +45,7 @@ async def test_live_records_and_open_transactions_are_loaded(tmp_path: Path) -> 
         assert records.take_open(7, 1) == [(5, b"d", b"open")]
         assert records.take_open(7, 10) == [(6, b"b", None)]
         assert (list(records.damaged), records.damaged_count) == ([], 0)
-        nowhere = await plane.load_internal(TOPIC, 1)
+        nowhere = await plane.load_internal(TOPIC, 1, max_bytes=1)
         assert nowhere == InternalLoad(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -66,7 +66,7 @@ async def test_markers_end_transactions(tmp_path: Path) -> None:
         assert (active.coordinator_epoch, active.txn_start_offset) == (4, -1)
         none = plane.active_producers(TOPIC, 9, max_count=10)
         assert none == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
-        load = await plane.load_internal(TOPIC, 0)
+        load = await plane.load_internal(TOPIC, 0, max_bytes=1)
         assert load.records is not None
         assert load.records.take(10) == [(0, b"k", b"v")]
     late = await plane.write_markers([marker()], timestamp_ms=0)

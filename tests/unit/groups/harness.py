@@ -35,6 +35,7 @@ from pyrklog.plane.internal_log import (
     InternalRecord,
     Producer,
 )
+from pyrklog.testing.fake_transactions import FakeLiveRecords
 
 DEFAULTS = GroupSettings()
 RANGE = (("range", b"range-meta"),)
@@ -285,9 +286,10 @@ class Play:
     def reloaded(self) -> Play:
         """The same group as another broker loads it from the log."""
         other = Play(self.machine.group.settings, group_id=self.machine.group_id)
-        loader = PartitionLoader()
         records = [InternalRecord(*record) for record in self.log]
-        for _ in loader.feed(InternalBatch(0, len(records), -1, False, False, records)):
+        batch = InternalBatch(0, len(records), -1, False, False, records)
+        loader = PartitionLoader(FakeLiveRecords([batch], {}, len(records)))
+        while loader.take(100):
             pass
         assert not loader.skipped
         for loaded in loader.finish():

@@ -16,7 +16,7 @@ from pyrklog.groups.effects import Append
 from pyrklog.groups.machine import GroupMachine
 from pyrklog.groups.messages import JoinResult, MemberHeartbeat
 from pyrklog.groups.options import GroupSettings
-from pyrklog.plane.internal_log import AppendResult, InternalRead
+from pyrklog.plane.internal_log import AppendResult, InternalLoad
 from pyrklog.testing.fake_offsets import FakeTopic
 from tests.unit.groups.rig import NONE, Rig, running
 
@@ -275,15 +275,15 @@ async def test_a_read_of_the_log_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with running(FakeTopic(2, {0: 0}), AT_ONCE) as rig:
-        real = rig.log.read_internal
+        real = rig.log.load_internal
         failures = [RuntimeError("planted")]
 
-        async def read(topic: str, partition: int, *rest: Any, **named: Any) -> InternalRead:
+        async def load(topic: str, partition: int, **named: Any) -> InternalLoad:
             if partition == 1 and failures:
                 raise failures.pop()
-            return await real(topic, partition, *rest, **named)
+            return await real(topic, partition, **named)
 
-        monkeypatch.setattr(rig.log, "read_internal", read)
+        monkeypatch.setattr(rig.log, "load_internal", load)
         rig.topic.lead(1)
         await trio.testing.wait_all_tasks_blocked()
         assert not failures

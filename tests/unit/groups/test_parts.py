@@ -42,6 +42,7 @@ from pyrklog.protocol.group_records import (
     encode_offset_key,
     encode_offset_value,
 )
+from pyrklog.testing.fake_transactions import FakeLiveRecords
 
 # --- placement -----------------------------------------------------------------------------------
 
@@ -229,10 +230,10 @@ def _marker(offset: int, producer: int, kind: int) -> InternalBatch:
 
 
 def _load(*batches: InternalBatch) -> tuple[dict[str, LoadedGroup], PartitionLoader]:
-    loader = PartitionLoader()
-    for batch in batches:
-        for _ in loader.feed(batch):
-            pass
+    end = batches[-1].last_offset + 1
+    loader = PartitionLoader(FakeLiveRecords(batches, {}, end))
+    while loader.take(1):
+        pass
     return {group.group_id: group for group in loader.finish()}, loader
 
 
@@ -277,6 +278,13 @@ def test_a_tombstone_deletes_offsets_of_open_transactions() -> None:
         _marker(3, 7, 1),
     )
     assert _committed(groups["g"]) == {1: 1}
+    groups, _ = _load(
+        _batch(_offset(0, "g", 1), _offset(1, "g", 1, partition=1), producer=7),
+        _batch(_offset(2, "g", None)),
+    )
+    offsets = groups["g"].offsets
+    offsets.complete_transaction(7, marker_offset=3, commit=True)
+    assert _committed(groups["g"]) == {1: 1}
 
 
 def test_a_plain_commit_within_a_transaction_is_the_newer_one() -> None:
@@ -286,13 +294,34 @@ def test_a_plain_commit_within_a_transaction_is_the_newer_one() -> None:
     assert _committed(groups["g"]) == {0: 2}
 
 
+def test_of_two_offsets_the_later_one_counts_whichever_was_committed_last() -> None:
+    groups, _ = _load(
+        _batch(_offset(0, "g", 1), _offset(1, "h", 1), producer=7),
+        _batch(_offset(2, "g", 2), _offset(3, "h", None)),
+        _marker(4, 7, 1),
+    )
+    assert groups.keys() == {"g"}
+    assert _committed(groups["g"]) == {0: 2}
+
+
+def test_a_tombstone_in_an_open_transaction_takes_its_offset_back() -> None:
+    groups, loader = _load(
+        _batch(_offset(0, "g", 1), _offset(1, "g", 2, partition=1), producer=7),
+        _batch(_offset(2, "g", None), _group(3, "g", 1), producer=7),
+    )
+    offsets = groups["g"].offsets
+    offsets.complete_transaction(7, marker_offset=4, commit=True)
+    assert _committed(groups["g"]) == {1: 2}
+    assert loader.problems == ["offset 3: a group in a transaction"]
+
+
 def test_unreadable_group_records_are_skipped_and_logged() -> None:
     good = _offset(9, "g", 5)
     groups, loader = _load(
         _batch(InternalRecord(0, None, b"x")),
         _batch(InternalRecord(1, b"\0", b"x"), InternalRecord(2, b"\0\1\0\5g", b"x")),
-        _batch(InternalRecord(3, good.key, b"\0\3short")),
-        _batch(InternalRecord(4, good.key, b"\0\x09" + bytes(40))),
+        _batch(InternalRecord(3, _offset(3, "g", 1, partition=1).key, b"\0\3short")),
+        _batch(InternalRecord(4, _offset(4, "g", 1, partition=2).key, b"\0\x09" + bytes(40))),
         _batch(InternalRecord(5, encode_group_key(GroupKey("g")), b"\0\3")),
         _batch(InternalRecord(6, b"\0\x0bsomething newer", b"x")),
         _batch(damage="checksum mismatch"),
@@ -300,8 +329,15 @@ def test_unreadable_group_records_are_skipped_and_logged() -> None:
     )
     assert _committed(groups["g"]) == {0: 5}
     assert loader.skipped == 8
-    assert "key version 11" in loader.problems[-2]
-    assert "checksum mismatch" in loader.problems[-1]
+    assert "checksum mismatch" in loader.problems[1]
+    assert "key version 11" in loader.problems[-1]
+
+
+def test_what_a_later_record_replaced_need_not_be_readable() -> None:
+    good = _offset(1, "g", 5)
+    groups, loader = _load(_batch(InternalRecord(0, good.key, b"\0\3short"), good))
+    assert _committed(groups["g"]) == {0: 5}
+    assert (loader.records, loader.problems) == (2, [])
 
 
 def test_a_damaged_group_that_names_a_member_twice_is_taken_in_once() -> None:
