@@ -43,6 +43,8 @@ _HEADLINES = (
     *("mb_per_s", "cpu_s_per_gb", "p50_ms", "p99_ms", "startup_s", "cpu_percent"),
     *("producer_p99.9_growth", "tail_p99_growth", "newest_read_mb", "p99_growth"),
     *("of_six", "own_kb_per_partition", "produced_s", "led_s"),
+    *("of_idempotent", "commits_per_s", "of_uncommitted", "all_s"),
+    *("mb_per_cpu_s",),
 )
 
 
@@ -62,6 +64,8 @@ class Bench:
     def wanted(self, case: Case | Scenario, broker: str) -> bool:
         """Whether ``--only`` (else ``--quick``) includes the case, and the broker can run it."""
         if broker == "floor" and not case.floor:
+            return False
+        if isinstance(case, Case) and case.only_ours and broker != "pyrklog":
             return False
         return case.name in self.only if self.only else case.quick or not self.quick
 
@@ -246,6 +250,8 @@ def _effort(options: argparse.Namespace) -> Effort:
         "recovery_partitions": options.recovery_partitions,
         "many_partitions": options.many,
         "measure_seconds": options.seconds,
+        "commits": options.commits,
+        "compaction_bytes": options.compaction_gb and round(options.compaction_gb * 1e9),
     }
     return replace(chosen, **{name: value for name, value in given.items() if value is not None})
 
@@ -284,6 +290,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--old-gb", type=amount, help="lag: what is read of old data in each phase")
     add("--recovery-gb", type=amount, help="recovery: what lies in the log")
     add("--recovery-partitions", type=count)
+    add("--commits", type=count, help="coordinator: offsets committed before it is killed")
+    add("--compaction-gb", type=amount, help="compaction: what is in the log")
     add("--many", type=count, help="partitions of partitions10000")
     add("--only", type=_names, default=[], help="of " + ",".join(names))
     add("--brokers", type=_names, default=["kafka", "pyrklog"], help="of " + ",".join(BROKERS))

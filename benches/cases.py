@@ -2,6 +2,8 @@ import time
 from collections.abc import Callable
 
 from benches import (
+    compaction_case,
+    coordinator_case,
     crowd_case,
     dev_case,
     group_cases,
@@ -9,9 +11,11 @@ from benches import (
     lag_case,
     memory_cases,
     old_cases,
+    old_client_cases,
     process,
     recovery_case,
     topics,
+    transaction_cases,
 )
 from benches.brokers import Broker
 from benches.cluster_cases import CLUSTER_CASES, ClusterCase
@@ -173,6 +177,8 @@ CASES = (
         shown=_JAVA,
     ),
     *_groups(),
+    *transaction_cases.CASES,
+    *old_client_cases.CASES,
 )
 SCENARIOS: tuple[Scenario, ...] = (
     crowd_case.SCENARIO,
@@ -180,6 +186,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *old_cases.SCENARIOS,
     hanging_case.SCENARIO,
     recovery_case.SCENARIO,
+    coordinator_case.SCENARIO,
+    *compaction_case.SCENARIOS,
     dev_case.SCENARIO,
     *memory_cases.SCENARIOS,
 )

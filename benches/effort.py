@@ -88,6 +88,23 @@ METRICS = (
     "device_mb_per_s",
     "of_device",
     "client_cpu_s_per_gb",
+    # transactions
+    "commits_per_s",
+    "commits_per_cpu_s",
+    "idempotent_mb_per_s",
+    "of_idempotent",
+    "uncommitted_mb_per_s",
+    "of_uncommitted",
+    # a coordinator that was killed
+    "first_s",
+    "all_s",
+    "commits_millions",
+    "offsets_per_s",
+    # compaction, old clients
+    "mb_per_cpu_s",
+    "left_percent",
+    "quiet_p99.9_ms",
+    "beside_p99.9_ms",
     "bytes",
     "seconds",
 )
@@ -127,6 +144,13 @@ class Effort:
     """Produced twice to these partitions."""
     memory_bytes: int
     """All of this must fit into memory."""
+    transactions_bytes: int
+    """Of which a part is aborted, and all is read."""
+    commits: int
+    """Offsets that a coordinator has behind it."""
+    compaction_bytes: int
+    compaction_quiet_seconds: float
+    """Of the producer before it is disturbed."""
 
 
 QUICK = Effort(
@@ -152,6 +176,10 @@ QUICK = Effort(
     many_partitions=1_000,
     crowd_bytes=1_200_000_000,
     memory_bytes=2_000_000_000,
+    transactions_bytes=100_000_000,
+    commits=200_000,
+    compaction_bytes=1_000_000_000,
+    compaction_quiet_seconds=3,
 )
 FULL = Effort(
     pairs=3,
@@ -176,6 +204,10 @@ FULL = Effort(
     many_partitions=10_000,
     crowd_bytes=12_000_000_000,
     memory_bytes=8_000_000_000,
+    transactions_bytes=600_000_000,
+    commits=10_000_000,
+    compaction_bytes=10_000_000_000,
+    compaction_quiet_seconds=30,
 )
 
 _SHOWN = (
@@ -199,6 +231,8 @@ class Case:
     quick: bool = False
     floor: bool = False
     shown: tuple[str, ...] = _SHOWN
+    only_ours: bool = False
+    """What Kafka 3.9 cannot do."""
 
 
 @dataclass(frozen=True)

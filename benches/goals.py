@@ -146,6 +146,22 @@ GOALS = (
     Goal("heartbeats", "requests_per_cpu_s", ">=", 1.0, True),
     Goal("commits1", "requests_per_cpu_s", ">=", 1.0, True),
     Goal("commits6", "requests_per_cpu_s", ">=", 1.0, True),
+    *_produce("transactions-100ms", 4, 1 / 4),
+    *_produce("transactions-10", 4, 1 / 4),
+    Goal("transactions-100ms", "of_idempotent", ">=", 0.9, False),
+    Goal("transactional-1000", "p99_ms", "<=", 1 / 3, True),
+    Goal("read-committed", "of_uncommitted", ">=", 1.0, False),
+    Goal("coordinator", "all_s", "<=", 2.0, False),
+    *(
+        goal
+        for case in ("compaction-100", "compaction-1000")
+        for goal in (
+            Goal(case, "mb_per_cpu_s", ">=", 3.0, True),
+            Goal(case, "producer_p99.9_growth", "<=", 1.3, False),
+        )
+    ),
+    Goal("old-client-fetch", "mb_per_cpu_s", ">=", 2.0, True),
+    Goal("old-client-produce", "mb_per_cpu_s", ">=", 2.0, True),
     Goal("settle", "settle_s", "<=", 3.0, False),
     Goal("settle", "delay_ms", "<=", 50.0, False),
     Goal("idle", "own_rss_mb", "<=", 60.0, False),

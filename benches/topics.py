@@ -2,12 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from benches import loadgen
 from benches.brokers import BenchError, Broker
@@ -20,17 +28,34 @@ _FILES_TIMEOUT_S = 120.0
 _REMOVAL_TIMEOUT_S = 60.0
 
 
-def create(broker: Broker, name: str, partitions: int = PARTITIONS) -> None:
+def create(
+    broker: Broker,
+    name: str,
+    partitions: int = PARTITIONS,
+    config: Mapping[str, str] | None = None,
+) -> None:
     """Creates a topic, a large one in steps; BenchError if the broker refuses."""
     broker.topics.append(name)
     if broker.name == "floor":
         return  # it has every topic
     admin = _admin(broker)
     first = min(partitions, _PARTITIONS_AT_ONCE)
-    _wait(broker, f"create topic {name}", admin.create_topics([NewTopic(name, first, 1)]))
+    topic = NewTopic(name, first, 1, config=dict(config or {}))
+    _wait(broker, f"create topic {name}", admin.create_topics([topic]))
     for count in steps(first, partitions):
         more = admin.create_partitions([NewPartitions(name, count)])
         _wait(broker, f"give topic {name} {count} partitions", more)
+
+
+def alter(broker: Broker, name: str, config: Mapping[str, str]) -> None:
+    """Sets some of a topic's options; BenchError if the broker refuses."""
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    admin = _admin(broker)
+    _wait(broker, f"alter topic {name}", admin.incremental_alter_configs([resource]))
 
 
 def steps(first: int, wanted: int) -> list[int]:
@@ -54,7 +79,7 @@ def _admin(broker: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
 
-def _wait(broker: Broker, what: str, futures: dict[str, Any]) -> None:
+def _wait(broker: Broker, what: str, futures: dict[Any, Any]) -> None:
     for future in futures.values():
         try:
             future.result(timeout=_ADMIN_TIMEOUT_S)

@@ -7,6 +7,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use std::io::{self, IoSlice};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
@@ -21,6 +22,12 @@ pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     filled: Range<usize>,
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
 }
 
 impl Connection {

@@ -8,11 +8,13 @@ use crate::budget::Budget;
 use crate::clock::{now_ns, wall_clock_ms};
 use crate::connection::Connection;
 use crate::error::Result;
-use crate::messages::Topic;
+use crate::measurement::{Times, begin, measure};
+use crate::messages::{PRODUCE, ProduceTerms, Topic};
 use crate::options::Options;
 use crate::pacing::Schedule;
+use crate::produce::Stamp;
 use crate::ring::Frame;
-use crate::run::{LATEST, Share, Times, begin, measure, open_share, reading_plan, shares};
+use crate::run::{LATEST, Share, open_share, reading_plan, shares};
 use crate::tally::{Outcome, Tally};
 use crate::{fetch, produce, ring};
 use pyrklog_wire::batch::BatchView;
@@ -81,7 +83,8 @@ pub fn run(options: &Options, topic: &Topic) -> Result<Outcome> {
             ring,
             in_flight: options.in_flight,
             replies: options.acks != 0,
-            stamp_value_at: Some(batch::value_at(&batch, options.record_bytes)),
+            version: PRODUCE,
+            stamp: Stamp::SendTime(batch::value_at(&batch, options.record_bytes)),
             schedule: Schedule::new(times.start_ns, Some(records_per_second)),
             measure_from_ns: times.measure_from_ns,
             timeout_ns: times.timeout_ns,
@@ -106,10 +109,10 @@ fn first_of_leader() -> impl FnMut(&&Share) -> bool {
 }
 
 fn open_pair(options: &Options, topic: &Topic, share: &Share, batch: &Batch) -> Result<Pair> {
-    let acks = (options.acks, (options.timeout_seconds * 1e3) as i32);
+    let terms = ProduceTerms::plain(options.acks, (options.timeout_seconds * 1e3) as i32);
     // Each record is written into a frame anew, so no frame may be reused while it is in flight.
     let rounds = options.in_flight.div_ceil(share.partitions.len()) + 1;
-    let ring = ring::build_own(&topic.name, &share.partitions, rounds, acks, batch)?;
+    let ring = ring::build_own(&topic.name, &share.partitions, rounds, &terms, batch)?;
     let (reader, positions) = open_share(options, topic, share, LATEST)?;
     let part = share.partitions.len() as f64 / topic.partitions.len() as f64;
     let records_per_second = options.records_per_second.unwrap_or(1_000.0) * part;

@@ -9,6 +9,7 @@ use crate::tally::Tally;
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::{BatchView, Batches};
 use pyrklog_wire::fetch::{FetchPartition, FetchPartitionHead};
+use pyrklog_wire::message_set::Messages;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -154,7 +155,7 @@ impl Reader<'_, '_> {
         let (from_ns, index) = self.window[0];
         loop {
             if let Some(frame) = self.connection.next_frame()? {
-                let (correlation_id, reply) = fetch_reply(frame)?;
+                let (correlation_id, reply) = fetch_reply(frame, self.plan.limits)?;
                 if usize::try_from(correlation_id).ok() != Some(index) {
                     return Err(Failure::Protocol(format!(
                         "a reply carries correlation id {correlation_id}, {index} was expected: \
@@ -232,8 +233,22 @@ impl Take<'_, '_> {
             self.tally.error(head.error_code);
             return Ok(());
         }
+        let (messages, records_of_batches) = match self.plan.limits.is_old {
+            true => (records, &[][..]),
+            false => (&[][..], records),
+        };
         let mut batches = 0;
-        for view in Batches::new(records) {
+        for message in Messages::new(messages) {
+            let message = message?;
+            batches += 1;
+            partition.fetch_offset = message.offset + 1;
+            self.bytes += message.bytes.len() as u64;
+            if self.measured {
+                self.tally.bytes += message.bytes.len() as u64;
+                self.tally.records += 1;
+            }
+        }
+        for view in Batches::new(records_of_batches) {
             let view = view?;
             batches += 1;
             partition.fetch_offset = view.header.next_offset();
@@ -252,8 +267,12 @@ impl Take<'_, '_> {
                 records.len()
             )));
         }
-        if partition.fetch_offset >= head.high_watermark && !self.plan.follow {
-            if self.plan.repeat && reading.begin < head.high_watermark {
+        let end = match self.plan.limits.read_committed {
+            true => head.last_stable_offset,
+            false => head.high_watermark,
+        };
+        if partition.fetch_offset >= end && !self.plan.follow {
+            if self.plan.repeat && reading.begin < end {
                 partition.fetch_offset = reading.begin;
             } else {
                 reading.ended = true;

@@ -1,6 +1,6 @@
 //! Load generator for Kafka-protocol brokers: prebuilt batches, pipelining, percentiles.
 //!
-//! One thread per connection, frames built once, no allocation per request: the generator must cost
+//! One thread per connection (transactional producers share threads), frames built once, no allocation per request: the generator must cost
 //! little, so that a broker beside it on a small machine is what gets measured. It works with
 //! Apache Kafka and pyrklog; `options::HELP` describes its use.
 
@@ -14,6 +14,7 @@ pub mod end_to_end;
 pub mod error;
 pub mod fetch;
 pub mod histogram;
+pub mod measurement;
 pub mod messages;
 pub mod options;
 pub mod pacing;
@@ -22,3 +23,4 @@ pub mod produce;
 pub mod ring;
 pub mod run;
 pub mod tally;
+pub mod transactions;

@@ -1,7 +1,7 @@
-//! The generator's five requests, each in one fixed version, and their replies.
+//! The generator's requests for records, each in one fixed version, and their replies.
 //!
 //! Versions are the newest that Apache Kafka 3.9 clients use, so that brokers run the same code as
-//! for them. Replies begin with the correlation id.
+//! for them; Produce of transaction version 2 is Kafka 4's. Replies begin with the correlation id.
 
 use crate::error::{Failure, Result};
 use pyrklog_wire::api::key;
@@ -15,10 +15,17 @@ use pyrklog_wire::produce::{ProduceRequest, ProduceResponse, TopicToProduce, enc
 use pyrklog_wire::{ErrorCode, RequestHeader, Span, Uuid};
 
 /// API key and version.
-type Api = (i16, i16);
+pub(crate) type Api = (i16, i16);
 
-const PRODUCE: Api = (key::PRODUCE, 11);
-const FETCH: Api = (key::FETCH, 17);
+/// Produce of Kafka 3.9's clients.
+pub const PRODUCE: i16 = 11;
+/// The same format; enrolls its partitions in the transaction (KIP-890 part 2).
+pub const PRODUCE_ENROLLS: i16 = 12;
+/// Of Kafka 0.10's clients, with message sets.
+pub const PRODUCE_OLD: i16 = 2;
+const FETCH: i16 = 17;
+/// Of Kafka 0.10's clients, which get message sets.
+const FETCH_OLD: i16 = 3;
 const LIST_OFFSETS: Api = (key::LIST_OFFSETS, 7);
 const METADATA: Api = (key::METADATA, 12);
 const CLIENT_ID: &str = "pyrklog-loadgen";
@@ -42,7 +49,7 @@ pub struct Topic {
 }
 
 /// Writes one frame, replacing what `out` holds.
-fn write_frame(
+pub(crate) fn write_frame(
     out: &mut Vec<u8>,
     (api_key, api_version): Api,
     correlation_id: i32,
@@ -61,7 +68,7 @@ fn write_frame(
 }
 
 /// The correlation id and the body of a reply.
-fn open(frame: &[u8], (api_key, version): Api) -> Result<(i32, &[u8])> {
+pub(crate) fn open(frame: &[u8], (api_key, version): Api) -> Result<(i32, &[u8])> {
     let (correlation_id, body_at) = parse_response_header(frame, api_key, version)?;
     Ok((correlation_id, &frame[body_at..]))
 }
@@ -175,6 +182,31 @@ pub fn list_offsets_each(frame: &[u8]) -> Result<Vec<(i32, i64, ErrorCode)>> {
         .collect())
 }
 
+/// What Produce requests say beside their batch.
+#[derive(Clone, Copy, Debug)]
+pub struct ProduceTerms<'a> {
+    /// 0, 1 or -1.
+    pub acks: i16,
+    /// How long the broker may wait for replicas.
+    pub timeout_ms: i32,
+    /// Of a transaction's batches.
+    pub transactional_id: Option<&'a str>,
+    /// [`PRODUCE`], [`PRODUCE_ENROLLS`] or [`PRODUCE_OLD`].
+    pub version: i16,
+}
+
+impl ProduceTerms<'_> {
+    /// Outside of transactions.
+    pub fn plain(acks: i16, timeout_ms: i32) -> Self {
+        Self {
+            acks,
+            timeout_ms,
+            transactional_id: None,
+            version: PRODUCE,
+        }
+    }
+}
+
 /// A Produce frame of one batch for one partition, and the batch's place in it.
 ///
 /// # Errors
@@ -182,23 +214,29 @@ pub fn list_offsets_each(frame: &[u8]) -> Result<Vec<(i32, i64, ErrorCode)>> {
 pub fn produce_request(
     correlation_id: i32,
     (topic, partition): (&str, i32),
-    acks: i16,
-    timeout_ms: i32,
+    terms: &ProduceTerms<'_>,
     batch: &[u8],
 ) -> Result<(Vec<u8>, Span)> {
     let mut out = Vec::new();
     let mut body_at = 0;
-    write_frame(&mut out, PRODUCE, correlation_id, |out, version| {
-        body_at = out.len();
-        let partitions = [(partition, Some(batch))];
-        let topics = [TopicToProduce {
-            name: topic,
-            partitions: &partitions,
-        }];
-        encode_request(out, version, None, acks, timeout_ms, &topics);
-    });
+    let version = terms.version;
+    write_frame(
+        &mut out,
+        (key::PRODUCE, version),
+        correlation_id,
+        |out, version| {
+            body_at = out.len();
+            let partitions = [(partition, Some(batch))];
+            let topics = [TopicToProduce {
+                name: topic,
+                partitions: &partitions,
+            }];
+            let (id, acks, timeout_ms) = (terms.transactional_id, terms.acks, terms.timeout_ms);
+            encode_request(out, version, id, acks, timeout_ms, &topics);
+        },
+    );
     let mut written = ProduceRequest::default();
-    written.decode(&out, body_at, PRODUCE.1)?;
+    written.decode(&out, body_at, version)?;
     let place = written.partitions[0].records;
     place
         .map(|place| (out, place))
@@ -209,9 +247,9 @@ pub fn produce_request(
 ///
 /// # Errors
 /// An invalid reply.
-pub fn produce_reply(frame: &[u8]) -> Result<(i32, ErrorCode)> {
-    let (correlation_id, body) = open(frame, PRODUCE)?;
-    let reply = ProduceResponse::decode(body, PRODUCE.1)?;
+pub fn produce_reply(frame: &[u8], version: i16) -> Result<(i32, ErrorCode)> {
+    let (correlation_id, body) = open(frame, (key::PRODUCE, version))?;
+    let reply = ProduceResponse::decode(body, version)?;
     let mut partitions = reply.topics.iter().flat_map(|topic| &topic.partitions);
     match (partitions.next(), partitions.next()) {
         (Some(partition), None) => Ok((correlation_id, partition.error_code)),
@@ -228,6 +266,16 @@ pub struct FetchLimits {
     pub max_wait_ms: i32,
     /// Most bytes of a partition.
     pub partition_bytes: i32,
+    /// Only what transactions have committed, and the list of those that did not.
+    pub read_committed: bool,
+    /// Message sets, as Kafka 0.10's clients get them.
+    pub is_old: bool,
+}
+
+impl FetchLimits {
+    fn api(self) -> Api {
+        (key::FETCH, if self.is_old { FETCH_OLD } else { FETCH })
+    }
 }
 
 /// One partition of a consumer's fetch without a session.
@@ -258,10 +306,11 @@ pub fn fetch_request(
     }];
     let request = FetchRequestToWrite {
         max_wait_ms: limits.max_wait_ms,
+        isolation_level: i8::from(limits.read_committed),
         topics: &topics,
         ..FetchRequestToWrite::default()
     };
-    write_frame(out, FETCH, correlation_id, |out, version| {
+    write_frame(out, limits.api(), correlation_id, |out, version| {
         request.encode(out, version)
     });
 }
@@ -270,9 +319,9 @@ pub fn fetch_request(
 ///
 /// # Errors
 /// An error of the whole reply, an invalid reply.
-pub fn fetch_reply(frame: &[u8]) -> Result<(i32, FetchResponse<'_>)> {
-    let (correlation_id, body) = open(frame, FETCH)?;
-    let reply = FetchResponse::decode(body, FETCH.1)?;
+pub fn fetch_reply(frame: &[u8], limits: FetchLimits) -> Result<(i32, FetchResponse<'_>)> {
+    let (correlation_id, body) = open(frame, limits.api())?;
+    let reply = FetchResponse::decode(body, limits.api().1)?;
     match reply.head.error_code {
         ErrorCode::NONE => Ok((correlation_id, reply)),
         code => Err(Failure::Refused(format!("Fetch: {code}"))),
@@ -295,7 +344,8 @@ mod tests {
 
     #[test]
     fn a_batch_is_where_it_is_said_to_be() {
-        let (frame, place) = produce_request(9, ("t", 3), 1, 30_000, b"batch").unwrap();
+        let (frame, place) =
+            produce_request(9, ("t", 3), &ProduceTerms::plain(1, 30_000), b"batch").unwrap();
         assert_eq!(place.of(&frame), b"batch");
         let (header, _) = RequestHeader::parse(&frame[4..]).unwrap();
         assert_eq!(
@@ -314,6 +364,8 @@ mod tests {
         let limits = FetchLimits {
             max_wait_ms: 1,
             partition_bytes: 2,
+            read_committed: true,
+            is_old: false,
         };
         let positions = [
             fetch_partition(0, 500, limits),
@@ -322,15 +374,16 @@ mod tests {
         let mut frame = vec![1, 2, 3];
         fetch_request(&mut frame, 1, &topic, &positions, limits);
         let mut request = FetchRequest::default();
-        request.decode(&frame, body_at(&frame), FETCH.1).unwrap();
+        request.decode(&frame, body_at(&frame), FETCH).unwrap();
         assert_eq!(request.partitions, positions);
         assert_eq!((request.max_wait_ms, request.topics[0].id), (1, [7; 16]));
+        assert_eq!(request.isolation_level, 1);
     }
 
     #[test]
     fn a_produce_reply_gives_the_error_code() {
         let mut reply = Vec::new();
-        encode_response_header(&mut reply, PRODUCE.0, PRODUCE.1, 5);
+        encode_response_header(&mut reply, key::PRODUCE, PRODUCE, 5);
         let failed = ProducePartitionResponse::failed(2, ErrorCode::NOT_LEADER_OR_FOLLOWER);
         let topics = vec![ProduceTopicResponse {
             name: "t",
@@ -341,13 +394,16 @@ mod tests {
             throttle_ms: 0,
             endpoints: Vec::new(),
         };
-        response.encode(&mut reply, PRODUCE.1);
+        response.encode(&mut reply, PRODUCE);
         assert_eq!(
-            produce_reply(&reply).unwrap(),
+            produce_reply(&reply, PRODUCE).unwrap(),
             (5, ErrorCode::NOT_LEADER_OR_FOLLOWER)
         );
         for cut in 0..reply.len() {
-            assert!(produce_reply(&reply[..cut]).is_err(), "cut at {cut}");
+            assert!(
+                produce_reply(&reply[..cut], PRODUCE).is_err(),
+                "cut at {cut}"
+            );
         }
     }
 

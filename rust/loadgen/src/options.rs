@@ -1,5 +1,6 @@
 //! The command line. Every option has bounds; an error names an option that is out of bounds.
 
+use crate::transactions::messages::TransactionVersion;
 use lexopt::{Arg, Parser, ValueExt};
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +9,12 @@ use std::str::FromStr;
 pub const HELP: &str = "\
 pyrklog-loadgen: measures a Kafka-protocol broker with prebuilt batches
 
-usage: pyrklog-loadgen produce|fetch|end-to-end|probe --topic NAME [options]
+usage: pyrklog-loadgen MODE --topic NAME [options]
 
   produce      sends batches with a window of requests in flight, or at --rate
+  idempotent   the same by producers with sequence numbers; --rate is not for them
+  transactions the same in transactions; latency and number of requests are those of commits, from
+               when one is due (or its last batch is sent) to the reply to EndTxn
   fetch        reads the topic from its beginning
   end-to-end   paced single-record requests and a reader; latency from the intended send time
   probe        waits until the broker serves the topic: a record is acknowledged, every partition
@@ -30,18 +34,30 @@ batches, as they lie in the log; latencies are milliseconds.
   --timeout-seconds S       a reply that takes longer is an error   [30]
   --until-eof               standard input's end ends the run, too
   --announce                write \"started\" to standard error when all is set up
-produce and end-to-end:
+producing modes:
   --record-bytes N          size of a record's value                [100]
   --batch-bytes N           size of a batch, header included        [16384]
                             (end-to-end: one record a batch)
-  --acks 0|1|all            what to wait for                        [1]
+  --acks 0|1|all            what to wait for         [1; idempotent, transactions: all]
+  --keys N                  produce: each record has one of so many keys, of eight bytes
   --rate N                  records a second over all connections   [end-to-end: 1000]
+idempotent and transactions, on one broker:
+  --producers N             each with a connection                  [1]
+  --threads N               for all producers together              [1]
+  --commit-ms N             transactions: a commit every so often   [100 unless batches count]
+  --commit-batches N        transactions: a commit after so many batches; with both options not
+                            before its time, which then is fixed
+  --abort-percent N         so many of 100 transactions are aborted [0]
+  --transactional-id TEXT   with the producer's number behind it    [loadgen]
+  --transaction-version N   1, or 2 (KIP-890): Produce enrolls, EndTxn bumps the epoch [1]
 fetch and end-to-end:
   --max-wait-ms N           how long a fetch may wait for data      [500]
   --partition-bytes N       most bytes of a partition in one fetch  [1M]
   --linger-seconds S        end-to-end: wait for the last records  [10]
   --repeat                  fetch: begin again at the end of the log
   --follow                  fetch: stay at the end of the log and wait for more
+  --old-format              fetch, and produce: message sets, as clients of Kafka 0.10
+  --read-committed          fetch: only what is committed
   --last-records N          fetch: begin so many records (of all partitions) before the end
 ";
 
@@ -50,6 +66,10 @@ fetch and end-to-end:
 pub enum Mode {
     /// Sends batches.
     Produce,
+    /// Sends batches with sequence numbers.
+    Idempotent,
+    /// Sends batches in transactions.
+    Transactions,
     /// Reads batches.
     Fetch,
     /// Sends and reads single records, measuring from the intended send time to the reader.
@@ -63,10 +83,25 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Mode::Produce => "produce",
+            Mode::Idempotent => "idempotent",
+            Mode::Transactions => "transactions",
             Mode::Fetch => "fetch",
             Mode::EndToEnd => "end-to-end",
             Mode::Probe => "probe",
         }
+    }
+
+    const ALL: [Mode; 6] = [
+        Mode::Produce,
+        Mode::Idempotent,
+        Mode::Transactions,
+        Mode::Fetch,
+        Mode::EndToEnd,
+        Mode::Probe,
+    ];
+
+    fn has_sequences(self) -> bool {
+        matches!(self, Mode::Idempotent | Mode::Transactions)
     }
 }
 
@@ -109,6 +144,26 @@ pub struct Options {
     pub repeat: bool,
     /// Stay at the end of the log.
     pub follow: bool,
+    /// Keys, of eight bytes.
+    pub keys: Option<u64>,
+    /// Message sets, as clients of Kafka 0.10 send and get them.
+    pub is_old: bool,
+    /// Read only what is committed.
+    pub read_committed: bool,
+    /// Producers with sequence numbers.
+    pub producers: usize,
+    /// Their threads.
+    pub threads: usize,
+    /// Milliseconds of a transaction.
+    pub commit_ms: Option<u64>,
+    /// Batches of a transaction.
+    pub commit_batches: Option<usize>,
+    /// Aborted ones of a hundred transactions.
+    pub abort_percent: u64,
+    /// A producer's number follows it.
+    pub transactional_id: String,
+    /// Protocol of transactions.
+    pub transaction_version: TransactionVersion,
     /// Begin this many records before the end of the log; `None` = at its beginning.
     pub last_records: Option<u64>,
     /// The end of standard input ends the run.
@@ -159,22 +214,15 @@ const BATCH_OVERHEAD_BYTES: usize = 128;
 /// An unknown word, a missing or malformed value, a value out of its bounds.
 pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, UsageError> {
     let mut words = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
+    let named: Vec<&str> = Mode::ALL.map(Mode::name).to_vec();
+    let choice = named.join(", ");
     let mode = match words.next()?.map(spelled).as_deref() {
-        None => {
-            return Err(UsageError(
-                "say produce, fetch, end-to-end or probe (or --help)".into(),
-            ));
-        }
+        None => return Err(UsageError(format!("say {choice} (or --help)"))),
         Some("-h" | "--help" | "help") => return Ok(Command::Help),
-        Some("produce") => Mode::Produce,
-        Some("fetch") => Mode::Fetch,
-        Some("end-to-end") => Mode::EndToEnd,
-        Some("probe") => Mode::Probe,
-        Some(other) => {
-            return Err(UsageError(format!(
-                "no mode {other:?}: say produce, fetch, end-to-end or probe"
-            )));
-        }
+        Some(word) => Mode::ALL
+            .into_iter()
+            .find(|mode| mode.name() == word)
+            .ok_or_else(|| UsageError(format!("no mode {word:?}: say {choice}")))?,
     };
     let mut options = defaults(mode);
     while let Some(name) = words.next()?.map(spelled) {
@@ -184,6 +232,8 @@ pub fn parse<I: IntoIterator<Item = String>>(arguments: I) -> Result<Command, Us
             "--follow" => options.follow = true,
             "--until-eof" => options.until_eof = true,
             "--announce" => options.announce = true,
+            "--old-format" => options.is_old = true,
+            "--read-committed" => options.read_committed = true,
             _ => set(&mut options, &name, &mut words)?,
         }
     }
@@ -211,13 +261,23 @@ fn defaults(mode: Mode) -> Options {
         timeout_seconds: 30.0,
         record_bytes: 100,
         batch_bytes: 16_384,
-        acks: 1,
+        acks: if mode.has_sequences() { -1 } else { 1 },
         records_per_second: (mode == Mode::EndToEnd).then_some(1_000.0),
         max_wait_ms: 500,
         partition_bytes: 1 << 20,
         linger_seconds: 10.0,
         repeat: false,
         follow: false,
+        keys: None,
+        is_old: false,
+        read_committed: false,
+        producers: 1,
+        threads: 1,
+        commit_ms: None,
+        commit_batches: None,
+        abort_percent: 0,
+        transactional_id: "loadgen".into(),
+        transaction_version: TransactionVersion::V1,
         last_records: None,
         until_eof: false,
         announce: false,
@@ -242,13 +302,27 @@ fn set(options: &mut Options, name: &str, words: &mut Parser) -> Result<(), Usag
         "--max-wait-ms" => options.max_wait_ms = whole(name, &text()?, 0, 60_000)?,
         "--linger-seconds" => options.linger_seconds = real(name, &text()?, 0.0, 3_600.0)?,
         "--last-records" => options.last_records = Some(whole(name, &text()?, 1, 1 << 50)?),
+        "--keys" => options.keys = Some(whole(name, &text()?, 1, 1 << 50)?),
+        "--producers" => options.producers = whole(name, &text()?, 1, 10_000)?,
+        "--threads" => options.threads = whole(name, &text()?, 1, 64)?,
+        "--commit-ms" => options.commit_ms = Some(whole(name, &text()?, 1, 30_000)?),
+        "--commit-batches" => options.commit_batches = Some(whole(name, &text()?, 1, 1 << 20)?),
+        "--abort-percent" => options.abort_percent = whole(name, &text()?, 0, 100)?,
+        "--transactional-id" => options.transactional_id = text()?,
+        "--transaction-version" => {
+            options.transaction_version = match text()?.as_str() {
+                "1" => TransactionVersion::V1,
+                "2" => TransactionVersion::V2,
+                other => return Err(UsageError(format!("{name} {other:?} is not 1 or 2"))),
+            }
+        }
         "--partition-bytes" => options.partition_bytes = whole(name, &text()?, 1, 1 << 30)?,
         _ => return Err(UsageError(format!("no option {name} (--help lists them)"))),
     }
     Ok(())
 }
 
-fn check(options: Options) -> Result<Options, UsageError> {
+fn check(mut options: Options) -> Result<Options, UsageError> {
     let refuse = |text: String| Err(UsageError(text));
     if options.topic.is_empty() {
         return refuse("--topic NAME is missing".into());
@@ -265,6 +339,12 @@ fn check(options: Options) -> Result<Options, UsageError> {
             ));
         }
     }
+    if options.is_old && !matches!(options.mode, Mode::Produce | Mode::Fetch) {
+        return refuse("--old-format is for produce and fetch".into());
+    }
+    if options.is_old && (options.keys.is_some() || options.read_committed) {
+        return refuse("--old-format goes with neither --keys nor --read-committed".into());
+    }
     if options.repeat && options.follow {
         return refuse("--repeat and --follow exclude each other".into());
     }
@@ -276,7 +356,21 @@ fn check(options: Options) -> Result<Options, UsageError> {
             return refuse("end-to-end needs --record-bytes of 8 or more for the send time".into());
         }
     }
-    if options.mode == Mode::Produce
+    if options.mode.has_sequences() {
+        if options.acks != -1 {
+            return refuse("producers with sequence numbers need --acks all".into());
+        }
+        if options.records_per_second.is_some() {
+            return refuse("--rate is not for producers with sequence numbers".into());
+        }
+        if !(1..=200).contains(&options.transactional_id.len()) {
+            return refuse("--transactional-id has 1 to 200 characters".into());
+        }
+        if options.commit_batches.is_none() {
+            options.commit_ms.get_or_insert(100);
+        }
+    }
+    if (options.mode == Mode::Produce || options.mode.has_sequences())
         && options.record_bytes + BATCH_OVERHEAD_BYTES > options.batch_bytes
     {
         return refuse(format!(
@@ -335,12 +429,14 @@ fn real(name: &str, text: &str, min: f64, max: f64) -> Result<f64, UsageError> {
 mod tests {
     use super::*;
 
-    const FLAGS_AND_REQUIRED: [&str; 6] = [
+    const FLAGS_AND_REQUIRED: [&str; 8] = [
         "--rate",
         "--repeat",
         "--follow",
         "--until-eof",
         "--announce",
+        "--read-committed",
+        "--old-format",
         "--topic",
     ];
 
@@ -382,6 +478,24 @@ mod tests {
     }
 
     #[test]
+    fn transactions_end_after_a_while_unless_their_batches_are_counted() {
+        let ends = |line: &str| {
+            let options = run(line).unwrap();
+            (options.commit_ms, options.commit_batches)
+        };
+        assert_eq!(ends("transactions --topic t"), (Some(100), None));
+        assert_eq!(
+            ends("transactions --topic t --commit-batches 10"),
+            (None, Some(10))
+        );
+        assert_eq!(
+            ends("transactions --topic t --commit-batches 1 --commit-ms 50"),
+            (Some(50), Some(1))
+        );
+        assert_eq!(run("transactions --topic t").unwrap().acks, -1);
+    }
+
+    #[test]
     fn every_option_in_the_help_is_understood() {
         let named = HELP
             .split_whitespace()
@@ -397,7 +511,10 @@ mod tests {
     #[test]
     fn wrong_options_are_named() {
         for (line, part) in [
-            ("", "say produce, fetch, end-to-end or probe"),
+            (
+                "",
+                "say produce, idempotent, transactions, fetch, end-to-end, probe",
+            ),
             ("consume --topic t", "no mode \"consume\""),
             ("produce", "--topic NAME is missing"),
             ("produce --topic", "--topic needs a value"),
@@ -435,6 +552,18 @@ mod tests {
                 "one connection each way",
             ),
             ("end-to-end --topic t --record-bytes 7", "8 or more"),
+            ("end-to-end --topic t --old-format", "for produce and fetch"),
+            (
+                "produce --topic t --old-format --keys 5",
+                "goes with neither",
+            ),
+            ("transactions --topic t --acks 1", "need --acks all"),
+            ("idempotent --topic t --rate 5", "--rate is not for"),
+            ("transactions --topic t --abort-percent 101", "is outside"),
+            (
+                "transactions --topic t --transaction-version 3",
+                "\"3\" is not 1 or 2",
+            ),
         ] {
             let error = run(line).expect_err(line);
             assert!(error.contains(part), "{line}: {error}");

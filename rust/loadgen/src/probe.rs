@@ -9,8 +9,9 @@ use crate::clock::{now_ns, wall_clock_ms};
 use crate::connection::Connection;
 use crate::error::{Failure, Result};
 use crate::messages::{
-    FetchLimits, Topic, fetch_partition, fetch_reply, fetch_request, list_offsets_each,
-    list_offsets_request, metadata_reply, metadata_request, produce_reply, produce_request,
+    FetchLimits, ProduceTerms, Topic, fetch_partition, fetch_reply, fetch_request,
+    list_offsets_each, list_offsets_request, metadata_reply, metadata_request, produce_reply,
+    produce_request,
 };
 use crate::options::Options;
 use crate::run::LATEST;
@@ -93,6 +94,7 @@ fn open(options: &Options, deadline_ns: u64) -> Result<(Connection, Topic)> {
 
 fn produce_one(options: &Options, deadline_ns: u64) -> Result<u64> {
     let batch = batch::build(options.record_bytes, 1, wall_clock_ms());
+    let terms = ProduceTerms::plain(1, 30_000);
     let mut turn = 0;
     retry(deadline_ns, || {
         let (mut connection, topic) = open(options, deadline_ns)?;
@@ -100,9 +102,9 @@ fn produce_one(options: &Options, deadline_ns: u64) -> Result<u64> {
             let (partition, _) = topic.partitions[turn % topic.partitions.len()];
             turn += 1;
             let target = (topic.name.as_str(), partition);
-            let (frame, _) = produce_request(0, target, 1, 30_000, &batch.bytes)?;
+            let (frame, _) = produce_request(0, target, &terms, &batch.bytes)?;
             let left_ns = deadline_ns.saturating_sub(now_ns());
-            let (_, code) = produce_reply(&connection.round_trip(&frame, left_ns)?)?;
+            let (_, code) = produce_reply(&connection.round_trip(&frame, left_ns)?, terms.version)?;
             if code.is_none() {
                 return Ok(now_ns());
             }
@@ -159,6 +161,8 @@ fn read_each(
     let limits = FetchLimits {
         max_wait_ms: 0,
         partition_bytes: 1,
+        read_committed: false,
+        is_old: false,
     };
     let mut done = Vec::new();
     let mut frame = Vec::new();
@@ -170,7 +174,7 @@ fn read_each(
             .collect();
         fetch_request(&mut frame, 0, topic, &asked, limits);
         let reply = connection.round_trip(&frame, deadline_ns.saturating_sub(now_ns()))?;
-        let (_, reply) = fetch_reply(&reply)?;
+        let (_, reply) = fetch_reply(&reply, limits)?;
         let partitions = reply.topics.iter().flat_map(|topic| &topic.partitions);
         // With a limit of one byte per partition, only the first comes with a record; the others
         // were checked.

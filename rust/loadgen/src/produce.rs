@@ -1,6 +1,6 @@
 //! One connection that produces: a window of requests in flight, answered in order.
 
-use crate::batch;
+use crate::batch::{self, Keys};
 use crate::budget::Budget;
 use crate::clock::now_ns;
 use crate::connection::{Connection, TURN_NS};
@@ -22,18 +22,31 @@ pub struct Plan {
     pub ring: Vec<Frame>,
     /// Where in the ring to begin.
     pub first: usize,
-    /// Requests in flight. With `stamp_value_at` the ring must be at least as long.
+    /// Requests in flight. With a stamp the ring must be longer.
     pub in_flight: usize,
     /// Whether replies come (acks other than 0).
     pub replies: bool,
-    /// Position in the batch at which each record carries its intended send time.
-    pub stamp_value_at: Option<usize>,
+    /// Version of the requests.
+    pub version: i16,
+    /// What is written into each batch before it is sent.
+    pub stamp: Stamp,
     /// When requests are due.
     pub schedule: Schedule,
     /// Requests due earlier belong to the warm-up.
     pub measure_from_ns: u64,
     /// Longest time without a reply.
     pub timeout_ns: u64,
+}
+
+/// What is written into each batch before it is sent; it needs frames with batches of their own.
+#[derive(Debug)]
+pub enum Stamp {
+    /// It is sent as it is.
+    Nothing,
+    /// The intended send time, at this position.
+    SendTime(usize),
+    /// Keys of its records.
+    Keys(Keys),
 }
 
 struct Sent {
@@ -140,11 +153,14 @@ impl Producer<'_> {
                     (now - from_ns) as f64 / 1e9
                 )));
             }
-            if let Some(value_at) = self.plan.stamp_value_at {
-                let batch = frame.batch_mut().ok_or_else(|| {
-                    Failure::Protocol("a shared batch cannot carry a send time".into())
-                })?;
-                batch::write_stamp(batch, value_at, from_ns);
+            let shared = || Failure::Protocol("a shared batch cannot be written to".into());
+            match &mut self.plan.stamp {
+                Stamp::Nothing => {}
+                Stamp::SendTime(value_at) => {
+                    let batch = frame.batch_mut().ok_or_else(shared)?;
+                    batch::write_stamp(batch, *value_at, from_ns);
+                }
+                Stamp::Keys(keys) => keys.write(frame.batch_mut().ok_or_else(shared)?),
             }
             if self.window.is_empty() {
                 self.progress_ns = now;
@@ -216,7 +232,7 @@ impl Producer<'_> {
                 .front()
                 .filter(|_| answered > 0)
                 .map(|sent| sent.place);
-            let (correlation_id, code) = produce_reply(reply)?;
+            let (correlation_id, code) = produce_reply(reply, self.plan.version)?;
             if expected != usize::try_from(correlation_id).ok() {
                 return Err(Failure::Protocol(format!(
                     "a reply carries correlation id {correlation_id}, {expected:?} was expected: \

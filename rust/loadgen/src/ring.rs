@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::messages::produce_request;
+use crate::messages::{ProduceTerms, produce_request};
 use pyrklog_wire::Span;
 use std::sync::Arc;
 
@@ -33,8 +33,13 @@ enum Body {
 }
 
 impl Frame {
-    fn own(place: usize, target: (&str, i32), acks: (i16, i32), batch: &Batch) -> Result<Self> {
-        let (head, span) = produce_request(place as i32, target, acks.0, acks.1, &batch.bytes)?;
+    fn own(
+        place: usize,
+        target: (&str, i32),
+        terms: &ProduceTerms<'_>,
+        batch: &Batch,
+    ) -> Result<Self> {
+        let (head, span) = produce_request(place as i32, target, terms, &batch.bytes)?;
         Ok(Self {
             head,
             batch: Body::Own(span),
@@ -105,21 +110,21 @@ impl Frame {
     }
 }
 
-/// A frame for each of `partitions`. `acks` comes with the request's time-out in milliseconds.
+/// A frame for each of `partitions`.
 ///
 /// # Errors
 /// As [`produce_request`].
 pub fn build(
     topic: &str,
     partitions: &[i32],
-    acks: (i16, i32),
+    terms: &ProduceTerms<'_>,
     batch: &Batch,
 ) -> Result<Vec<Frame>> {
     let bytes: Arc<[u8]> = batch.bytes.as_slice().into();
     let share = batch.bytes.len().saturating_mul(partitions.len()) > OWN_BYTES_MAX;
     let mut ring = Vec::with_capacity(partitions.len());
     for (place, partition) in partitions.iter().enumerate() {
-        let frame = Frame::own(place, (topic, *partition), acks, batch)?;
+        let frame = Frame::own(place, (topic, *partition), terms, batch)?;
         ring.push(if share { frame.shared(&bytes) } else { frame });
     }
     Ok(ring)
@@ -134,12 +139,12 @@ pub fn build_own(
     topic: &str,
     partitions: &[i32],
     rounds: usize,
-    acks: (i16, i32),
+    terms: &ProduceTerms<'_>,
     batch: &Batch,
 ) -> Result<Vec<Frame>> {
     let each_round = std::iter::repeat_n(partitions, rounds).flatten();
     let build =
-        |(place, partition): (usize, &i32)| Frame::own(place, (topic, *partition), acks, batch);
+        |(place, partition): (usize, &i32)| Frame::own(place, (topic, *partition), terms, batch);
     each_round.enumerate().map(build).collect()
 }
 
@@ -156,8 +161,9 @@ mod tests {
     fn a_shared_batch_makes_the_same_frame() {
         let batch = batch::build(100, 16_384, 1);
         let partitions: Vec<i32> = (0..100).collect();
-        let shared = build("t", &partitions, (1, 30_000), &batch).unwrap();
-        let own = build_own("t", &partitions, 1, (1, 30_000), &batch).unwrap();
+        let terms = ProduceTerms::plain(1, 30_000);
+        let shared = build("t", &partitions, &terms, &batch).unwrap();
+        let own = build_own("t", &partitions, 1, &terms, &batch).unwrap();
         for (mut one, other) in shared.into_iter().zip(own) {
             let bytes = whole(&one, 0);
             assert_eq!(bytes, whole(&other, 0));
@@ -181,7 +187,13 @@ mod tests {
     #[test]
     fn few_partitions_keep_batches_of_their_own() {
         let batch = batch::build(100, 16_384, 1);
-        let mut ring = build("t", &[0, 1, 2, 3, 4, 5], (1, 30_000), &batch).unwrap();
+        let mut ring = build(
+            "t",
+            &[0, 1, 2, 3, 4, 5],
+            &ProduceTerms::plain(1, 30_000),
+            &batch,
+        )
+        .unwrap();
         assert_eq!(ring[0].batch_mut().unwrap(), batch.bytes);
         assert_eq!(ring[5].records(), batch.records);
         assert!(!ring[5].is_empty());

@@ -1,40 +1,25 @@
 //! A whole run: looks the topic up, opens connections, starts a thread for each, adds up.
 
-use crate::batch::{self, Batch};
-use crate::budget::Budget;
-use crate::clock::{now_ns, process_cpu_ns, wall_clock_ms};
+use crate::batch::{self, Batch, Keys};
+use crate::clock::wall_clock_ms;
 use crate::connection::Connection;
 use crate::error::{Failure, Result};
+use crate::measurement::{Times, begin, measure, nanoseconds, retry};
 use crate::messages::{
-    FetchLimits, Topic, list_offsets_reply, list_offsets_request, metadata_reply, metadata_request,
+    FetchLimits, PRODUCE, PRODUCE_OLD, ProduceTerms, Topic, list_offsets_reply,
+    list_offsets_request, metadata_reply, metadata_request,
 };
 use crate::options::{Mode, Options};
 use crate::pacing::Schedule;
-use crate::tally::{Outcome, Tally};
-use crate::{end_to_end, fetch, produce, ring};
-use std::io;
+use crate::produce::Stamp;
+use crate::tally::Outcome;
+use crate::{end_to_end, fetch, produce, ring, transactions};
 use std::num::NonZeroU64;
-use std::thread;
-use std::time::Duration;
 
 /// ListOffsets' timestamp of the first record.
 pub const EARLIEST: i64 = -2;
 /// ListOffsets' timestamp of the end.
 pub const LATEST: i64 = -1;
-/// Printed by `--announce`.
-const STARTED: &str = "started";
-const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Times that all connections of a run share (monotonic).
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// Requests are due from here on.
-    pub start_ns: u64,
-    /// Requests due earlier belong to the warm-up.
-    pub measure_from_ns: u64,
-    /// Longest time without a reply.
-    pub timeout_ns: u64,
-}
 
 /// Partitions of one leader, for one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,33 +47,9 @@ pub fn run(options: &Options) -> Result<Outcome> {
         Mode::Produce => run_produce(options, &topic),
         Mode::Fetch => run_fetch(options, &topic),
         Mode::EndToEnd => end_to_end::run(options, &topic),
+        Mode::Idempotent | Mode::Transactions => transactions::run(options, &topic),
         Mode::Probe => Err(Failure::Refused("probe is no measurement of load".into())),
     }
-}
-
-/// Begin, start of the measurement and budget of a run that is ready now.
-pub fn begin(options: &Options) -> (Times, Budget) {
-    let start_ns = now_ns();
-    let measure_from_ns = start_ns + nanoseconds(options.warmup_seconds);
-    let times = Times {
-        start_ns,
-        measure_from_ns,
-        timeout_ns: nanoseconds(options.timeout_seconds),
-    };
-    let deadline_ns = measure_from_ns + nanoseconds(options.seconds);
-    let budget = Budget::new(deadline_ns, options.bytes_max);
-    if options.until_eof {
-        let ending = budget.ending();
-        // Not joined: it may wait for the end of standard input long after the run.
-        thread::spawn(move || {
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            ending.end_at(now_ns());
-        });
-    }
-    if options.announce {
-        eprintln!("{STARTED}");
-    }
-    (times, budget)
 }
 
 /// Deals connections out to leaders. A producer's connection gets all partitions of its leader, a
@@ -140,13 +101,25 @@ pub fn shares(topic: &Topic, connections: usize, split: bool) -> Result<Vec<Shar
 
 fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
     let shares = shares(topic, options.connections, false)?;
-    let batch = batch::build(options.record_bytes, options.batch_bytes, wall_clock_ms());
+    let (batch, keys) = batch_to_produce(options);
+    let version = if options.is_old { PRODUCE_OLD } else { PRODUCE };
     let timeout_ms = (options.timeout_seconds * 1e3) as i32;
     let mut ready = Vec::new();
     for share in &shares {
         let (connection, _) = open_share(options, topic, share, EARLIEST)?;
-        let acks = (options.acks, timeout_ms);
-        let ring = ring::build(&topic.name, &share.partitions, acks, &batch)?;
+        let terms = ProduceTerms {
+            version,
+            ..ProduceTerms::plain(options.acks, timeout_ms)
+        };
+        let (name, partitions) = (&topic.name, &share.partitions);
+        let ring = match &keys {
+            None => ring::build(name, partitions, &terms, &batch)?,
+            // No frame may be written to while it is in flight.
+            Some(_) => {
+                let rounds = options.in_flight.div_ceil(partitions.len()) + 1;
+                ring::build_own(name, partitions, rounds, &terms, &batch)?
+            }
+        };
         ready.push((connection, ring));
     }
     let requests_per_second = options
@@ -165,7 +138,11 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
                 ring,
                 in_flight: options.in_flight,
                 replies: options.acks != 0,
-                stamp_value_at: None,
+                version,
+                stamp: match &keys {
+                    None => Stamp::Nothing,
+                    Some(keys) => Stamp::Keys(keys.for_connection(i)),
+                },
                 schedule: Schedule::new(times.start_ns + phase_ns as u64, requests_per_second),
                 measure_from_ns: times.measure_from_ns,
                 timeout_ns: times.timeout_ns,
@@ -175,6 +152,19 @@ fn run_produce(options: &Options, topic: &Topic) -> Result<Outcome> {
         })
         .collect();
     measure(&times, &budget, jobs, Some(&batch))
+}
+
+fn batch_to_produce(options: &Options) -> (Batch, Option<Keys>) {
+    let (record_bytes, batch_bytes) = (options.record_bytes, options.batch_bytes);
+    let now_ms = wall_clock_ms();
+    match options.keys {
+        _ if options.is_old => (batch::build_old(record_bytes, batch_bytes, now_ms), None),
+        None => (batch::build(record_bytes, batch_bytes, now_ms), None),
+        Some(count) => {
+            let (batch, keys) = batch::build_keyed(record_bytes, batch_bytes, now_ms, count);
+            (batch, Some(keys))
+        }
+    }
 }
 
 fn run_fetch(options: &Options, topic: &Topic) -> Result<Outcome> {
@@ -243,17 +233,6 @@ fn begin_before_ends(begins: &[(i32, i64)], ends: &[(i32, i64)], records: u64) -
         .collect()
 }
 
-/// Repeats `attempt` after passing errors, for at most `timeout_ns`.
-fn retry<T>(timeout_ns: u64, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let deadline_ns = now_ns() + timeout_ns;
-    loop {
-        match attempt() {
-            Err(Failure::NotYet(_)) if now_ns() < deadline_ns => thread::sleep(RETRY_INTERVAL),
-            done => return done,
-        }
-    }
-}
-
 /// The plan of a reader.
 pub fn reading_plan(
     options: &Options,
@@ -269,71 +248,14 @@ pub fn reading_plan(
         limits: FetchLimits {
             max_wait_ms: options.max_wait_ms,
             partition_bytes: options.partition_bytes,
+            read_committed: options.read_committed,
+            is_old: options.is_old,
         },
         repeat: options.repeat,
         follow,
         measure_from_ns: times.measure_from_ns,
         timeout_ns: times.timeout_ns,
     }
-}
-
-/// Runs each job on its own thread, and adds up their counts.
-///
-/// # Errors
-/// The first failure of a job; the others are then stopped.
-pub fn measure<J>(
-    times: &Times,
-    budget: &Budget,
-    jobs: Vec<J>,
-    batch: Option<&Batch>,
-) -> Result<Outcome>
-where
-    J: FnOnce() -> Result<Tally> + Send,
-{
-    let connections = jobs.len();
-    let mut tally = Tally::default();
-    let mut failure = None;
-    let cpu_before_ns = thread::scope(|scope| {
-        let threads: Vec<_> = jobs
-            .into_iter()
-            .map(|job| {
-                scope.spawn(move || {
-                    let result = job();
-                    if result.is_err() {
-                        budget.stop();
-                    }
-                    result
-                })
-            })
-            .collect();
-        thread::sleep(Duration::from_nanos(
-            times.measure_from_ns.saturating_sub(now_ns()),
-        ));
-        let cpu_before_ns = process_cpu_ns();
-        for thread in threads {
-            match thread.join() {
-                Ok(Ok(counted)) => tally.merge(&counted),
-                Ok(Err(error)) => failure = failure.take().or(Some(error)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        cpu_before_ns
-    });
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    Ok(Outcome {
-        tally,
-        connections,
-        started_ns: times.measure_from_ns,
-        client_cpu_ns: process_cpu_ns() - cpu_before_ns,
-        batch_bytes: batch.map_or(0, |batch| batch.bytes.len()),
-        batch_records: batch.map_or(0, |batch| batch.records),
-    })
-}
-
-fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }
 
 #[cfg(test)]

@@ -1,51 +1,80 @@
-//! Whole runs against a minimal broker, which can stall or fail on demand.
+//! A minimal broker, which can stall or fail on demand.
+
+#![allow(dead_code)] // Each test program uses a part of it.
 
 use pyrklog_loadgen::options::{Command, Options, parse};
 use pyrklog_loadgen::run::run;
 use pyrklog_loadgen::tally::Outcome;
 use pyrklog_wire::batch::{BatchHeader, set_base_offset, verify_crc};
 use pyrklog_wire::{ErrorCode, Reader, Writer};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-const PARTITIONS: usize = 3;
+pub const PARTITIONS: usize = 3;
 const TOPIC_ID: [u8; 16] = [7; 16];
 
 /// How the broker misbehaves.
 #[derive(Clone, Copy, Default)]
-struct Habits {
+pub struct Habits {
     /// The Produce request with this number (from 1) waits this long.
-    stall: Option<(usize, Duration)>,
+    pub stall: Option<(usize, Duration)>,
     /// Every Produce request takes this long.
-    pause: Duration,
+    pub pause: Duration,
     /// The Produce request with this number fails with this code.
-    fail: Option<(usize, i16)>,
+    pub fail: Option<(usize, i16)>,
     /// Produce replies come with a wrong correlation id.
-    confused: bool,
+    pub confused: bool,
     /// Produced batches are acknowledged and dropped.
-    forgetful: bool,
+    pub forgetful: bool,
+    /// So many requests after the end of a transaction find it not completed.
+    pub completes_late: usize,
+}
+
+/// What a producer's end of a transaction left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub transactional_id: String,
+    pub is_commit: bool,
+    /// Batches since the one before.
+    pub batches: usize,
 }
 
 #[derive(Default)]
-struct State {
+pub struct State {
     /// Batches of each partition with their offsets assigned.
-    logs: [Vec<Vec<u8>>; PARTITIONS],
-    next_offsets: [i64; PARTITIONS],
-    produced: usize,
+    pub logs: [Vec<Vec<u8>>; PARTITIONS],
+    pub next_offsets: [i64; PARTITIONS],
+    pub produced: usize,
+    /// By producer id, which counts up from 0.
+    pub producers: Vec<ProducerState>,
+    pub ended: Vec<Ended>,
 }
 
-struct Broker {
+/// One producer.
+#[derive(Default)]
+pub struct ProducerState {
+    pub epoch: i16,
+    pub enrolled: BTreeSet<i32>,
+    /// The next sequence number of each partition.
+    pub sequences: BTreeMap<i32, i32>,
+    pub batches: usize,
+    /// Requests that are still told of the last transaction.
+    pub busy: usize,
+}
+
+pub struct Broker {
     port: u16,
     habits: Habits,
-    state: Mutex<State>,
-    appended: Condvar,
+    pub state: Mutex<State>,
+    pub appended: Condvar,
 }
 
 impl Broker {
-    fn start(habits: Habits) -> Arc<Broker> {
+    pub fn start(habits: Habits) -> Arc<Broker> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (state, appended) = (Mutex::default(), Condvar::new());
@@ -83,10 +112,14 @@ impl Broker {
         writer.i32(correlation_id);
         writer.no_tags();
         let answered = match (api_key, version) {
-            (0, 11) => self.produce(&mut reader, &mut writer),
+            (0, version @ 11..=12) => self.produce(&mut reader, &mut writer, version == 12),
             (1, 17) => self.fetch(&mut reader, &mut writer),
             (2, 7) => self.list_offsets(&mut reader, &mut writer),
             (3, 12) => self.metadata(&mut reader, &mut writer),
+            (10, 6) => self.find_coordinator(&mut reader, &mut writer),
+            (22, 5) => self.init_producer(&mut reader, &mut writer),
+            (24, 3) => self.add_partitions(&mut reader, &mut writer),
+            (26, version @ 4..=5) => self.end(&mut reader, &mut writer, version == 5),
             other => panic!("unexpected request {other:?}"),
         };
         if api_key == 0 && self.habits.confused {
@@ -170,8 +203,8 @@ impl Broker {
         true
     }
 
-    fn produce(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> bool {
-        assert_eq!(reader.nullable_string().unwrap(), None);
+    fn produce(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>, enrolls: bool) -> bool {
+        let is_transactional = reader.nullable_string().unwrap().is_some();
         let acks = reader.i16().unwrap();
         reader.i32().unwrap();
         assert_eq!(reader.array_len(1).unwrap(), 1);
@@ -181,6 +214,9 @@ impl Broker {
         let mut batch = reader.bytes().unwrap().to_vec();
         verify_crc(&batch).unwrap();
         let mut state = self.state.lock().unwrap();
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert_eq!(header.is_transactional(), is_transactional);
+        let busy = self.check_producer(&mut state, &header, partition, enrolls);
         state.produced += 1;
         let number = state.produced;
         let code = self
@@ -192,6 +228,7 @@ impl Broker {
         if let Some((_, pause)) = self.habits.stall.filter(|(at, _)| *at == number) {
             thread::sleep(pause);
         }
+        let code = if busy { 51 } else { code };
         if code == 0 && !self.habits.forgetful {
             let next = &mut state.next_offsets[partition as usize];
             set_base_offset(&mut batch, *next);
@@ -214,6 +251,122 @@ impl Broker {
         writer.i32(0);
         writer.no_tags();
         acks != 0
+    }
+
+    /// Sequence numbers must follow each other, and partitions be enrolled. True: the last
+    /// transaction is not completed.
+    fn check_producer(
+        &self,
+        state: &mut State,
+        header: &BatchHeader,
+        partition: i32,
+        enrolls: bool,
+    ) -> bool {
+        let Ok(id) = usize::try_from(header.producer_id) else {
+            return false;
+        };
+        let producer = &mut state.producers[id];
+        assert_eq!(header.producer_epoch, producer.epoch);
+        if enrolls {
+            if producer.busy > 0 {
+                producer.busy -= 1;
+                return true;
+            }
+            producer.enrolled.insert(partition);
+        }
+        if header.is_transactional() {
+            assert!(producer.enrolled.contains(&partition), "not enrolled");
+        }
+        let next = producer.sequences.entry(partition).or_default();
+        assert_eq!(header.base_sequence, *next);
+        *next += header.record_count;
+        producer.batches += 1;
+        false
+    }
+
+    fn find_coordinator(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> bool {
+        assert_eq!(reader.i8().unwrap(), 1, "transactional ids");
+        let ids = reader.array(1, |reader| reader.string()).unwrap();
+        writer.i32(0);
+        writer.array(&ids, |writer, id| {
+            writer.string(id);
+            writer.i32(1);
+            writer.string("127.0.0.1");
+            writer.i32(i32::from(self.port));
+            writer.i16(0);
+            writer.nullable_string(None);
+            writer.no_tags();
+        });
+        writer.no_tags();
+        true
+    }
+
+    fn init_producer(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> bool {
+        reader.nullable_string().unwrap();
+        reader.take(4 + 8 + 2).unwrap();
+        let mut state = self.state.lock().unwrap();
+        writer.i32(0);
+        writer.i16(0);
+        writer.i64(state.producers.len() as i64);
+        writer.i16(0);
+        writer.no_tags();
+        state.producers.push(ProducerState::default());
+        true
+    }
+
+    fn add_partitions(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> bool {
+        reader.string().unwrap();
+        let (id, epoch) = (reader.i64().unwrap(), reader.i16().unwrap());
+        assert_eq!(reader.array_len(3).unwrap(), 1);
+        let name = reader.string().unwrap();
+        let partitions = reader.array(4, |reader| reader.i32()).unwrap();
+        let mut state = self.state.lock().unwrap();
+        let producer = &mut state.producers[id as usize];
+        assert_eq!(epoch, producer.epoch);
+        let code = if producer.busy > 0 { 51 } else { 0 };
+        match code {
+            0 => producer.enrolled.extend(&partitions),
+            _ => producer.busy -= 1,
+        }
+        writer.i32(0);
+        writer.array_len(1);
+        writer.string(name);
+        writer.array(&partitions, |writer, partition| {
+            writer.i32(*partition);
+            writer.i16(code);
+            writer.no_tags();
+        });
+        writer.no_tags();
+        writer.no_tags();
+        true
+    }
+
+    fn end(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>, bumps: bool) -> bool {
+        let transactional_id = reader.string().unwrap().to_owned();
+        let (id, epoch) = (reader.i64().unwrap(), reader.i16().unwrap());
+        let is_commit = reader.bool().unwrap();
+        let mut state = self.state.lock().unwrap();
+        let producer = &mut state.producers[id as usize];
+        assert_eq!(epoch, producer.epoch);
+        assert!(!producer.enrolled.is_empty(), "no transaction is open");
+        producer.enrolled.clear();
+        producer.busy = self.habits.completes_late;
+        let batches = std::mem::take(&mut producer.batches);
+        writer.i32(0);
+        writer.i16(0);
+        if bumps {
+            producer.epoch += 1;
+            producer.sequences.clear();
+            writer.i64(id);
+            writer.i16(producer.epoch);
+        }
+        writer.no_tags();
+        state.ended.push(Ended {
+            transactional_id,
+            is_commit,
+            batches,
+        });
+        true
     }
 
     fn fetch(&self, reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> bool {
@@ -271,7 +424,7 @@ impl Broker {
     }
 }
 
-fn options(broker: &Broker, line: &str) -> Options {
+pub fn options(broker: &Broker, line: &str) -> Options {
     let words = format!("{line} --bootstrap 127.0.0.1:{}", broker.port);
     match parse(words.split_whitespace().map(str::to_owned)) {
         Ok(Command::Run(options)) => *options,
@@ -279,185 +432,6 @@ fn options(broker: &Broker, line: &str) -> Options {
     }
 }
 
-fn measure(broker: &Broker, line: &str) -> Outcome {
+pub fn measure(broker: &Broker, line: &str) -> Outcome {
     run(&options(broker, line)).unwrap()
-}
-
-#[test]
-fn bytes_bound_a_produce_run_and_every_request_is_counted_once() {
-    let broker = Broker::start(Habits::default());
-    let outcome = measure(
-        &broker,
-        "produce --topic t --connections 2 --batch-bytes 1024 --bytes 200k",
-    );
-    let tally = outcome.tally;
-    let state = broker.state.lock().unwrap();
-    assert_eq!(tally.requests as usize, state.produced);
-    assert_eq!(tally.bytes, tally.requests * outcome.batch_bytes as u64);
-    assert_eq!(
-        tally.records,
-        tally.requests * u64::from(outcome.batch_records)
-    );
-    assert!((200_000..203_000).contains(&tally.bytes), "{}", tally.bytes);
-    assert_eq!(tally.latency.count(), tally.requests);
-    let counts: Vec<usize> = state.logs.iter().map(Vec::len).collect();
-    assert!(
-        counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 3,
-        "{counts:?}"
-    );
-}
-
-#[test]
-fn without_acknowledgement_what_was_sent_is_counted() {
-    let broker = Broker::start(Habits::default());
-    let tally = measure(&broker, "produce --topic t --acks 0 --bytes 500k").tally;
-    assert_eq!(tally.bytes, tally.requests * (tally.bytes / tally.requests));
-    let mut state = broker.state.lock().unwrap();
-    while state.produced < tally.requests as usize {
-        state = broker.appended.wait(state).unwrap();
-    }
-}
-
-#[test]
-fn everything_produced_is_fetched_once() {
-    let broker = Broker::start(Habits::default());
-    let sent = measure(&broker, "produce --topic t --batch-bytes 2048 --bytes 100k").tally;
-    for connections in [1, 2, 5] {
-        let line = format!("fetch --topic t --connections {connections} --in-flight 2");
-        let read = measure(&broker, &line).tally;
-        assert_eq!((read.records, read.bytes), (sent.records, sent.bytes));
-        assert!(read.is_clean());
-    }
-}
-
-#[test]
-fn a_repeated_fetch_ends_at_its_bytes() {
-    let broker = Broker::start(Habits::default());
-    measure(&broker, "produce --topic t --batch-bytes 2048 --bytes 20k");
-    let read = measure(&broker, "fetch --topic t --repeat --bytes 300k").tally;
-    assert!((300_000..330_000).contains(&read.bytes), "{}", read.bytes);
-}
-
-#[test]
-fn an_error_code_is_counted_by_name_and_the_run_goes_on() {
-    let broker = Broker::start(Habits {
-        fail: Some((3, 6)),
-        ..Habits::default()
-    });
-    let tally = measure(&broker, "produce --topic t --batch-bytes 1024 --bytes 20k").tally;
-    assert_eq!(
-        tally.errors.into_iter().collect::<Vec<_>>(),
-        [(ErrorCode(6), 1)]
-    );
-    assert_eq!(
-        tally.requests as usize,
-        broker.state.lock().unwrap().produced - 1
-    );
-}
-
-#[test]
-fn waiting_behind_a_stall_is_not_omitted() {
-    let stall = Some((20, Duration::from_millis(300)));
-    let broker = Broker::start(Habits {
-        stall,
-        ..Habits::default()
-    });
-    let line = "produce --topic t --record-bytes 100 --batch-bytes 228 --rate 1000 \
-                --seconds 0.5 --in-flight 2";
-    let outcome = measure(&broker, line);
-    // 300 of the 500 requests were due while one stalled, 200 of them at least 0.1 s before its
-    // end: a stop-watch that starts at the sending would show only two.
-    let tally = outcome.tally;
-    assert_eq!(tally.requests, 500, "what was due is sent, however late");
-    let slow_from = 100_000_000;
-    assert!(
-        tally.latency.max() >= 290_000_000,
-        "{}",
-        tally.latency.max()
-    );
-    assert!(
-        tally.latency.percentile(70.0) >= slow_from,
-        "{}",
-        tally.latency.percentile(70.0)
-    );
-}
-
-#[test]
-fn a_rate_beyond_the_broker_is_said_to_be() {
-    let broker = Broker::start(Habits {
-        pause: Duration::from_millis(10),
-        ..Habits::default()
-    });
-    let line = "produce --topic t --rate 10000 --batch-bytes 228 --record-bytes 100 --in-flight 1 \
-                --seconds 0.2 --timeout-seconds 3";
-    let error = run(&options(&broker, line)).unwrap_err().to_string();
-    assert!(
-        error.contains("no reply for") || error.contains("cannot keep up"),
-        "{error}"
-    );
-}
-
-#[test]
-fn records_that_never_reach_the_reader_are_lost() {
-    let broker = Broker::start(Habits {
-        forgetful: true,
-        ..Habits::default()
-    });
-    let line =
-        "end-to-end --topic t --rate 100 --seconds 0.1 --max-wait-ms 50 --linger-seconds 0.2";
-    let tally = measure(&broker, line).tally;
-    assert_eq!((tally.lost, tally.records), (10, 0));
-    assert!(!tally.is_clean());
-}
-
-#[test]
-fn end_to_end_sees_every_record_once() {
-    let broker = Broker::start(Habits::default());
-    let tally = measure(&broker, "end-to-end --topic t --rate 2000 --seconds 0.3").tally;
-    assert!(tally.is_clean());
-    assert_eq!(
-        tally.records as usize,
-        broker.state.lock().unwrap().produced
-    );
-    assert_eq!(tally.latency.count(), tally.records);
-    assert_eq!(tally.records, tally.requests);
-}
-
-#[test]
-fn replies_out_of_order_end_a_run() {
-    let broker = Broker::start(Habits {
-        confused: true,
-        ..Habits::default()
-    });
-    let error = run(&options(&broker, "produce --topic t --bytes 1k"))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("correlation id -7"), "{error}");
-}
-
-#[test]
-fn a_broker_that_does_not_answer_is_given_up() {
-    let stall = Some((1, Duration::from_secs(10)));
-    let broker = Broker::start(Habits {
-        stall,
-        ..Habits::default()
-    });
-    let line = "produce --topic t --timeout-seconds 2 --bytes 100k";
-    let error = run(&options(&broker, line)).unwrap_err().to_string();
-    assert!(
-        error.contains("no reply for") && error.contains("5 requests in flight"),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_missing_topic_is_named() {
-    let broker = Broker::start(Habits::default());
-    let error = run(&options(&broker, "fetch --topic absent"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("\"absent\": UNKNOWN_TOPIC_OR_PARTITION"),
-        "{error}"
-    );
 }
