@@ -450,6 +450,10 @@ class DataPlane:
         self, topic: str, partition: int, producer_id: int, producer_epoch: int
     ) -> tuple[int, int]:
         """(error code, guard); guard 0: a transaction of this producer is open."""
+    def end_verification(
+        self, topic: str, partition: int, producer_id: int, producer_epoch: int, guard: int
+    ) -> None:
+        """A guard that is void is ignored."""
     def transaction_verified(self, id: int, errors: Sequence[int]) -> None:
         """One error code of the coordinator for each partition; an unknown id is ignored."""
     def set_transaction_verification(self, is_on: bool) -> None: ...

@@ -1,11 +1,12 @@
 """TxnOffsetCommit: offsets that count with a transaction's marker (KIP-98, KIP-447)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyrklog.groups.messages import CommitRequest, Offset, TopicPartition
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
 from pyrklog.handlers.context import Context
-from pyrklog.plane.internal_log import Producer
+from pyrklog.plane.internal_log import Producer, Verification
 from pyrklog.protocol.errors import ErrorCode
 from pyrklog.protocol.transaction_offsets import (
     TxnOffsetCommitRequest,
@@ -29,10 +30,11 @@ _RETRIED = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""The transaction's coordinator cannot tell now."""
+"""The transaction's coordinator cannot tell now, or cannot be asked."""
 
 
 async def txn_offset_commit(
@@ -43,10 +45,23 @@ async def txn_offset_commit(
     if not offsets:
         return _response(request, missing)
     version = context.api_version
-    error, guard = await _verify(context, request)
-    if error is not ErrorCode.NONE:
-        error = known_code(error, version)
-        return _response(request, {**missing, **dict.fromkeys(offsets, error)})
+    with _guard(context, request) as begun:
+        error = await _verify(context, request, begun)
+        if error is ErrorCode.NONE:
+            guard = None if begun is None else begun.guard
+            answers = await _commit(context, request, offsets, guard)
+        else:
+            answers = dict.fromkeys(offsets, error)
+    errors = {one: known_code(error, version) for one, error in answers.items()}
+    return _response(request, {**missing, **errors})
+
+
+async def _commit(
+    context: Context,
+    request: TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, Offset],
+    guard: int | None,
+) -> Mapping[TopicPartition, ErrorCode]:
     committing = context.groups.commit(
         CommitRequest(
             group_id=request.group_id,
@@ -60,8 +75,7 @@ async def txn_offset_commit(
         )
     )
     result = await committing.wait()
-    errors = {one: known_code(error, version) for one, error in result.errors.items()}
-    return _response(request, {**missing, **errors})
+    return result.errors
 
 
 def known_code(error: ErrorCode, version: int) -> ErrorCode:
@@ -96,31 +110,45 @@ def _offsets(
     return missing, offsets
 
 
-async def _verify(
-    context: Context, request: TxnOffsetCommitRequest
-) -> tuple[ErrorCode, int | None]:
-    """Before the transaction's first offsets in the group's partition its coordinator is asked.
-    Returns the guard of the append; None: without verification."""
+@contextmanager
+def _guard(context: Context, request: TxnOffsetCommitRequest) -> Iterator[Verification | None]:
+    """Of the transaction's first append to the group's partition, until the request is over;
+    ``None``: without verification."""
     groups = context.groups
-    number = groups.manager.partition_for(request.group_id)
     if groups.manager.epoch_of(request.group_id) is None:
-        return ErrorCode.NONE, None  # the group coordinator refuses
-    enrols = context.api_version >= ENROLS_SINCE
-    if not enrols and not context.transactions.plane.verifies_transactions:
-        return ErrorCode.NONE, None
+        yield None  # the group coordinator refuses
+        return
+    plane = context.transactions.plane
+    if context.api_version < ENROLS_SINCE and not plane.verifies_transactions:
+        yield None
+        return
+    number = groups.manager.partition_for(request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
-    begun = context.transactions.plane.begin_verification(OFFSETS_TOPIC, number, producer)
+    begun = plane.begin_verification(OFFSETS_TOPIC, number, producer)
+    try:
+        yield begun
+    finally:
+        if begun.guard:
+            plane.end_verification(OFFSETS_TOPIC, number, producer, begun.guard)
+
+
+async def _verify(
+    context: Context, request: TxnOffsetCommitRequest, begun: Verification | None
+) -> ErrorCode:
+    """Asks the transaction's coordinator where a guard was opened."""
+    if begun is None:
+        return ErrorCode.NONE
     if begun.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return ErrorCode.NOT_COORDINATOR, None
+        return ErrorCode.NOT_COORDINATOR
     if begun.error is not ErrorCode.NONE or not begun.guard:
-        return begun.error, 0
+        return _code(begun.error, context.api_version)
     [error] = await context.transactions.verifier.verify(
         request.transactional_id,
-        ProducerEpoch(*producer),
-        [(OFFSETS_TOPIC, number)],
-        enrols=enrols,
+        ProducerEpoch(request.producer_id, request.producer_epoch),
+        [(OFFSETS_TOPIC, context.groups.manager.partition_for(request.group_id))],
+        enrols=context.api_version >= ENROLS_SINCE,
     )
-    return _code(error, context.api_version), begun.guard
+    return _code(error, context.api_version)
 
 
 def _code(error: ErrorCode, version: int) -> ErrorCode:

@@ -325,12 +325,18 @@ class Plane:
 
     def begin_verification(self, topic: str, partition: int, producer: Producer) -> Verification:
         """Before the coordinator is asked about a transaction's first ``append_internal`` to a
-        partition. A marker, a newer epoch or a new leader voids the guard.
+        partition. A marker, a newer epoch or a new leader voids the guard; otherwise
+        ``end_verification`` gives it back.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH (the producer has a newer epoch).
+        Errors: NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH (the producer has a newer epoch),
+        NOT_ENOUGH_REPLICAS (too many are asked about).
         """
         error, guard = self._plane.begin_verification(topic, partition, producer.id, producer.epoch)
         return Verification(ErrorCode(error), guard)
+
+    def end_verification(self, topic: str, partition: int, producer: Producer, guard: int) -> None:
+        """The coordinator refused, or the append is over. A guard that is void is ignored."""
+        self._plane.end_verification(topic, partition, producer.id, producer.epoch, guard)
 
     def transaction_verified(self, verification_id: int, errors: Sequence[int]) -> None:
         """Answers ``on_verify_transaction``: the coordinator's error code for each partition, or

@@ -484,6 +484,9 @@ class FakePlane(Plane):
             return Verification(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.transactions.begin_verification(topic, partition, producer)
 
+    def end_verification(self, topic: str, partition: int, producer: Producer, guard: int) -> None:
+        self.transactions.end_verification(topic, partition, producer, guard)
+
     def transaction_verified(self, verification_id: int, errors: Sequence[int]) -> None:
         self.transactions.verified[verification_id] = list(errors)
         self._notify()

@@ -125,6 +125,15 @@ class FakeTransactions:
             self._next_guard += 1
         return Verification(ErrorCode.NONE, known[1])
 
+    def end_verification(self, topic: str, partition: int, producer: Producer, guard: int) -> None:
+        key = (topic, partition, producer.id)
+        if self._guards.get(key) == (producer.epoch, guard):
+            del self._guards[key]
+
+    def guard_count(self) -> int:
+        """Guards that are open."""
+        return len(self._guards)
+
     def admits(self, topic: str, partition: int, producer: Producer, guard: int | None) -> bool:
         """Whether a batch may enter; its transaction is open afterwards."""
         key = (topic, partition, producer.id)

@@ -338,6 +338,19 @@ impl DataPlane {
         begun.map_or_else(|error| (error.0, 0), |guard| (0, guard))
     }
 
+    fn end_verification(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: i32,
+        producer_id: i64,
+        producer_epoch: i16,
+        guard: u64,
+    ) {
+        let producer = (producer_id, producer_epoch);
+        py.detach(|| self.0.end_verification(topic, partition, producer, guard));
+    }
+
     fn transaction_verified(&self, py: Python<'_>, id: u64, errors: Vec<i16>) {
         py.detach(|| self.0.transaction_verified(id, &errors));
     }

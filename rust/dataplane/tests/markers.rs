@@ -197,8 +197,13 @@ fn offsets_of_a_transaction_need_its_guard() {
         [(NONE, 0)]
     );
     assert_eq!(append_now(&mut test, &with(guard), &one), invalid, "void");
+    let refused = begin(&test, 3).unwrap();
+    test.plane.end_verification(FOLLOWED, 0, PRODUCER, refused);
+    assert_eq!(append_now(&mut test, &with(refused), &one), invalid);
     let guard = begin(&test, 3).unwrap();
+    test.plane.end_verification(FOLLOWED, 0, PRODUCER, refused);
     assert_eq!(append_now(&mut test, &with(guard), &one), (0, 1));
+    test.plane.end_verification(FOLLOWED, 0, PRODUCER, guard);
     assert_eq!(begin(&test, 3), Ok(0), "it is open");
     assert_eq!(append_now(&mut test, &with(0), &one), (0, 2));
     assert_eq!(begin(&test, 2), Err(ErrorCode::INVALID_PRODUCER_EPOCH));

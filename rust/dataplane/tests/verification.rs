@@ -270,3 +270,40 @@ fn a_late_answer_is_no_answer() {
     assert_eq!(answer, told);
     assert_eq!(verified(&mut test, &mut client, ADDS, 0, NONE), (NONE, 0));
 }
+
+#[test]
+fn a_refused_question_leaves_no_guard() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut test, mut client) = start(dir.path());
+    let refused = ErrorCode::INVALID_PRODUCER_ID_MAPPING;
+    let told = verified(&mut test, &mut client, ADDS, 0, refused);
+    assert_eq!(told, (refused, -1));
+    // Nor does one whose client is gone.
+    let mut gone = test.client();
+    send(&mut gone, ADDS, &[(0, record(PRODUCER, 1))]);
+    wait_for_question(&mut test);
+    let before = test.statistic("receive_memory_bytes");
+    hang_up(gone);
+    eventually("its request is forgotten", || {
+        (test.statistic("receive_memory_bytes") < before).then_some(())
+    });
+    assert_eq!(verified(&mut test, &mut client, ADDS, 5, NONE), (NONE, 0));
+}
+
+#[test]
+fn a_stranger_does_not_hold_back_a_producer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut test, mut client) = start(dir.path());
+    let mut stranger = test.client();
+    let batches = [(0, record(PRODUCER, 0))];
+    let body = request_of("bogus", ADDS, 30_000, &batches);
+    stranger.send(key::PRODUCE, ADDS, &body);
+    let asked = wait_for_question(&mut test);
+    assert_eq!(asked.transactional_id, "bogus");
+    assert_eq!(verified(&mut test, &mut client, ADDS, 5, NONE), (NONE, 0));
+    // Even if its coordinator cannot tell.
+    let code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+    test.plane.transaction_verified(asked.id, &[code.0]);
+    let told = (ErrorCode::NOT_ENOUGH_REPLICAS, -1);
+    assert_eq!(receive(&mut stranger, ADDS), [told]);
+}

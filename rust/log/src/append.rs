@@ -87,9 +87,9 @@ impl Log {
     ) -> Result<Appended, AppendError> {
         self.producers.check_bumped_epoch(info)?;
         let producer = (info.producer_id, info.producer_epoch);
-        let guard = self.producers.take_guard(producer);
+        let guards = self.producers.take_guards(producer);
         let appended = self.append(marker, info, Origin::Coordinator, leader_epoch, now_ms);
-        self.producers.restore_guard(producer, guard);
+        self.producers.restore_guards(guards);
         appended
     }
 

@@ -24,6 +24,7 @@ use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::position::{LogPosition, RecentPositions};
+use crate::producer_state::guards::{Afterwards, GuardOwner, GuardNumber};
 use crate::producer_state::verification::Verification;
 use crate::producer_state::{OutOfTurn, ProducerError, ProducerStates};
 use crate::segment::{ActiveSegment, Segment};
@@ -151,12 +152,11 @@ impl Log {
     /// The producer has a newer epoch.
     pub fn begin_verification(
         &mut self,
-        producer: (i64, i16),
+        owner: GuardOwner,
         sequence: i32,
         now_ms: i64,
     ) -> Result<Verification, ProducerError> {
-        self.producers
-            .begin_verification(producer, sequence, now_ms)
+        self.producers.begin_verification(owner, sequence, now_ms)
     }
 
     /// See [`ProducerStates::begin_verification_of`].
@@ -166,9 +166,16 @@ impl Log {
     pub fn begin_verification_of(
         &mut self,
         info: &BatchInfo,
+        transactional_id: u64,
         now_ms: i64,
     ) -> Result<Verification, ProducerError> {
-        self.producers.begin_verification_of(info, now_ms)
+        self.producers
+            .begin_verification_of(info, transactional_id, now_ms)
+    }
+
+    /// See [`ProducerStates::end_verification`].
+    pub fn end_verification(&mut self, owner: GuardOwner, number: GuardNumber, afterwards: Afterwards) {
+        self.producers.end_verification(owner, number, afterwards);
     }
 
     /// See [`ProducerStates::void_guards`].

@@ -6,6 +6,7 @@
 pub mod back_pressure;
 pub mod delayed_produce;
 pub mod inline_validation;
+pub mod open_guard;
 pub mod queue;
 pub mod refused_batches;
 pub mod reply;

@@ -95,6 +95,12 @@ async def test_a_guard_admits_the_first_batch(tmp_path: Path) -> None:
         assert plane.begin_verification(TOPIC, 0, ONE) == Verification(ErrorCode.NONE, 0)
         zombie = plane.begin_verification(TOPIC, 0, Producer(7, 2))
         assert zombie == Verification(ErrorCode.INVALID_PRODUCER_EPOCH)
+        other = Producer(9, 0)
+        refused = plane.begin_verification(TOPIC, 0, other)
+        assert plane.begin_verification(TOPIC, 0, other) == refused
+        for _ in range(3):
+            plane.end_verification(TOPIC, 0, other, refused.guard)
+        assert plane.begin_verification(TOPIC, 0, other).guard > refused.guard
         plane.transaction_verified(12345, [0])
         plane.set_transaction_verification(is_on=False)
 

@@ -316,6 +316,14 @@ async def test_a_wrong_generation_is_refused(autojump_clock: Clock) -> None:
         await side.ask(OFFSETS, 3, AddOffsetsToTxnRequest("x", PID, epoch, "g"))
         code = await side.commit_offset(3, epoch, generation_id=4, member_id="m")
         assert code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert side.rig.plane.transactions.guard_count() == 0
+
+
+async def test_a_refused_commit_leaves_no_guard(autojump_clock: Clock) -> None:
+    async with serving() as side:
+        epoch = await side.begin()
+        assert await side.commit_offset(3, epoch) == ErrorCode.INVALID_TXN_STATE
+        assert side.rig.plane.transactions.guard_count() == 0
 
 
 async def test_offsets_of_unknown_partitions_are_refused(autojump_clock: Clock) -> None:

@@ -1,5 +1,6 @@
 //! Transactions, of [`DataPlane`]: markers, guards, and the producers of a partition.
 
+use pyrklog_log::producer_state::guards::{Afterwards, GuardOwner};
 use pyrklog_log::producer_state::verification::{ActiveProducer, Verification};
 use pyrklog_wire::ErrorCode;
 
@@ -32,7 +33,8 @@ impl DataPlane {
     }
 
     /// Before the coordinator is asked whether a producer's transaction holds this partition: the
-    /// guard for its first append here, 0 if its transaction is open.
+    /// guard for its first append here, 0 if its transaction is open. [`Self::end_verification`]
+    /// gives it back.
     ///
     /// # Errors
     /// NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; INVALID_PRODUCER_EPOCH: the producer has a
@@ -48,11 +50,21 @@ impl DataPlane {
         let now_ms = Now::read().wall_ms;
         let mut state = partition.lock();
         let log = state.led()?;
-        let begun = log.begin_verification(producer, NO_LOWEST_SEQUENCE, now_ms);
+        let begun = log.begin_verification(owner(producer), NO_LOWEST_SEQUENCE, now_ms);
         match begun.map_err(|error| error.code())? {
             Verification::Unneeded => Ok(0),
             Verification::Needed(guard) => Ok(guard),
             Verification::Full => Err(ErrorCode::NOT_ENOUGH_REPLICAS),
+        }
+    }
+
+    /// The coordinator refused, or the append is over. Ignores a guard that is void.
+    pub fn end_verification(&self, topic: &str, partition: i32, producer: (i64, i16), guard: u64) {
+        let Some(partition) = self.network.registry.partition(topic, partition) else {
+            return;
+        };
+        if let Ok(log) = partition.lock().led() {
+            log.end_verification(owner(producer), guard, Afterwards::Closed);
         }
     }
 
@@ -91,5 +103,13 @@ impl DataPlane {
         let mut found = partition.lock().led()?.producers().active(max);
         found.sort_unstable_by_key(|one| (one.txn_start_offset < 0, one.id));
         Ok(found)
+    }
+}
+
+fn owner((producer_id, epoch): (i64, i16)) -> GuardOwner {
+    GuardOwner {
+        producer_id,
+        epoch,
+        transactional_id: 0,
     }
 }

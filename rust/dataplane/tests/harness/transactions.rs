@@ -28,6 +28,15 @@ pub fn record((id, epoch): (i64, i16), sequence: i32) -> Vec<u8> {
 
 /// A request for partitions of `t`.
 pub fn request(version: i16, timeout_ms: i32, batches: &[(i32, Vec<u8>)]) -> Vec<u8> {
+    request_of("txn", version, timeout_ms, batches)
+}
+
+pub fn request_of(
+    transactional_id: &str,
+    version: i16,
+    timeout_ms: i32,
+    batches: &[(i32, Vec<u8>)],
+) -> Vec<u8> {
     let partitions: Vec<(i32, Option<&[u8]>)> = batches
         .iter()
         .map(|(index, batch)| (*index, Some(&batch[..])))
@@ -37,7 +46,8 @@ pub fn request(version: i16, timeout_ms: i32, batches: &[(i32, Vec<u8>)]) -> Vec
         partitions: &partitions,
     }];
     let mut body = Vec::new();
-    produce::encode_request(&mut body, version, Some("txn"), -1, timeout_ms, &topics);
+    let id = Some(transactional_id);
+    produce::encode_request(&mut body, version, id, -1, timeout_ms, &topics);
     body
 }
 

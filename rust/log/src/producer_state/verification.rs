@@ -1,7 +1,7 @@
 //! Which batches of a transaction enter, and what a coordinator may know of producers.
 
 use super::entry::ProducerState;
-use super::guards::{Guard, GuardNumber};
+use super::guards::{Afterwards, Guard, GuardNumber, GuardOwner};
 use super::{ProducerError, ProducerStates, check_epoch};
 use crate::batch_info::BatchInfo;
 
@@ -54,16 +54,17 @@ pub struct ActiveProducer {
 
 impl ProducerStates {
     /// Opens a guard, or finds it, unless the transaction of this producer's epoch is open.
+    /// [`ProducerStates::end_verification`] gives it back.
     ///
     /// # Errors
     /// The producer has a newer epoch.
     pub fn begin_verification(
         &mut self,
-        producer: (i64, i16),
+        owner: GuardOwner,
         sequence: i32,
         now_ms: i64,
     ) -> Result<Verification, ProducerError> {
-        let (id, epoch) = producer;
+        let (id, epoch) = (owner.producer_id, owner.epoch);
         if let Some(state) = self.producers.get(&id) {
             if epoch < state.epoch {
                 return Err(ProducerError::InvalidEpoch {
@@ -76,7 +77,7 @@ impl ProducerStates {
                 return Ok(Verification::Unneeded);
             }
         }
-        let number = self.guards.begin(producer, sequence, now_ms);
+        let number = self.guards.begin(owner, sequence, now_ms);
         Ok(number.map_or(Verification::Full, Verification::Needed))
     }
 
@@ -93,13 +94,28 @@ impl ProducerStates {
     pub fn begin_verification_of(
         &mut self,
         info: &BatchInfo,
+        transactional_id: u64,
         now_ms: i64,
     ) -> Result<Verification, ProducerError> {
         if self.needs_no_verification(info) {
             return Ok(Verification::Unneeded);
         }
-        let producer = (info.producer_id, info.producer_epoch);
-        self.begin_verification(producer, info.base_sequence, now_ms)
+        let owner = GuardOwner {
+            producer_id: info.producer_id,
+            epoch: info.producer_epoch,
+            transactional_id,
+        };
+        self.begin_verification(owner, info.base_sequence, now_ms)
+    }
+
+    /// A question is over: the batch was appended, or refused.
+    pub fn end_verification(
+        &mut self,
+        owner: GuardOwner,
+        number: GuardNumber,
+        afterwards: Afterwards,
+    ) {
+        self.guards.end(owner, number, afterwards);
     }
 
     /// Whether a batch may enter as far as its transaction is concerned. What else is wrong with
@@ -118,21 +134,16 @@ impl ProducerStates {
                 return Ok(());
             }
         }
-        let producer = (info.producer_id, info.producer_epoch);
-        let guard = self.guards.find(producer);
-        let (
-            Some(guard),
-            Proof::Guard {
-                number,
-                begins_at_zero,
-            },
-        ) = (guard, proof)
+        let Proof::Guard {
+            number,
+            begins_at_zero,
+        } = proof
         else {
             return Err(unverified(info));
         };
-        if guard.number != number {
-            return Err(unverified(info));
-        }
+        let producer = (info.producer_id, info.producer_epoch);
+        let guard = self.guards.find(producer, number);
+        let guard = guard.ok_or_else(|| unverified(info))?;
         let is_without_state = state.is_none_or(|state| state.batches().is_empty());
         let must_be_first = begins_at_zero && is_without_state && info.base_sequence != 0;
         if must_be_first || info.base_sequence > guard.lowest_sequence {
@@ -165,16 +176,19 @@ impl ProducerStates {
         }
     }
 
-    /// The guard of this epoch, to be restored.
-    pub fn take_guard(&mut self, producer: (i64, i16)) -> Option<Guard> {
-        self.guards.take(producer)
+    /// The guards of this epoch, to be restored.
+    pub fn take_guards(&mut self, (id, epoch): (i64, i16)) -> Vec<(GuardOwner, Guard)> {
+        self.guards.take(id, epoch..=epoch)
     }
 
-    /// Puts back what [`ProducerStates::take_guard`] took.
-    pub fn restore_guard(&mut self, producer: (i64, i16), guard: Option<Guard>) {
-        if let Some(guard) = guard {
-            self.guards.restore(producer, guard);
-        }
+    /// Puts back what [`ProducerStates::take_guards`] took.
+    pub fn restore_guards(&mut self, guards: Vec<(GuardOwner, Guard)>) {
+        self.guards.restore(guards);
+    }
+
+    /// Guards that are open or kept.
+    pub fn guard_count(&self) -> usize {
+        self.guards.count()
     }
 
     /// Up to `max` producers, those with open transactions first.

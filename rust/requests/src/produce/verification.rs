@@ -1,8 +1,11 @@
 //! A transaction's first batches wait until its coordinator was asked about their partitions
 //! (KIP-890): the request is held, with a guard open in each of them, and its connection is muted.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
 use pyrklog_log::BatchInfo;
-use pyrklog_log::producer_state::guards::GuardNumber;
+use pyrklog_log::producer_state::guards::GuardOwner;
 use pyrklog_log::producer_state::verification::{Proof, Verification};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::batch::BatchHeader;
@@ -10,6 +13,7 @@ use pyrklog_wire::produce::{ProducePartition, ProduceRequest};
 
 use crate::context::Context;
 use crate::produce::delayed_produce::{Item, Refusal};
+use crate::produce::open_guard::OpenGuard;
 use crate::produce::validating::ProduceParams;
 use crate::produce::verdicts::Verdict;
 use crate::produce::verifications::Waiting;
@@ -98,8 +102,8 @@ pub struct Verifying {
     pub proofs: Proofs,
     /// The connection closes after its reply.
     pub is_last: bool,
-    /// Positions and guards, in the order of the question.
-    asked: Vec<(usize, GuardNumber)>,
+    /// In the order of the question.
+    asked: Vec<OpenGuard>,
     _waiting: Waiting,
 }
 
@@ -107,18 +111,19 @@ impl Verifying {
     /// The coordinator's answers; those that are missing did not come in time.
     pub fn answer(&mut self, errors: &[i16]) {
         let version = self.params.header.api_version;
-        for (at, (position, number)) in self.asked.iter().enumerate() {
+        for (at, asked) in self.asked.iter_mut().enumerate() {
             let error = errors
                 .get(at)
                 .map_or(ErrorCode::NETWORK_EXCEPTION, |code| ErrorCode(*code));
             let proof = match error {
                 ErrorCode::NONE => Ok(Proof::Guard {
-                    number: *number,
+                    number: asked.number,
                     begins_at_zero: version >= ENROLS_SINCE,
                 }),
                 error => Err(client_error(error, version)),
             };
-            self.proofs.set(*position, proof);
+            asked.is_kept = proof.map_or_else(is_repeated, |_| true);
+            self.proofs.set(asked.position, proof);
         }
     }
 }
@@ -142,6 +147,14 @@ fn client_error(error: ErrorCode, version: i16) -> ErrorCode {
         ErrorCode::CLUSTER_AUTHORIZATION_FAILED => ErrorCode::INVALID_TXN_STATE,
         other => other,
     }
+}
+
+/// Whether the client sends its batches again after it, with the same sequences.
+fn is_repeated(error: ErrorCode) -> bool {
+    matches!(
+        error,
+        ErrorCode::NOT_ENOUGH_REPLICAS | ErrorCode::CONCURRENT_TRANSACTIONS
+    )
 }
 
 /// How a request goes on.
@@ -169,13 +182,14 @@ pub fn begin(
     if !enrols && !cx.services.verifications.is_on() {
         return Begun::Ready(Proofs::all(Ok(Proof::Waived)));
     }
-    let question = match look(cx, request, params, frame) {
+    let hash = hash(transactional_id.text(frame));
+    let question = match look(cx, request, params, frame, hash) {
         Ok(question) => question,
         Err(error) => return Begun::Ready(Proofs::all(Err(error))),
     };
     let Question {
         producer,
-        asked,
+        mut asked,
         mut proofs,
     } = question;
     let Some((producer_id, producer_epoch)) = producer.filter(|_| !asked.is_empty()) else {
@@ -183,13 +197,14 @@ pub fn begin(
     };
     let bytes = frame.len();
     let Some((id, waiting)) = cx.services.verifications.begin(params.place, bytes) else {
-        for (position, _) in asked {
-            proofs.set(position, Err(ErrorCode::NOT_ENOUGH_REPLICAS));
+        for guard in &mut asked {
+            guard.is_kept = true;
+            proofs.set(guard.position, Err(ErrorCode::NOT_ENOUGH_REPLICAS));
         }
         return Begun::Ready(proofs);
     };
-    let name = |(position, _): &(usize, GuardNumber)| {
-        let item = Item::of(request, *position);
+    let name = |asked: &OpenGuard| {
+        let item = Item::of(request, asked.position);
         (item.topic.name.text(frame).to_owned(), item.wanted.index)
     };
     cx.services
@@ -222,8 +237,15 @@ pub fn begin(
 struct Question {
     /// Id and epoch of the request's transactional batches; `None` without any.
     producer: Option<(i64, i16)>,
-    asked: Vec<(usize, GuardNumber)>,
+    asked: Vec<OpenGuard>,
     proofs: Proofs,
+}
+
+/// No guard is found by it alone: it keeps apart who does not know the transactional id.
+fn hash(transactional_id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    transactional_id.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Opens the guards.
@@ -235,6 +257,7 @@ fn look(
     request: &ProduceRequest,
     params: ProduceParams,
     frame: &[u8],
+    transactional_id: u64,
 ) -> Result<Question, ErrorCode> {
     let mut question = Question {
         producer: None,
@@ -251,13 +274,23 @@ fn look(
         }
         // What else is wrong with a batch, its append tells.
         let is_fit =
-            |partition: &&Partition| !partition.topic.internal || params.may_write_internal;
-        let target = cx.targets[position].as_deref().filter(is_fit);
+            |partition: &&Arc<Partition>| !partition.topic.internal || params.may_write_internal;
+        let target = cx.targets[position].as_ref().filter(is_fit);
         let Some(partition) = target.filter(|_| (-1..=1).contains(&params.acks)) else {
             continue;
         };
-        match ask(partition, &info, cx.now.wall_ms) {
-            Some(Verification::Needed(number)) => question.asked.push((position, number)),
+        match ask(partition, &info, transactional_id, cx.now.wall_ms) {
+            Some(Verification::Needed(number)) => question.asked.push(OpenGuard {
+                partition: Arc::clone(partition),
+                owner: GuardOwner {
+                    producer_id: info.producer_id,
+                    epoch: info.producer_epoch,
+                    transactional_id,
+                },
+                number,
+                position,
+                is_kept: false,
+            }),
             Some(Verification::Full) => {
                 let full = Err(ErrorCode::NOT_ENOUGH_REPLICAS);
                 question.proofs.set(position, full);
@@ -274,13 +307,19 @@ fn transactional(wanted: &ProducePartition, frame: &[u8]) -> Option<BatchInfo> {
 }
 
 /// `None` where the batch will be refused.
-fn ask(partition: &Partition, info: &BatchInfo, now_ms: i64) -> Option<Verification> {
+fn ask(
+    partition: &Partition,
+    info: &BatchInfo,
+    transactional_id: u64,
+    now_ms: i64,
+) -> Option<Verification> {
     let mut state = partition.lock();
     if state.log_led()?.producers().needs_no_verification(info) {
         return Some(Verification::Unneeded);
     }
     let log = state.led().ok()?;
-    log.begin_verification_of(info, now_ms).ok()
+    log.begin_verification_of(info, transactional_id, now_ms)
+        .ok()
 }
 
 #[cfg(test)]

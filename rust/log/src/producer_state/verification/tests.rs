@@ -1,4 +1,4 @@
-use super::super::guards::{GUARD_MS, GUARDS_MAX};
+use super::super::guards::{Afterwards, GUARD_MS, GUARDS_MAX, GuardNumber, GuardOwner};
 use super::*;
 use crate::producer_state::Origin;
 use pyrklog_wire::ErrorCode;
@@ -6,6 +6,15 @@ use pyrklog_wire::batch::BatchHeader;
 use pyrklog_wire::builder::{BatchBuilder, transaction_marker};
 
 const PRODUCER: i64 = 7;
+const TXN: u64 = 1 << 63;
+
+fn owner(producer_id: i64) -> GuardOwner {
+    GuardOwner {
+        producer_id,
+        epoch: 0,
+        transactional_id: TXN,
+    }
+}
 
 fn data(epoch: i16, sequence: i32) -> BatchInfo {
     let mut builder = BatchBuilder::new()
@@ -28,7 +37,21 @@ struct Partition {
 
 impl Partition {
     fn ask(&mut self, info: &BatchInfo) -> Verification {
-        self.states.begin_verification_of(info, 0).unwrap()
+        self.ask_as(info, TXN)
+    }
+
+    fn ask_as(&mut self, info: &BatchInfo, transactional_id: u64) -> Verification {
+        let asked = self.states.begin_verification_of(info, transactional_id, 0);
+        asked.unwrap()
+    }
+
+    /// The question of [`Partition::guard`] is over.
+    fn end(&mut self, proof: Proof, afterwards: Afterwards) {
+        let Proof::Guard { number, .. } = proof else {
+            panic!("no guard")
+        };
+        self.states
+            .end_verification(owner(PRODUCER), number, afterwards);
     }
 
     fn guard(&mut self, info: &BatchInfo) -> Proof {
@@ -119,7 +142,7 @@ fn a_newer_epoch_and_a_new_leader_void_the_guard() {
         log.append(&data(0, 0), old),
         Err(ErrorCode::INVALID_PRODUCER_EPOCH)
     );
-    let refused = log.states.begin_verification_of(&data(0, 0), 0);
+    let refused = log.states.begin_verification_of(&data(0, 0), TXN, 0);
     assert_eq!(
         refused.unwrap_err().code(),
         ErrorCode::INVALID_PRODUCER_EPOCH
@@ -187,25 +210,77 @@ fn batches_outside_of_transactions_need_no_proof() {
     );
 }
 
+fn begin(states: &mut ProducerStates, id: i64, now_ms: i64) -> Option<GuardNumber> {
+    match states.begin_verification(owner(id), 0, now_ms).unwrap() {
+        Verification::Needed(number) => Some(number),
+        Verification::Full => None,
+        Verification::Unneeded => panic!("nothing is open"),
+    }
+}
+
 #[test]
 fn guards_are_bounded_and_the_old_ones_go() {
     let mut states = ProducerStates::new();
     for id in 0..GUARDS_MAX as i64 {
-        let found = states.begin_verification((id, 0), 0, 0).unwrap();
-        assert!(matches!(found, Verification::Needed(_)), "{id}");
+        begin(&mut states, id, 0).unwrap();
     }
-    let beyond =
-        |states: &mut ProducerStates, now_ms| states.begin_verification((-5, 0), 0, now_ms);
-    assert_eq!(beyond(&mut states, GUARD_MS - 1), Ok(Verification::Full));
-    let known = states.begin_verification((3, 0), 0, GUARD_MS - 1).unwrap();
-    assert!(
-        matches!(known, Verification::Needed(_)),
-        "it was asked before"
+    assert_eq!(begin(&mut states, -5, GUARD_MS - 1), None);
+    let known = begin(&mut states, 3, GUARD_MS - 1);
+    assert!(known.is_some(), "it was asked before");
+    assert!(begin(&mut states, -5, GUARD_MS).is_some());
+    assert_eq!(states.guard_count(), 2, "3 was asked again");
+}
+
+#[test]
+fn refused_questions_leave_no_guard_and_kept_ones_make_room() {
+    let mut states = ProducerStates::new();
+    for id in 0..2 * GUARDS_MAX as i64 {
+        let number = begin(&mut states, id, 0).unwrap();
+        states.end_verification(owner(id), number, Afterwards::Closed);
+    }
+    assert_eq!(states.guard_count(), 0);
+    let asked = begin(&mut states, -1, 0);
+    for id in 0..2 * GUARDS_MAX as i64 {
+        let number = begin(&mut states, id, 1 + id).unwrap();
+        states.end_verification(owner(id), number, Afterwards::Kept);
+    }
+    assert_eq!(states.guard_count(), GUARDS_MAX);
+    assert_eq!(begin(&mut states, -1, 0), asked, "it is being asked about");
+}
+
+#[test]
+fn a_guard_closes_with_its_last_question() {
+    let mut log = Partition::default();
+    let proof = log.guard(&data(0, 3));
+    assert_eq!(log.guard(&data(0, 3)), proof);
+    log.end(proof, Afterwards::Closed);
+    assert_eq!(log.states.guard_count(), 1);
+    log.end(proof, Afterwards::Closed);
+    assert_eq!(log.states.guard_count(), 0);
+    let next = log.guard(&data(0, 3));
+    log.end(proof, Afterwards::Closed);
+    assert_eq!(
+        log.append(&data(0, 3), proof),
+        Err(ErrorCode::INVALID_TXN_STATE)
     );
-    let found = beyond(&mut states, GUARD_MS).unwrap();
-    assert!(matches!(found, Verification::Needed(_)));
-    assert_eq!(states.guards.find((2, 0)), None);
-    assert!(states.guards.find((3, 0)).is_some(), "it was asked again");
+    assert_eq!(log.append(&data(0, 3), next), Ok(()));
+    log.end(next, Afterwards::Kept);
+    assert_eq!(log.states.guard_count(), 0);
+}
+
+#[test]
+fn another_transactional_id_has_another_guard() {
+    let mut log = Partition::default();
+    let Verification::Needed(number) = log.ask_as(&data(0, 0), 0) else {
+        panic!("no guard")
+    };
+    let proof = log.guard(&data(0, 5));
+    assert_eq!(log.append(&data(0, 5), proof), Ok(()));
+    assert_eq!(log.states.guard_count(), 0, "{number} is void too");
+    let stranger = log.ask_as(&data(1, 0), u64::MAX);
+    let own = log.guard(&data(1, 0));
+    log.push(&marker(1));
+    assert_eq!(log.states.guard_count(), 0, "{stranger:?} {own:?}");
 }
 
 #[test]
