@@ -6,14 +6,37 @@
 use std::ops::Range;
 
 use pyrklog_wire::batch::{
-    self, BatchHeader, COMPRESSION_MASK, DELETE_HORIZON_BIT, HEADER_LEN, LENGTH_PREFIX_LEN,
-    NO_TIMESTAMP,
+    self, BatchHeader, COMPRESSION_MASK, Compression, DELETE_HORIZON_BIT, HEADER_LEN,
+    LENGTH_PREFIX_LEN, NO_TIMESTAMP,
 };
 use pyrklog_wire::builder::{HeaderToWrite, encode_record};
 use pyrklog_wire::records::{Record, Records};
 
 use crate::cleaner::{CleanError, OffsetMap};
 use crate::compression::{EXPANDED_BYTES_MAX_DEFAULT, compress, with_decompressed};
+
+/// What a batch in the log may expand to. Brokers before this bound was kept, and Kafka, have
+/// cleaned batches that were as large as clients may send: times that count from a horizon take more
+/// bytes, of the shortest record 16 instead of 7.
+const OWN_BYTES_MAX: usize = 4 * EXPANDED_BYTES_MAX_DEFAULT;
+
+/// What a batch may take after its cleaning.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GrowthLimits {
+    /// Expanded, if it is compressed: readers have this bound.
+    pub expanded_bytes: usize,
+    /// Beyond what it takes in the log now.
+    pub more_bytes: u64,
+}
+
+impl GrowthLimits {
+    pub fn new(more_bytes: u64) -> Self {
+        Self {
+            expanded_bytes: EXPANDED_BYTES_MAX_DEFAULT,
+            more_bytes,
+        }
+    }
+}
 
 /// What decides about records.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +46,9 @@ pub(super) struct RecordRules<'a> {
     pub now_ms: i64,
     /// `delete.retention.ms`.
     pub delete_retention_ms: i64,
+    /// Without room for a horizon the batch gets none: its tombstones stay until a later cleaning
+    /// has made it smaller.
+    pub limits: GrowthLimits,
 }
 
 /// What was found out about a batch.
@@ -84,10 +110,15 @@ pub(super) fn clean(
     let is_marked = header.delete_horizon().is_some();
     let horizon = (!is_marked && (kept.has_tombstone || findings.ends_nothing))
         .then(|| rules.now_ms.saturating_add(rules.delete_retention_ms));
-    if !kept.is_less && horizon.is_none() {
+    if let Some(horizon) = horizon
+        && set_horizon(&rules.limits, header, bytes.len(), &kept, horizon, out)?
+    {
+        return Ok(Outcome::Changed);
+    }
+    if !kept.is_less {
         return Ok(Outcome::Same);
     }
-    rewrite(header, &kept, horizon, out)?;
+    rewrite(header, &kept, out)?;
     Ok(Outcome::Changed)
 }
 
@@ -107,7 +138,7 @@ fn kept_records(
         has_tombstone: false,
         max_timestamp: NO_TIMESTAMP,
     };
-    let walked = with_decompressed(codec, body, EXPANDED_BYTES_MAX_DEFAULT, |records| {
+    let walked = with_decompressed(codec, body, OWN_BYTES_MAX, |records| {
         let (mut at, mut count) = (0, 0);
         for record in Records::new(records) {
             let record = record.map_err(|error| damaged(header, error))?;
@@ -171,33 +202,63 @@ fn empty(header: &BatchHeader, out: &mut Vec<u8>) {
     batch::refresh_crc(out);
 }
 
-fn rewrite(
+fn rewrite(header: &BatchHeader, kept: &Kept, out: &mut Vec<u8>) -> Result<(), CleanError> {
+    encode(with_kept(header, kept), &kept.bytes, out)
+}
+
+/// False if the batch would grow beyond the limits; `out` is then void.
+fn set_horizon(
+    limits: &GrowthLimits,
     header: &BatchHeader,
+    size_bytes: usize,
     kept: &Kept,
-    horizon: Option<i64>,
+    horizon: i64,
     out: &mut Vec<u8>,
-) -> Result<(), CleanError> {
+) -> Result<bool, CleanError> {
+    let codec = header
+        .compression()
+        .map_err(|error| damaged(header, error))?;
+    let records = rebased(header, &kept.bytes, horizon)?;
+    let has_grown = records.len() > kept.bytes.len();
+    if codec != Compression::None && has_grown && records.len() > limits.expanded_bytes {
+        return Ok(false);
+    }
+    let mut changed = with_kept(header, kept);
+    changed.attributes |= DELETE_HORIZON_BIT;
+    changed.base_timestamp = horizon;
+    if codec == Compression::None && !limits.fit(size_bytes, HEADER_LEN + records.len()) {
+        return Ok(false);
+    }
+    encode(changed, &records, out)?;
+    Ok(limits.fit(size_bytes, out.len()))
+}
+
+impl GrowthLimits {
+    fn fit(&self, before_bytes: usize, after_bytes: usize) -> bool {
+        after_bytes.saturating_sub(before_bytes) as u64 <= self.more_bytes
+    }
+}
+
+fn with_kept(header: &BatchHeader, kept: &Kept) -> BatchHeader {
     let mut changed = *header;
     changed.record_count = kept.count;
     if !header.is_log_append_time() {
         changed.max_timestamp = kept.max_timestamp;
     }
+    changed
+}
+
+/// Writes the batch with these expanded records.
+fn encode(mut header: BatchHeader, records: &[u8], out: &mut Vec<u8>) -> Result<(), CleanError> {
     out.clear();
     out.resize(HEADER_LEN, 0);
     let codec = header
         .compression()
-        .map_err(|error| damaged(header, error))?;
-    match horizon {
-        None => compress(codec, &kept.bytes, out)?,
-        Some(horizon) => {
-            changed.attributes |= DELETE_HORIZON_BIT;
-            changed.base_timestamp = horizon;
-            compress(codec, &rebased(header, &kept.bytes, horizon)?, out)?;
-        }
-    }
+        .map_err(|error| damaged(&header, error))?;
+    compress(codec, records, out)?;
     let length = i32::try_from(out.len() - LENGTH_PREFIX_LEN);
-    changed.batch_length = length.map_err(|_| damaged(header, "it grew beyond 2 GiB"))?;
-    out[..HEADER_LEN].copy_from_slice(&changed.to_bytes());
+    header.batch_length = length.map_err(|_| damaged(&header, "it grew beyond 2 GiB"))?;
+    out[..HEADER_LEN].copy_from_slice(&header.to_bytes());
     batch::refresh_crc(out);
     Ok(())
 }
@@ -231,7 +292,7 @@ pub(super) fn each_key(
         .compression()
         .map_err(|error| damaged(header, error))?;
     let body = &bytes[HEADER_LEN..];
-    with_decompressed(codec, body, EXPANDED_BYTES_MAX_DEFAULT, |records| {
+    with_decompressed(codec, body, OWN_BYTES_MAX, |records| {
         for record in Records::new(records) {
             let record = record.map_err(|error| damaged(header, error))?;
             let offset = header.base_offset + i64::from(record.offset_delta);
@@ -251,3 +312,6 @@ pub(super) fn damaged(header: &BatchHeader, reason: impl std::fmt::Display) -> C
         header.base_offset
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,8 @@ pub(super) struct Copier {
     interval: u32,
     file: Arc<dyn DiskFile>,
     written: u64,
+    /// Of the sources, not copied yet.
+    expected: u64,
     buffer: Vec<u8>,
     indexes: SegmentIndexes,
     aborted: TransactionIndex,
@@ -78,10 +80,27 @@ impl Copier {
             base_offset,
             interval: config.index_interval_bytes,
             written: 0,
+            expected: 0,
             buffer: Vec::with_capacity(WRITE_BYTES),
             indexes: SegmentIndexes::new(base_offset, config.segment_index_bytes),
             aborted: TransactionIndex::new(base_offset),
         })
+    }
+
+    /// So many bytes of sources follow.
+    pub fn expect(&mut self, bytes: u64) {
+        self.expected = bytes;
+    }
+
+    /// A batch of the sources is about to be added, or left out.
+    pub fn passed(&mut self, bytes: usize) {
+        self.expected = self.expected.saturating_sub(bytes as u64);
+    }
+
+    /// By how many bytes a batch may grow so that the rest of the sources still fits.
+    pub fn room_bytes(&self) -> u64 {
+        let needed = self.written + self.buffer.len() as u64 + self.expected;
+        (i32::MAX as u64).saturating_sub(needed)
     }
 
     /// Adds a batch.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use pyrklog_wire::batch;
 
 use crate::batch_info::BatchInfo;
-use crate::cleaner::batch::{Findings, Outcome, RecordRules, clean, damaged, each_key};
+use crate::cleaner::batch::{
+    Findings, GrowthLimits, Outcome, RecordRules, clean, damaged, each_key,
+};
 use crate::cleaner::copy::{Copied, Copier, remove};
 use crate::cleaner::group::groups;
 use crate::cleaner::offset_map::SLOT_BYTES;
@@ -210,6 +212,7 @@ impl CleanJob {
         let base_offset = sources[0].base_offset();
         let mut copier = Copier::new(&self.env, &self.folder, base_offset, &self.plan.config)?;
         let mut changed = Vec::new();
+        copier.expect(sources.iter().map(|s| s.size()).sum());
         for segment in sources {
             let mut scanner = segment.walk(0, WALK_CHUNK_BYTES);
             while let Some((met, bytes)) = next_whole(scanner.next_whole(), segment)? {
@@ -249,7 +252,9 @@ impl CleanJob {
             map: &self.map,
             now_ms: self.plan.now_ms,
             delete_retention_ms: self.plan.rules.delete_retention_ms,
+            limits: GrowthLimits::new(copier.room_bytes()),
         };
+        copier.passed(bytes.len());
         let bytes = match clean(&rules, info, bytes, findings, changed)? {
             Outcome::Same => bytes,
             Outcome::Changed => &changed[..],
