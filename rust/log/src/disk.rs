@@ -94,6 +94,8 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn space(&self, path: &Path) -> io::Result<Space>;
     /// When a file was last changed, milliseconds since the epoch.
     fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+    /// Says that a file was last changed then. A power loss may undo it.
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()>;
     /// A file's stamp, without reading its content. `ErrorKind::Unsupported` if the file system has
     /// none.
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {

@@ -119,11 +119,10 @@ impl Log {
     /// all are.
     fn removable_segments(&self, now_ms: i64) -> usize {
         let config = &self.config;
-        let mut excess_bytes = if config.cleanup_delete && config.retention_bytes >= 0 {
-            self.size_bytes()
-                .saturating_sub(config.retention_bytes as u64)
-        } else {
-            0
+        // As in Kafka an empty segment goes as soon as the log has `retention.bytes`.
+        let mut excess_bytes = match u64::try_from(config.retention_bytes) {
+            Ok(kept) if config.cleanup_delete => self.size_bytes().checked_sub(kept),
+            _ => None,
         };
         let mut count = 0;
         for (i, segment) in self.segments.iter().enumerate() {
@@ -141,11 +140,11 @@ impl Log {
                 && config.retention_ms >= 0
                 && newest_ms.is_some_and(|ms| now_ms.saturating_sub(ms) > config.retention_ms);
             let below_start = next.is_some_and(|next| next.base_offset() <= self.log_start);
-            let oversized = size > 0 && size <= excess_bytes;
+            let oversized = excess_bytes.is_some_and(|excess| size <= excess);
             if !(expired || below_start || oversized) {
                 break;
             }
-            excess_bytes = excess_bytes.saturating_sub(size);
+            excess_bytes = excess_bytes.and_then(|excess| excess.checked_sub(size));
             count += 1;
         }
         count

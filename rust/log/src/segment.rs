@@ -416,6 +416,11 @@ impl Segment {
         if largest.timestamp >= 0 {
             return Ok(largest.timestamp);
         }
+        self.load_modified_ms()
+    }
+
+    /// When the `.log` was last changed (ms).
+    pub fn load_modified_ms(&self) -> io::Result<i64> {
         let modified_ms = self.env.disk().modified_ms(&self.path(FileKind::Log))?;
         *self.modified_ms.lock() = Some(modified_ms);
         Ok(modified_ms)

@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::path::Path;
+
+use common::FOLDER;
 use common::cleaning::{CleanRig, EAGER, compacted, keyed};
 use pyrklog_log::cleaner::{CleanError, CleaningRules, MapLimits};
 use pyrklog_log::compression::{compress, decompress};
+use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
 use pyrklog_log::{Isolation, LogConfig, SyncScope};
 use pyrklog_wire::batch::{BatchHeader, Batches, Compression, HEADER_LEN, TimestampType};
@@ -492,4 +496,44 @@ fn a_stopped_cleaning_leaves_nothing_behind() {
     let stopped = job.next_group(&mut |_: u64| false);
     assert!(matches!(stopped, Err(CleanError::Stopped)));
     assert_eq!(rig.rig.files(), files);
+}
+
+/// Names of the `.log` files with the times of their last changes.
+fn ages(rig: &CleanRig) -> Vec<(String, i64)> {
+    let mut names = rig.rig.files();
+    names.retain(|name| name.ends_with(".log"));
+    let age = |name: &String| rig.rig.disk.modified_ms(&Path::new(FOLDER).join(name));
+    let aged = names.into_iter().map(|name| {
+        let age = age(&name).unwrap();
+        (name, age)
+    });
+    aged.collect()
+}
+
+/// Without timestamps retention goes by the files' times.
+#[test]
+fn a_cleaned_segment_is_as_old_as_the_last_of_its_sources() {
+    let mut rig = CleanRig::new(compacted(700));
+    for value in ["1", "2", "3"] {
+        rig.put(&[("a", Some(value))]);
+        rig.roll();
+    }
+    for ((name, _), modified_ms) in ages(&rig).iter().zip(1_000..) {
+        let path = Path::new(FOLDER).join(name);
+        rig.rig.disk.set_modified_ms(&path, modified_ms).unwrap();
+    }
+    let before = ages(&rig);
+    assert!(rig.clean().unwrap());
+    assert!(rig.stats.bytes_after < rig.stats.bytes_before);
+    assert_eq!(ages(&rig), before);
+    // They fit into one now.
+    rig.put(&[("a", Some("4"))]);
+    rig.roll();
+    assert!(rig.clean().unwrap());
+    let after = ages(&rig);
+    assert_eq!(before[0].0, after[0].0);
+    let behind = before.iter().position(|(name, _)| *name == after[1].0);
+    let behind = behind.unwrap_or(before.len());
+    assert!(behind > 1, "{before:?} {after:?}");
+    assert_eq!(after[0].1, before[behind - 1].1);
 }

@@ -88,6 +88,9 @@ impl Disk for DyingDisk {
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         RealDisk.modified_ms(path)
     }
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.step(|| RealDisk.set_modified_ms(path, modified_ms))
+    }
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
         RealDisk.stamp(path)
     }

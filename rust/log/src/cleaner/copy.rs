@@ -140,9 +140,14 @@ impl Copier {
         Ok(())
     }
 
-    /// Completes the files and makes them durable.
-    pub fn finish(mut self) -> Result<Copied, CleanError> {
+    /// Completes the files and makes them durable. Retention goes by the age of the sources, not
+    /// by that of the copy: `modified_ms` is the last one's.
+    pub fn finish(mut self, modified_ms: i64) -> Result<Copied, CleanError> {
         self.flush()?;
+        let path = self
+            .folder
+            .file(&name(self.base_offset, FileKind::Log, Suffix::Cleaned));
+        self.env.disk().set_modified_ms(&path, modified_ms)?;
         self.file.sync_data().map_err(sync_failed)?;
         self.file.no_more_writes();
         self.indexes.add_largest(true);

@@ -1,6 +1,7 @@
 //! One cleaning of one log: the map of last offsets, then group after group.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -223,7 +224,7 @@ impl CleanJob {
                 }
             }
         }
-        copier.finish()
+        copier.finish(modified_ms(sources)?)
     }
 
     /// Returns the bytes that it takes now.
@@ -295,6 +296,18 @@ impl CleanJob {
     pub fn stats(&self) -> CleaningStats {
         self.stats
     }
+}
+
+/// Of the last one: the newest.
+fn modified_ms(sources: &[Arc<Segment>]) -> Result<i64, CleanError> {
+    let Some(last) = sources.last() else {
+        return Err(CleanError::Stale);
+    };
+    last.load_modified_ms().map_err(|error| match error.kind() {
+        // Retention has renamed it.
+        io::ErrorKind::NotFound => CleanError::Stale,
+        _ => error.into(),
+    })
 }
 
 fn next_whole<'a>(

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
@@ -126,6 +126,19 @@ impl Disk for RealDisk {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         })
+    }
+
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        let distance = Duration::from_millis(modified_ms.unsigned_abs());
+        let modified = match modified_ms < 0 {
+            true => UNIX_EPOCH.checked_sub(distance),
+            false => UNIX_EPOCH.checked_add(distance),
+        };
+        let modified = modified.ok_or(io::ErrorKind::InvalidInput)?;
+        File::options()
+            .write(true)
+            .open(path)?
+            .set_modified(modified)
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {

@@ -72,6 +72,9 @@ impl Disk for KilledDisk {
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
         self.inner.modified_ms(path)
     }
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        step(&self.fuse, || self.inner.set_modified_ms(path, modified_ms))
+    }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
         self.inner.lock(path)
     }

@@ -213,6 +213,12 @@ impl Disk for KillingDisk {
         self.real.modified_ms(path)
     }
 
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.state.guard(Operation::Write, path, || {
+            self.real.set_modified_ms(path, modified_ms)
+        })
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
         self.real.lock(path)
     }

@@ -248,6 +248,11 @@ impl Disk for FaultyDisk {
         self.inner.modified_ms(path)
     }
 
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.check(Operation::Write, path)?;
+        self.inner.set_modified_ms(path, modified_ms)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
         self.inner.lock(path)
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -279,8 +280,16 @@ impl Disk for MemDisk {
     }
 
     fn modified_ms(&self, path: &Path) -> io::Result<i64> {
-        let found = self.state.lock().files.contains_key(path);
-        found.then_some(0).ok_or_else(|| not_found(path))
+        let state = self.state.lock();
+        let file = state.files.get(path).ok_or_else(|| not_found(path))?;
+        Ok(file.modified_ms.load(Ordering::Relaxed))
+    }
+
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        let state = self.state.lock();
+        let file = state.files.get(path).ok_or_else(|| not_found(path))?;
+        file.modified_ms.store(modified_ms, Ordering::Relaxed);
+        Ok(())
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
@@ -348,6 +357,8 @@ impl Drop for MemLock {
 #[derive(Debug, Default)]
 struct MemFile {
     content: Mutex<Content>,
+    /// As it was set; 0 before.
+    modified_ms: AtomicI64,
 }
 
 #[derive(Debug, Default)]

@@ -164,6 +164,11 @@ impl Disk for StallingDisk {
         self.inner.modified_ms(path)
     }
 
+    fn set_modified_ms(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.pass("utime", path);
+        self.inner.set_modified_ms(path, modified_ms)
+    }
+
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {
         self.pass("stat", path);
         self.inner.stamp(path)
