@@ -59,7 +59,9 @@ class Coordinators:
         )
         listener = config.listeners.inter_broker
         verifier = TransactionVerifier(metadata.node_id, coordinator, calls, listener)
-        self.transactions = TransactionParts(coordinator, writer, verifier, plane)
+        self.transactions = TransactionParts(
+            coordinator, writer, verifier, plane, is_alone=calls is None
+        )
 
 
 def _broker_calls(config: BrokerConfig, metadata: Metadata) -> BrokerCalls | None:

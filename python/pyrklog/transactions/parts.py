@@ -15,3 +15,5 @@ class TransactionParts(NamedTuple):
     writer: MarkerWriter
     verifier: TransactionVerifier
     plane: Plane
+    is_alone: bool = False
+    """No other broker coordinates transactions."""
