@@ -189,9 +189,6 @@ OF_BROKERS = {
 NOT_SERVED = {
     "SaslHandshake",
     "SaslAuthenticate",
-    "DescribeAcls",
-    "CreateAcls",
-    "DeleteAcls",
     "AlterReplicaLogDirs",
     "CreateDelegationToken",
     "RenewDelegationToken",

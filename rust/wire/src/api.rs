@@ -131,6 +131,9 @@ apis! {
     END_TXN = 26: EndTxn 0..=5, 3, Python, Clients;
     WRITE_TXN_MARKERS = 27: WriteTxnMarkers 1..=2, 1, Python, Clients;
     TXN_OFFSET_COMMIT = 28: TxnOffsetCommit 0..=5, 3, Python, Clients;
+    DESCRIBE_ACLS = 29: DescribeAcls 0..=3, 2, Python, Clients;
+    CREATE_ACLS = 30: CreateAcls 0..=3, 2, Python, Clients;
+    DELETE_ACLS = 31: DeleteAcls 0..=3, 2, Python, Clients;
     DESCRIBE_CONFIGS = 32: DescribeConfigs 0..=4, 4, Python, Clients;
     ALTER_CONFIGS = 33: AlterConfigs 0..=2, 2, Python, Clients;
     DESCRIBE_LOG_DIRS = 35: DescribeLogDirs 0..=4, 2, Python, Clients;
@@ -208,7 +211,7 @@ mod tests {
             assert!(!row.advertises(row.min_version - 1));
         }
         assert!(TABLE.iter().all(|row| row.is_private == (row.key > 20_000)));
-        assert_eq!(lookup(29), None);
+        assert_eq!(lookup(17), None);
         assert_eq!(lookup(-1), None);
     }
 
