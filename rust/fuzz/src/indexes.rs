@@ -136,15 +136,17 @@ fn times(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
 
 fn transactions(script: &mut Script<'_>, planted: Option<&str>) -> Verdict {
     let mut index = TransactionIndex::new(BASE_OFFSET);
-    let mut last = BASE_OFFSET;
+    let (mut last, mut stable) = (BASE_OFFSET, 0);
     for _ in 0..script.below(8) {
         let first_offset = last - script.below(30) as i64;
         last += 1 + script.below(40) as i64;
+        let producer_id = script.below(5) as i64;
+        stable = stable.max(last + 1 - script.below(20) as i64);
         let txn = AbortedTxn {
-            producer_id: script.below(5) as i64,
+            producer_id,
             first_offset: first_offset.max(0),
             last_offset: last,
-            last_stable_offset: last + 1 - script.below(20) as i64,
+            last_stable_offset: stable,
         };
         index
             .append(txn)
@@ -181,7 +183,7 @@ fn collected(script: &mut Script<'_>, index: &TransactionIndex, planted: Option<
     let from = BASE_OFFSET + script.below(250) as i64;
     let to = from + 1 + script.below(150) as i64;
     let mut found = Vec::new();
-    let is_all = index.collect(from, to, &mut found);
+    let is_all = index.collect(from, to, usize::MAX, &mut found);
     if planted == Some("abort-not-told") {
         found.retain(|txn| txn.first_offset >= from);
     }

@@ -78,6 +78,8 @@ pub struct Location {
     offset: i64,
     entry: Entry,
     bound: LogPosition,
+    /// Aborted transactions may have to be named with what is read.
+    names_aborted: bool,
     /// Where to search for the bound if its place is unknown.
     bound_entry: Option<Entry>,
 }
@@ -90,6 +92,9 @@ pub struct Slice {
     len: usize,
     offset: i64,
     bound: i64,
+    /// An offset behind the last one of a closed segment's slice, if one is known that is nearer
+    /// than the segment's end.
+    upper: Option<i64>,
     /// Bytes from its position to the bound or the end of its segment.
     available: usize,
     /// The bound lies in a later segment.
@@ -116,6 +121,7 @@ impl Log {
             offset,
             entry: self.entry_for(offset),
             bound,
+            names_aborted: isolation == Isolation::Committed && !self.aborted.is_empty(),
             bound_entry,
         })
     }
@@ -124,6 +130,11 @@ impl Log {
     /// Memory only. `None` if a part of the slice was deleted or truncated since, which may have
     /// removed knowledge of transactions.
     pub fn aborted_transactions(&self, slice: &Slice) -> Option<Vec<AbortedTxn>> {
+        self.aborted_up_to(slice, usize::MAX)
+    }
+
+    /// The same; more than `most` mean that there are others: read less.
+    pub fn aborted_up_to(&self, slice: &Slice, most: usize) -> Option<Vec<AbortedTxn>> {
         let mut found = Vec::new();
         let Some(segment) = &slice.segment else {
             return Some(found);
@@ -140,7 +151,7 @@ impl Log {
         let upper = self.upper_offset(slice);
         let first = self.segments[self.segment_index(slice.offset)].base_offset();
         for index in self.aborted.range(first..).map(|(_, index)| index) {
-            if index.collect(slice.offset, upper, &mut found) {
+            if index.collect(slice.offset, upper, most, &mut found) {
                 break;
             }
         }
@@ -167,7 +178,7 @@ impl Log {
             .segments
             .get(next)
             .map_or(slice.bound, |next| next.base_offset());
-        next.min(slice.bound)
+        next.min(slice.upper.unwrap_or(next)).min(slice.bound)
     }
 
     /// Base offset of the segment that holds the bound of `isolation`. Memory only.
@@ -378,6 +389,9 @@ impl Location {
             if let Some(position) = entry.find(self.offset, limit, wait)? {
                 let mut slice = self.slice(segment, position, limit, max_bytes, min_one, wait)?;
                 slice.goes_on = segment.base_offset() < bound.segment_base;
+                if self.names_aborted && !slice.is_empty() {
+                    slice.upper = segment.offset_behind(position + slice.len as u64, wait)?;
+                }
                 return Ok(slice);
             }
             entry.next_segment();
@@ -445,6 +459,7 @@ impl Location {
             len: 0,
             offset: self.offset,
             bound: self.bound.offset,
+            upper: None,
             available: 0,
             goes_on: false,
         }

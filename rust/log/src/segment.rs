@@ -28,6 +28,7 @@ mod active;
 mod bytes;
 mod indexes;
 mod removal;
+mod upper;
 pub(crate) use active::{ActiveSegment, Crowd};
 pub use bytes::{BytesPlace, SegmentBytes};
 pub(crate) use indexes::SegmentIndexes;
@@ -103,6 +104,21 @@ impl<T: IndexEntry> IndexFile<T> {
     fn search(&self, target: i64, wait: Wait) -> io::Result<T> {
         let read = |i| self.read(i, wait);
         sparse_index::search(self.entries, self.base_offset, target, read)
+    }
+
+    /// The first entry for which `is_before` is false; the entries for which it is true come first.
+    fn first_not(&self, wait: Wait, is_before: impl Fn(&T) -> bool) -> io::Result<Option<T>> {
+        let decoded = |i| {
+            let bytes = self.read(i, wait)?;
+            io::Result::Ok(T::decode(self.base_offset, &bytes))
+        };
+        let before = sparse_index::count_while(self.entries, |i| {
+            Ok::<_, io::Error>(decoded(i)?.is_some_and(|entry| is_before(&entry)))
+        })?;
+        match before < self.entries {
+            true => decoded(before),
+            false => Ok(None),
+        }
     }
 
     fn last(&self, wait: Wait) -> io::Result<Option<T>> {

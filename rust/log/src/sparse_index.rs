@@ -35,7 +35,7 @@ pub(crate) fn used_bytes(bytes: &[u8], entry_bytes: usize) -> usize {
 }
 
 /// Binary search: how many of `entries` satisfy `holds`, where those that do come first.
-fn count_while<E>(
+pub(crate) fn count_while<E>(
     entries: usize,
     mut holds: impl FnMut(usize) -> Result<bool, E>,
 ) -> Result<usize, E> {

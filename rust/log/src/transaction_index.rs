@@ -147,30 +147,29 @@ impl TransactionIndex {
     }
 
     /// Adds to `found` what a reader of `fetch_offset` to `upper_bound` (exclusive) must know; true
-    /// if that is all. Otherwise ask the next segment's index as well, since a transaction may
-    /// begin in one segment and abort in a later one.
+    /// if that is all, or `found` has more than `most`. Otherwise ask the next segment's index as
+    /// well, since a transaction may begin in one segment and abort in a later one.
     pub fn collect(
         &self,
         fetch_offset: i64,
         upper_bound: i64,
+        most: usize,
         found: &mut Vec<AbortedTxn>,
     ) -> bool {
         let first = self
             .entries
             .partition_point(|txn| txn.last_offset < fetch_offset);
-        // Entries below the range can end the search: every later abort began at or after their
-        // last stable offset.
-        if self.entries[..first]
-            .iter()
-            .any(|txn| txn.last_stable_offset >= upper_bound)
-        {
+        // An entry below the range can end the search: every later abort began at or after its last
+        // stable offset, which never falls from entry to entry.
+        let before = first.checked_sub(1).map(|last| self.entries[last]);
+        if before.is_some_and(|txn| txn.last_stable_offset >= upper_bound) {
             return true;
         }
         for txn in &self.entries[first..] {
             if txn.first_offset < upper_bound {
                 found.push(*txn);
             }
-            if txn.last_stable_offset >= upper_bound {
+            if txn.last_stable_offset >= upper_bound || found.len() > most {
                 return true;
             }
         }
@@ -257,9 +256,19 @@ mod tests {
             (51, 60, vec![], false),
         ] {
             let mut found = Vec::new();
-            let done = index.collect(from, to, &mut found);
+            let done = index.collect(from, to, usize::MAX, &mut found);
             let producers: Vec<_> = found.iter().map(|txn| txn.producer_id).collect();
             assert_eq!((producers, done), (expected, complete), "{from}..{to}");
+        }
+    }
+
+    #[test]
+    fn a_collection_ends_with_one_too_many() {
+        let index = filled();
+        for (most, expected) in [(0, 1), (2, 3), (3, 4), (4, 4)] {
+            let mut found = Vec::new();
+            assert_eq!(index.collect(0, 100, most, &mut found), most < 4, "{most}");
+            assert_eq!(found.len(), expected, "{most}");
         }
     }
 
@@ -315,10 +324,10 @@ mod tests {
             len in 0_i64..100,
         ) {
             let mut index = TransactionIndex::new(0);
-            let mut marker = 0;
+            let (mut marker, mut stable) = (0, 0);
             for (step, back, stable_back) in steps {
                 marker += step;
-                let stable = (marker + 1 - stable_back).max(0);
+                stable = stable.max(marker + 1 - stable_back);
                 index.append(txn(step, (marker - back).max(0), marker, stable)).expect("rises");
             }
             let to = from + len;
@@ -333,7 +342,7 @@ mod tests {
                 }
             }
             let mut found = Vec::new();
-            prop_assert_eq!(index.collect(from, to, &mut found), complete);
+            prop_assert_eq!(index.collect(from, to, usize::MAX, &mut found), complete);
             prop_assert_eq!(found, expected);
         }
     }

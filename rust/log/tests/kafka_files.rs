@@ -169,7 +169,7 @@ fn a_consumer_of_committed_data_learns_of_the_aborted() {
     let index = TransactionIndex::load(SEGMENTS[1], &bytes).expect("as Kafka wrote it");
     let first_offsets = |from, to| {
         let mut found = Vec::new();
-        index.collect(from, to, &mut found);
+        index.collect(from, to, usize::MAX, &mut found);
         found
             .iter()
             .map(|txn: &AbortedTxn| txn.first_offset)

@@ -192,3 +192,83 @@ fn truncation_takes_back_markers_and_their_entries() {
     rig.drain();
     assert_eq!(committed(&rig, 0), (vec![0, 1], vec![]));
 }
+
+/// A closed segment of transactions that were aborted at once, each two offsets long; another one
+/// follows.
+fn aborted_one_after_another() -> (Rig, i64) {
+    let mut rig = Rig::new(LogConfig {
+        segment_bytes: 5_000,
+        ..small()
+    });
+    let mut sequence = 0;
+    while rig.log.segment_count() == 1 {
+        rig.append(&mut transactional(7, sequence, &["a"])).unwrap();
+        end(&mut rig, 7, false).unwrap();
+        rig.drain();
+        sequence += 1;
+    }
+    let next_base = rig.log.next_segment_base(0).unwrap();
+    (rig, next_base)
+}
+
+fn named(rig: &Rig, offset: i64, max_bytes: usize) -> (i64, Vec<i64>) {
+    let location = rig.log.locate(offset, Isolation::Committed).unwrap();
+    let slice = location.resolve(max_bytes, true, Wait::Blocking).unwrap();
+    let bytes = common::bytes(&slice);
+    let whole = pyrklog_wire::batch::Batches::new(&bytes).map_while(Result::ok);
+    let last = whole.last().unwrap().header.last_offset();
+    let aborted = rig.log.aborted_transactions(&slice).unwrap();
+    (last, aborted.iter().map(|txn| txn.first_offset).collect())
+}
+
+#[test]
+fn a_part_of_a_closed_segment_names_what_touches_it_and_little_more() {
+    let (mut rig, next_base) = aborted_one_after_another();
+    for restart in [false, true] {
+        if restart {
+            rig.restart_clean();
+            rig.drain();
+        }
+        for offset in 0..next_base {
+            let (last, found) = named(&rig, offset, 400);
+            let touching = (0..next_base).step_by(2);
+            let touching: Vec<_> = touching
+                .filter(|first| first + 1 >= offset && *first <= last)
+                .collect();
+            assert!(found.starts_with(&touching), "{touching:?} {found:?}");
+            // An entry of the index is at most 200 bytes and a batch away.
+            assert!(found.len() <= touching.len() + 4, "{touching:?} {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_index_hides_no_aborted_transaction() {
+    let (mut rig, next_base) = aborted_one_after_another();
+    rig.restart_clean();
+    let name = "00000000000000000000.index";
+    let mut index = rig.file(name);
+    let last = index.len() - 8;
+    for (i, entry) in index[..last].chunks_exact_mut(8).enumerate() {
+        entry[..4].copy_from_slice(&(i as u32 + 1).to_be_bytes());
+    }
+    rig.put_file(name, &index);
+    rig.drain();
+    for max_bytes in (200..4_000).step_by(100) {
+        let (last, found) = named(&rig, 0, max_bytes);
+        let touching = (0..next_base).step_by(2).filter(|first| *first <= last);
+        let touching: Vec<_> = touching.collect();
+        assert!(found.starts_with(&touching), "{touching:?} {found:?}");
+    }
+}
+
+#[test]
+fn one_too_many_says_that_there_are_more() {
+    let (rig, _) = aborted_one_after_another();
+    let location = rig.log.locate(0, Isolation::Committed).unwrap();
+    let slice = location.resolve(1_000, true, Wait::Blocking).unwrap();
+    let all = rig.log.aborted_transactions(&slice).unwrap();
+    assert!(all.len() > 4);
+    let some = rig.log.aborted_up_to(&slice, 3).unwrap();
+    assert_eq!(some, all[..4]);
+}

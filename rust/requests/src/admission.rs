@@ -107,9 +107,7 @@ pub fn count(cx: &mut Context, client: &mut Client) {
         client.unread_since_ms = cx.now.mono_ms;
     }
     let work_bytes = match &client.delayed {
-        Some(Delayed::Fetch(work)) => {
-            work.parts.len() * FETCH_PARTITION_BYTES + work.messages_bytes()
-        }
+        Some(Delayed::Fetch(work)) => work.parts.len() * FETCH_PARTITION_BYTES + work.held_bytes(),
         Some(Delayed::ListOffsets(work)) => work.partition_count() * OTHER_PARTITION_BYTES,
         _ => 0,
     };

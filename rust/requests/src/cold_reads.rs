@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyrklog_log::{Slice, Wait};
 
 use crate::fetch::convert::Convert;
-use crate::fetch::read::{PartitionRead, View, read_partition};
+use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partition};
 use crate::fetch::sessions::Target;
 use pyrklog_base::ids::{COPY_BUFFER_BYTES, Place, QueueId};
 use pyrklog_base::mailbox::Mailbox;
@@ -206,6 +206,7 @@ impl Job for FetchJob {
 impl FetchJob {
     fn read(&mut self, worker: &ReaderWorker<'_>, buffer: &mut Vec<u8>) {
         let wait = self.wait;
+        let mut aborted = 0;
         for part in &mut self.parts {
             if self.ticket.is_abandoned() {
                 return;
@@ -225,10 +226,14 @@ impl FetchJob {
                 &part.partition,
                 &part.target,
                 self.view,
-                part.max_bytes,
-                part.min_one,
+                Amount {
+                    max_bytes: part.max_bytes,
+                    min_one: part.min_one,
+                    aborted_max: ABORTED_MAX.saturating_sub(aborted),
+                },
                 wait,
             );
+            aborted += part.read.aborted_count();
             if let Some(slice) = &part.read.slice {
                 if wait == Wait::Blocking {
                     slice.read_ahead();

@@ -5,7 +5,7 @@ use pyrklog_log::down_convert::{DownConvert, DownConvertError, down_convert};
 use pyrklog_wire::ErrorCode;
 
 use crate::cold_reads::ColdPart;
-use crate::fetch::read::{PartitionRead, View, read_partition};
+use crate::fetch::read::{ABORTED_MAX, Amount, PartitionRead, View, read_partition};
 
 /// Log bytes that are passed over because nothing of them can be shown, transaction markers. Kafka
 /// passes over none: its old clients stop in front of them.
@@ -32,7 +32,12 @@ impl Convert {
         loop {
             let (view, wait) = (self.view, self.wait);
             // A first batch is read whole: its messages may fit where it does not.
-            part.read = read_partition(&part.partition, &target, view, part.max_bytes, true, wait);
+            let amount = Amount {
+                max_bytes: part.max_bytes,
+                min_one: true,
+                aborted_max: ABORTED_MAX,
+            };
+            part.read = read_partition(&part.partition, &target, view, amount, wait);
             let Some(slice) = part.read.slice.take() else {
                 return;
             };

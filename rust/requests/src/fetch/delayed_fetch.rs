@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use pyrklog_log::{Slice, Wait};
 use pyrklog_wire::ErrorCode;
+use pyrklog_wire::fetch::AbortedTransaction;
 
 use crate::cold_reads::{ColdPart, FIRST_BYTES, FetchJob, Reading, is_resident};
-use crate::fetch::read::{PartitionRead, View, bound, read_partition, redirect};
+use crate::fetch::read::{
+    ABORTED_MAX, Amount, PartitionRead, View, bound, read_partition, redirect,
+};
 use crate::fetch::sessions::{FetchContext, Target};
 use crate::services::Services;
 use pyrklog_base::ids::{Place, QueueId};
@@ -30,6 +33,8 @@ pub struct DelayedFetch {
     pub parts: Vec<FetchPart>,
     /// Record bytes found.
     pub bytes: usize,
+    /// Aborted transactions to be named.
+    aborted: usize,
     /// Record bytes available, each partition up to its own limit: compared with `min_bytes`. May
     /// exceed the bytes found, since a batch that does not fit is left for the next fetch.
     available_bytes: usize,
@@ -141,6 +146,7 @@ impl DelayedFetch {
             api_version: params.api_version,
             correlation_id: params.correlation_id,
             bytes: 0,
+            aborted: 0,
             available_bytes: 0,
             is_behind: false,
             replica: params.replica,
@@ -221,6 +227,7 @@ impl DelayedFetch {
         let mut cold = Vec::new();
         let mut reserved = 0;
         (self.bytes, self.available_bytes, self.is_behind) = (0, 0, false);
+        self.aborted = 0;
         self.is_doubtful = false;
         for position in 0..self.parts.len() {
             let left = self.max_bytes.saturating_sub(self.bytes + reserved);
@@ -269,6 +276,7 @@ impl DelayedFetch {
     fn note(&mut self, position: usize) {
         let read = &self.parts[position].read;
         self.bytes += read.record_bytes();
+        self.aborted += read.aborted_count();
         self.is_behind |= read.goes_on;
         self.is_doubtful |= read.is_doubtful;
         let most = usize::try_from(self.context.target(position).max_bytes).unwrap_or(0);
@@ -294,17 +302,23 @@ impl DelayedFetch {
             ..self.view
         };
         let target = self.context.target(position);
-        part.read = read_partition(partition, target, view, 0, false, Wait::Nowait);
+        let nothing = Amount {
+            max_bytes: 0,
+            min_one: false,
+            aborted_max: 0,
+        };
+        part.read = read_partition(partition, target, view, nothing, Wait::Nowait);
         true
     }
 
-    /// Memory of converted records.
-    pub fn messages_bytes(&self) -> usize {
+    /// Memory of converted records, and of the names of aborted transactions.
+    pub fn held_bytes(&self) -> usize {
         let messages = self
             .parts
             .iter()
             .filter_map(|part| part.read.messages.as_ref());
-        messages.map(Vec::capacity).sum()
+        let messages_bytes: usize = messages.map(Vec::capacity).sum();
+        messages_bytes + self.aborted * size_of::<AbortedTransaction>()
     }
 
     /// Counts the bytes for throttled replicas, in sync or not.
@@ -347,7 +361,12 @@ impl DelayedFetch {
             part.read = redirect(partition, target, view, replica);
             return None;
         }
-        part.read = read_partition(partition, target, view, max_bytes, min_one, Wait::Nowait);
+        let amount = Amount {
+            max_bytes,
+            min_one,
+            aborted_max: ABORTED_MAX.saturating_sub(self.aborted),
+        };
+        part.read = read_partition(partition, target, view, amount, Wait::Nowait);
         if !part.read.is_cold && part.read.slice.is_none() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! One partition's part of a fetch: checks, then bytes.
 
-use pyrklog_log::{Compression, Isolation, Log, ReadError, Slice, Wait};
+use pyrklog_log::{Compression, Isolation, Location, Log, ReadError, Slice, Wait};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
@@ -8,6 +8,22 @@ use crate::fetch::sessions::Target;
 use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_replica::partition::PartitionState;
 use pyrklog_storage::log_dir_state::Partition;
+
+/// Aborted transactions that are named in one answer, of all partitions together; beyond it
+/// partitions are read in part, or in a later fetch. A first batch is read with all of its own, at
+/// most one of each producer.
+pub const ABORTED_MAX: usize = 65_536;
+
+/// How much to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// Limit of record bytes.
+    pub max_bytes: usize,
+    /// A first batch is read whole.
+    pub min_one: bool,
+    /// Limit of aborted transactions to be named.
+    pub aborted_max: usize,
+}
 
 /// What a fetch may see of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +115,12 @@ impl PartitionRead {
         self.messages = None;
         self.available_bytes = 0;
         self.goes_on = false;
+        self.aborted = self.aborted.is_some().then(Vec::new);
+    }
+
+    /// Aborted transactions to be named.
+    pub fn aborted_count(&self) -> usize {
+        self.aborted.as_ref().map_or(0, Vec::len)
     }
 
     /// Record bytes.
@@ -120,19 +142,17 @@ pub fn bound(state: &mut PartitionState, view: View) -> Option<i64> {
     })
 }
 
-/// Reads at most `max_bytes` at `target`; with `min_one` a first batch is read whole. A read that
-/// must not wait may be cold: it has what is known without the disk.
+/// Reads at `target`. A read that must not wait may be cold: it has what is known without the disk.
 pub fn read_partition(
     partition: &Partition,
     target: &Target,
     view: View,
-    max_bytes: usize,
-    min_one: bool,
+    amount: Amount,
     wait: Wait,
 ) -> PartitionRead {
     let mut changed = false;
     for _ in 0..2 {
-        let found = read_once(partition, target, view, max_bytes, min_one, wait);
+        let found = read_once(partition, target, view, amount, wait);
         match found {
             Ok(Some(read)) => return read,
             Ok(None) => changed = true,
@@ -164,8 +184,7 @@ fn read_once(
     partition: &Partition,
     target: &Target,
     view: View,
-    max_bytes: usize,
-    min_one: bool,
+    amount: Amount,
     wait: Wait,
 ) -> Result<Option<PartitionRead>, ReadError> {
     let mut state = partition.lock();
@@ -204,30 +223,73 @@ fn read_once(
     if view.marks_only {
         return Ok(Some(read));
     }
-    let slice = match location.resolve(max_bytes, min_one, wait) {
+    let found = match isolation {
+        Isolation::Committed => read_committed(partition, view, &location, amount, wait),
+        _ => location
+            .resolve(amount.max_bytes, amount.min_one, wait)
+            .map(|slice| Committed::Slice(slice, Vec::new())),
+    };
+    let slice = match found {
         Err(ReadError::WouldBlock) if wait == Wait::Nowait => {
             read.is_cold = true;
             return Ok(Some(read));
         }
-        found => found?,
+        Err(error) => return Err(error),
+        Ok(Committed::Changed) => return Ok(None),
+        Ok(Committed::NotShown(error)) => return Ok(Some(PartitionRead::failed(error))),
+        Ok(Committed::Slice(slice, aborted)) => {
+            read.aborted = (isolation == Isolation::Committed).then_some(aborted);
+            slice
+        }
     };
-    if isolation == Isolation::Committed && !slice.is_empty() {
-        // The read may have taken long. Records are not shown if it is no longer known whether they
-        // were aborted.
-        let mut state = partition.lock();
-        let log = match state.shown(view.of_leader_only) {
-            Ok(log) => log,
-            Err(error) => return Ok(Some(PartitionRead::failed(error))),
-        };
-        let Some(aborted) = log.aborted_transactions(&slice) else {
-            return Ok(None);
-        };
-        read.aborted = Some(aborted.into_iter().map(aborted_transaction).collect());
-    }
     read.available_bytes = slice.available_bytes();
     read.goes_on = slice.goes_on();
     read.slice = Some(slice).filter(|slice| !slice.is_empty());
     Ok(Some(read))
+}
+
+/// Records with the aborted transactions that touch them.
+enum Committed {
+    Slice(Slice, Vec<AbortedTransaction>),
+    /// The log changed meanwhile: it is no longer known which of the records were aborted.
+    Changed,
+    NotShown(ErrorCode),
+}
+
+/// Reads less if too many transactions would have to be named.
+fn read_committed(
+    partition: &Partition,
+    view: View,
+    location: &Location,
+    amount: Amount,
+    wait: Wait,
+) -> Result<Committed, ReadError> {
+    let (mut max_bytes, mut most) = (amount.max_bytes, amount.aborted_max);
+    loop {
+        let slice = location.resolve(max_bytes, amount.min_one, wait)?;
+        if slice.is_empty() {
+            return Ok(Committed::Slice(slice, Vec::new()));
+        }
+        // The read may have taken long.
+        let mut state = partition.lock();
+        let log = match state.shown(view.of_leader_only) {
+            Ok(log) => log,
+            Err(error) => return Ok(Committed::NotShown(error)),
+        };
+        let Some(aborted) = log.aborted_up_to(&slice, most) else {
+            return Ok(Committed::Changed);
+        };
+        drop(state);
+        if aborted.len() <= most {
+            let aborted = aborted.into_iter().map(aborted_transaction).collect();
+            return Ok(Committed::Slice(slice, aborted));
+        }
+        match slice.len() > max_bytes || max_bytes <= 1 {
+            // It is one batch.
+            true => most = usize::MAX,
+            false => max_bytes = (slice.len() / 2).max(1),
+        }
+    }
 }
 
 /// Why a client cannot get the topic's records in its version.
