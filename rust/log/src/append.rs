@@ -13,7 +13,7 @@ use crate::position::{LogPosition, SegmentPosition};
 use crate::producer_state::{Check, Origin, ProducerError};
 use crate::scan::BatchFacts;
 use crate::segment::{ActiveSegment, Crowd, Segment};
-use crate::transaction_index::TransactionIndex;
+use crate::transaction_index::{SegmentAborted, TransactionIndex};
 
 /// A log with this many unsynced segments, whose files are open, rolls none because of age.
 /// Otherwise batches with leaping timestamps would roll one each. The directory has a limit too
@@ -261,10 +261,12 @@ impl Log {
             return;
         };
         let segment = &self.active.segment;
-        let index = self
-            .aborted
-            .entry(segment.base_offset())
-            .or_insert_with(|| TransactionIndex::new(segment.base_offset()));
+        let base_offset = segment.base_offset();
+        let kept = || SegmentAborted::Kept(TransactionIndex::new(base_offset));
+        let index = self.aborted.entry(base_offset).or_insert_with(kept);
+        let SegmentAborted::Kept(index) = index else {
+            return;
+        };
         let position = index.size_bytes();
         if let Ok(entry) = index.append(aborted) {
             self.tail.push_entries(

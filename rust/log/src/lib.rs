@@ -30,6 +30,7 @@ pub mod time_index;
 pub mod transaction_index;
 pub mod validate;
 
+mod aborted;
 mod append;
 mod cache;
 mod cached_write;
@@ -58,6 +59,7 @@ mod wait;
 mod windows;
 mod write_behind;
 
+pub use aborted::{AbortedFile, AbortedSearch, AbortedStep};
 pub use append::{AppendError, Appended};
 pub use batch_info::BatchInfo;
 pub use config::{Compression, LogConfig, TimestampType};

@@ -24,13 +24,13 @@ use crate::folder::Folder;
 use crate::leader_epochs::LeaderEpochs;
 use crate::names;
 use crate::position::{LogPosition, RecentPositions};
-use crate::producer_state::guards::{Afterwards, GuardOwner, GuardNumber};
+use crate::producer_state::guards::{Afterwards, GuardNumber, GuardOwner};
 use crate::producer_state::verification::Verification;
 use crate::producer_state::{OutOfTurn, ProducerError, ProducerStates};
 use crate::segment::{ActiveSegment, Segment};
 use crate::sync_state::SyncState;
 use crate::tail::{Tail, Unwritten};
-use crate::transaction_index::TransactionIndex;
+use crate::transaction_index::SegmentAborted;
 use crate::write_behind::{Completed, INDEX_BATCH_BYTES, INDEX_BEHIND_BYTES, WriteJob};
 
 /// The commit log of one partition. The crate's documentation says who may call what.
@@ -66,7 +66,7 @@ pub struct Log {
     pub(crate) unsaved_bytes: usize,
     pub(crate) spare_snapshot: Option<i64>,
     /// Transaction indexes by segment base offset, where they have entries.
-    pub(crate) aborted: BTreeMap<i64, TransactionIndex>,
+    pub(crate) aborted: BTreeMap<i64, SegmentAborted>,
     pub(crate) sync: SyncState,
     pub(crate) truncating: bool,
     /// A cleaned segment takes the place of others.
@@ -174,7 +174,12 @@ impl Log {
     }
 
     /// See [`ProducerStates::end_verification`].
-    pub fn end_verification(&mut self, owner: GuardOwner, number: GuardNumber, afterwards: Afterwards) {
+    pub fn end_verification(
+        &mut self,
+        owner: GuardOwner,
+        number: GuardNumber,
+        afterwards: Afterwards,
+    ) {
         self.producers.end_verification(owner, number, afterwards);
     }
 
@@ -440,6 +445,9 @@ impl Log {
         match sync {
             Some(sync) => self.synced(&sync),
             None => self.sync.note_files(&tail),
+        }
+        if completed.rolled {
+            self.put_away_aborted();
         }
         completed
     }

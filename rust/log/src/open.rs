@@ -16,6 +16,7 @@ use crate::segment::Segment;
 use crate::sync_state::{Ages, SyncState};
 use crate::syncing::SyncScope;
 use crate::tail::Tail;
+use crate::transaction_index::kept;
 
 mod aborted;
 mod active;
@@ -99,6 +100,7 @@ impl Log {
             return Err(error);
         }
         report.checkpoint_is_stale |= state != request.state;
+        log.put_away_aborted();
         let has_producers = !log.producers.is_empty();
         log.cache = claim.into_cache(&log.segments, has_producers);
         let (topic, partition) = (request.topic, request.partition);
@@ -174,7 +176,7 @@ impl Log {
             spare_snapshot,
             snapshots: state.snapshots,
             unsaved_bytes: 0,
-            aborted: state.aborted,
+            aborted: kept(state.aborted),
             sync: SyncState {
                 recovery_point: loaded.recovery_point,
                 ages: Ages::left_unsynced(loaded.recovery_point.max(log_start), end_offset),

@@ -7,7 +7,6 @@ use crate::log::Log;
 use crate::position::{LogPosition, SegmentPosition};
 use crate::scan::{BatchScanner, LOOK_UP_CHUNK_BYTES, Met, ScanError};
 use crate::segment::{Segment, SegmentBytes};
-use crate::transaction_index::AbortedTxn;
 use crate::wait::Wait;
 
 /// How far a reader may see.
@@ -126,37 +125,16 @@ impl Log {
         })
     }
 
-    /// Aborted transactions that touch a slice read with [`Isolation::Committed`], by first offset.
-    /// Memory only. `None` if a part of the slice was deleted or truncated since, which may have
-    /// removed knowledge of transactions.
-    pub fn aborted_transactions(&self, slice: &Slice) -> Option<Vec<AbortedTxn>> {
-        self.aborted_up_to(slice, usize::MAX)
-    }
-
-    /// The same; more than `most` mean that there are others: read less.
-    pub fn aborted_up_to(&self, slice: &Slice, most: usize) -> Option<Vec<AbortedTxn>> {
-        let mut found = Vec::new();
+    /// An offset at or behind the last one of a slice that was read with
+    /// [`Isolation::Committed`]; `None` if a part of it was deleted or truncated since.
+    pub(crate) fn upper_if_unchanged(&self, slice: &Slice) -> Option<i64> {
         let Some(segment) = &slice.segment else {
-            return Some(found);
+            return Some(slice.offset);
         };
         let held = &self.segments[self.segment_index(segment.base_offset())];
         let is_held = Arc::ptr_eq(held, segment);
         let was_cut = self.last_stable_offset() < slice.bound;
-        if !is_held || was_cut || slice.offset < self.log_start {
-            return None;
-        }
-        if self.aborted.is_empty() || slice.is_empty() {
-            return Some(found);
-        }
-        let upper = self.upper_offset(slice);
-        let first = self.segments[self.segment_index(slice.offset)].base_offset();
-        for index in self.aborted.range(first..).map(|(_, index)| index) {
-            if index.collect(slice.offset, upper, most, &mut found) {
-                break;
-            }
-        }
-        found.sort_by_key(|txn| txn.first_offset);
-        Some(found)
+        (is_held && !was_cut && slice.offset >= self.log_start).then(|| self.upper_offset(slice))
     }
 
     /// An offset at or behind the last one in a slice.
@@ -467,6 +445,11 @@ impl Location {
 }
 
 impl Slice {
+    /// The offset that was asked for.
+    pub(crate) fn offset(&self) -> i64 {
+        self.offset
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.len

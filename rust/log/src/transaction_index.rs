@@ -12,7 +12,12 @@
 //! producer from the first offset up to its marker. Only aborted transactions are listed. Recovery
 //! rebuilds the file from the `.log`. Without entries there is no file.
 
+use std::collections::BTreeMap;
+use std::io;
+
 use thiserror::Error;
+
+use crate::disk::{DiskFile, read_exact_at};
 
 const VERSION: i16 = 0;
 
@@ -195,6 +200,38 @@ impl TransactionIndex {
     pub fn to_bytes(&self) -> Vec<u8> {
         self.entries.iter().flat_map(AbortedTxn::encode).collect()
     }
+}
+
+/// Those of one segment.
+#[derive(Debug)]
+pub(crate) enum SegmentAborted {
+    /// All, on the heap.
+    Kept(TransactionIndex),
+    /// So many, in the file of a closed segment.
+    InFile(usize),
+}
+
+/// As they were loaded.
+pub(crate) fn kept(indexes: BTreeMap<i64, TransactionIndex>) -> BTreeMap<i64, SegmentAborted> {
+    let kept = |(base, index)| (base, SegmentAborted::Kept(index));
+    indexes.into_iter().map(kept).collect()
+}
+
+/// `count` entries from `at` on.
+pub(crate) fn entries(file: &dyn DiskFile, at: usize, count: usize) -> io::Result<Vec<AbortedTxn>> {
+    let mut bytes = vec![0; count * ENTRY_BYTES];
+    read_exact_at(file, &mut bytes, (at * ENTRY_BYTES) as u64)?;
+    let (chunks, _) = bytes.as_chunks::<ENTRY_BYTES>();
+    let decoded = chunks.iter().map(|chunk| match AbortedTxn::decode(chunk) {
+        (0, txn) => Ok(txn),
+        _ => Err(no_entry(at)),
+    });
+    decoded.collect()
+}
+
+pub(crate) fn no_entry(at: usize) -> io::Error {
+    let message = format!("entry {at} of a transaction index is none");
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::scan::{BatchScanner, WALK_CHUNK_BYTES};
 use crate::segment::{Segment, SegmentBytes};
 use crate::sync_state::Ages;
 use crate::time_index::TimeIndex;
-use crate::transaction_index::TransactionIndex;
+use crate::transaction_index::{TransactionIndex, kept};
 use crate::wait::Wait;
 
 /// Why a truncation cannot begin yet.
@@ -177,7 +177,8 @@ impl Log {
             cache.note_producer();
         }
         self.snapshots = loaded.state.snapshots;
-        self.aborted = loaded.state.aborted;
+        self.aborted = kept(loaded.state.aborted);
+        self.put_away_aborted();
         self.sync.recovery_point = match job.restarts {
             true => end_offset,
             false => recovery_point.min(end_offset),

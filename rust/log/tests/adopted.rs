@@ -147,7 +147,7 @@ fn aborted_transactions_are_known_and_the_log_goes_on() {
     let aborted = |log: &Log, offset| {
         let location = log.locate(offset, Isolation::Committed).unwrap();
         let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
-        let found = log.aborted_transactions(&slice).unwrap();
+        let found = log.aborted_transactions(&slice).unwrap().unwrap();
         found.iter().map(|txn| txn.first_offset).collect::<Vec<_>>()
     };
     assert_eq!(aborted(&log, 20), [20], "the first segment ends at 22");

@@ -441,7 +441,7 @@ fn a_reader_of_a_replaced_segment_goes_on() {
     let before = common::bytes(&slice);
     rig.clean().unwrap();
     assert_eq!(common::bytes(&slice), before);
-    assert_eq!(rig.rig.log.aborted_transactions(&slice), None);
+    assert_eq!(rig.rig.log.aborted_transactions(&slice).unwrap(), None);
     assert_eq!(committed(&rig).len(), 1);
     rig.rig.restart_killed();
     rig.rig.drain();
@@ -536,4 +536,54 @@ fn a_cleaned_segment_is_as_old_as_the_last_of_its_sources() {
     let behind = behind.unwrap_or(before.len());
     assert!(behind > 1, "{before:?} {after:?}");
     assert_eq!(after[0].1, before[behind - 1].1);
+}
+
+/// More transactions than stay on the heap: the cleaner reads the file.
+#[test]
+fn aborted_records_go_whose_transactions_are_in_a_file() {
+    let mut rig = CleanRig::new(compacted(40_000));
+    for sequence in 0..200 {
+        let pair = [("a", Some("aborted"))];
+        rig.put_as(producer(5, sequence).transactional(), &pair);
+        rig.end(5, 0, false);
+    }
+    rig.put(&[("b", Some("1"))]);
+    rig.roll();
+    assert_eq!(rig.rig.log.aborted_memory().0, 1);
+    assert!(rig.clean().unwrap());
+    assert_eq!(committed(&rig).len(), 1);
+    // What stays of them: their markers, and the producer's last batch without its record.
+    let data = |header: &&BatchHeader| header.producer_id == 5 && !header.is_control();
+    let headers = rig.headers();
+    let left: Vec<_> = headers.iter().filter(data).collect();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].record_count, 0);
+}
+
+/// Compaction leaves segments without batches.
+#[test]
+fn an_empty_segment_does_not_end_retention_by_size() {
+    for (kept_bytes, removed) in [(1, true), (1_000_000, false)] {
+        let mut rig = CleanRig::new(LogConfig {
+            cleanup_delete: true,
+            retention_ms: -1,
+            retention_bytes: kept_bytes,
+            ..compacted(200)
+        });
+        for value in 0..6 {
+            rig.put(&[("a", Some(&format!("{value:050}")))]);
+        }
+        rig.roll();
+        rig.clean().unwrap();
+        assert!(rig.rig.file("00000000000000000000.log").is_empty());
+        rig.rig.retain();
+        let first = rig
+            .rig
+            .files()
+            .into_iter()
+            .find(|name| name.ends_with(".log"));
+        let is_left = first.as_deref() == Some("00000000000000000000.log");
+        assert_eq!(is_left, !removed, "{first:?}");
+        assert_eq!(rig.rig.log.log_start_offset() > 0, removed);
+    }
 }

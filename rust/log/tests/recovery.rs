@@ -348,7 +348,10 @@ fn a_damaged_transaction_index_is_built_anew() {
         assert_eq!(rig.file(name), content);
         let location = rig.log.locate(0, Isolation::Committed).unwrap();
         let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
-        assert_eq!(rig.log.aborted_transactions(&slice).unwrap().len(), 1);
+        assert_eq!(
+            rig.log.aborted_transactions(&slice).unwrap().unwrap().len(),
+            1
+        );
     }
 }
 

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Rig, batch, records_in, small, transactional};
 use pyrklog_log::{
-    AbortedTxn, AppendError, Appended, BatchInfo, Isolation, LogConfig, Origin, Wait,
+    AbortedSearch, AbortedStep, AbortedTxn, AppendError, Appended, BatchInfo, Isolation, LogConfig,
+    Origin, Slice, Wait,
 };
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::builder::transaction_marker;
@@ -25,6 +26,10 @@ fn end_by(
         .append(&mut marker, &info, Origin::Coordinator, 0, 1_000)
 }
 
+fn aborted(rig: &Rig, slice: &Slice) -> Vec<AbortedTxn> {
+    rig.log.aborted_transactions(slice).unwrap().unwrap()
+}
+
 fn committed(rig: &Rig, offset: i64) -> (Vec<i64>, Vec<AbortedTxn>) {
     let location = rig.log.locate(offset, Isolation::Committed).unwrap();
     let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
@@ -32,7 +37,7 @@ fn committed(rig: &Rig, offset: i64) -> (Vec<i64>, Vec<AbortedTxn>) {
         .iter()
         .map(|record| record.0)
         .collect();
-    (offsets, rig.log.aborted_transactions(&slice).unwrap())
+    (offsets, aborted(rig, &slice))
 }
 
 #[test]
@@ -195,9 +200,9 @@ fn truncation_takes_back_markers_and_their_entries() {
 
 /// A closed segment of transactions that were aborted at once, each two offsets long; another one
 /// follows.
-fn aborted_one_after_another() -> (Rig, i64) {
+fn aborted_one_after_another(segment_bytes: u32) -> (Rig, i64) {
     let mut rig = Rig::new(LogConfig {
-        segment_bytes: 5_000,
+        segment_bytes,
         ..small()
     });
     let mut sequence = 0;
@@ -217,13 +222,13 @@ fn named(rig: &Rig, offset: i64, max_bytes: usize) -> (i64, Vec<i64>) {
     let bytes = common::bytes(&slice);
     let whole = pyrklog_wire::batch::Batches::new(&bytes).map_while(Result::ok);
     let last = whole.last().unwrap().header.last_offset();
-    let aborted = rig.log.aborted_transactions(&slice).unwrap();
+    let aborted = aborted(rig, &slice);
     (last, aborted.iter().map(|txn| txn.first_offset).collect())
 }
 
 #[test]
 fn a_part_of_a_closed_segment_names_what_touches_it_and_little_more() {
-    let (mut rig, next_base) = aborted_one_after_another();
+    let (mut rig, next_base) = aborted_one_after_another(5_000);
     for restart in [false, true] {
         if restart {
             rig.restart_clean();
@@ -244,7 +249,7 @@ fn a_part_of_a_closed_segment_names_what_touches_it_and_little_more() {
 
 #[test]
 fn a_wrong_index_hides_no_aborted_transaction() {
-    let (mut rig, next_base) = aborted_one_after_another();
+    let (mut rig, next_base) = aborted_one_after_another(5_000);
     rig.restart_clean();
     let name = "00000000000000000000.index";
     let mut index = rig.file(name);
@@ -264,11 +269,55 @@ fn a_wrong_index_hides_no_aborted_transaction() {
 
 #[test]
 fn one_too_many_says_that_there_are_more() {
-    let (rig, _) = aborted_one_after_another();
+    let (rig, _) = aborted_one_after_another(5_000);
     let location = rig.log.locate(0, Isolation::Committed).unwrap();
     let slice = location.resolve(1_000, true, Wait::Blocking).unwrap();
-    let all = rig.log.aborted_transactions(&slice).unwrap();
+    let all = aborted(&rig, &slice);
     assert!(all.len() > 4);
-    let some = rig.log.aborted_up_to(&slice, 3).unwrap();
-    assert_eq!(some, all[..4]);
+    match rig.log.find_aborted(&slice, &AbortedSearch::new(3)) {
+        AbortedStep::Found(some) => assert_eq!(some, all[..4]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A consumer of old records reads the file of its segment.
+#[test]
+fn many_aborted_transactions_of_a_closed_segment_are_in_its_file_alone() {
+    let (mut rig, next_base) = aborted_one_after_another(40_000);
+    assert!(next_base > 400);
+    for restart in 0..3 {
+        match restart {
+            1 => drop(rig.restart_clean()),
+            2 => drop(rig.restart_killed()),
+            _ => {}
+        }
+        rig.drain();
+        let (in_files, on_the_heap) = rig.log.aborted_memory();
+        assert_eq!(in_files, 1, "{restart}");
+        assert!(on_the_heap < 3, "{on_the_heap}");
+        for offset in (0..next_base).step_by(7) {
+            for max_bytes in [200, 3_000, 100_000] {
+                let (last, found) = named(&rig, offset, max_bytes);
+                let touching = (0..next_base).step_by(2);
+                let touching: Vec<_> = touching
+                    .filter(|first| first + 1 >= offset && *first <= last)
+                    .collect();
+                assert!(found.starts_with(&touching), "{touching:?} {found:?}");
+                assert!(found.len() <= touching.len() + 4, "{touching:?} {found:?}");
+            }
+        }
+    }
+    let location = rig.log.locate(0, Isolation::Committed).unwrap();
+    let slice = location.resolve(100_000, true, Wait::Blocking).unwrap();
+    let mut search = AbortedSearch::new(10);
+    let AbortedStep::Read(file) = rig.log.find_aborted(&slice, &search) else {
+        panic!("it is on the heap");
+    };
+    let refused = search.read(&file, Wait::Nowait).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
+    search.read(&file, Wait::Blocking).unwrap();
+    match rig.log.find_aborted(&slice, &search) {
+        AbortedStep::Found(found) => assert_eq!(found.len(), 11),
+        other => panic!("{other:?}"),
+    }
 }

@@ -4,7 +4,6 @@ mod common;
 
 use std::path::Path;
 
-use common::cleaning::{CleanRig, compacted};
 use common::{FOLDER, Rig, batch, bytes, produced, records_in, small};
 use pyrklog_log::disk::Disk;
 use pyrklog_log::disk::testing::{Fault, Operation};
@@ -90,34 +89,6 @@ fn retention_by_size_keeps_at_least_the_limit() {
     assert_eq!(rig.retain() as u64, expected);
     assert!(rig.log.size_bytes() >= 1_500 && rig.log.size_bytes() < 1_500 + one);
     assert_eq!(rig.contents().len() as i64, 10 - rig.log.log_start_offset());
-}
-
-/// Compaction leaves segments without batches.
-#[test]
-fn an_empty_segment_does_not_end_retention_by_size() {
-    for (kept_bytes, removed) in [(1, true), (1_000_000, false)] {
-        let mut rig = CleanRig::new(LogConfig {
-            cleanup_delete: true,
-            retention_ms: -1,
-            retention_bytes: kept_bytes,
-            ..compacted(200)
-        });
-        for value in 0..6 {
-            rig.put(&[("a", Some(&format!("{value:050}")))]);
-        }
-        rig.roll();
-        rig.clean().unwrap();
-        assert!(rig.rig.file("00000000000000000000.log").is_empty());
-        rig.rig.retain();
-        let first = rig
-            .rig
-            .files()
-            .into_iter()
-            .find(|name| name.ends_with(".log"));
-        let is_left = first.as_deref() == Some("00000000000000000000.log");
-        assert_eq!(is_left, !removed, "{first:?}");
-        assert_eq!(rig.rig.log.log_start_offset() > 0, removed);
-    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::names::Suffix;
 use crate::producer_state::LastRecord;
 use crate::scan::{BatchFacts, Met, ScanError, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
-use crate::transaction_index::AbortedTxn;
+use crate::transaction_index::{AbortedTxn, SegmentAborted, entries};
 
 /// The least number of keys that a map is made for.
 const SLOTS_MIN: u64 = 1024;
@@ -63,7 +63,10 @@ pub struct CleanJob {
     folder: Arc<Folder>,
     plan: CleaningPlan,
     map: OffsetMap,
+    /// From the first segment on, but for those in `aborted_files`.
     aborted: Vec<AbortedTxn>,
+    /// Segments whose transactions are in their files, and how many.
+    aborted_files: Vec<(Arc<Segment>, usize)>,
     /// Of the walk that copies, over all groups.
     transactions: CleanedTransactions,
     last_records: HashMap<i64, LastRecord>,
@@ -76,16 +79,24 @@ impl Log {
     pub fn begin_cleaning(&self, plan: CleaningPlan) -> Option<CleanJob> {
         let _still_there = self.cleaned_range(&plan.segments)?;
         let first = plan.segments.first()?.base_offset();
-        let touches = |txn: &&AbortedTxn| txn.last_offset >= first && txn.first_offset < plan.end;
-        let indexes = self.aborted.values();
-        let entries = indexes.flat_map(|index| index.entries());
-        let aborted: Vec<AbortedTxn> = entries.filter(touches).copied().collect();
+        let mut aborted = Vec::new();
+        let mut aborted_files = Vec::new();
+        for (base_offset, of_segment) in self.aborted.range(first..) {
+            match of_segment {
+                SegmentAborted::Kept(index) => aborted.extend_from_slice(index.entries()),
+                SegmentAborted::InFile(entries) => {
+                    let segment = &self.segments[self.segment_index(*base_offset)];
+                    aborted_files.push((Arc::clone(segment), *entries));
+                }
+            }
+        }
         Some(CleanJob {
             env: self.env.clone(),
             folder: self.folder.clone(),
             map: OffsetMap::new(0, 0.0, 0),
-            transactions: CleanedTransactions::new(aborted.clone()),
+            transactions: CleanedTransactions::new(Vec::new()),
             aborted,
+            aborted_files,
             last_records: self.producers.last_records(),
             groups: VecDeque::new(),
             stats: CleaningStats::default(),
@@ -117,6 +128,7 @@ impl CleanJob {
     /// # Errors
     /// [`CleanError`].
     pub fn build_map(&mut self, limits: MapLimits, pace: &mut dyn Pace) -> Result<(), CleanError> {
+        self.load_aborted()?;
         // A record takes more than a byte, so that a small log needs no more.
         let needed = self.plan.dirty_bytes.max(SLOTS_MIN);
         let slots =
@@ -150,6 +162,19 @@ impl CleanJob {
         let behind = self.plan.segments.get(count);
         let behind = behind.map_or(self.plan.end, |segment| segment.base_offset());
         self.groups = groups(&self.plan.segments[..count], behind, &self.plan.config).into();
+        Ok(())
+    }
+
+    /// Learns the aborted transactions that reach into what is cleaned.
+    fn load_aborted(&mut self) -> Result<(), CleanError> {
+        for (segment, count) in std::mem::take(&mut self.aborted_files) {
+            let file = segment.open_transaction_index();
+            let found = file.and_then(|file| entries(&*file, 0, count));
+            self.aborted.extend(found.map_err(stale_if_gone)?);
+        }
+        let end = self.plan.end;
+        self.aborted.retain(|txn| txn.first_offset < end);
+        self.transactions = CleanedTransactions::new(self.aborted.clone());
         Ok(())
     }
 
@@ -303,11 +328,15 @@ fn modified_ms(sources: &[Arc<Segment>]) -> Result<i64, CleanError> {
     let Some(last) = sources.last() else {
         return Err(CleanError::Stale);
     };
-    last.load_modified_ms().map_err(|error| match error.kind() {
+    last.load_modified_ms().map_err(stale_if_gone)
+}
+
+fn stale_if_gone(error: io::Error) -> CleanError {
+    match error.kind() {
         // Retention has renamed it.
         io::ErrorKind::NotFound => CleanError::Stale,
         _ => error.into(),
-    })
+    }
 }
 
 fn next_whole<'a>(

@@ -21,6 +21,7 @@ use crate::names::{FileKind, INDEX_FILES, Suffix};
 use crate::position::LogPosition;
 use crate::retention::{RemovedSegments, Retiring};
 use crate::segment::Segment;
+use crate::transaction_index::SegmentAborted;
 
 /// A new segment and its sources.
 #[derive(Debug)]
@@ -84,13 +85,15 @@ impl Log {
             }
         }
         if !aborted.is_empty() {
-            self.aborted.insert(segment.base_offset(), aborted);
+            let kept = SegmentAborted::Kept(aborted);
+            self.aborted.insert(segment.base_offset(), kept);
         }
         self.forget_places(&job.sources);
         let _replaced: Vec<_> = Arc::make_mut(&mut self.segments)
             .splice(range, [segment])
             .collect();
         self.is_reshaped = true;
+        self.put_away_aborted();
         let due_ms = now_ms.saturating_add(self.config.file_delete_delay_ms);
         Ok(RemovedSegments::renamed(
             job.env,

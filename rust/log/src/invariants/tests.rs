@@ -15,7 +15,7 @@ use crate::open::{OpenRequest, OpenState};
 use crate::position::LogPosition;
 use crate::producer_state::Origin;
 use crate::read::Isolation;
-use crate::transaction_index::TransactionIndex;
+use crate::transaction_index::{SegmentAborted, TransactionIndex};
 
 /// Five segments of one batch each, 0 to 4, in leader epochs 1 and 2; two batches are not written.
 fn log() -> Log {
@@ -137,7 +137,8 @@ fn epochs_producers_and_snapshots_that_lie_elsewhere() {
     });
     assert_eq!(told, "a producer snapshot is of 6");
     let told = broken(|log| {
-        log.aborted.insert(9, TransactionIndex::new(9));
+        let kept = SegmentAborted::Kept(TransactionIndex::new(9));
+        log.aborted.insert(9, kept);
     });
     assert_eq!(
         told,

@@ -165,7 +165,7 @@ impl CleanRig {
         loop {
             let location = log.locate(offset, Isolation::Committed).unwrap();
             let slice = location.resolve(600, true, Wait::Blocking).unwrap();
-            let mut aborted = log.aborted_transactions(&slice).unwrap().into();
+            let mut aborted = log.aborted_transactions(&slice).unwrap().unwrap().into();
             let bytes = super::bytes(&slice);
             let next = read_committed(&bytes, offset, &mut aborted, &mut found);
             let Some(next) = next else {

@@ -166,7 +166,7 @@ fn aborted_in(rig: &Rig) -> Vec<(i64, i64)> {
     loop {
         let location = rig.log.locate(offset, Isolation::Committed).unwrap();
         let slice = location.resolve(1 << 20, true, Wait::Blocking).unwrap();
-        let aborted = rig.log.aborted_transactions(&slice).unwrap();
+        let aborted = rig.log.aborted_transactions(&slice).unwrap().unwrap();
         found.extend(
             aborted
                 .iter()

@@ -1,6 +1,8 @@
 //! One partition's part of a fetch: checks, then bytes.
 
-use pyrklog_log::{Compression, Isolation, Location, Log, ReadError, Slice, Wait};
+use pyrklog_log::{
+    AbortedSearch, AbortedStep, Compression, Isolation, Location, Log, ReadError, Slice, Wait,
+};
 use pyrklog_wire::ErrorCode;
 use pyrklog_wire::fetch::{AbortedTransaction, EpochEndOffset};
 
@@ -270,16 +272,22 @@ fn read_committed(
         if slice.is_empty() {
             return Ok(Committed::Slice(slice, Vec::new()));
         }
-        // The read may have taken long.
-        let mut state = partition.lock();
-        let log = match state.shown(view.of_leader_only) {
-            Ok(log) => log,
-            Err(error) => return Ok(Committed::NotShown(error)),
+        let mut search = AbortedSearch::new(most);
+        let aborted = loop {
+            // The read may have taken long.
+            let mut state = partition.lock();
+            let log = match state.shown(view.of_leader_only) {
+                Ok(log) => log,
+                Err(error) => return Ok(Committed::NotShown(error)),
+            };
+            let step = log.find_aborted(&slice, &search);
+            drop(state);
+            match step {
+                AbortedStep::Found(aborted) => break aborted,
+                AbortedStep::Read(file) => search.read(&file, wait)?,
+                AbortedStep::Changed => return Ok(Committed::Changed),
+            }
         };
-        let Some(aborted) = log.aborted_up_to(&slice, most) else {
-            return Ok(Committed::Changed);
-        };
-        drop(state);
         if aborted.len() <= most {
             let aborted = aborted.into_iter().map(aborted_transaction).collect();
             return Ok(Committed::Slice(slice, aborted));
