@@ -7,6 +7,7 @@ import sys
 import time
 
 from tests.sim.run import Outcome, run, script_of, settings_of, shrink
+from tests.sim.settings import with_transactions
 
 
 def main() -> int:
@@ -23,19 +24,24 @@ def main() -> int:
         "--only",
         action="append",
         default=[],
-        choices=("changes_minimum", "allows_unclean", "hangs", "caches"),
+        choices=("changes_minimum", "allows_unclean", "hangs", "caches", "transactions"),
         help="only seeds with that",
+    )
+    parser.add_argument(
+        "--transactions", action="store_true", help="transactional clients in every seed"
     )
     parser.add_argument("--plant", action="append", default=[], help="bugs of the data plane")
     parser.add_argument("--keep-going", action="store_true")
     asked = parser.parse_args()
     began = time.monotonic()
     failed = 0
-    acknowledged = events = suspicions = deposals = silences = 0
+    acknowledged = events = suspicions = deposals = silences = committed = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         settings = settings_of(seed)._replace(
             injected=tuple(asked.plant), loses_power=not asked.no_power
         )
+        if asked.transactions:
+            settings = with_transactions(settings)
         if (asked.moves > settings.moves) or (asked.topics > settings.makes_topics):
             continue
         if asked.cuts > settings.cuts_power:
@@ -49,6 +55,7 @@ def main() -> int:
         suspicions += outcome.suspicions
         deposals += outcome.deposals
         silences += outcome.silences
+        committed += outcome.committed
         if asked.trace:
             print("\n".join(outcome.trace))
         if outcome.violation is not None:
@@ -62,6 +69,7 @@ def main() -> int:
     seconds = time.monotonic() - began
     print(
         f"{seed + 1 - asked.first} seeds, {failed} failed, {acknowledged} acknowledged, "
+        f"{committed} committed, "
         f"{suspicions} suspicions, {deposals} deposals ({silences} by silence), "
         f"{events} events, {seconds:.1f} s"
     )

@@ -14,6 +14,7 @@ from pyrklog.peers.port_monitor import REFUSALS
 from tests.sim import made_topics
 from tests.sim.assignments import Assignments
 from tests.sim.cluster import BrokerLife, Cluster
+from tests.sim.internal_topics import InternalTopics
 from tests.sim.options import Options
 from tests.sim.promises import Batch, Key, Promises, Replica
 from tests.sim.stillness import was_still, was_still_for_another
@@ -36,6 +37,7 @@ class Checker:
         self._options = options
         self.partitions = partitions
         self.assignments = assignments
+        self.internal = InternalTopics(cluster)
         self._before: dict[int, dict[Key, Key | None]] = {i: {} for i in self.partitions}
         """Log matching: the predecessor of each batch is the same in all logs that have the batch.
         """
@@ -65,6 +67,7 @@ class Checker:
             if path in paths:
                 self._state_written(index, promises, path)
         self.assignments.written(paths)
+        self.internal.written(paths)
         if znodes.CONTROLLER_EPOCH in paths:
             entry = self._cluster.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
             epoch = int(entry.node.data) if entry is not None else -1
@@ -481,7 +484,7 @@ class Checker:
         """
         promised = self._options.promised
         holders = {index: set(self.assignments.replicas(index)) for index in self.partitions}
-        return all(
+        return self.internal.bears_loss_of(broker) and all(
             broker not in holders[index]
             or len(promises.lacking & holders[index] | {*promises.taken_back, broker})
             < promised(index, promises)
@@ -490,6 +493,7 @@ class Checker:
 
     def lost_power(self, broker: int) -> None:
         """Its logs must be read again."""
+        self.internal.lost_power(broker)
         for index, promises in self.partitions.items():
             promises.lacking.add(broker)
             replica = self.replicas[broker, index]
@@ -498,6 +502,7 @@ class Checker:
 
     def doubted(self, broker: int) -> None:
         """Its next start cannot claim to have everything."""
+        self.internal.lost_power(broker)
         for promises in self.partitions.values():
             promises.lacking.add(broker)
 
@@ -527,4 +532,8 @@ class Checker:
                 return f"t-{index} is not led: {view}"
             if view[2][1] < view[2][3]:
                 return f"t-{index} has the high watermark {view[2][1]} of {view[2][3]}"
-        return self.assignments.unsettled() or made_topics.unsettled(self._cluster)
+        return (
+            self.assignments.unsettled()
+            or self.internal.unsettled()
+            or made_topics.unsettled(self._cluster)
+        )

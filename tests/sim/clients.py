@@ -36,9 +36,17 @@ class Caller:
         self._count = 0
 
     def call(
-        self, broker: int, key: int, version: int, body: bytes, done: Callable[[bytes | None], None]
+        self,
+        broker: int,
+        key: int,
+        version: int,
+        body: bytes,
+        done: Callable[[bytes | None], None],
+        *,
+        flexible: bool = False,
     ) -> None:
-        """``done`` gets the answer's body, or None if the request's fate is unknown."""
+        """``done`` gets the answer's body, or None if the request's fate is unknown. ``flexible``:
+        the version has tagged fields; the body then begins with those of the header."""
         server = self.world.server_at(EVERYWHERE, broker)
         if server is None:
             self.world.heap.after(1_000, None, lambda: done(None))
@@ -52,7 +60,7 @@ class Caller:
             )
         self._count += 1
         asked = self._waiting[broker] = Asked(self._count, done)
-        frame = wire.header(key, version, self._count) + body
+        frame = wire.header(key, version, self._count, flexible=flexible) + body
         self._links[broker].send(struct.pack(">i", len(frame)) + frame)
 
         def give_up() -> None:
@@ -82,7 +90,7 @@ class Caller:
         asked = self._waiting.pop(broker)
         asked.answered(answer)
 
-    def leader(self, index: int) -> tuple[int, int] | None:
+    def leader(self, index: int, topic: str = TOPIC) -> tuple[int, int] | None:
         """Leader and epoch as some reachable broker tells them."""
         lives = [life for life in self.world.live() if life.is_listening and life.metadata]
         if not lives:
@@ -90,7 +98,7 @@ class Caller:
         life = self.world.heap.dice("clients").choice(lives)
         if life.process.is_paused or life.metadata is None:
             return None
-        known = life.metadata.image.partition(TOPIC, index)
+        known = life.metadata.image.partition(topic, index)
         if known is None or known.leader < 0:
             return None
         return known.leader, known.leader_epoch

@@ -96,6 +96,10 @@ class BrokerLife(ABC):
         """Ends the data plane in order. Returns whether it is marked clean."""
 
 
+MarkerKey = tuple[str, int, int]
+"""The coordinator's process, the broker that it tells, and the producer."""
+
+
 class Cluster:
     def __init__(self, seed: int, settings: Settings) -> None:
         self.settings = settings
@@ -106,6 +110,11 @@ class Cluster:
         self.brokers = {number: Broker(self.heap, number) for number in settings.brokers}
         self.on_breaks: list[Callable[[], bool]] = []
         """Called when connections break or processes die. False removes the callback."""
+        self.markers_answered: dict[MarkerKey, int] = {}
+        """When the last marker of version 1 was sent that was answered."""
+        self.on_marker: Callable[[int], int] | None = None
+        """Called once, with the broker that sends the next marker of version 1. Returns how late it
+        comes, in microseconds."""
         self.memory: Path | None = None
         """The brokers' folder of arenas, where the run has a block cache."""
         self.violation: Violation | None = None

@@ -40,7 +40,7 @@ from pyrklog.peers import port_monitor
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
-from tests.sim.settings import Settings
+from tests.sim.settings import Settings, with_transactions
 
 SWITCHES = (
     "loses_power",
@@ -51,6 +51,7 @@ SWITCHES = (
     "allows_unclean",
     "hangs",
     "caches",
+    "transactions",
 )
 """Optional parts of a seed's settings."""
 
@@ -62,9 +63,11 @@ class Injected(NamedTuple):
     """Switches of ``Settings`` without which it cannot be found."""
 
     def settings(self, healthy: Settings) -> Settings:
-        """A seed's settings without the switches that the bug does not need."""
+        """A seed's settings without the switches that the bug does not need, and with transactions
+        if it needs those."""
         off: dict[str, Any] = {name: False for name in SWITCHES if name not in self.needs}
-        return healthy._replace(**off)
+        needed = healthy._replace(**off)
+        return with_transactions(needed) if "transactions" in self.needs else needed
 
 
 @contextmanager

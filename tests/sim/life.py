@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
+from pyrklog.admin.coordinators import Coordinators
+from pyrklog.admin.producer_ids import ProducerIds
 from pyrklog.cluster.metadata import Metadata
-from pyrklog.cluster.requests import NO_TOPIC_ID
 from pyrklog.config.broker import BrokerConfig
 from pyrklog.config.load import load_config
 from pyrklog.controller.api import ControllerApi
@@ -19,7 +20,6 @@ from pyrklog.controller.takeover.standby import Patience
 from pyrklog.errors import ErrorCode, StartError
 from pyrklog.handlers.dispatch import Handlers
 from pyrklog.handlers.events import EventHandler
-from pyrklog.handlers.service import TopicInfo
 from pyrklog.membership.current_store import CurrentStore
 from pyrklog.membership.life import LastLife
 from pyrklog.membership.member import Member
@@ -27,11 +27,11 @@ from pyrklog.metastore import znodes
 from pyrklog.metastore.interface import SessionExpiredError
 from pyrklog.peers.channels import PeerChannels
 from pyrklog.peers.peers import Peers
-from pyrklog.peers.witness import Witness
 from pyrklog.plane.core_plane import Plane
 from pyrklog.plane.plane_settings import plane_settings
 from pyrklog.plane.seam import PlaneSettings
 from pyrklog.replication.driver import ReplicationDriver
+from tests.sim.broker_service import BrokerService
 from tests.sim.checker import Checker
 from tests.sim.cluster import Broker, BrokerLife, Cluster
 from tests.sim.core import core
@@ -45,6 +45,8 @@ LISTENER = "PLAINTEXT"
 SYNC_US = 1_000_000
 EVENTS_MAX = 1_000
 SHUTDOWN_US = 50_000
+WALL_MS = 1_700_000_000_000
+"""The wall clock at the start."""
 
 
 class _Commands:
@@ -91,20 +93,6 @@ class _Request:
         self.body = body
 
 
-class _Topics:
-    """The part of ``ClusterService`` that requests of brokers need."""
-
-    def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
-        self.observe = Witness(metadata.node_id, lambda: metadata.image.brokers, LISTENER).look
-
-    def topic(self, name: str) -> TopicInfo | None:
-        entry = self._metadata.image.topics.get(name)
-        if entry is None:
-            return None
-        return TopicInfo(name, entry.id or NO_TOPIC_ID, len(entry.partitions), False)
-
-
 class _StateLog:
     def __init__(self, life: Life) -> None:
         self._life = life
@@ -147,6 +135,7 @@ class Life(BrokerLife):
         self._is_pumping = False
         self._is_command_due = False
         self._is_write_due = False
+        self._is_read_due = False
         self._timer_ms: int | None = None
         self._nursery: Nursery | None = None
         cluster.scheduler.run_in(self.process, self._run)
@@ -205,11 +194,12 @@ class Life(BrokerLife):
             lambda: controller.controller_id,
         )
         metadata.on_options_changed = controller.options_changed
-        service: Any = _Topics(metadata)
-        no_coordinator: Any = None
-        self._handlers = Handlers(
-            service, no_coordinator, no_coordinator, replication, controller_api
-        )
+        producer_ids = ProducerIds(peers.allocate_producer_ids)
+        service: Any = BrokerService(metadata, producer_ids, LISTENER)
+        coordinators = self._coordinators_of(metadata, replication, service)
+        groups: Any = None if coordinators is None else coordinators.groups
+        transactions: Any = None if coordinators is None else coordinators.transactions
+        self._handlers = Handlers(service, groups, transactions, replication, controller_api)
         async with cluster.scheduler.open_nursery() as nursery:
             self._nursery = nursery
             self._events = EventHandler(
@@ -236,6 +226,9 @@ class Life(BrokerLife):
             await nursery.start(member.belong, registered, (metadata.run, controller.run))
             cluster.heap.note(f"{self.process.name} belongs, epoch {member.broker_epoch}")
             self._peers, self._member = peers, member
+            if coordinators is not None:
+                await nursery.start(coordinators.groups.run)
+                await nursery.start(coordinators.transactions.coordinator.run)
             await cluster.scheduler.sleep_forever()
 
     def _is_whole(self, last: LastLife) -> bool:
@@ -244,6 +237,22 @@ class Life(BrokerLife):
         has_kept_power = not (self.cluster.settings.caches or self.broker.has_lost_power)
         return has_kept_power or all(
             past.is_reattached or past.closed_at_epoch == last.epoch for past in self.plane.pasts()
+        )
+
+    def _coordinators_of(
+        self, metadata: Metadata, replication: ReplicationDriver, service: Any
+    ) -> Coordinators | None:
+        if not self.cluster.settings.transactions:
+            return None
+        heap = self.cluster.heap
+        return Coordinators(
+            self._config,
+            metadata,
+            replication.replicas,
+            service,
+            self.plane,
+            wall_ms=lambda: WALL_MS + heap.now_ms,
+            fresh_id=lambda: f"member-{heap.dice('member ids').getrandbits(60):x}",
         )
 
     def _controller_of(
@@ -380,6 +389,14 @@ class Life(BrokerLife):
         if self.sim.has_writes() and not self._is_write_due:
             self._is_write_due = True
             heap.after(self.broker.volume.delay_us(), self.process, self._write)
+        if self.sim.has_reads() and not self._is_read_due:
+            self._is_read_due = True
+            heap.after(self.broker.volume.delay_us(), self.process, self._read)
+
+    def _read(self) -> None:
+        # Also while the volume hangs: what is read was written lately, and is in memory.
+        self._is_read_due = False
+        self.touch(self.sim.run_read)
 
     def _run_command(self) -> None:
         if self.broker.volume.holds_up(self.process, self._run_command):
@@ -443,6 +460,7 @@ def _config(broker: int) -> BrokerConfig:
             "replica.lag.time.max.ms": "1500",
             "replica.socket.timeout.ms": "3000",
             "controller.socket.timeout.ms": "3000",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         }
     )
 

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 from tests.sim.clients import Consumer, Producer
 from tests.sim.cluster import Violation
+from tests.sim.coordinator_faults import draw_coordinators
 from tests.sim.faults import Action, draw, draw_cut, heal_everything, schedule
 from tests.sim.move_faults import draw_moves
 from tests.sim.option_faults import draw_minimums, draw_unclean
-from tests.sim.settings import Settings
+from tests.sim.settings import Settings, with_transactions, without_losses
 from tests.sim.topic_faults import draw_topics
+from tests.sim.transactions.load import TransactionalLoad
 from tests.sim.volume_faults import draw_ends, draw_hangs
 from tests.sim.world import World
 
@@ -25,6 +27,11 @@ WHOLE_AFTER_US = 60_000_000
 LOOK_US = 500_000
 MINIMUM_SHARE, UNCLEAN_SHARE, HANG_SHARE, CACHE_SHARE = 0.25, 0.2, 0.25, 0.25
 """Shares of seeds."""
+TRANSACTION_SHARE = 0.2
+"""Share of the seeds in which nothing promised may be lost."""
+TRANSACTION_FAULT_SHARE = 0.4
+"""Share of a script's first faults in seeds with transactions, which need several brokers at once
+for every step."""
 SMALL_MINIMUM_SHARE = 0.7
 """Share of the seeds that allow unclean elections."""
 
@@ -41,6 +48,8 @@ class Outcome(NamedTuple):
     """Controllers that were deposed."""
     silences: int
     """Suspicions and depositions by silence, included above."""
+    committed: int
+    """Transactions that clients know to be committed."""
 
     @property
     def digest(self) -> str:
@@ -51,6 +60,9 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
     """The faults of a seed."""
     with_power = settings.loses_power
     script = draw(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US, with_power=with_power)
+    if settings.transactions:
+        dice = random.Random(f"{seed}/left out")
+        script = [action for action in script if dice.random() < TRANSACTION_FAULT_SHARE]
     if settings.cuts_power:
         script += draw_cut(seed, settings.brokers, CALM_US, FAULTS_UNTIL_US)
     drawn = {
@@ -60,6 +72,7 @@ def script_of(seed: int, settings: Settings) -> list[Action]:
         draw_unclean: settings.allows_unclean,
         draw_hangs: settings.hangs,
         draw_ends: settings.caches,
+        draw_coordinators: settings.transactions,
     }
     for draw_more, is_wanted in drawn.items():
         if is_wanted:
@@ -79,6 +92,15 @@ SHAPES = (
 
 
 def settings_of(seed: int) -> Settings:
+    settings = plain_settings_of(seed)
+    may_lose = settings != without_losses(settings)
+    dice = random.Random(f"{seed}/transactions")
+    has_transactions = dice.random() < TRANSACTION_SHARE and not may_lose
+    return with_transactions(settings) if has_transactions else settings
+
+
+def plain_settings_of(seed: int) -> Settings:
+    """A seed's settings without transactions."""
     round_, shape = divmod(seed, len(SHAPES))
     settings = SHAPES[shape]
     moves = len(settings.brokers) > 3 and round_ % 3 > 0
@@ -112,9 +134,10 @@ def run(
         script = script_of(seed, settings)
     world = World(seed, settings)
     violation = None
+    committed = 0
     with injected or nullcontext(), world.running():
         try:
-            _play(world, settings, script)
+            committed = _play(world, settings, script)
         except Violation as found:
             violation = str(found)
             if found.__cause__ is not None:
@@ -129,29 +152,41 @@ def run(
         checker.suspicions,
         checker.deposals,
         checker.silent_suspicions + checker.silent_deposals,
+        committed,
     )
 
 
-def _play(world: World, settings: Settings, script: Sequence[Action]) -> None:
+def _play(world: World, settings: Settings, script: Sequence[Action]) -> int:
+    """Returns the number of committed transactions."""
     for number in settings.brokers:
         world.start(number)
     end_us = max([FAULTS_UNTIL_US, *(action.at_us for action in script)])
     for index in settings.partitions:
         Producer(world, 2 * index, index, end_us)
-        Producer(world, 2 * index + 1, index, end_us)
+        if not settings.transactions:
+            Producer(world, 2 * index + 1, index, end_us)
         Consumer(world, index, index, end_us)
+    load = TransactionalLoad(world, end_us) if settings.transactions else None
     schedule(world, script)
     world.network.is_stormy = bool(script)
     world.run_until(end_us)
     world.network.is_stormy = False
     heal_everything(world)
     deadline_us = end_us + WHOLE_AFTER_US
-    while world.checker.unsettled() is not None:
+    while (unsettled := _unsettled(world, load)) is not None:
         if world.heap.now_us >= deadline_us:
-            world.violated(f"it does not heal: {world.checker.unsettled()}")
+            world.violated(f"it does not heal: {unsettled}")
         world.run_until(world.heap.now_us + LOOK_US)
         # Starts processes that exited or were killed late.
         heal_everything(world)
+    if load is None:
+        return 0
+    load.conclude()
+    return load.ledger.committed
+
+
+def _unsettled(world: World, load: TransactionalLoad | None) -> str | None:
+    return world.checker.unsettled() or (load.unsettled() if load is not None else None)
 
 
 def shrink(

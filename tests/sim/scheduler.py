@@ -123,6 +123,8 @@ class CancelScope:
 
     def cancel_after(self, seconds: float) -> None:
         """Cancels it then, if it is still entered."""
+        if seconds == math.inf:
+            return
         delay_us = int(seconds * 1e6)
         happening = lambda: self.cancel() if self._is_entered else None  # noqa: E731
         self._scheduler.heap.after(delay_us, self._process, happening)
@@ -255,17 +257,17 @@ class Event:
             await _suspend(lambda task: self._waiting.append(task.waker()))
 
 
-class Lock:
-    """Fair, like Trio's."""
+class CapacityLimiter:
+    """Fair, like Trio's. Each holder is a task."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, total: int) -> None:
         self._scheduler = scheduler
-        self._is_held = False
+        self._left = total
         self._waiting: deque[Event] = deque()
 
     async def __aenter__(self) -> None:
-        if not self._is_held:
-            self._is_held = True
+        if self._left:
+            self._left -= 1
             return
         turn = Event(self._scheduler)
         self._waiting.append(turn)
@@ -285,7 +287,7 @@ class Lock:
         if self._waiting:
             self._waiting.popleft().set()
         else:
-            self._is_held = False
+            self._left += 1
 
 
 class Channel:
@@ -364,8 +366,11 @@ class Scheduler:
     def Event(self) -> Event:
         return Event(self)
 
-    def Lock(self) -> Lock:
-        return Lock(self)
+    def Lock(self) -> CapacityLimiter:
+        return CapacityLimiter(self, 1)
+
+    def CapacityLimiter(self, total: int) -> CapacityLimiter:
+        return CapacityLimiter(self, total)
 
     def CancelScope(self, *, shield: bool = False) -> CancelScope:
         return CancelScope(self, shield=shield)
@@ -385,6 +390,15 @@ class Scheduler:
 
         await _suspend(arm)
 
+    async def sleep_until(self, deadline: float) -> None:
+        await self.sleep(self._until(deadline))
+
+    def _until(self, deadline: float) -> float:
+        """Seconds, rounded up: the deadline has passed then."""
+        if deadline == math.inf:
+            return deadline
+        return max(0, int(deadline * 1e6) + 1 - self.heap.now_us) / 1e6
+
     async def sleep_forever(self) -> None:
         await _suspend(lambda _task: None)
 
@@ -399,7 +413,7 @@ class Scheduler:
             yield scope
 
     def move_on_at(self, deadline: float) -> Any:
-        return self.move_on_after(deadline - self.current_time())
+        return self.move_on_after(self._until(deadline))
 
     @contextmanager
     def fail_after(self, seconds: float) -> Iterator[_Scope]:

@@ -32,5 +32,28 @@ class Settings(NamedTuple):
     caches: bool = False
     """Brokers have a block cache, so appends are acknowledged before they are written. Brokers are
     then also stopped at any time, and their machines switched off."""
+    transactions: bool = False
+    """Transactional clients, and the coordinators' topics."""
     injected: tuple[str, ...] = ()
     """Bugs of the data plane (``injected_faults.rs``)."""
+
+
+def without_losses(settings: Settings) -> Settings:
+    """The same without what may lose promised records."""
+    return settings._replace(
+        moves=False, cuts_power=False, changes_minimum=False, allows_unclean=False
+    )
+
+
+def with_transactions(settings: Settings) -> Settings:
+    """The same with transactional clients and two partitions, and without losses."""
+    partitions = _two(settings.partitions)
+    return without_losses(settings)._replace(transactions=True, partitions=partitions)
+
+
+def _two(partitions: Mapping[int, tuple[int, ...]]) -> Mapping[int, tuple[int, ...]]:
+    """The partitions, or the only one and another, led by its second replica."""
+    if len(partitions) > 1:
+        return partitions
+    first, *others = partitions[0]
+    return {0: partitions[0], 1: (*others, first)}

@@ -143,6 +143,29 @@ async def one_inside_a_cancelled_scope_goes_on_being_cancelled(t: Any, told: lis
     told.append(scope.cancelled_caught)
 
 
+async def a_limiter_lets_some_in(t: Any, told: list[Any]) -> None:
+    limiter = t.CapacityLimiter(2)
+
+    async def work(name: str, seconds: float) -> None:
+        async with limiter:
+            await nap(t, seconds, told, name)
+
+    async with t.open_nursery() as nursery:
+        for name, seconds in (("a", 2), ("b", 1), ("c", 4), ("d", 1)):
+            nursery.start_soon(work, name, seconds)
+            await t.sleep(0.1)
+    told.append(t.current_time())
+
+
+async def a_moment_is_waited_for(t: Any, told: list[Any]) -> None:
+    await t.sleep_until(t.current_time() + 1.5)
+    told.append(t.current_time() >= 1.5)
+    await t.sleep_until(0.5)
+    told.append(round(t.current_time(), 3))
+    with t.move_on_at(float("inf")):
+        await nap(t, 1, told, "napped")
+
+
 PROGRAMS = [
     children_are_waited_for,
     failing_task_cancels_the_others,
@@ -152,6 +175,8 @@ PROGRAMS = [
     started_child_reports,
     locks_and_events_are_fair,
     a_cancelled_waiter_does_not_keep_a_lock,
+    a_limiter_lets_some_in,
+    a_moment_is_waited_for,
     one_inside_a_cancelled_scope_goes_on_being_cancelled,
 ]
 

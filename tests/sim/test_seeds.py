@@ -10,7 +10,7 @@ import pytest
 from pyrklog import _core
 from tests.sim.faults import Action
 from tests.sim.injected_faults import BUGS
-from tests.sim.run import Outcome, run, script_of, settings_of, shrink
+from tests.sim.run import Outcome, plain_settings_of, run, script_of, settings_of, shrink
 
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("SIM_SEEDS", "200"))
@@ -37,7 +37,7 @@ def tell(outcome: Outcome) -> str:
 
 @pytest.mark.timeout(240 + 3 * SEEDS)
 def test_no_seed_violates_an_invariant() -> None:
-    acknowledged = suspicions = deposals = silences = 0
+    acknowledged = suspicions = deposals = silences = committed = transactional = 0
     for seed in range(SEEDS):
         outcome = run(seed)
         assert outcome.violation is None, tell(outcome)
@@ -45,11 +45,16 @@ def test_no_seed_violates_an_invariant() -> None:
         suspicions += outcome.suspicions
         deposals += outcome.deposals
         silences += outcome.silences
+        committed += outcome.committed
+        transactional += settings_of(seed).transactions
     assert acknowledged > 50 * SEEDS, "hardly anything was acknowledged: nothing was tried"
     assert suspicions > SEEDS // 5, "hardly anybody was suspected"
     assert deposals > SEEDS // 10, "hardly any controller was deposed"
     assert silences > SEEDS // 10, "hardly anybody was silent"
+    assert committed >= transactional, "hardly any transaction was committed"
 
+
+TRANSACTIONAL = next(seed for seed in range(1_000) if settings_of(seed).transactions)
 
 REMEMBERED = {
     70008593: "a log is cut below the row of its high watermark",
@@ -70,7 +75,7 @@ def find(name: str) -> Outcome:
     injected = BUGS[name]
     first = 0 if os.environ.get("FIND_FROM_ZERO") else BEGIN_AT.get(name, 0)
     for seed in range(first, first + SEEDS_TO_FIND_MAX):
-        healthy = injected.settings(settings_of(seed))
+        healthy = injected.settings(plain_settings_of(seed))
         settings = healthy._replace(injected=injected.data_plane)
         outcome = run(seed, settings, injected=injected.control_plane())
         if outcome.violation is not None and run(seed, healthy).violation is None:
@@ -86,7 +91,7 @@ def test_injected_bug_is_found(name: str) -> None:
 def test_failing_seed_shrinks_to_a_failing_script() -> None:
     name = "truncation to the high watermark"
     seed = find(name).seed
-    settings = BUGS[name].settings(settings_of(seed))._replace(injected=BUGS[name].data_plane)
+    settings = BUGS[name].settings(plain_settings_of(seed))._replace(injected=BUGS[name].data_plane)
     whole = script_of(seed, settings)
     script = shrink(seed, settings, whole)
     assert len(script) < len(whole)
@@ -97,7 +102,7 @@ def test_failing_seed_shrinks_to_a_failing_script() -> None:
     assert run(seed, settings, script[1:]).violation is None
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("seed", [3, 4, 5, TRANSACTIONAL])
 def test_a_seed_s_trace_is_the_same_in_another_process(seed: int) -> None:
     asked = [sys.executable, "-m", "tests.sim", "--first", str(seed), "--seeds", "1", "--trace"]
     told = [

@@ -30,18 +30,30 @@ from tests.sim.settings import TOPIC, TOPIC_ID, Settings
 
 PROBE_SECONDS = 0.4
 """Between two questions of an observer."""
+ANSWER_SECONDS = 3.0
+"""How long coordinators wait for other brokers' answers; like a session here."""
 
 DRIVERS = (
+    "pyrklog.admin.producer_ids",
     "pyrklog.base.changes",
+    "pyrklog.base.pending",
     "pyrklog.controller.driver",
+    "pyrklog.coordinators.ownership",
+    "pyrklog.coordinators.topic_creation",
+    "pyrklog.groups.driver",
     "pyrklog.plane.core_plane",
-    "pyrklog.handlers.events",
+    "pyrklog.handlers.context",
+    "pyrklog.handlers.decoding",
     "pyrklog.handlers.dispatch",
+    "pyrklog.handlers.events",
     "pyrklog.handlers.inter_broker",
+    "pyrklog.handlers.offsets",
+    "pyrklog.handlers.requests_waiting",
     "pyrklog.membership.current_store",
     "pyrklog.membership.member",
     "pyrklog.cluster.metadata",
     "pyrklog.controller.takeover.challenger",
+    "pyrklog.peers.broker_calls",
     "pyrklog.peers.channels",
     "pyrklog.peers.controller_link",
     "pyrklog.peers.metadata_bodies",
@@ -52,6 +64,8 @@ DRIVERS = (
     "pyrklog.peers.witness",
     "pyrklog.peers.witnesses",
     "pyrklog.replication.driver",
+    "pyrklog.transactions.driver",
+    "pyrklog.transactions.marking.sender",
 )
 """Modules that use Trio and take part."""
 
@@ -84,7 +98,8 @@ class World(Cluster):
         operations["topic"] = Create(znodes.topic_path(TOPIC), znodes.encode_topic(assignment))
         path = znodes.topic_config_path(TOPIC)
         operations["options"] = Create(path, self.options.encoded())
-        outcome = self.zookeeper.run(0, list(operations.values()))
+        internal = self.checker.internal.operations()
+        outcome = self.zookeeper.run(0, [*operations.values(), *internal])
         assert isinstance(outcome, list), outcome
 
     @contextmanager
@@ -127,6 +142,7 @@ class World(Cluster):
         peers: dict[str, object] = {"PeerConnection": self._connection}
         sockets: dict[str, object] = {"connect": self._connect, "probe": self._probe}
         return {
+            "pyrklog.peers.broker_calls": {**peers, "ANSWER_TIMEOUT_SECONDS": ANSWER_SECONDS},
             "pyrklog.peers.channels": peers,
             "pyrklog.peers.controller_link": peers,
             "pyrklog.peers.port_monitor": {

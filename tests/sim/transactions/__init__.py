@@ -1,0 +1,1 @@
+"""Transactional clients of the simulation, and what their answers promise."""
