@@ -40,6 +40,8 @@ from pyrklog.peers import port_monitor
 from pyrklog.peers.connection import PeerError
 from pyrklog.peers.witnesses import Witnesses
 from pyrklog.replication.machine import UNKNOWN_BROKER_EPOCH, Replicas
+from tests.sim import injected_transaction_faults as of_transactions
+from tests.sim.injected_transaction_faults import replaced
 from tests.sim.settings import Settings, with_transactions
 
 SWITCHES = (
@@ -70,16 +72,6 @@ class Injected(NamedTuple):
         return with_transactions(needed) if "transactions" in self.needs else needed
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, by)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
 def _set_any_version(write: StateWrite) -> Operation:
     data = znodes.encode_state(write.leadership)
     return Set(znodes.state_path(*write.key), data, ANY_VERSION)
@@ -98,8 +90,8 @@ def isr_write_without_version() -> Iterator[None]:
         return refusal(self, change, topic, partition)
 
     with (
-        _replaced(store_writes, "_set", _set_any_version),
-        _replaced(IsrChanges, "_refusal", lenient),
+        replaced(store_writes, "_set", _set_any_version),
+        replaced(IsrChanges, "_refusal", lenient),
     ):
         yield
 
@@ -130,9 +122,9 @@ def election_from_stale_cache() -> Iterator[None]:
         _told[self] = rest[1]._own._metadata
 
     with (
-        _replaced(store_writes, "_set", _set_any_version),
-        _replaced(ControllerDriver, "__init__", remember),
-        _replaced(ControllerDriver, "_read_snapshot", from_cache),
+        replaced(store_writes, "_set", _set_any_version),
+        replaced(ControllerDriver, "__init__", remember),
+        replaced(ControllerDriver, "_read_snapshot", from_cache),
     ):
         yield
 
@@ -147,7 +139,7 @@ def old_controller_is_obeyed() -> Iterator[None]:
         self.controller_epoch = max(self.controller_epoch, controller_epoch)
         return ErrorCode.NONE
 
-    with _replaced(Replicas, "_fence", fence):
+    with replaced(Replicas, "_fence", fence):
         yield
 
 
@@ -158,7 +150,7 @@ def unclean_replica_stays() -> Iterator[None]:
     def expel(self: UncleanStarts, brokers: Collection[int]) -> Steps:
         yield from ()
 
-    with _replaced(UncleanStarts, "expel", expel):
+    with replaced(UncleanStarts, "expel", expel):
         yield
 
 
@@ -172,21 +164,21 @@ def reassignment_is_written_too_early() -> Iterator[None]:
         yield from self._write({p: PartitionAssignment(p.assignment.targets) for p in arrived})
         yield from complete(self, partitions)
 
-    with _replaced(Reassignments, "complete", early):
+    with replaced(Reassignments, "complete", early):
         yield
 
 
 @contextmanager
 def nobody_is_eligible() -> Iterator[None]:
     """A replica that leaves the ISR is forgotten (before KIP-966)."""
-    with _replaced(eligible_leader_replicas, "eligible_after", lambda *_: ()):
+    with replaced(eligible_leader_replicas, "eligible_after", lambda *_: ()):
         yield
 
 
 @contextmanager
 def time_out_is_refusal() -> Iterator[None]:
     """A broker that does not answer an observer counts as dead."""
-    with _replaced(port_monitor, "PeerRefusedError", PeerError):
+    with replaced(port_monitor, "PeerRefusedError", PeerError):
         yield
 
 
@@ -197,7 +189,7 @@ def silence_on_one_word() -> Iterator[None]:
     async def agree(self: Witnesses, _silent: int, _seconds: float) -> bool:
         return True
 
-    with _replaced(Witnesses, "agree", agree):
+    with replaced(Witnesses, "agree", agree):
         yield
 
 
@@ -211,8 +203,8 @@ def suspicion_is_unclean() -> Iterator[None]:
         return candidates.elected(others[0], others[:1], RECOVERED) if others else None
 
     with (
-        _replaced(suspects, "offline_election", election),
-        _replaced(suspects.Suspects, "_is_held_by_others", lambda *_: True),
+        replaced(suspects, "offline_election", election),
+        replaced(suspects.Suspects, "_is_held_by_others", lambda *_: True),
     ):
         yield
 
@@ -224,7 +216,7 @@ def deposals_without_pause() -> Iterator[None]:
     def wait_ms(self: Evidence, _session_timeout_ms: int) -> int | None:
         return 0 if self.is_suspected else None
 
-    with _replaced(Evidence, "wait_ms", wait_ms):
+    with replaced(Evidence, "wait_ms", wait_ms):
         yield
 
 
@@ -237,14 +229,14 @@ def suspicion_ends_registration() -> Iterator[None]:
         gone = Delete(znodes.broker_path(incumbent.broker))
         return [*right(node_id, incumbent, *rest), gone]
 
-    with _replaced(challenger, "operations", operations):
+    with replaced(challenger, "operations", operations):
         yield
 
 
 @contextmanager
 def unclean_replica_stays_eligible() -> Iterator[None]:
     """A replica that may lack acknowledged records leaves the ISR and stays eligible."""
-    with _replaced(EligibleReplicas, "_untrusted", lambda *_: frozenset()):
+    with replaced(EligibleReplicas, "_untrusted", lambda *_: frozenset()):
         yield
 
 
@@ -254,7 +246,7 @@ def batches_are_not_split() -> AbstractContextManager[object]:
     async def refused(_store: object, _term: object, _write: StateWrite) -> None:
         return None
 
-    return _replaced(store_writes, "_write_alone", refused)
+    return replaced(store_writes, "_write_alone", refused)
 
 
 @contextmanager
@@ -268,7 +260,7 @@ def the_first_leads() -> Iterator[None]:
         return right(current, {known[0]: ends[known[0]]} if known else {}, controller_epoch)
 
     right = leader_election.with_most
-    with _replaced(unclean, "with_most", first):
+    with replaced(unclean, "with_most", first):
         yield
 
 
@@ -280,7 +272,7 @@ def whole_image_is_taken_for_a_part() -> Iterator[None]:
     def part(self: Metadata, request: UpdateMetadataRequest) -> None:
         take(self, request._replace(is_full=False))
 
-    with _replaced(Metadata, "take_metadata", part):
+    with replaced(Metadata, "take_metadata", part):
         yield
 
 
@@ -297,7 +289,7 @@ def the_switch_is_remembered() -> Iterator[None]:
         return found
 
     right = store_effects.execute
-    with _replaced(driver, "execute", execute):
+    with replaced(driver, "execute", execute):
         yield
 
 
@@ -343,5 +335,23 @@ BUGS = {
     ),
     "a whole image is taken for a part": Injected(
         (), whole_image_is_taken_for_a_part, needs=("makes_topics",)
+    ),
+    "a marker is written before its decision is replicated": Injected(
+        (), of_transactions.marker_before_decision, needs=("transactions",)
+    ),
+    "a transaction is complete while a marker is missing": Injected(
+        (), of_transactions.end_without_a_marker, needs=("transactions",)
+    ),
+    "a marker leaves the guard of a first batch": Injected(
+        ("enter_without_guard",), needs=("transactions",)
+    ),
+    "offsets count before the marker": Injected(
+        (), of_transactions.offsets_before_the_marker, needs=("transactions",)
+    ),
+    "a time-out leaves the producer's epoch": Injected(
+        (), of_transactions.time_out_without_a_fence, needs=("transactions",)
+    ),
+    "a former coordinator's marker is written": Injected(
+        ("accept_any_coordinator_epoch",), needs=("transactions",)
     ),
 }

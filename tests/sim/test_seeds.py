@@ -18,6 +18,9 @@ SEEDS_TO_FIND_MAX = 1_000
 
 # First seeds of searches, close to a find. FIND_FROM_ZERO searches from 0.
 BEGIN_AT = {
+    "a former coordinator's marker is written": 25,
+    "a marker is written before its decision is replicated": 18,
+    "a marker leaves the guard of a first batch": 7,
     "high watermark above the durable end": 50,
     "ISR expansion before the epoch start": 190,
     "ISR write without the version check": 60,

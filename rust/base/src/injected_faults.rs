@@ -27,6 +27,11 @@ pub enum Fault {
     OutOfRangeInDoubt,
     /// A directory is marked clean although its block cache has unwritten records.
     CloseOverUnwritten,
+    /// A transaction's first batch enters once its coordinator has agreed, whatever has come since
+    /// (KIP-890 without its guard).
+    EnterWithoutGuard,
+    /// Markers of former coordinators are written.
+    AcceptAnyCoordinatorEpoch,
 }
 
 /// Whether a bug is planted.
@@ -47,7 +52,7 @@ mod planting {
 
     static PLANTED: AtomicU32 = AtomicU32::new(0);
 
-    const NAMES: [(&str, Fault); 11] = [
+    const NAMES: [(&str, Fault); 13] = [
         ("truncate_to_high_watermark", Fault::TruncateToHighWatermark),
         ("join_before_epoch_start", Fault::JoinBeforeEpochStart),
         (
@@ -62,6 +67,11 @@ mod planting {
         ("ask_while_writing", Fault::AskWhileWriting),
         ("out_of_range_in_doubt", Fault::OutOfRangeInDoubt),
         ("close_over_unwritten", Fault::CloseOverUnwritten),
+        ("enter_without_guard", Fault::EnterWithoutGuard),
+        (
+            "accept_any_coordinator_epoch",
+            Fault::AcceptAnyCoordinatorEpoch,
+        ),
     ];
 
     /// Whether a bug is planted.

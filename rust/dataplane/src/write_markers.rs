@@ -10,6 +10,7 @@ use pyrklog_wire::builder::transaction_marker;
 
 use pyrklog_base::clock::Now;
 use pyrklog_base::ids::TicketId;
+use pyrklog_base::injected_faults::{Fault, is_injected};
 use pyrklog_control::marker_batch::MarkerBatch;
 use pyrklog_control::outbox::Outbox;
 use pyrklog_control::seam::{Marker, TicketOutcome};
@@ -58,11 +59,15 @@ fn enter(
         // The disk hangs: more bytes in memory would not help.
         return Err(ErrorCode::REQUEST_TIMED_OUT);
     }
+    let coordinator_epoch = match is_injected(Fault::AcceptAnyCoordinatorEpoch) {
+        true => i32::MAX,
+        false => marker.coordinator_epoch,
+    };
     let mut batch = transaction_marker(
         marker.producer_id,
         marker.producer_epoch,
         marker.is_commit,
-        marker.coordinator_epoch,
+        coordinator_epoch,
         timestamp_ms,
     );
     let info = BatchInfo::parse(&batch).map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
