@@ -51,6 +51,7 @@ __all__ = [
     "drop_arenas",
     "dump_file",
     "feature_table",
+    "java_hash",
     "list_arenas",
     "memory_bytes",
     "remove_arena",

@@ -72,7 +72,8 @@ class LiveRecords(Protocol):
 
     Of records with the same key the one with the highest offset counts, whatever order their
     transactions ended in; a tombstone leaves nothing. Records of aborted transactions do not count,
-    and those of open ones are apart. Taking records gives their memory back.
+    and those of open ones are apart, without what a later tombstone has deleted. Taking records
+    gives their memory back.
     """
 
     @property

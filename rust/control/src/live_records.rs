@@ -175,15 +175,22 @@ impl LiveRecordsLoader {
         }
     }
 
-    /// What counts, after the last batch before `end_offset`. Records of open transactions that were
-    /// deleted since do not come back with the marker.
-    pub fn finish(mut self, end_offset: i64) -> LiveRecords {
+    /// A tombstone behind a record of an open transaction has deleted it, whatever its marker says.
+    fn drop_deleted_of_open(&mut self) {
+        let latest = &self.latest;
+        let is_deleted = |offset: i64, key: &Bytes| {
+            let known = latest.get(key);
+            known.is_some_and(|known| known.value.is_none() && known.offset > offset)
+        };
         for open in self.open.values_mut() {
-            open.records.retain(|(offset, key, _)| {
-                let known = self.latest.get(key);
-                !known.is_some_and(|known| known.value.is_none() && known.offset > *offset)
-            });
+            open.records
+                .retain(|(offset, key, _)| !is_deleted(*offset, key));
         }
+    }
+
+    /// What counts, after the last batch before `end_offset`.
+    pub fn finish(mut self, end_offset: i64) -> LiveRecords {
+        self.drop_deleted_of_open();
         let latest = self.latest.into_iter();
         let mut live: Vec<LiveRecord> = latest
             .filter_map(|(key, latest)| Some((latest.offset, key, latest.value?)))

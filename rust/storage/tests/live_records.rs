@@ -129,20 +129,25 @@ impl Model {
         batch
     }
 
+    /// Offset and value, or a tombstone, that count of each key.
     fn last(&self) -> BTreeMap<u8, (i64, Option<u8>)> {
         let mut counted = self.counted.clone();
         counted.sort_unstable();
-        let last = counted.into_iter();
-        last.map(|(offset, (key, value))| (key, (offset, value)))
+        let counted = counted.into_iter();
+        counted
+            .map(|(offset, (key, value))| (key, (offset, value)))
             .collect()
     }
 
-    /// Open transactions without what was deleted since.
+    /// Records of open transactions that were not deleted later.
     fn open(&self) -> BTreeMap<i64, Vec<(i64, Pair)>> {
         let last = self.last();
-        let is_kept = |(at, (key, _)): &(i64, Pair)| !matches!(last.get(key), Some((offset, None)) if offset > at);
+        let is_left = |(offset, (key, _)): &(i64, Pair)| match last.get(key) {
+            Some((deleted_at, None)) => deleted_at < offset,
+            _ => true,
+        };
         let open = self.open.iter();
-        open.map(|(id, all)| (*id, all.iter().copied().filter(is_kept).collect()))
+        open.map(|(id, all)| (*id, all.iter().copied().filter(is_left).collect()))
             .collect()
     }
 
@@ -188,10 +193,10 @@ proptest! {
         prop_assert_eq!(found.end_offset, model.end);
         prop_assert_eq!((found.read, found.damaged_count), (model.read, model.damaged));
         prop_assert_eq!(taken(&found, page), model.live());
-        let still_open = model.open();
-        let open: Vec<_> = still_open.iter().map(|(id, all)| (*id, 4, all.len())).collect();
+        let left = model.open();
+        let open: Vec<_> = left.iter().map(|(id, all)| (*id, 4, all.len())).collect();
         prop_assert_eq!(found.open_transactions(), open);
-        for (id, expected) in &still_open {
+        for (id, expected) in &left {
             let records = found.take_open(*id, usize::MAX);
             let offsets: Vec<_> = records.iter().map(|(at, key, value)| {
                 (*at, (key[0], value.as_ref().map(|value| value[0])))
@@ -211,13 +216,16 @@ fn a_tombstone_behind_an_open_record_outlives_its_commit() {
 }
 
 #[test]
-fn a_deleted_record_of_an_open_transaction_does_not_come_back() {
+fn a_tombstone_behind_an_open_record_deletes_it() {
     let mut loader = LiveRecordsLoader::default();
-    loader.feed(&of_pairs(0, 1, &[(3, Some(1)), (4, Some(1))]));
-    loader.feed(&of_pairs(2, -1, &[(3, None)]));
-    let found = loader.finish(3);
-    assert_eq!(found.open_transactions(), [(1, 4, 1)]);
-    assert_eq!(&*found.take_open(1, 9)[0].1, [4]);
+    loader.feed(&of_pairs(0, 1, &[(3, Some(1)), (4, Some(1)), (5, Some(1))]));
+    loader.feed(&of_pairs(3, -1, &[(3, None), (4, None), (5, Some(2))]));
+    loader.feed(&of_pairs(6, 1, &[(4, Some(3))]));
+    let found = loader.finish(7);
+    assert_eq!(found.open_transactions(), [(1, 4, 2)]);
+    let offsets = found.take_open(1, 9).into_iter().map(|(offset, ..)| offset);
+    assert_eq!(offsets.collect::<Vec<_>>(), [2, 6]);
+    assert_eq!(taken(&found, 9), [(5, 5, vec![2; 3])]);
 }
 
 #[test]
