@@ -12,12 +12,17 @@ from tests.clients.test_streams import option
 from tests.support.cluster_clients import end_offset
 from tests.support.compacting import EAGER_BROKER, record_count
 from tests.support.connect import Worker, working
+from tests.support.faults.machine import wait_until_written
 from tests.support.transactions import read
 from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
-OPTIONS = {**EAGER_BROKER, "group.min.session.timeout.ms": 1000}
+OPTIONS = {
+    **EAGER_BROKER,
+    "group.min.session.timeout.ms": 1000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+}
 EACH = 300
 """Lines between two kills."""
 CONNECTOR = "org.apache.kafka.connect.file.FileStream"
@@ -91,7 +96,7 @@ def test_lines_flow_through_a_worker_that_is_killed(
         broker.restart()
         read_before, sunk_before = ends(broker.bootstrap, topic), sink.lines()
         worker.start()
-        assert worker.connectors() == {"source", "sink"}
+        wait_until(lambda: worker.connectors() == {"source", "sink"}, "it has lost connectors")
         wait_until(
             lambda: ends(broker.bootstrap, topic) > read_before, lambda: worker.program.told()
         )
@@ -109,4 +114,5 @@ def test_lines_flow_through_a_worker_that_is_killed(
         assert option(admin, made, "cleanup.policy") == "compact"
     offsets = broker.data / "logs" / f"{worker.offsets}-0"
     written = ends(broker.bootstrap, worker.offsets)
+    wait_until_written(offsets, written)
     wait_until(lambda: record_count(offsets) < written / 2, lambda: f"all {written} stay")

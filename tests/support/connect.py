@@ -63,6 +63,9 @@ class Worker:
                     ("heartbeat.interval.ms", "500"),
                 )
             },
+            # A new worker reads its topics to their ends, behind what a killed one has left open.
+            "transaction.timeout.ms": "3000",
+            "producer.transaction.timeout.ms": "3000",
             # Without a search of all jars for plugins.
             "plugin.discovery": "service_load",
         }
