@@ -16,14 +16,19 @@ _START_S = 90
 class KafkaBroker:
     """A Kafka 3.9.1 broker and controller in ``folder``; partition folders are in ``folder/data``.
 
-    ``data``: an existing data directory to use instead; ``options``: more of its options.
+    ``data``: an existing data directory to use instead; ``options``: more of its options;
+    ``port``: another than a free one.
     """
 
     def __init__(
-        self, folder: Path, data: Path | None = None, options: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        data: Path | None = None,
+        options: Mapping[str, str] | None = None,
+        port: int | None = None,
     ) -> None:
         self._folder = folder
-        self._port, controller = free_port(), free_port()
+        self.port, controller = free_port() if port is None else port, free_port()
         self.data = data or folder / "data"
         self._is_formatted = data is not None
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,7 +55,7 @@ class KafkaBroker:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
