@@ -148,12 +148,15 @@ class TransactionDriver:
 
     async def wait_until_settled(self, transactional_id: str) -> None:
         """Returns when the id does not change, after :data:`HOLD_SECONDS` at the latest."""
+        if self._changing(transactional_id) is None:
+            return
         with trio.move_on_after(HOLD_SECONDS):
-            while True:
-                machine = self.manager.ids.get(transactional_id)
-                if machine is None or not machine.is_changing:
-                    return
+            while (machine := self._changing(transactional_id)) is not None:
                 await self._settled.setdefault(machine, trio.Event()).wait()
+
+    def _changing(self, transactional_id: str) -> TransactionMachine | None:
+        machine = self.manager.ids.get(transactional_id)
+        return machine if machine is not None and machine.is_changing else None
 
     def _do(self, machine: TransactionMachine, effect: Effect) -> None:
         match effect:
