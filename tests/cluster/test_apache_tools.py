@@ -169,6 +169,8 @@ def comparable(output: kafka_tools.Output) -> list[str]:
     """A tool's output without ids, directories and the broker's own sentences."""
     text = "\n".join(output.lines)
     text = re.sub(r"TopicId: \S+", "TopicId: ID", text)
+    # With ZooKeeper Apache's brokers do not serve DescribeTopicPartitions.
+    text = re.sub(r"Elr: N/A", "Elr:", text)
     text = re.sub(r'"logDir":"[^"]+"', '"logDir":"DIR"', text)
     text = re.sub(r"Exception: .*", "Exception", text)
     lines = [line for line in text.splitlines() if not line.startswith(("at ", "Suppressed"))]
