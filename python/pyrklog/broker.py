@@ -141,6 +141,7 @@ class Broker:
             try:
                 node_id, cluster_id = await self._identify(identities, store)
                 kept = await with_kept_options(self.config, node_id, store) or self.config
+                _tell_overruled(kept, node_id)
                 plane = self._make_plane(plane_settings(kept, node_id, cluster_id))
                 note_standing(self.config.log_dirs, self.config.zookeeper)
                 log_dirs = list(map(str, self.config.log_dirs))
@@ -506,6 +507,17 @@ class Broker:
                 "not_flushed", seconds=seconds, consequence="logs recover at the next start"
             )
             self._exit_code = self._exit_code or 1
+
+
+def _tell_overruled(config: BrokerConfig, node_id: int) -> None:
+    for name, level in sorted(config.overruled.items()):
+        entity = str(node_id) if level == "broker" else level
+        log.warning(
+            "option_overruled",
+            option=name,
+            reason="a change at run time is stronger than --set",
+            fix=f"pyrklog config alter broker {entity} --unset {name}",
+        )
 
 
 def _collect_garbage_from_now_on() -> None:

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pyrklog.testing import TestBroker
 from tests.support.commands import Run, create, runner
 from tests.support.waiting import wait_until
 
@@ -139,7 +141,66 @@ def test_subscriptions_of_client_metrics(apache_kafka: str, topic: str) -> None:
 def test_a_kind_that_a_broker_does_not_serve(broker: Any) -> None:
     told = runner(broker.bootstrap)("config", "describe", "client-metrics", "a", code=1)
     assert told.startswith("error: client-metrics a: ")
-    assert "Unknown resource type 16" in told
+    assert "has no client metrics (KIP-714); fix: other Kafkas have them since 3.7" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "remark"),
+    [
+        ("message.max.bytes=1234567", ""),
+        ("background.threads=11", " (without effect in pyrklog)"),
+        ("listener.name.plaintext.num.network.threads=3", " (without effect in pyrklog)"),
+        ("num.network.threads=4", " (from the next start)"),
+    ],
+)
+def test_changes_that_do_not_act_at_once_are_told(broker: Any, change: str, remark: str) -> None:
+    run = runner(broker.bootstrap)
+    command = ["config", "alter", "broker", "default", "--set", change, "--dry-run"]
+    assert run(*command).endswith(f"-> {change.partition('=')[2]}{remark} (not done)\n")
+
+
+def test_a_start_names_what_a_change_at_run_time_overrules(
+    new_broker: Callable[..., TestBroker],
+) -> None:
+    options = {"message.max.bytes": 2_000_000, "log.retention.ms": 70_000_000}
+    broker = new_broker(options=options).start()
+    alter = ["config", "alter", "broker"]
+    same = ["--set", "log.retention.ms=70000000"]
+    run = runner(broker.bootstrap)
+    number = broker_number(run)
+    run(*alter, "default", "--set", "message.max.bytes=3000000", *same)
+    broker.stop()
+    broker.start()
+    (told,) = [line for line in broker.log if "option_overruled" in line]
+    assert "pyrklog config alter broker default --unset message.max.bytes" in told
+    run(*alter, "default", "--unset", "message.max.bytes")
+    run(*alter, number, "--set", "message.max.bytes=4000000")
+    broker.stop()
+    broker.start()
+    told = [line for line in broker.log if "option_overruled" in line][-1]
+    assert f"pyrklog config alter broker {number} --unset message.max.bytes" in told
+
+
+@pytest.mark.jvm
+def test_what_pyrklog_does_is_not_said_of_kafka(apache_kafka: str) -> None:
+    change = ["config", "alter", "broker", "default", "--set", "background.threads=11"]
+    told = runner(apache_kafka)(*change, "--dry-run")
+    assert told.endswith("-> 11 (not done)\n")
+
+
+def test_what_is_refused_is_answered_with_what_to_do(broker: Any, topic: str) -> None:
+    run = runner(broker.bootstrap)
+    create(run, topic)
+    told = run("config", "describe", "topic", topic, "-k", "cleanup.polcy", code=4)
+    assert "fix: did you mean cleanup.policy?" in told
+    told = run("config", "alter", "topic", topic, "--set", "retention.ms=soon", code=1)
+    assert "fix: see `pyrklog config explain retention.ms`" in told
+    told = run("config", "alter", "broker", "1", "--set", "broker.id=5", code=1)
+    assert "fix: set it in the broker's file (pyrklog: --config, or serve --set)" in told
+    told = run("config", "alter", "broker", "default", "--set", "retention.ms=5", code=1)
+    assert told.count("did you mean") == 1
+    told = run("config", "describe", "topic", topic, "-X", "sasl.usrname=me", code=2)
+    assert 'No such configuration property: "sasl.usrname"' in told
 
 
 def test_options_that_differ(run: Run, topic: str) -> None:
@@ -178,6 +239,7 @@ def test_encryption_is_refused(broker: Any) -> None:
         "config", "describe", "broker", "1", "-X", "security.protocol=SSL", code=1
     )
     assert "cannot use security.protocol=ssl" in told
+    assert told.endswith("-b, or use Apache Kafka's kafka-configs.sh\n")
 
 
 @pytest.mark.parametrize("command", ["describe", "diff"])

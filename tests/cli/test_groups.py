@@ -154,6 +154,8 @@ def test_group_offsets_are_moved(run: Run, group: str, tmp_path: Path) -> None:
         ("@now", ":1", {first: 4, second: 10, third: 4}),
         ("end", "", {first: 10, second: 10, third: 10}),
         ("start", ":2", {first: 10, second: 10, third: 0}),
+        ("beginning", ":0", {first: 0, second: 10, third: 0}),
+        ("latest", ":0", {first: 10, second: 10, third: 0}),
     ]:
         chosen = ["--topic", f"{group}{selection}"] if selection else []
         run("group", "seek", group, "--to", to, *chosen)
@@ -234,7 +236,7 @@ def test_impossible_seeks_are_refused(run: Run, group: str, tmp_path: Path) -> N
     torn.write_text(f"{group},0\n")
     assert "line 1 is not TOPIC,PARTITION" in run("group", "seek", group, "--to", str(torn), code=2)
     told = run("group", "seek", group, "--to", "nowhere", code=2)
-    assert "--to takes start, end, current, @TIME, +N, -N, N, FILE" in told
+    assert "--to takes start, end, an offset, +N, -N, @TIME, current" in told
     assert "not 'nowhere': there is no such file" in told
     assert "is no time" in run("group", "seek", group, "--to", "@noon", code=2)
     missing = ["--topic", f"{group}:7"]
@@ -395,7 +397,7 @@ def test_command_shares_a_group_with_other_clients(bootstrap: str, run: Run, gro
     ("arguments", "code", "says"),
     [
         (["-g", "g", "-p", "0"], 2, "exclude each other"),
-        (["-g", "g", "-o", "5"], 2, "only beginning or end"),
+        (["-g", "g", "-o", "5"], 2, "only start or end"),
         (["-g", "g", "-o", "beginning:end"], 2, "use -c or -e"),
         (["-g", ""], 2, "not an empty text"),
         (["-g", "g", "-X", "partition.assignment.strategy=none"], 2, "partition.assignment"),

@@ -227,6 +227,25 @@ def test_copies_that_are_refused(run: Run, topic: str) -> None:
     assert "names have up to 249 letters" in told
 
 
+def test_refused_options_of_a_target_are_explained(run: Run, topic: str) -> None:
+    write_records(run, topic)
+    copy = ["topic", "copy", topic, f"{topic}-copy", "--create", "-c"]
+    assert "fix: did you mean retention.ms?" in run(*copy, "retention.mss=5", code=1)
+    told = run(*copy, "retention.ms=soon", code=1)
+    assert "fix: see `pyrklog config explain retention.ms`" in told
+    told = run("topic", "create", f"{topic}-new", "-c", "retention.ms=soon", code=1)
+    assert "fix: see `pyrklog config explain retention.ms`" in told
+    told = run("topic", "alter", topic, "--set", "retention.ms=soon", code=1)
+    assert "fix: see `pyrklog config explain retention.ms`" in told
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(run: Run, topic: str) -> None:
+    create(run, topic, "-p", "1", "-c", "cleanup.policy=compact")
+    told = run("produce", topic, "value", code=1)
+    assert "takes no records without a key: `produce` takes -k or -K" in told
+    run("produce", topic, "value", "-k", "key")
+
+
 def test_a_record_that_the_target_refuses_ends_the_copy(run: Run, topic: str) -> None:
     copy = f"{topic}-copy"
     create(run, topic, "-p", "2")

@@ -6,7 +6,9 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from typer.testing import CliRunner
 
+from pyrklog.cli.app import app
 from pyrklog.testing import TestBroker
 from tests.support import kafka_tools
 from tests.support.clients import TIMEOUT_S
@@ -78,6 +80,57 @@ def test_an_open_transaction_is_seen_and_aborted(run: Run, either: str, topic: s
     assert run("consume", topic, "-e", "--read-committed") == ""
     told = run("cluster", "txns", "abort", name, "-y", code=4)
     assert "has no open transaction, it is in " in told
+
+
+def said(bootstrap: str, *arguments: str) -> tuple[str, str]:
+    """A command's standard output and error; it must end well."""
+    done = CliRunner().invoke(app, ["-b", bootstrap, *arguments])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_readers_of_committed_records_say_what_stops_them(
+    run: Run, either: str, topic: str
+) -> None:
+    create(run, topic, "-p", "1")
+    run("produce", topic, "before")
+    producer = open_transaction(either, topic)
+    run("produce", topic, "after")
+    why = f"{topic} [0] stopped at 1 of 3: an open transaction begins there"
+    fix = f"see `pyrklog cluster txns producers {topic}`"
+    for options in (["-e"], ["-e", "-g", f"{topic}-g"], ["-o", ":end"], ["-o", ":3"]):
+        read = said(either, "consume", topic, "--read-committed", *options)
+        assert read == ("before\n", f"note: {why}; {fix}\n")
+    assert said(either, "consume", topic, "-o", ":1", "--read-committed") == ("before\n", "")
+    assert said(either, "consume", topic, "-e")[1] == ""
+
+    copy = ["topic", "copy", topic, f"{topic}-copy", "--create", "--read-committed"]
+    told = run(*copy, code=9)
+    assert told == f"error: {why}; fix: {fix}, and copy the rest once it has ended\n"
+    assert run("consume", f"{topic}-copy", "-e") == "before\n"
+    assert "would stop at 1 of 3" in run(*copy, "--dry-run", code=9)
+    assert "stopped at 1 of 2" in run(*copy, "--before", "2", code=9)
+    run(*copy, "--before", "1")
+    run(*copy, "--from", "end")
+    producer.commit_transaction(TIMEOUT_S)
+    run(*copy, "--from", "1")
+    copied = run("consume", f"{topic}-copy", "-e").splitlines()
+    assert copied[-2:] == ["in a transaction", "after"]
+
+
+def test_where_no_transaction_hangs_others_are_pointed_to(
+    run: Run, either: str, topic: str
+) -> None:
+    create(run, topic, "-p", "1")
+    owned = open_transaction(either, topic)
+    _, told = said(either, "cluster", "txns", "list", "--hanging", "-t", topic)
+    assert "has been idle for 15m (--longer-than)" in told
+    assert "`pyrklog cluster txns list --state Ongoing`" in told
+    _, told = said(
+        either, "cluster", "txns", "list", "--hanging", "-t", topic, "--longer-than", "0s"
+    )
+    assert "has been idle for 0s" in told
+    owned.abort_transaction(TIMEOUT_S)
 
 
 @pytest.fixture
@@ -186,14 +239,21 @@ def test_transactions_that_do_not_exist(run: Run, topic: str) -> None:
         (["describe", ""], "ID takes"),
         (["producers", "a:b"], "neither TOPIC nor TOPIC:PARTITION"),
         (["abort"], "which transaction?"),
-        (["abort", "id", "--partition", "a:0", "--start-offset", "1"], "which transaction?"),
+        (["abort", "id", "--partition", "a:0", "--start-offset", "1"], "exclude each other"),
         (["abort", "id", "--start-offset", "1"], "need --partition"),
         (["abort", "--partition", "a:0"], "which transaction of the partition?"),
         (["abort", "--partition", "a", "--start-offset", "1"], "takes TOPIC:PARTITION"),
-        (["abort", "id", "-X", "security.protocol=SASL_SSL"], "cannot use security.protocol"),
+        (
+            ["abort", "id", "-X", "security.protocol=SASL_SSL"],
+            "Apache Kafka's kafka-transactions.sh",
+        ),
+        (
+            ["list", "-X", "security.protocl=ssl"],
+            'No such configuration property: "security.protocl"',
+        ),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
 def test_mistakes_are_told(broker: TestBroker, arguments: list[str], said: str) -> None:
-    code = 1 if "-X" in arguments else 2
+    code = 1 if "security.protocol=SASL_SSL" in arguments else 2
     assert said in runner(broker.bootstrap)("cluster", "txns", *arguments, code=code)

@@ -92,7 +92,10 @@ def serve_command(
     ),
     config: str | None = option("--config FILE", "A server.properties of Kafka, unchanged.", None),
     sets: list[str] | None = option(
-        "--set K=V", "One option; wins over file and environment; may be repeated.", None
+        "--set K=V",
+        "One option; wins over file and environment, but not over changes at run time; may be "
+        "repeated.",
+        None,
     ),
     zookeeper: ZooKeeper = None,
     broker_id: BrokerId = None,

@@ -8,6 +8,7 @@ import typer
 from pyrklog.cli.connection import PartitionKey
 from pyrklog.cli.consumer import RecordConsumer
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.offsets import OffsetRange, ResolvedRange, resolve
 from pyrklog.cli.options import Settings
 from pyrklog.cli.topic_details import query_offsets
@@ -38,6 +39,8 @@ class AssignedConsumer(RecordConsumer):
         self._wanted = wanted
         self._bounded: dict[PartitionKey, ResolvedRange] = {}
         self._open: set[PartitionKey] = set()
+        self.held: dict[PartitionKey, HeldBack] = {}
+        """Partitions whose stop is not reached, once it has started."""
 
     def start(self) -> None:
         """Connects, turns the range into offsets and begins to read.
@@ -70,6 +73,13 @@ class AssignedConsumer(RecordConsumer):
         """The offsets to read of each partition, once it has started."""
         return dict(self._bounded)
 
+    def held_back(self) -> dict[PartitionKey, HeldBack]:
+        """Of partitions with a stop, as it was at the start; of others as it is now."""
+        return {**super().held_back(), **self.held}
+
+    def _unbounded(self) -> set[PartitionKey]:
+        return self._open & self._at_end
+
     def finished(self, at_end: bool) -> bool:
         return not (self._open - self._at_end if at_end else self._open)
 
@@ -101,7 +111,10 @@ class AssignedConsumer(RecordConsumer):
 
         query = self._connection
         lows = query_offsets(query, keys, OffsetSpec.earliest())
-        highs = query_offsets(query, keys, OffsetSpec.latest(), committed=self._committed)
+        highs = query_offsets(query, keys, OffsetSpec.latest())
+        stable = highs
+        if self._committed:
+            stable = query_offsets(query, keys, OffsetSpec.latest(), committed=True)
         at: dict[int, dict[PartitionKey, int]] = {
             place.value: query_offsets(query, keys, OffsetSpec.for_timestamp(place.value))
             for place in wanted
@@ -110,14 +123,31 @@ class AssignedConsumer(RecordConsumer):
         found: dict[PartitionKey, ResolvedRange] = {}
         for key in keys:
             offsets = {timestamp_ms: answer[key] for timestamp_ms, answer in at.items()}
-            found[key], remark = resolve(wanted, lows[key], highs[key], offsets.__getitem__)
+            found[key], remark = resolve(
+                wanted,
+                lows[key],
+                highs[key],
+                offsets.__getitem__,
+                stable=None if self._ends_now else stable[key],
+            )
             stop = found[key].stop
             if self._ends_now:
                 end = highs[key] if stop is None else min(stop, highs[key])
                 found[key] = found[key]._replace(stop=end)
+            found[key] = self._stop_where_stable(key, found[key], stable[key], highs[key])
             if remark is not None and not self._settings.quiet:
                 typer.echo(f"note: {key[0]} [{key[1]}]: {remark}", err=True)
         return found
+
+    def _stop_where_stable(
+        self, key: PartitionKey, found: ResolvedRange, stable: int, high: int
+    ) -> ResolvedRange:
+        """Ends a range where an open transaction begins in it: what follows may never come."""
+        reached = max(found.start, stable)
+        if found.stop is None or not reached < found.stop <= high:
+            return found
+        self.held[key] = HeldBack(stable, found.stop)
+        return found._replace(stop=reached)
 
     def _past_stop(self, key: PartitionKey, position: int) -> bool:
         """Pauses a partition at its stop; returns whether it is there."""

@@ -48,11 +48,11 @@ class _Broker(NamedTuple):
 class ClusterRequests:
     """Connections to brokers, opened at the first request and kept until the end."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises :class:`CliError` for settings with encryption or authentication."""
+    def __init__(self, settings: Settings, *, instead: str | None = None) -> None:
+        """Raises :class:`CliError` for settings with encryption or authentication, for which
+        Apache Kafka has the tool ``instead``."""
         if settings.security_protocol != "plaintext":
-            what = f"this command cannot use security.protocol={settings.security_protocol}"
-            raise CliError(Exit.FAILED, what)
+            raise plain_only(settings, instead)
         self._settings = settings
         self._open: dict[Address, _Broker] = {}
         self.deadline = time.monotonic() + settings.timeout_s
@@ -141,6 +141,14 @@ class ClusterRequests:
     def __exit__(self, *_: object) -> None:
         for address in list(self._open):
             self._close(address)
+
+
+def plain_only(settings: Settings, instead: str | None) -> CliError:
+    what = f"this command cannot use security.protocol={settings.security_protocol}"
+    fix = "give a PLAINTEXT listener with -b"
+    if instead is not None:
+        fix = f"{fix}, or use Apache Kafka's {instead}"
+    return CliError(Exit.FAILED, what, fix)
 
 
 def broker_addresses(metadata: MetadataResponse) -> dict[int, Address]:

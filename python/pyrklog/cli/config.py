@@ -30,7 +30,14 @@ app = command_group(
     "Explain, describe, change and compare options of topics, brokers and client metrics."
 )
 
-OfKind = Annotated[Kind, argument("topic|broker|client-metrics", case_sensitive=False)]
+OfKind = Annotated[
+    Kind,
+    argument(
+        "topic|broker|client-metrics",
+        "Client metrics: of other Kafkas, 3.7 or later; pyrklog has none.",
+        case_sensitive=False,
+    ),
+]
 Names = Annotated[list[str], argument("NAME...")]
 
 
@@ -58,8 +65,8 @@ def _admin(options: Settings, kind: Kind) -> "Iterator[ConfigAdmin]":
     from pyrklog.cli.cluster_requests import ClusterRequests
     from pyrklog.cli.config_cluster import ConfigAdmin
 
-    with ClusterRequests(options) as requests:
-        connect(options)
+    with ClusterRequests(options, instead="kafka-configs.sh") as requests:
+        connect(options).check_properties()
         yield ConfigAdmin(requests, kind)
 
 
@@ -98,11 +105,18 @@ def _refuse_empty(names: Sequence[str], only: Sequence[str] | None = None) -> No
 
 def _refuse_missing(kind: Kind, found: "dict[str, list[Entry]]", only: Sequence[str]) -> None:
     """Brokers leave unknown options out."""
+    from pyrklog.cli.option_advice import explained, like_option
+    from pyrklog.config.broker import OPTIONS
+    from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
+
+    known = list(TOPIC_OPTIONS_BY_NAME if kind is Kind.TOPIC else OPTIONS)
     for name, entries in found.items():
         missing = [one for one in only if all(one != entry.name for entry in entries)]
         if missing and name != ALL_BROKERS:
             what = f"{kind} {name} has no option {missing[0]}"
-            raise CliError(Exit.NOT_FOUND, what, f"see `pyrklog config explain {missing[0]}`")
+            raise CliError(
+                Exit.NOT_FOUND, what, like_option(missing, known) or explained(missing[:1])
+            )
 
 
 @command(app, "alter", *CONNECTION, "quiet")
@@ -128,7 +142,8 @@ def alter(
     operations = _operations(set_, unset, append, subtract)
     names = list(dict.fromkeys(names))
     from pyrklog.cli.config_cluster import altered_lines, refuse_unknown
-    from pyrklog.cli.topic_details import like_option
+    from pyrklog.cli.config_effect import remarks
+    from pyrklog.cli.option_advice import advice
 
     with _admin(options, kind) as admin:
         before = {
@@ -137,16 +152,18 @@ def alter(
         }
         for name in names:
             refuse_unknown(kind, name, operations, before[name])
+        told = remarks(kind, [one.option for one in operations])
+        told = told if told and admin.is_pyrklog() else {}
         codes = []
         would = " (not done)" if dry_run else ""
         for name, error in admin.alter(names, operations, dry_run=dry_run).items():
             codes.append(Exit.OK if error is None else error.code)
             if error is not None:
                 given = (one.option for one in operations)
-                error.fix = error.fix or like_option(given, list(before[name]))
+                error.fix = error.fix or advice(error.what, given, list(before[name]))
                 typer.echo(error.line(), err=True)
                 continue
-            lines = altered_lines(kind, name, before[name], operations)
+            lines = altered_lines(kind, name, before[name], operations, told)
             say(options, *(f"{line}{would}" for line in lines))
     exit_with(codes)
 

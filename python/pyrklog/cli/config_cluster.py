@@ -13,7 +13,7 @@ from pyrklog.cli.cluster_requests import (
 from pyrklog.cli.config_kinds import ALL_BROKERS, Kind
 from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit
-from pyrklog.cli.topic_details import like_option
+from pyrklog.cli.option_advice import like_option
 from pyrklog.config.entry import OptionType, Source
 from pyrklog.protocol.configs import (
     DESCRIBE_CONFIGS,
@@ -45,6 +45,7 @@ class Operation(NamedTuple):
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _TYPES = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.CLIENT_METRICS: 16}
 _OF_CLIENT_METRICS = 7
+_ONLY_OURS = "pyrklog.data.dir"
 _SOURCES = {
     1: "topic",
     2: "dynamic-broker",
@@ -117,6 +118,16 @@ class ConfigAdmin:
     @property
     def broker_names(self) -> list[str]:
         return [str(number) for number in sorted(self._brokers)]
+
+    def is_pyrklog(self) -> bool:
+        """Whether a broker has an option that no other Kafka has; False if it does not answer."""
+        number, address = min(self._brokers.items())
+        asked = DescribeConfigsResource(_TYPES[Kind.BROKER], str(number), [_ONLY_OURS])
+        try:
+            told = self._ask(address, DescribeConfigsRequest([asked]))
+        except CliError:
+            return False
+        return any(one.name == _ONLY_OURS for result in told for one in result.configs)
 
     def describe(self, names: Sequence[str], options: Sequence[str] = ()) -> dict[str, list[Entry]]:
         """Options (empty: all) of resources, by name. Raises :class:`CliError`."""
@@ -205,7 +216,11 @@ class ConfigAdmin:
     def _refusal(self, name: str, code: ErrorCode, message: str | None) -> CliError:
         if self._kind is Kind.TOPIC and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return missing_topic(name, [one.name for one in self._requests.metadata().topics])
-        return refused(f"{self._kind} {name}", code, message)
+        about = f"{self._kind} {name}"
+        if self._kind is Kind.CLIENT_METRICS and "resource type" in (message or "").lower():
+            what = f"{about}: this broker has no client metrics (KIP-714)"
+            return CliError(Exit.FAILED, what, "other Kafkas have them since 3.7")
+        return refused(about, code, message)
 
 
 def _own_source(kind: Kind, name: str) -> int:
@@ -262,9 +277,13 @@ def _shown(value: str | None) -> str:
 
 
 def altered_lines(
-    kind: Kind, name: str, before: Mapping[str, Entry], operations: Sequence[Operation]
+    kind: Kind,
+    name: str,
+    before: Mapping[str, Entry],
+    operations: Sequence[Operation],
+    remarks: Mapping[str, str],
 ) -> list[str]:
-    """``topic orders: retention.ms 1000 -> 2000``, for each operation."""
+    """``topic orders: retention.ms 1000 -> 2000``, for each operation; ``remarks`` by option."""
     lines = []
     for one in operations:
         known = before.get(one.option)
@@ -276,7 +295,8 @@ def altered_lines(
         else:
             value = None if known is None else known.value
             new = _with_items(value, one.value or "", is_added=one.number == APPEND)
-        lines.append(f"{kind} {name}: {one.option} {old} -> {new}")
+        remark = f" ({remarks[one.option]})" if one.option in remarks else ""
+        lines.append(f"{kind} {name}: {one.option} {old} -> {new}{remark}")
     return lines
 
 

@@ -13,6 +13,7 @@ DIFFERENT_BY_NATURE = frozenset(
         *("broker.id", "node.id", "broker.rack", "log.dir", "log.dirs", "metadata.log.dir"),
         *("host.name", "port", "advertised.host.name", "advertised.port", "process.roles"),
         *("listeners", "advertised.listeners", "listener.security.protocol.map"),
+        *("pyrklog.data.dir", "pyrklog.meta.dir"),
     )
 )
 """What each broker has of its own: numbers, addresses, directories."""

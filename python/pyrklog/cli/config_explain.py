@@ -6,7 +6,7 @@ from typing import Any
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.output import columns
 from pyrklog.config.broker import OPTIONS
-from pyrklog.config.dynamic import dynamic_without_effect
+from pyrklog.config.dynamic import dynamic_without_effect, listener_option
 from pyrklog.config.known import JVM_ONLY, PREFIXES, WITHOUT_EFFECT
 from pyrklog.config.log_options import TOPIC_OPTIONS, TopicOption
 from pyrklog.config.option import READ_ONLY, Option
@@ -38,7 +38,7 @@ def _explain(name: str) -> list[dict[str, Any]]:
     topic = TOPIC_OPTIONS_BY_NAME.get(name)
     if topic is not None:
         items.append(_topic(topic))
-    broker = OPTIONS.get(name)
+    broker = OPTIONS.get(name) or listener_option(name)
     if broker is not None:
         items.append(_broker(broker))
     if items:

@@ -118,6 +118,12 @@ class Connection:
             refuse_unreachable(self.settings)
         self._is_checked = True
 
+    def check_properties(self) -> None:
+        """For commands that ask brokers without librdkafka: raises :class:`CliError` for properties
+        that it does not know."""
+        if self.settings.properties:
+            self._handle()
+
     def _handle(self) -> Any:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient

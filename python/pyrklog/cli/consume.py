@@ -9,7 +9,15 @@ import typer
 
 from pyrklog.cli.failures import CliError, Exit, refuse_empty
 from pyrklog.cli.interrupts import held
-from pyrklog.cli.options import CONNECTION, INT32_MAX, Settings, argument, option, with_settings
+from pyrklog.cli.options import (
+    CONNECTION,
+    INT32_MAX,
+    WHERE,
+    Settings,
+    argument,
+    option,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrklog.cli.consumer import RecordConsumer
@@ -29,8 +37,7 @@ def consume(
     ),
     offset: list[str] | None = option(
         "-o, --offset RANGE",
-        "START, START:END or :END, END left out. Each is beginning, end, N, -N (before the "
-        "end) or @TIME: milliseconds, 2024-01-31T12:00:00 or -90m. Default: beginning.",
+        f"START, START:END or :END, END left out. Each is {WHERE}. Default: start.",
         None,
     ),
     group: str | None = option(
@@ -51,7 +58,9 @@ def consume(
     ),
     null: str = option("-Z, --null TEXT", "What to print for null keys and values.", ""),
     read_committed: bool = option(
-        "--read-committed", "Leave out records of aborted transactions.", False
+        "--read-committed",
+        "Leave out records of aborted transactions; ends at the first open transaction.",
+        False,
     ),
 ) -> None:
     """Read records and print them.
@@ -76,6 +85,8 @@ def consume(
         reading.start()
         is_bounded = exit_at_end or wanted.stop is not None
         read = _copy(reading, write, count, exit_at_end, is_bounded)
+        if read_committed and not options.quiet and reading.finished(exit_at_end):
+            _tell_held_back(reading)
     except RangeError as error:
         raise CliError(Exit.FAILED, str(error), "give another -o") from None
     finally:
@@ -83,6 +94,14 @@ def consume(
     if options.verbose:
         elapsed_s = time.monotonic() - started
         typer.echo(f"{read} records in {elapsed_s:.2f} s", err=True)
+
+
+def _tell_held_back(reading: "RecordConsumer") -> None:
+    from pyrklog.cli.held_back import sentence, where_seen
+
+    held = reading.held_back()
+    if held:
+        typer.echo(f"note: {sentence(held)}; {where_seen(held)}", err=True)
 
 
 def _reading(

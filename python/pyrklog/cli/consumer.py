@@ -7,6 +7,7 @@ import typer
 
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
+from pyrklog.cli.held_back import HeldBack
 from pyrklog.cli.interrupts import held
 from pyrklog.cli.options import Settings
 from pyrklog.cli.record_format import Bounds
@@ -124,6 +125,23 @@ class RecordConsumer(ABC):
     @abstractmethod
     def written(self, messages: Sequence[Any]) -> None:
         """Notes that messages have been printed."""
+
+    def held_back(self) -> dict[PartitionKey, HeldBack]:
+        """What open transactions hold back of partitions that were read to their end; without
+        ``read_committed`` nothing."""
+        from confluent_kafka.admin import OffsetSpec
+
+        keys = sorted(self._unbounded()) if self._committed else []
+        if not keys:
+            return {}
+        # In this order: what a later transaction adds does not count as held back.
+        ends = query_offsets(self._connection, keys, OffsetSpec.latest())
+        stable = query_offsets(self._connection, keys, OffsetSpec.latest(), committed=True)
+        return {key: HeldBack(stable[key], ends[key]) for key in keys if stable[key] < ends[key]}
+
+    def _unbounded(self) -> set[PartitionKey]:
+        """Partitions that were read to what was their end."""
+        return self._at_end
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Log start offset, last stable offset and high watermark, at most a second old."""

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.groups.partitioner import OFFSETS_TOPIC
@@ -59,11 +60,8 @@ class CoordinatorConnection:
         self._group = group
         self._deadline = time.monotonic() + connection.settings.timeout_s
         self._broker: BrokerConnection | None = None
-        protocol = connection.settings.properties.get("security.protocol", "plaintext")
-        if protocol.lower() != "plaintext":
-            raise CliError(
-                Exit.FAILED, f"this command cannot use security.protocol={protocol}", None
-            )
+        if connection.settings.security_protocol != "plaintext":
+            raise plain_only(connection.settings, "kafka-consumer-groups.sh")
 
     def remove_members(self, members: list[tuple[str, str | None]]) -> dict[str, ErrorCode]:
         """Removes members (id, instance id); returns an error code for each member id."""

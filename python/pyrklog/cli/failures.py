@@ -76,7 +76,12 @@ _FIXES: dict[Exit, str] = {
     Exit.TIMED_OUT: "try again, or raise --timeout",
 }
 
+_NO_KEY = (
+    "a compacted topic (cleanup.policy) takes no records without a key: `produce` takes -k or -K"
+)
 _SPECIAL_FIXES = {
+    "INVALID_RECORD": _NO_KEY,
+    "_INVALID_DIFFERENT_RECORD": _NO_KEY,
     "MSG_SIZE_TOO_LARGE": "raise the topic's max.message.bytes, and -X message.max.bytes=N here",
     "_UNKNOWN_PARTITION": "see `pyrklog topic describe TOPIC`",
 }

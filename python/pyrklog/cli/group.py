@@ -116,7 +116,8 @@ def seek(
     name: Name,
     to: str = option(
         "--to WHERE",
-        "start, end, @TIME, +N or -N from where it is, N, FILE (see export), or group:OTHER.",
+        "start, end, an offset, +N or -N (from where it is), @TIME, current, FILE (see export) or "
+        "group:OTHER.",
     ),
     topics: list[str] | None = option(
         "-t, --topic TOPIC[:P,...]",

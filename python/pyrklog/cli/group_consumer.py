@@ -40,7 +40,7 @@ class GroupConsumer(RecordConsumer):
         if start not in (BEGINNING, END):
             raise CliError(
                 Exit.USAGE,
-                "with -g the group's offsets count; -o takes only beginning or end, for partitions "
+                "with -g the group's offsets count; -o takes only start or end, for partitions "
                 "without one",
                 "move the group with `pyrklog group seek`",
             )

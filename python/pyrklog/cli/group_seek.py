@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from pyrklog.cli.connection import Connection
 from pyrklog.cli.failures import CliError, Exit, cli_error, refuse_empty
 from pyrklog.cli.group_state import Key, committed_offsets, patiently
+from pyrklog.cli.offsets import BEGINNING, WORDS
 from pyrklog.cli.options import INT32_MAX
 from pyrklog.cli.topic_details import query_offsets
 
 INT64_MAX = 2**63 - 1
 HEADING = ("topic", "partition", "offset")
-TARGETS = "start, end, current, @TIME, +N, -N, N, FILE (see `group export`) or group:OTHER"
+TARGETS = "start, end, an offset, +N, -N, @TIME, current, FILE (see `group export`) or group:OTHER"
 _SELECTION = re.compile(r"([^:]+)(?::([\d,]+))?")
 
 
@@ -188,7 +189,7 @@ def _given(connection: Connection, target: str) -> dict[Key, int] | None:
 
 def _is_simple(target: str) -> bool:
     return (
-        target in ("start", "end", "current")
+        target in (*WORDS, "current")
         or target.startswith("@")
         or re.fullmatch(r"[+-]?\d+", target) is not None
     )
@@ -212,7 +213,8 @@ def _targets(
         return {key: committed.get(key, lows[key]) + int(target) for key in keys}
     if target.isdecimal():
         return dict.fromkeys(keys, int(target))
-    places = {"start": lows, "end": highs, "current": committed}[target]
+    ends = lows if WORDS.get(target) is BEGINNING else highs
+    places = committed if target == "current" else ends
     return {key: places[key] for key in keys if key in places}
 
 

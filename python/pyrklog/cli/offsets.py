@@ -1,6 +1,7 @@
 """The range of ``consume -o``: ``START``, ``START:END`` or ``:END``; END is exclusive.
 
-Each is ``beginning``/``start``, ``end``, an offset, ``-N`` (N before the end), or a time:
+Each is ``start`` (``beginning``, ``earliest``), ``end`` (``latest``), an offset, ``-N`` (N before
+the end), or a time:
 ``@1700000000000`` (milliseconds), ``@2024-01-31``, ``@2024-01-31T12:00:00`` (UTC by default),
 ``@-90m`` (s, m, h, d). kcat's ``s@TIME`` and ``e@TIME`` work too.
 """
@@ -32,8 +33,8 @@ class RangeError(ValueError):
 
 BEGINNING = OffsetPosition("beginning")
 END = OffsetPosition("end")
-_WORDS = {"beginning": BEGINNING, "start": BEGINNING, "earliest": BEGINNING}
-_WORDS |= {"end": END, "latest": END}
+WORDS = {"start": BEGINNING, "beginning": BEGINNING, "earliest": BEGINNING}
+WORDS |= {"end": END, "latest": END}
 TIME_MS_MAX = 2**63 - 1
 DIGITS_MAX = 19
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -71,15 +72,15 @@ def parse_position(text: str, now_ms: int, option: str) -> OffsetPosition:
 
 
 def _place(text: str, now_ms: int) -> OffsetPosition:
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in WORDS:
+        return WORDS[text]
     if text.startswith("@"):
         return OffsetPosition("time", parse_time_ms(text[1:], now_ms))
     if re.fullmatch(r"-\d+", text, re.ASCII):
         return OffsetPosition("tail", int(text[1:]))
     if re.fullmatch(r"\d+", text, re.ASCII):
         return OffsetPosition("offset", int(text))
-    raise RangeError(f"-o {text!r} is no offset; try beginning, end, 5, -10 or @2024-01-31")
+    raise RangeError(f"-o {text!r} is no offset; try start, end, 5, -10 or @2024-01-31")
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
@@ -112,15 +113,21 @@ class ResolvedRange(NamedTuple):
 
 
 def resolve(
-    wanted: OffsetRange, low: int, high: int, offset_at: Callable[[int], int]
+    wanted: OffsetRange,
+    low: int,
+    high: int,
+    offset_at: Callable[[int], int],
+    *,
+    stable: int | None = None,
 ) -> tuple[ResolvedRange, str | None]:
     """The offsets to read of a log from ``low`` to ``high``, and a remark for people.
 
-    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 for none. Raises
-    :class:`RangeError`.
+    ``offset_at(timestamp_ms)`` is the first offset of that time or later, -1 for none. A reader of
+    committed records counts its start from ``stable`` (None: ``high``), but its stop from ``high``.
+    Raises :class:`RangeError`.
     """
 
-    def offset(place: OffsetPosition) -> int:
+    def offset(place: OffsetPosition, high: int) -> int:
         match place.kind:
             case "beginning":
                 return low
@@ -134,8 +141,8 @@ def resolve(
             case _:
                 return place.value
 
-    start = offset(wanted.start)
-    stop = None if wanted.stop is None else offset(wanted.stop)
+    start = offset(wanted.start, high if stable is None else min(stable, high))
+    stop = None if wanted.stop is None else offset(wanted.stop, high)
     if start < low:
         return ResolvedRange(low, stop), f"offset {start} is gone; the log starts at {low}"
     if start > high:

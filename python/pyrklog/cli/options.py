@@ -16,6 +16,11 @@ from pyrklog.cli.failures import CliError, Exit, guarded
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_S = 30.0
+WHERE = (
+    "start, end, an offset, -N (N before the end) or @TIME: milliseconds, 2024-01-31T12:00:00 "
+    "or -90m"
+)
+"""Places in a log, for people; :mod:`pyrklog.cli.offsets` reads them."""
 INT32_MAX = 2**31 - 1
 TIMEOUT_MAX_S = 86_400.0
 """A day; milliseconds must fit an int32."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyrklog.cli.bootstrap import addresses
 from pyrklog.cli.broker_connection import BrokerConnection
+from pyrklog.cli.cluster_requests import plain_only
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit
 from pyrklog.cli.reassign_plan import Placement
@@ -46,9 +47,8 @@ ReplicaSizes = Mapping[tuple[str, int, int], int]
 
 class ReassignmentAdmin:
     def __init__(self, connection: Connection) -> None:
-        protocol = connection.settings.properties.get("security.protocol", "plaintext")
-        if protocol.lower() != "plaintext":
-            raise CliError(Exit.FAILED, f"this command cannot use security.protocol={protocol}")
+        if connection.settings.security_protocol != "plaintext":
+            raise plain_only(connection.settings, "kafka-reassign-partitions.sh")
         self._connection = connection
         self._timeout_s = connection.settings.timeout_s
         self._known: list[tuple[str, int]] = []

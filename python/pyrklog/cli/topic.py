@@ -13,6 +13,7 @@ from pyrklog.cli.failures import CliError, Exit, exit_with, refuse_empty
 from pyrklog.cli.options import (
     CONNECTION,
     INT32_MAX,
+    WHERE,
     DryRun,
     OnlySaid,
     Output,
@@ -72,7 +73,7 @@ def create(
     connection = connect(options)
     from confluent_kafka.admin import NewTopic
 
-    from pyrklog.cli.topic_details import like_option
+    from pyrklog.cli.option_advice import explained, like_option
     from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
 
     wanted = [
@@ -89,7 +90,8 @@ def create(
     )
     done = "would be created" if dry_run else "created"
     ignore = {"TOPIC_ALREADY_EXISTS": "exists already"} if if_not_exists else {}
-    fixes = {"INVALID_CONFIG": like_option(configs, list(TOPIC_OPTIONS_BY_NAME))}
+    like = like_option(configs, list(TOPIC_OPTIONS_BY_NAME))
+    fixes = {"INVALID_CONFIG": like or (explained(configs) if configs else None)}
     report_each("topic", futures, done, options, ignore, fixes)
 
 
@@ -283,9 +285,7 @@ def _moved_keys(counts: dict[str, int], total: int, keys: list[str]) -> list[str
 def trim(
     options: Settings,
     places: list[str] = argument("TOPIC[:P,...]..."),
-    before: str = option(
-        "--before WHERE", "Delete what is before: an offset, -N (N before the end), @TIME or end."
-    ),
+    before: str = option("--before WHERE", f"Delete what is before: {WHERE}."),
     yes: Yes = False,
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
@@ -344,10 +344,8 @@ def copy(
     options: Settings,
     source: str = argument("SOURCE"),
     target: str = argument("TARGET"),
-    start: str = option("--from WHERE", "Where to begin: as --before.", "beginning"),
-    before: str = option(
-        "--before WHERE", "Where to end: an offset, -N (N before the end), @TIME or end.", "end"
-    ),
+    start: str = option("--from WHERE", f"Where to begin: {WHERE}.", "start"),
+    before: str = option("--before WHERE", f"Where to end: {WHERE}.", "end"),
     partitions: list[int] | None = option(
         "-p, --partition N", "Only this partition; may be repeated.", None, min=0, max=INT32_MAX
     ),
@@ -363,12 +361,17 @@ def copy(
     ),
     codec: str = option("-z, --compression CODEC", "none, gzip, snappy, lz4 or zstd.", "none"),
     read_committed: bool = option(
-        "--read-committed", "Leave out records of aborted transactions.", False
+        "--read-committed",
+        "Leave out records of aborted transactions; ends at the first open transaction.",
+        False,
     ),
     dry_run: OnlySaid = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Copy records to another topic, up to the source's present end."""
+    """Copy records to another topic, up to the source's present end.
+
+    Exit code 9 if --read-committed stops before.
+    """
     from pyrklog.cli import topic_copy
     from pyrklog.cli.offsets import OffsetRange, RangeError
     from pyrklog.cli.produce import refuse_codec
@@ -401,6 +404,7 @@ def copy(
         reading.close()
     if not options.quiet:
         _show_copied(connection, done, output, dry_run)
+    topic_copy.refuse_held_back(reading.held, "would stop" if dry_run else "stopped")
 
 
 def _show_copied(

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from pyrklog.cli.assigned_consumer import AssignedConsumer
 from pyrklog.cli.connection import Connection, PartitionKey
 from pyrklog.cli.failures import CliError, Exit, cli_error
+from pyrklog.cli.held_back import HeldBack, sentence, where_seen
 from pyrklog.cli.offsets import OffsetRange, ResolvedRange
+from pyrklog.cli.option_advice import advice
 from pyrklog.cli.options import Settings
 from pyrklog.cli.output import Listing, columns
 from pyrklog.cli.producer import RecordProducer
@@ -89,6 +91,8 @@ def _create(
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
+    from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
+
     own = {
         one["name"]: one["value"]
         for one in describe_configs(source, [topic])[topic]
@@ -107,8 +111,9 @@ def _create(
     try:
         futures[target.topic].result()
     except KafkaException as error:
-        about = f"topic {target.topic}"
-        raise cli_error(error.args[0], about, topic=target.topic) from None
+        about, why = f"topic {target.topic}", error.args[0]
+        fix = advice(str(why.str()), target.configs, list(TOPIC_OPTIONS_BY_NAME))
+        raise cli_error(why, about, fix, topic=target.topic) from None
 
 
 def _is_portable(option: str) -> bool:
@@ -171,6 +176,13 @@ def copy(
     if failure is not None:
         raise failure
     return done
+
+
+def refuse_held_back(held: Mapping[PartitionKey, HeldBack], verb: str) -> None:
+    """Raises :class:`CliError` if an open transaction held something back."""
+    if held:
+        fix = f"{where_seen(held)}, and copy the rest once it has ended"
+        raise CliError(Exit.PARTIAL, sentence(held, verb), fix)
 
 
 def expected(reading: AssignedConsumer) -> dict[PartitionKey, Copied]:

@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyrklog.cli.connection import Connection, missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, worst
+from pyrklog.cli.option_advice import advice, like_option
 from pyrklog.cli.options import OutputFormat
 from pyrklog.cli.output import Listing, columns, plain_table, print_listing
 from pyrklog.errors import ErrorCode
@@ -294,7 +295,8 @@ def alter_configs(
             codes.append(Exit.OK)
         except KafkaException as error:
             codes.append(exit_code(error.args[0]))
-            fix = like_option(changes, [entry["name"] for entry in before[resource.name]])
+            known = [entry["name"] for entry in before[resource.name]]
+            fix = advice(str(error.args[0].str()), changes, known)
             errors.append(cli_error(error.args[0], f"topic {resource.name}", fix))
     if errors:
         raise CliError(worst(codes), "; ".join(error.what for error in errors), errors[0].fix)
@@ -315,16 +317,6 @@ def _refuse_unknown(topic: str, options: Sequence[str], known: Sequence[str]) ->
         if option not in known:
             what = f"topic {topic} has no option {option}"
             raise CliError(Exit.FAILED, what, like_option([option], known))
-
-
-def like_option(given: Iterable[str], known: Sequence[str]) -> str | None:
-    from difflib import get_close_matches
-
-    for option in given:
-        near = [] if option in known else get_close_matches(option, known, n=1, cutoff=0.75)
-        if near:
-            return f"did you mean {near[0]}?"
-    return None
 
 
 def _value(entries: list[dict[str, Any]], option: str) -> str:

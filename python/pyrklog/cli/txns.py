@@ -42,8 +42,8 @@ def _admin(options: Settings) -> "Iterator[tuple[TransactionAdmin, str | None]]"
     from pyrklog.cli.cluster_requests import ClusterRequests
     from pyrklog.cli.txns_admin import TransactionAdmin
 
-    with ClusterRequests(options) as requests:
-        connect(options)
+    with ClusterRequests(options, instead="kafka-transactions.sh") as requests:
+        connect(options).check_properties()
         yield TransactionAdmin(requests), requests.metadata(()).cluster_id
 
 
@@ -83,7 +83,7 @@ def list_transactions(
         if states or producer_ids:
             what = "--hanging excludes --state and --producer-id"
             raise CliError(Exit.USAGE, what, "they are of transactions that coordinators know")
-        _list_hanging(options, topics or [], broker, longer_ms, output)
+        _list_hanging(options, topics or [], broker, longer_than, output)
         return
     if topics or broker is not None:
         raise CliError(Exit.USAGE, "--topic and --broker need --hanging")
@@ -98,7 +98,7 @@ def _list_hanging(
     options: Settings,
     topics: Sequence[str],
     broker: int | None,
-    longer_ms: int | None,
+    longer_than: str | None,
     output: OutputFormat,
 ) -> None:
     from pyrklog.cli import txns_tables
@@ -108,11 +108,21 @@ def _list_hanging(
 
     wanted = parse_places(topics).topics
     now = now_ms()
-    before_ms = now - (_milliseconds(HANGING_AFTER) if longer_ms is None else longer_ms)
+    longer = longer_than or HANGING_AFTER
+    before_ms = now - _milliseconds(longer)
     with _admin(options) as (admin, cluster_id):
         found = find_hanging(admin, wanted, broker, before_ms=before_ms)
         show(txns_tables.hanging(found, now, cluster_id), output)
+        if not found and not options.quiet:
+            typer.echo(_none_hangs(longer), err=True)
         _tell_without_leader(admin.without_leader)
+
+
+def _none_hangs(longer: str) -> str:
+    return (
+        f"note: none without a coordinator has been idle for {longer} (--longer-than); "
+        "`pyrklog cluster txns list --state Ongoing` lists open ones that have one"
+    )
 
 
 def _tell_without_leader(keys: "Sequence[PartitionKey]") -> None:
@@ -220,7 +230,10 @@ def abort(
     """Abort the transaction of a transactional id, or a hanging one in a partition."""
     from pyrklog.cli import txns_tables
 
-    if (transactional_id is None) == (partition is None):
+    if transactional_id is not None and partition is not None:
+        what = "ID and --partition exclude each other"
+        raise CliError(Exit.USAGE, what, "with ID the coordinator ends it in all partitions")
+    if transactional_id is None and partition is None:
         raise CliError(Exit.USAGE, "which transaction?", "give ID, or --partition TOPIC:P")
     marker = _marker(producer_id, producer_epoch, coordinator_epoch)
     if partition is None and (start_offset is not None or marker is not None or force):

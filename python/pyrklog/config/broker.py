@@ -35,6 +35,10 @@ SEND_BUFFER_MEMORY_BYTES = 2 * 2**30
 RECEIVE_BUFFERS_MIN_BYTES = 16 * 2**20
 
 
+ON_COMMAND_LINE = "--set"
+"""Origin of options that a start was given by name."""
+
+
 class Given(NamedTuple):
     text: str
     origin: str
@@ -123,6 +127,24 @@ class BrokerConfig:
             dynamic_default={k: v for k, v in default.items() if is_dynamic(k)},
             dynamic_broker={k: v for k, v in broker.items() if is_dynamic(k)},
         )
+
+    @property
+    def overruled(self) -> dict[str, str]:
+        """Options of ``--set`` that a value of a run-time change hides: "broker", or "default" for
+        one that holds for all brokers."""
+        found = {}
+        for name, given in self.given.items():
+            if given.origin != ON_COMMAND_LINE:
+                continue
+            for level, stored in (
+                ("broker", self.dynamic_broker),
+                ("default", self.dynamic_default),
+            ):
+                if name in stored:
+                    if stored[name] != given.text:
+                        found[name] = level
+                    break
+        return found
 
     def integer(self, name: str) -> int:
         value = self._values[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pyrklog.config.broker import OPTIONS, BrokerConfig, Given
+from pyrklog.config.broker import ON_COMMAND_LINE, OPTIONS, BrokerConfig, Given
 from pyrklog.config.connection_quotas import wrong_with_connections
 from pyrklog.config.dynamic import listener_option
 from pyrklog.config.log_options import RETENTION_ZERO
@@ -165,7 +165,7 @@ def _from_overrides(overrides: Sequence[str]) -> list[tuple[str, Given]]:
         name, equals, text = item.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--set takes KEY=VALUE, not {item!r}.")
-        found.append((name.strip(), Given(text, "--set")))
+        found.append((name.strip(), Given(text, ON_COMMAND_LINE)))
     return found
 
 

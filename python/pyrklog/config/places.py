@@ -15,7 +15,19 @@ _STORE_NAME = "store.db"
 
 
 def check_places(config: BrokerConfig) -> None:
-    """Refuses nested log directories, and those whose metadata is in another store than ours."""
+    """Refuses nested log directories, those whose metadata is in another store than ours, and
+    places that this user cannot enter."""
+    try:
+        _check_places(config)
+    except OSError as error:
+        place = Path(error.filename).parent if error.filename else config.data_dir
+        raise ConfigError(
+            f"cannot enter {place}: {error.strerror or error}",
+            fix="make it accessible for this user, or choose another place with --data",
+        ) from None
+
+
+def _check_places(config: BrokerConfig) -> None:
     log_dirs = config.log_dirs
     _refuse_nested(log_dirs)
     own = config.meta_dir

@@ -58,12 +58,19 @@ def test_one_is_compared_with_its_defaults() -> None:
 
 def test_secrets_and_what_differs_by_nature_are_left_out() -> None:
     found = {
-        "1": [entry("broker.id", "1"), entry("password", None, is_hidden=True)],
-        "2": [entry("broker.id", "2"), entry("password", None, is_hidden=True)],
+        number: [
+            entry("broker.id", number),
+            entry("pyrklog.data.dir", number),
+            entry("pyrklog.meta.dir", number),
+            entry("password", None, is_hidden=True),
+        ]
+        for number in ("1", "2")
     }
     assert items(Kind.BROKER, found) == {}
-    assert items(Kind.BROKER, found, all_options=True) == {"broker.id": {"1": "1", "2": "2"}}
-    assert items(Kind.TOPIC, found) == {"broker.id": {"1": "1", "2": "2"}}
+    values = {"1": "1", "2": "2"}
+    shown = {"broker.id": values, "pyrklog.data.dir": values, "pyrklog.meta.dir": values}
+    assert items(Kind.BROKER, found, all_options=True) == shown
+    assert items(Kind.TOPIC, found) == shown
 
 
 def test_changes_are_told() -> None:
@@ -81,9 +88,10 @@ def test_changes_are_told() -> None:
         Operation("new", "n", SET),
         Operation("new", "n", APPEND),
     ]
-    assert altered_lines(Kind.TOPIC, "t", before, operations) == [
-        "topic t: a 1 -> 2",
-        "topic t: a 1 -> 0",
+    remarks = {"a": "from the next start"}
+    assert altered_lines(Kind.TOPIC, "t", before, operations, remarks) == [
+        "topic t: a 1 -> 2 (from the next start)",
+        "topic t: a 1 -> 0 (from the next start)",
         "topic t: list x,y -> x,y,z",
         "topic t: list x,y -> y",
         "topic t: secret (hidden) -> (hidden)",

@@ -48,6 +48,14 @@ def test_options_without_effect(name: str, effect: str) -> None:
     assert f"  effect    {effect}\n" in pages([item])
 
 
+def test_an_option_of_one_listener() -> None:
+    (item,) = explain(["listener.name.plaintext.max.connections"])
+    assert (item["type"], item["effect"]) == ("int", "as documented")
+    assert item["changes"] == "at run time, for one broker or all"
+    (item,) = explain(["listener.name.plaintext.num.network.threads"])
+    assert item["effect"] == "none: accepted, stored and shown"
+
+
 def test_every_known_option_is_explained() -> None:
     names = [*OPTIONS, *TOPIC_OPTIONS_BY_NAME, *JVM_ONLY, *WITHOUT_EFFECT]
     for name in names:

@@ -13,8 +13,8 @@ from pyrklog.cli.connection import missing_topic
 from pyrklog.cli.failures import CliError, Exit, cli_error, exit_code, guarded, worst
 from pyrklog.cli.group_seek import _given
 from pyrklog.cli.group_state import patiently
+from pyrklog.cli.option_advice import like_option
 from pyrklog.cli.options import Settings, parse_pairs
-from pyrklog.cli.topic_details import like_option
 from pyrklog.errors import ConfigError
 
 
@@ -201,7 +201,7 @@ def test_a_name_is_advised_only_where_it_is_illegal() -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("yesterday", "start, end, current, @TIME, +N, -N, N, FILE"),
+        ("yesterday", "start, end, an offset, +N, -N, @TIME, current, FILE"),
         ("", "not ''"),
         (".", "not '.'"),
         ("x" * 300, "there is no such file"),

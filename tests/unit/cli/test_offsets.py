@@ -111,6 +111,20 @@ def test_times_are_looked_up() -> None:
     assert (found, remark) == (ResolvedRange(12, 20), None)
 
 
+@pytest.mark.parametrize(
+    ("text", "bounded"),
+    [
+        ("end", ResolvedRange(15, None)),
+        ("-3:end", ResolvedRange(12, 20)),
+        ("start:-2", ResolvedRange(10, 18)),
+        ("17:", ResolvedRange(17, None)),
+    ],
+)
+def test_a_start_counts_from_where_records_are_decided(text: str, bounded: ResolvedRange) -> None:
+    found = resolve(parse_range([text], NOW_MS), 10, 20, no_time, stable=15)
+    assert found == (bounded, None)
+
+
 def test_an_offset_that_is_gone_is_remarked_upon() -> None:
     found, remark = resolve(parse_range(["3:15"], NOW_MS), 10, 20, no_time)
     assert found == ResolvedRange(10, 15)

@@ -107,3 +107,15 @@ def test_nested_log_directories_are_refused(tmp_path: Path) -> None:
         load_config(overrides=[f"log.dirs={outer},{tmp_path / 'link'}"])
     beside = f"log.dirs={outer},{tmp_path / 'g11'}"
     assert load_config(overrides=[beside]).log_dirs == [outer, tmp_path / "g11"]
+
+
+@pytest.mark.parametrize("option", ["pyrklog.data.dir", "log.dirs"])
+def test_a_place_that_cannot_be_entered_is_refused(tmp_path: Path, option: str) -> None:
+    """A name that is too long for the system stands for a directory without permission, which root
+    can enter."""
+    long = tmp_path / ("x" * 300)
+    flags = {"pyrklog.data.dir": str(tmp_path / "data"), option: str(long / "y")}
+    with pytest.raises(ConfigError, match=rf"cannot enter {long}.*: File name too long") as caught:
+        load_config(flags=flags)
+    assert caught.value.fix is not None
+    assert "choose another place with --data" in caught.value.fix

@@ -1,0 +1,35 @@
+"""What a change of an option does in pyrklog, where that is not: at once. Pure."""
+
+from collections.abc import Iterable
+
+from pyrklog.cli.config_kinds import Kind
+from pyrklog.config.broker import OPTIONS
+from pyrklog.config.dynamic import dynamic_without_effect, listener_option
+from pyrklog.config.option import Option
+from pyrklog.config.topic import TOPIC_OPTIONS_BY_NAME
+
+AT_START = "from the next start"
+NO_EFFECT = "without effect in pyrklog"
+
+
+def remarks(kind: Kind, names: Iterable[str]) -> dict[str, str]:
+    """Remarks for people, by option; none for those that act at once, and unknown ones."""
+    found = {name: _remark(_option(kind, name)) for name in names}
+    return {name: remark for name, remark in found.items() if remark}
+
+
+def _option(kind: Kind, name: str) -> Option | None:
+    if kind is Kind.TOPIC:
+        known = TOPIC_OPTIONS_BY_NAME.get(name)
+        return None if known is None else known.option
+    if kind is Kind.BROKER:
+        return OPTIONS.get(name) or listener_option(name) or dynamic_without_effect(name)
+    return None
+
+
+def _remark(option: Option | None) -> str:
+    if option is None:
+        return ""
+    if not option.effective:
+        return NO_EFFECT
+    return AT_START if option.at_start else ""
