@@ -17,6 +17,7 @@ imports this module.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -169,6 +170,9 @@ class ZooKeeperSession(Metastore):
         self.credentials = Credentials(session_id, password)
         self._client = client
         self._trio = trio.lowlevel.current_trio_token()
+        self._order = threading.Lock()
+        """Held from sending a request until its answer will be handed over. An event behind a fast
+        answer would overtake it otherwise, and find no watch."""
         self._watches = Watches()
         self._ended = False
         self._expired = trio.Event()
@@ -188,13 +192,15 @@ class ZooKeeperSession(Metastore):
             self._trio.run_sync_soon(function, *arguments)
 
     def _state_changed(self, state: str) -> None:
-        self._hand_over(self._take_state, state)
+        with self._order:
+            self._hand_over(self._take_state, state)
 
     def _event_came(self, event: Any) -> None:
         kind = _EVENTS.get(event.type)
         # Other events concern the connection, which the listener also gets.
         if kind is not None:
-            self._hand_over(self._fire, WatchEvent(kind, event.path))
+            with self._order:
+                self._hand_over(self._fire, WatchEvent(kind, event.path))
 
     # --- the session ---------------------------------------------------------------------------
 
@@ -242,7 +248,8 @@ class ZooKeeperSession(Metastore):
     # --- reads ---------------------------------------------------------------------------------
 
     def _call(self, send: Callable[[], Any], on_answer: Callable[[], None] | None = None) -> _Call:
-        return _Call(self._hand_over, send(), on_answer)
+        with self._order:
+            return _Call(self._hand_over, send(), on_answer)
 
     async def _read(
         self,

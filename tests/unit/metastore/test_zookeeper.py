@@ -4,6 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -256,3 +257,31 @@ async def test_calls_wait_for_a_server_that_is_restarted(
         assert reachable == [True, False, True, False]
     finally:
         server.kill()
+
+
+async def test_an_event_right_behind_an_answer_finds_its_watch(
+    session: ZooKeeperSession, witness: ZooKeeperSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection's thread may have the answer, and the event, before the asker goes on."""
+    await session.multi([Create("/parent", b"")])
+    ask = session._client.get_children_async
+
+    def ask_slowly(path: str, watch: Any) -> Any:
+        answer = ask(path, watch)
+        answer.wait(PATIENCE_S)
+        witness._client.create("/parent/child")
+        told.wait(0.2)
+        return answer
+
+    def take_event(event: Any) -> None:
+        take(event)
+        told.set()
+
+    told = threading.Event()
+    called = trio.Event()
+    take = session._event_came
+    monkeypatch.setattr(session, "_event_came", take_event)
+    monkeypatch.setattr(session._client, "get_children_async", ask_slowly)
+    assert await session.children("/parent", lambda _: called.set()) == []
+    with trio.fail_after(PATIENCE_S):
+        await called.wait()
