@@ -371,7 +371,13 @@ def _commit_many(watched: Watched, group: str, place: int) -> None:
     """A long history of a group, written as its coordinator would: faster than by commits."""
     failed: list[object] = []
     # Other clients may not write to internal topics.
-    producer = Producer({"bootstrap.servers": watched.bootstrap, "client.id": "__admin_client"})
+    producer = Producer(
+        {
+            "bootstrap.servers": watched.bootstrap,
+            "client.id": "__admin_client",
+            "queue.buffering.max.messages": OFFSETS_LOADED,
+        }
+    )
     key = encode_offset_key(OffsetKey(group, "t", 0))
     now_ms = int(time.time() * 1000)
     for offset in range(OFFSETS_LOADED):
