@@ -59,9 +59,7 @@ class Coordinators:
         )
         listener = config.listeners.inter_broker
         verifier = TransactionVerifier(metadata.node_id, coordinator, calls, listener)
-        self.transactions = TransactionParts(
-            coordinator, writer, verifier, plane, is_alone=calls is None
-        )
+        self.transactions = TransactionParts(coordinator, writer, verifier, plane)
 
 
 def _broker_calls(config: BrokerConfig, metadata: Metadata) -> BrokerCalls | None:

@@ -41,7 +41,6 @@ FENCED_SINCE = 2
 """First version of the requests here whose clients know PRODUCER_FENCED (KIP-588)."""
 VERSION_2_SINCE = 5
 """EndTxn: first version of transaction version 2 (KIP-890)."""
-EPOCH_MAX = (1 << 31) - 1
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -201,31 +200,18 @@ async def write_txn_markers(
     context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Ends transactions in partitions that this broker leads; answers once all are replicated. A
-    marker that is named again is written once.
-
-    A marker of a later coordinator would lock out the present one for good. A broker that is alone
-    has none."""
-    latest = _latest_coordinator_epoch(context)
+    marker that is named again is written once."""
     named = [marker for one in request.markers for marker in _markers(one)]
-    markers = [one for one in dict.fromkeys(named) if one.coordinator_epoch <= latest]
+    markers = list(dict.fromkeys(named))
     results = await context.transactions.writer.write(markers) if markers else ()
     by_marker = dict(zip(markers, results, strict=True))
-    fenced = MarkerResult(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-    left = iter(by_marker.get(marker, fenced) for marker in named)
+    left = iter(by_marker[marker] for marker in named)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(one.producer_id, _marker_results(one, left))
             for one in request.markers
         ]
     )
-
-
-def _latest_coordinator_epoch(context: Context) -> int:
-    parts = context.transactions
-    if not parts.is_alone:
-        return EPOCH_MAX
-    owned = parts.coordinator.manager.partitions().values()
-    return max((one.epoch for one in owned), default=0)
 
 
 def _markers(one: WritableTxnMarker) -> Sequence[Marker]:

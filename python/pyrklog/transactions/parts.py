@@ -15,5 +15,3 @@ class TransactionParts(NamedTuple):
     writer: MarkerWriter
     verifier: TransactionVerifier
     plane: Plane
-    is_alone: bool = False
-    """No other broker coordinates transactions."""

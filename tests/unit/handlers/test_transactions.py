@@ -363,26 +363,6 @@ async def test_a_marker_that_is_named_again_is_written_once(autojump_clock: Cloc
         assert len(side.rig.plane.transactions.markers) == 1
 
 
-async def test_a_broker_that_is_alone_takes_no_later_coordinators_markers(
-    autojump_clock: Clock,
-) -> None:
-    async with serving() as side:
-        parts = side.rig.parts
-        latest = max(one.epoch for one in parts.coordinator.manager.partitions().values())
-        topics = [WritableTxnMarkerTopic("t", [0])]
-        markers = [
-            WritableTxnMarker(5 + i, 1, False, topics, latest + later, 2)
-            for i, later in enumerate((1, 0, 1))
-        ]
-        request = WriteTxnMarkersRequest(markers)
-        fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        for is_alone, expected in ((True, [fenced, NONE, fenced]), (False, [NONE] * 3)):
-            side.rig.parts = parts._replace(is_alone=is_alone)
-            answer = await side.ask(MARKERS, 1, request)
-            codes = [one.topics[0].partitions[0].error_code for one in answer.markers]
-            assert codes == expected
-
-
 async def test_no_markers_are_no_work(autojump_clock: Clock) -> None:
     async with serving() as side:
         assert (await side.ask(MARKERS, 1, WriteTxnMarkersRequest([]))).markers == []
