@@ -76,14 +76,19 @@ def describe_producers_error(
 async def describe_transactions(
     context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Each id once."""
+    """An id with partitions is described once."""
     described = []
     count = 0
-    for name in dict.fromkeys(request.transactional_ids):
+    with_partitions: set[str] = set()
+    for name in request.transactional_ids:
+        if name in with_partitions:
+            continue
         found = context.transactions.coordinator.manager.describe(name)
         topics = [
             TransactionTopic(topic, list(indexes)) for topic, indexes in found.partitions.items()
         ]
+        if topics:
+            with_partitions.add(name)
         described.append(TransactionState(*found[:-1], topics))
         for _ in range(1 + sum(len(topic.partitions) for topic in topics)):
             count += 1

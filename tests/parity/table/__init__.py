@@ -13,6 +13,7 @@ MODULES = (
     "group_admin",
     "topics",
     "configs",
+    "acls",
     "replicas",
     "frames",
     "transactions",

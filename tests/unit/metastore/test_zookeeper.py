@@ -262,7 +262,7 @@ async def test_calls_wait_for_a_server_that_is_restarted(
 async def test_an_event_right_behind_an_answer_finds_its_watch(
     session: ZooKeeperSession, witness: ZooKeeperSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection's thread may have the answer, and the event, before the asker goes on."""
+    """The connection's thread may have the answer, and the event, before the caller goes on."""
     await session.multi([Create("/parent", b"")])
     ask = session._client.get_children_async
 
