@@ -137,6 +137,15 @@ DEPARTURES: tuple[Departure, ...] = (
         {"metadata / metadata / Metadata v12: by zero id": {"topics.0.errorCode": 42}},
     ),
     Departure(
+        "An empty name is that of no topic. Kafka's check of permissions throws at it.",
+        {
+            "metadata / partitions of topics / *: empty name": {
+                "topics.0.errorCode": 17,
+                "topics.0.topicAuthorizedOperations": 3576,
+            }
+        },
+    ),
+    Departure(
         "Share groups have no coordinator: INVALID_REQUEST. Kafka 3.9, which has none either,"
         " answers COORDINATOR_NOT_AVAILABLE to version 6, which clients repeat.",
         {

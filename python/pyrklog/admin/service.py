@@ -12,6 +12,8 @@ from pyrklog.admin.topic_writes import store_error
 from pyrklog.admin.topics import TopicAdmin
 from pyrklog.cluster.image import INTERNAL_TOPICS, TopicEntry
 from pyrklog.cluster.metadata import Metadata
+from pyrklog.cluster.requests import TopicPartition
+from pyrklog.cluster.topic_pages import TopicPage, read_page
 from pyrklog.controller.state_log import LogPiece, StateChangeLog
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
@@ -105,6 +107,12 @@ class Administration:
     def topic(self, name: str) -> TopicInfo | None:
         entry = self._metadata.image.topics.get(name)
         return _info(entry) if entry else None
+
+    def topic_page(
+        self, names: Sequence[str] | None, start: TopicPartition, limit: int, listener: str
+    ) -> TopicPage:
+        most = self._metadata.config.integer("max.request.partition.size.limit")
+        return read_page(self._metadata.image, names, start, max(1, min(limit, most)), listener)
 
     async def describe_log_dirs(
         self, partitions: Sequence[tuple[str, Sequence[int]]] | None

@@ -6,6 +6,7 @@ plane has not seen yet as an :class:`ImageDelta`. Pure; the work grows with what
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,8 @@ class ClusterImage:
         self.topics: dict[str, TopicEntry] = {}
         self.names = TopicNames()
         self._names_by_id: dict[bytes, str] = {}
+        self._sorted_names: list[str] | None = None
+        """None: a topic has come or gone since they were sorted."""
         self._defaults = defaults
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._version = 0
@@ -87,6 +90,7 @@ class ClusterImage:
         if entry is None:
             entry = self.topics[topic] = TopicEntry(topic, topic_id)
             self.names.add(topic)
+            self._sorted_names = None
             self._names_by_id[topic_id] = topic
             self._changed.add(topic)
             self._removed.discard(topic)
@@ -112,6 +116,7 @@ class ClusterImage:
     def _forget(self, entry: TopicEntry) -> None:
         del self.topics[entry.name]
         self.names.discard(entry.name)
+        self._sorted_names = None
         if self._names_by_id.get(entry.id) == entry.name:
             del self._names_by_id[entry.id]
 
@@ -133,6 +138,13 @@ class ClusterImage:
         """The broker's defaults changed: every topic may have other options now."""
         self._defaults = defaults
         self._changed.update(self.topics)
+
+    def names_from(self, first: str, count: int) -> list[str]:
+        """The next ``count`` topics in order of their names, ``first`` included."""
+        if self._sorted_names is None:
+            self._sorted_names = sorted(self.topics)
+        start = bisect_left(self._sorted_names, first)
+        return self._sorted_names[start : start + count]
 
     def name_of(self, topic_id: bytes) -> str | None:
         return self._names_by_id.get(topic_id)

@@ -235,6 +235,9 @@ NETWORK = (
         "memory if that is less, but at least 16 MiB.",
         in_kafka="The default does not depend on the memory.",
     ),
+    integer("max.request.partition.size.limit", 2000, minimum=1).described(
+        "Most partitions of one answer to DescribeTopicPartitions; clients ask for the rest."
+    ),
     integer(
         "socket.send.buffer.bytes",
         212992,

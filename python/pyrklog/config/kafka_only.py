@@ -83,7 +83,6 @@ _TABLE = """
     log.cleaner.io.buffer.size INT 524288
     log.dir.failure.timeout.ms LONG 30000
     log.initial.task.delay.ms LONG 30000
-    max.request.partition.size.limit INT 2000
     metadata.log.dir STRING
     metadata.log.max.record.bytes.between.snapshots LONG 20971520
     metadata.log.max.snapshot.interval.ms LONG 3600000

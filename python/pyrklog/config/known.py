@@ -45,8 +45,7 @@ _WITHOUT_EFFECT = """
     group.share.record.lock.duration.ms group.share.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version
     kafka.metrics.polling.interval.secs log.cleaner.io.buffer.size
-    log.dir.failure.timeout.ms log.initial.task.delay.ms
-    max.request.partition.size.limit metadata.log.dir
+    log.dir.failure.timeout.ms log.initial.task.delay.ms metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from pyrklog.cluster.requests import NO_TOPIC_ID
+from pyrklog.cluster.requests import NO_TOPIC_ID, TopicPartition
+from pyrklog.cluster.topic_pages import TopicPage
 from pyrklog.config.entry import ConfigEntry
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ErrorCode
@@ -224,6 +225,12 @@ class ClusterService(Protocol):
 
     def topic(self, name: str) -> TopicInfo | None:
         """One topic of the metadata."""
+
+    def topic_page(
+        self, names: Sequence[str] | None, start: TopicPartition, limit: int, listener: str
+    ) -> TopicPage:
+        """Topics and partitions from ``start`` on, as clients of ``listener`` see them; names of
+        None mean all. ``limit`` is the client's, within the broker's."""
 
     async def delete_records(
         self, targets: Sequence[DeleteRecordsTarget], *, timeout_ms: int, host: str

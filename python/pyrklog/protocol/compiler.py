@@ -157,7 +157,19 @@ def _reader(wire: WireType, version: int, flexible: bool, nullable: bool) -> Rea
         case Array():
             return _array_reader(wire, version, flexible, nullable)
         case _:
-            return message_reader(wire, version, flexible)
+            read = message_reader(wire, version, flexible)
+            return _nullable_reader(read) if nullable else read
+
+
+def _nullable_reader(read: Reader) -> Reader:
+    """Of a message behind a byte that is negative for null."""
+
+    def read_nullable(buffer: bytes, position: int) -> tuple[Any, int]:
+        if buffer[position] >= 0x80:
+            return None, position + 1
+        return read(buffer, position + 1)
+
+    return read_nullable
 
 
 def _fixed_reader(codec: struct.Struct) -> Reader:
@@ -208,11 +220,18 @@ def least_size_bytes(wire: WireType, version: int, flexible: bool) -> int:
             return 1 if flexible else 4
         case _:
             fields = sum(
-                least_size_bytes(spec.type, version, flexible)
+                _least_of_field(spec, version, flexible)
                 for spec in field_table(wire)
                 if spec.tag is None and spec.in_version(version)
             )
             return max(1, fields + int(flexible))
+
+
+def _least_of_field(spec: FieldSpec, version: int, flexible: bool) -> int:
+    is_message = isinstance(spec.type, type)
+    if is_message and spec.null_in(version):
+        return 1
+    return least_size_bytes(spec.type, version, flexible)
 
 
 @cache
@@ -311,7 +330,21 @@ def _writer(wire: WireType, version: int, flexible: bool, nullable: bool) -> Wri
         case Array(element):
             return _array_writer(element, version, flexible, nullable)
         case _:
-            return message_writer(wire, version, flexible)
+            write = message_writer(wire, version, flexible)
+            return _nullable_writer(write) if nullable else write
+
+
+def _nullable_writer(write: Writer) -> Writer:
+    """The inverse of :func:`_nullable_reader`."""
+
+    def write_nullable(out: bytearray, value: Any) -> None:
+        if value is None:
+            out.append(0xFF)
+        else:
+            out.append(1)
+            write(out, value)
+
+    return write_nullable
 
 
 def _array_writer(element: WireType, version: int, flexible: bool, nullable: bool) -> Writer:

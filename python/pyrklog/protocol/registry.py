@@ -44,6 +44,7 @@ ROWS: dict[int, tuple[str, str]] = {
     65: ("transaction_admin", "DESCRIBE_TRANSACTIONS"),
     66: ("transaction_admin", "LIST_TRANSACTIONS"),
     67: ("to_controller", "ALLOCATE_PRODUCER_IDS"),
+    75: ("topic_partitions", "DESCRIBE_TOPIC_PARTITIONS"),
     20_001: ("verification", "REPLICA_DIGEST"),
     20_002: ("verification", "STATE_CHANGES"),
     20_003: ("observation", "OBSERVE_BROKER"),

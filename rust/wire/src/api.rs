@@ -147,6 +147,7 @@ apis! {
     DESCRIBE_TRANSACTIONS = 65: DescribeTransactions 0..=0, 0, Python, Clients;
     LIST_TRANSACTIONS = 66: ListTransactions 0..=1, 0, Python, Clients;
     ALLOCATE_PRODUCER_IDS = 67: AllocateProducerIds 0..=0, 0, Python, Brokers;
+    DESCRIBE_TOPIC_PARTITIONS = 75: DescribeTopicPartitions 0..=0, 0, Python, Clients;
     // Private keys lie far above Kafka's, which are small numbers.
     REPLICA_DIGEST = 20_001: ReplicaDigest 0..=0, 0, Python, Tools;
     STATE_CHANGES = 20_002: StateChanges 0..=0, 0, Python, Tools;

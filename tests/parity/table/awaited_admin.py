@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs, DescribeTopicPartitions, client quotas, SASL on a listener without it."""
+"""AlterReplicaLogDirs, client quotas, SASL on a listener without it."""
 
 from typing import Any
 
@@ -25,36 +25,6 @@ MOVES = Scenario(
         Row("huge count", "AlterReplicaLogDirs", 1, {"dirs": Counted(2**31 - 2)}),
         Row("null path", "AlterReplicaLogDirs", 1, {"dirs": [{"path": None}]}),
         Row("a byte missing", "AlterReplicaLogDirs", 1, {"dirs": []}, cut=1),
-    ],
-)
-
-
-def parts(name: str, *topics: str, limit: int = 100, cursor: Any = None) -> Row:
-    fields = {
-        "topics": [{"name": one} for one in topics],
-        "responsePartitionLimit": limit,
-        "cursor": cursor,
-    }
-    return Row(name, "DescribeTopicPartitions", 0, fields)
-
-
-PARTITIONS = Scenario(
-    "partitions of topics",
-    [
-        topic("parts", 3),
-        parts("a topic", "parts"),
-        parts("unknown topic", "parts-none"),
-        parts("empty name", ""),
-        parts("name with a slash", "a/b"),
-        parts("a topic twice", "parts", "parts"),
-        parts("limit of two", "parts", limit=2),
-        parts("limit of zero", "parts", limit=0),
-        parts("negative limit", "parts", limit=-1),
-        parts("cursor", "parts", cursor={"topicName": "parts", "partitionIndex": 1}),
-        parts("negative cursor", "parts", cursor={"topicName": "parts", "partitionIndex": -1}),
-        parts("cursor in another topic", "parts", cursor={"topicName": "a", "partitionIndex": 0}),
-        Row("huge count", "DescribeTopicPartitions", 0, {"topics": Counted(2**31 - 2)}),
-        Row("a byte missing", "DescribeTopicPartitions", 0, {"topics": []}, cut=1),
     ],
 )
 
@@ -117,4 +87,4 @@ SASL = Scenario(
         ),
     ],
 )
-SCENARIOS = (MOVES, PARTITIONS, QUOTAS, SASL)
+SCENARIOS = (MOVES, QUOTAS, SASL)

@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator, DescribeCluster, ApiVersions."""
+"""Metadata, DescribeTopicPartitions, FindCoordinator, DescribeCluster, ApiVersions."""
 
 from typing import Any
 
@@ -169,4 +169,34 @@ BROKEN = Scenario(
         Row("empty body", "Metadata", 8, body=b""),
     ],
 )
-SCENARIOS = (TOPICS, COORDINATORS, CLUSTER, VERSIONS, BROKEN)
+
+
+def parts(name: str, *topics: str, limit: int = 100, cursor: Any = None) -> Row:
+    fields = {
+        "topics": [{"name": one} for one in topics],
+        "responsePartitionLimit": limit,
+        "cursor": cursor,
+    }
+    return Row(name, "DescribeTopicPartitions", 0, fields)
+
+
+PARTITIONS = Scenario(
+    "partitions of topics",
+    [
+        topic("parts", 3),
+        parts("a topic", "parts"),
+        parts("unknown topic", "parts-none"),
+        parts("empty name", ""),
+        parts("name with a slash", "a/b"),
+        parts("a topic twice", "parts", "parts"),
+        parts("limit of two", "parts", limit=2),
+        parts("limit of zero", "parts", limit=0),
+        parts("negative limit", "parts", limit=-1),
+        parts("cursor", "parts", cursor={"topicName": "parts", "partitionIndex": 1}),
+        parts("negative cursor", "parts", cursor={"topicName": "parts", "partitionIndex": -1}),
+        parts("cursor in another topic", "parts", cursor={"topicName": "a", "partitionIndex": 0}),
+        Row("huge count", "DescribeTopicPartitions", 0, {"topics": Counted(2**31 - 2)}),
+        Row("a byte missing", "DescribeTopicPartitions", 0, {"topics": []}, cut=1),
+    ],
+)
+SCENARIOS = (TOPICS, COORDINATORS, CLUSTER, VERSIONS, BROKEN, PARTITIONS)

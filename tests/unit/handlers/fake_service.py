@@ -17,6 +17,7 @@ from pyrklog.cluster.requests import (
     Refusal,
     TopicPartition,
 )
+from pyrklog.cluster.topic_pages import TopicPage
 from pyrklog.controller.state_log import LogPiece
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.groups.options import GroupOptions, GroupSettings
@@ -166,6 +167,12 @@ class FakeService:
 
     def topic(self, name: str) -> service.TopicInfo | None:
         return next((one for one in self.topics() if one.name == name), None)
+
+    def topic_page(
+        self, names: Sequence[str] | None, start: TopicPartition, limit: int, listener: str
+    ) -> TopicPage:
+        result: TopicPage = self._answer("topic_page", names, start, limit, listener)
+        return result
 
     async def delete_records(
         self, targets: Sequence[service.DeleteRecordsTarget], *, timeout_ms: int, host: str

@@ -1,7 +1,8 @@
-"""DeleteRecords, DescribeLogDirs, DescribeCluster, InitProducerId."""
+"""DeleteRecords, DescribeLogDirs, DescribeCluster, InitProducerId, DescribeTopicPartitions."""
 
 import pytest
 
+from pyrklog.cluster.topic_pages import PagedTopic, TopicPage
 from pyrklog.errors import ApiError, ErrorCode
 from pyrklog.handlers.service import (
     ClusterBroker,
@@ -10,6 +11,7 @@ from pyrklog.handlers.service import (
     DeleteRecordsTarget,
 )
 from pyrklog.plane.seam import LogDirUsage
+from pyrklog.plane.values import PartitionImage
 from pyrklog.protocol.cluster import DescribeClusterRequest
 from pyrklog.protocol.coordinators import FindCoordinatorRequest
 from pyrklog.protocol.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -19,9 +21,14 @@ from pyrklog.protocol.records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from pyrklog.protocol.topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from tests.unit.handlers.fake_service import FakeService, ask
 
-COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, CLUSTER = 10, 21, 22, 35, 60
+COORDINATOR, RECORDS, PRODUCER_ID, LOG_DIRS, CLUSTER, PARTITIONS = 10, 21, 22, 35, 60, 75
 
 
 async def test_records_are_deleted_and_results_grouped_by_topic() -> None:
@@ -160,3 +167,46 @@ async def test_without_a_coordinator_each_key_gets_the_code() -> None:
         ("g", -1, code),
         ("h", -1, code),
     ]
+
+
+async def test_a_page_of_topics_and_where_the_next_one_begins() -> None:
+    partition = PartitionImage(4, 2, 9, (2, 1), (2,), (1,))
+    topics = [
+        PagedTopic("__consumer_offsets", ErrorCode.NONE, b"i" * 16, [partition]),
+        PagedTopic("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    fake = FakeService(topic_page=TopicPage(topics, ("t", 5)))
+    request = DescribeTopicPartitionsRequest([], 7, Cursor("__consumer_offsets", 4))
+    response = await ask(fake, PARTITIONS, 0, request)
+    ((_, arguments, _),) = fake.calls
+    assert arguments == (None, ("__consumer_offsets", 4), 7, "PLAINTEXT")
+    known, unknown = response.topics
+    assert (known.error_code, known.name, known.topic_id, known.is_internal) == (
+        0,
+        "__consumer_offsets",
+        b"i" * 16,
+        True,
+    )
+    (shown,) = known.partitions
+    assert (shown.error_code, shown.partition_index, shown.leader_id, shown.leader_epoch) == (
+        0,
+        4,
+        2,
+        9,
+    )
+    assert (shown.replica_nodes, shown.isr_nodes, shown.offline_replicas) == ([2, 1], [2], [1])
+    assert (shown.eligible_leader_replicas, shown.last_known_elr) == ([], [])
+    assert (unknown.error_code, unknown.topic_id, unknown.partitions) == (3, bytes(16), [])
+    # KIP-430: READ 3 to DESCRIBE 8, and both CONFIGS, 10 and 11.
+    assert known.topic_authorized_operations == 0b1101_1111_1000
+    assert response.next_cursor == Cursor("t", 5)
+
+
+@pytest.mark.parametrize("cursor", [Cursor("a", -1), Cursor("c", 0)])
+async def test_a_wrong_cursor_is_refused_for_each_topic(cursor: Cursor) -> None:
+    topics = [TopicRequest("a"), TopicRequest("b")]
+    request = DescribeTopicPartitionsRequest(topics, cursor=cursor)
+    response = await ask(FakeService(), PARTITIONS, 0, request)
+    refused = [(topic.name, topic.error_code) for topic in response.topics]
+    assert refused == [("a", ErrorCode.INVALID_REQUEST), ("b", ErrorCode.INVALID_REQUEST)]
+    assert response.next_cursor is None

@@ -14,6 +14,11 @@ from pyrklog.protocol.offsets import OFFSET_FETCH, OffsetFetchRequest, OffsetFet
 from pyrklog.protocol.primitives import read_unsigned_varint, write_unsigned_varint
 from pyrklog.protocol.producer_ids import INIT_PRODUCER_ID, InitProducerIdRequest
 from pyrklog.protocol.registry import API_KEYS, find_api
+from pyrklog.protocol.topic_partitions import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    Cursor,
+    DescribeTopicPartitionsRequest,
+)
 from pyrklog.protocol.topics import (
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -142,6 +147,20 @@ def test_null_is_refused_in_versions_without_null() -> None:
     assert DELETE_TOPICS.encode_response(by_id, 6)
     with pytest.raises(EncodeError, match="null"):
         DELETE_TOPICS.encode_response(by_id, 5)
+
+
+def test_a_message_that_may_be_null_stands_behind_a_byte() -> None:
+    first, next_page = (
+        DescribeTopicPartitionsRequest([], 7, cursor) for cursor in (None, Cursor("t", 2))
+    )
+    api = DESCRIBE_TOPIC_PARTITIONS
+    assert api.encode_request(first, 0) == b"\x01\0\0\0\x07\xff\0"
+    body = b"\x01\0\0\0\x07\x01\x02t\0\0\0\x02\0\0"
+    assert api.encode_request(next_page, 0) == body
+    assert api.decode_request(body, 0) == next_page
+    assert api.decode_request(b"\x01\0\0\0\x07\x80\0", 0) == first, "any negative number"
+    with pytest.raises(DecodeError, match="too early"):
+        api.decode_request(body[:5], 0)
 
 
 def test_lists_of_two_messages_are_never_shared() -> None:
