@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 
 from pyrklog.base.logs import get_logger
@@ -20,7 +21,7 @@ CREATION_TIMEOUT_MS = 5_000
 log = get_logger("coordinators")
 
 
-class ClusterInternalTopic:
+class ClusterInternalTopic(ABC):
     """Implements :class:`.interfaces.InternalTopic`."""
 
     name: str
@@ -89,8 +90,9 @@ class ClusterInternalTopic:
         exists = result.error is ErrorCode.TOPIC_ALREADY_EXISTS
         return ErrorCode.NONE if exists else result.error
 
+    @abstractmethod
     def _spec(self, config: BrokerConfig, replicas: int) -> TopicSpec:
-        raise NotImplementedError
+        """The topic as it is created."""
 
     def _replication_factor(self) -> int:
         """As configured (KIP-115): the topic keeps its first factor, so a request during the

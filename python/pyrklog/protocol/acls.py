@@ -10,8 +10,8 @@ LITERAL = 3
 """The pattern type of versions without one."""
 
 
-class DescribeAclsRequest(Message):
-    """A filter; null names match all."""
+class AclFilter(Message):
+    """Null names match all."""
 
     resource_type_filter: Int8
     resource_name_filter: Str | None
@@ -20,6 +20,10 @@ class DescribeAclsRequest(Message):
     host_filter: Str | None = None
     operation: Int8 = 0
     permission_type: Int8 = 0
+
+
+class DescribeAclsRequest(AclFilter):
+    """What is to be described."""
 
 
 class AclDescription(Message):
@@ -69,18 +73,8 @@ class CreateAclsResponse(Message):
     results: list[AclCreationResult] = empty_list()
 
 
-class DeleteAclsFilter(Message):
-    resource_type_filter: Int8
-    resource_name_filter: Str | None
-    pattern_type_filter: Annotated[Int8, since(1)] = LITERAL
-    principal_filter: Str | None = None
-    host_filter: Str | None = None
-    operation: Int8 = 0
-    permission_type: Int8 = 0
-
-
 class DeleteAclsRequest(Message):
-    filters: list[DeleteAclsFilter]
+    filters: list[AclFilter]
 
 
 class DeleteAclsMatchingAcl(Message):

@@ -5,8 +5,8 @@ import pytest
 from pyrklog.errors import ErrorCode
 from pyrklog.protocol.acls import (
     AclCreation,
+    AclFilter,
     CreateAclsRequest,
-    DeleteAclsFilter,
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
@@ -38,7 +38,7 @@ async def test_each_creation_is_refused(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_each_filter_is_refused(version: int) -> None:
-    request = DeleteAclsRequest([DeleteAclsFilter(2, None), DeleteAclsFilter(2, "t")])
+    request = DeleteAclsRequest([AclFilter(2, None), AclFilter(2, "t")])
     answer = await ask(FakeService(), DELETE, version, request)
     told = [(one.error_code, one.error_message) for one in answer.filter_results]
     assert told == [DISABLED] * 2
