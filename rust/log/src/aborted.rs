@@ -67,12 +67,11 @@ impl AbortedSearch {
     /// Reads a file. The caller must hold no lock.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Nowait`]; a disk error; `NotFound` if the log changed.
+    /// `WouldBlock` with [`Wait::Nowait`] where it is not open or not in memory; a disk error;
+    /// `NotFound` if the log changed.
     pub fn read(&mut self, file: &AbortedFile, wait: Wait) -> io::Result<()> {
-        if wait == Wait::Nowait {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.told.push((file.segment.base_offset(), file.read()?));
+        self.told
+            .push((file.segment.base_offset(), file.read(wait)?));
         Ok(())
     }
 
@@ -169,21 +168,21 @@ impl Log {
 
 impl AbortedFile {
     /// As `TransactionIndex::collect`.
-    fn read(&self) -> io::Result<Told> {
-        let file = self.segment.open_transaction_index()?;
-        let first = self.first(&*file)?;
+    fn read(&self, wait: Wait) -> io::Result<Told> {
+        let file = self.segment.transaction_index(wait)?;
+        let first = self.first(&*file, wait)?;
         let mut told = Told {
             found: Vec::new(),
             is_all: false,
         };
         if let Some(before) = first.checked_sub(1) {
-            let before = entry(&*file, before)?;
+            let before = entry(&*file, before, wait)?;
             told.is_all = before.last_stable_offset >= self.upper_bound;
         }
         let mut next = first;
         while next < self.entries && !told.is_all {
             let count = READ_ENTRIES.min(self.entries - next);
-            for txn in entries(&*file, next, count)? {
+            for txn in entries(&*file, next, count, wait)? {
                 if txn.first_offset < self.upper_bound {
                     told.found.push(txn);
                 }
@@ -198,11 +197,14 @@ impl AbortedFile {
     }
 
     /// The first entry whose marker is not below the fetch offset.
-    fn first(&self, file: &dyn DiskFile) -> io::Result<usize> {
+    fn first(&self, file: &dyn DiskFile, wait: Wait) -> io::Result<usize> {
         let (mut low, mut high) = (0, self.entries);
         while low < high {
             let middle = low + (high - low) / 2;
-            match entry(file, middle)?.last_offset.cmp(&self.fetch_offset) {
+            match entry(file, middle, wait)?
+                .last_offset
+                .cmp(&self.fetch_offset)
+            {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }
@@ -211,7 +213,7 @@ impl AbortedFile {
     }
 }
 
-fn entry(file: &dyn DiskFile, at: usize) -> io::Result<AbortedTxn> {
-    let found = entries(file, at, 1)?;
+fn entry(file: &dyn DiskFile, at: usize, wait: Wait) -> io::Result<AbortedTxn> {
+    let found = entries(file, at, 1, wait)?;
     found.first().copied().ok_or_else(|| no_entry(at))
 }

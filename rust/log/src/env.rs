@@ -44,7 +44,7 @@ pub struct LogEnv {
 }
 
 impl LogEnv {
-    /// `max_open_segments` bounds the segments open for reading only, each with up to three files.
+    /// `max_open_segments` bounds the segments open for reading only, each with up to four files.
     /// The `.log` of a written segment stays open until it is closed and synced. The bound also
     /// limits unsynced closed segments before rolls by age stop.
     pub fn new(disk: Arc<dyn Disk>, max_open_segments: usize) -> Arc<Self> {

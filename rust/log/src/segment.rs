@@ -79,6 +79,8 @@ struct OpenLog {
 struct IndexFiles {
     offsets: IndexFile<OffsetEntry>,
     times: IndexFile<TimeEntry>,
+    /// The transaction index, if it was asked for.
+    aborted: OnceLock<Arc<dyn DiskFile>>,
 }
 
 #[derive(Debug)]
@@ -474,6 +476,22 @@ impl Segment {
         Ok(files)
     }
 
+    /// The transaction index file of a closed segment that has one. `Nowait` fails if it must be
+    /// opened first.
+    pub fn transaction_index(self: &Arc<Self>, wait: Wait) -> io::Result<Arc<dyn DiskFile>> {
+        let files = self.index_files(wait)?;
+        if let Some(file) = files.aborted.get() {
+            return Ok(file.clone());
+        }
+        // Nobody renames it meanwhile.
+        let _locked = lock(&self.indexes, wait)?;
+        if wait == Wait::Nowait {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let file = self.open_for_reading(FileKind::TransactionIndex)?;
+        Ok(files.aborted.get_or_init(|| file).clone())
+    }
+
     /// `None` if a file is missing, ends inside an entry or with an impossible one.
     fn open_indexes(&self) -> io::Result<Option<IndexFiles>> {
         let open = |kind| if_exists(self.open_for_reading(kind));
@@ -487,7 +505,11 @@ impl Segment {
         let (Some(offsets), Some(times)) = (offsets, times) else {
             return Ok(None);
         };
-        let files = IndexFiles { offsets, times };
+        let files = IndexFiles {
+            offsets,
+            times,
+            aborted: OnceLock::new(),
+        };
         Ok(self.last_entries_fit(&files)?.then_some(files))
     }
 
@@ -548,6 +570,7 @@ impl SegmentHandle for Segment {
         closing.extend(log.take().map(|log| log.file));
         if let Some(files) = indexes.take() {
             closing.extend([&files.offsets.file, &files.times.file].map(Arc::clone));
+            closing.extend(files.aborted.get().cloned());
         }
         true
     }

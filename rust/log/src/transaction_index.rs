@@ -18,6 +18,7 @@ use std::io;
 use thiserror::Error;
 
 use crate::disk::{DiskFile, read_exact_at};
+use crate::wait::Wait;
 
 const VERSION: i16 = 0;
 
@@ -217,10 +218,23 @@ pub(crate) fn kept(indexes: BTreeMap<i64, TransactionIndex>) -> BTreeMap<i64, Se
     indexes.into_iter().map(kept).collect()
 }
 
-/// `count` entries from `at` on.
-pub(crate) fn entries(file: &dyn DiskFile, at: usize, count: usize) -> io::Result<Vec<AbortedTxn>> {
+/// `count` entries from `at` on. With [`Wait::Nowait`] fails where they are not in memory.
+pub(crate) fn entries(
+    file: &dyn DiskFile,
+    at: usize,
+    count: usize,
+    wait: Wait,
+) -> io::Result<Vec<AbortedTxn>> {
     let mut bytes = vec![0; count * ENTRY_BYTES];
-    read_exact_at(file, &mut bytes, (at * ENTRY_BYTES) as u64)?;
+    let position = (at * ENTRY_BYTES) as u64;
+    match wait {
+        Wait::Blocking | Wait::PastCache => read_exact_at(file, &mut bytes, position)?,
+        // A part will be there as a whole once a thread that may wait has read it.
+        Wait::Nowait if file.read_at_nowait(&mut bytes, position)? < bytes.len() => {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Wait::Nowait => {}
+    }
     let (chunks, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let decoded = chunks.iter().map(|chunk| match AbortedTxn::decode(chunk) {
         (0, txn) => Ok(txn),

@@ -295,6 +295,7 @@ fn many_aborted_transactions_of_a_closed_segment_are_in_its_file_alone() {
         let (in_files, on_the_heap) = rig.log.aborted_memory();
         assert_eq!(in_files, 1, "{restart}");
         assert!(on_the_heap < 3, "{on_the_heap}");
+        assert!(waits_for_file(&rig), "{restart}");
         for offset in (0..next_base).step_by(7) {
             for max_bytes in [200, 3_000, 100_000] {
                 let (last, found) = named(&rig, offset, max_bytes);
@@ -307,17 +308,37 @@ fn many_aborted_transactions_of_a_closed_segment_are_in_its_file_alone() {
             }
         }
     }
-    let location = rig.log.locate(0, Isolation::Committed).unwrap();
-    let slice = location.resolve(100_000, true, Wait::Blocking).unwrap();
+    let slice = first_records(&rig);
     let mut search = AbortedSearch::new(10);
     let AbortedStep::Read(file) = rig.log.find_aborted(&slice, &search) else {
         panic!("it is on the heap");
     };
-    let refused = search.read(&file, Wait::Nowait).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
-    search.read(&file, Wait::Blocking).unwrap();
+    // Open by now, and in memory.
+    search.read(&file, Wait::Nowait).unwrap();
     match rig.log.find_aborted(&slice, &search) {
         AbortedStep::Found(found) => assert_eq!(found.len(), 11),
         other => panic!("{other:?}"),
+    }
+}
+
+fn first_records(rig: &Rig) -> Slice {
+    let location = rig.log.locate(0, Isolation::Committed).unwrap();
+    location.resolve(100_000, true, Wait::Blocking).unwrap()
+}
+
+/// Whether a reader that may not wait is refused; the next one is not, once another has waited.
+fn waits_for_file(rig: &Rig) -> bool {
+    let mut search = AbortedSearch::new(10);
+    let AbortedStep::Read(file) = rig.log.find_aborted(&first_records(rig), &search) else {
+        panic!("it is on the heap");
+    };
+    match search.read(&file, Wait::Nowait) {
+        Ok(()) => false,
+        Err(error) => {
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            search.read(&file, Wait::Blocking).unwrap();
+            search.read(&file, Wait::Nowait).unwrap();
+            true
+        }
     }
 }

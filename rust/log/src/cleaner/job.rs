@@ -24,6 +24,7 @@ use crate::producer_state::LastRecord;
 use crate::scan::{BatchFacts, Met, ScanError, WALK_CHUNK_BYTES};
 use crate::segment::Segment;
 use crate::transaction_index::{AbortedTxn, SegmentAborted, entries};
+use crate::wait::Wait;
 
 /// The least number of keys that a map is made for.
 const SLOTS_MIN: u64 = 1024;
@@ -168,8 +169,8 @@ impl CleanJob {
     /// Learns the aborted transactions that reach into what is cleaned.
     fn load_aborted(&mut self) -> Result<(), CleanError> {
         for (segment, count) in std::mem::take(&mut self.aborted_files) {
-            let file = segment.open_transaction_index();
-            let found = file.and_then(|file| entries(&*file, 0, count));
+            let file = segment.transaction_index(Wait::Blocking);
+            let found = file.and_then(|file| entries(&*file, 0, count, Wait::Blocking));
             self.aborted.extend(found.map_err(stale_if_gone)?);
         }
         let end = self.plan.end;

@@ -4,10 +4,9 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::disk::{DiskFile, is_full, missing_is_fine};
+use crate::disk::{is_full, missing_is_fine};
 use crate::names::{self, FileKind, INDEX_FILES};
 use crate::segment::{OpenLog, Segment};
 
@@ -94,13 +93,6 @@ impl Segment {
         }
         self.set_removed();
         Ok(())
-    }
-
-    /// The transaction index file of a closed segment that has one, under the lock that prevents
-    /// its renaming.
-    pub fn open_transaction_index(&self) -> io::Result<Arc<dyn DiskFile>> {
-        let _nobody_renames_it = self.indexes.lock();
-        self.open_for_reading(FileKind::TransactionIndex)
     }
 
     fn rename(&self, kind: FileKind) -> io::Result<()> {
